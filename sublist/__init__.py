@@ -1,0 +1,1 @@
+"""Subjects, subscriptions and the SubList that matches one against the other."""
