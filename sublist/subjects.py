@@ -1,0 +1,142 @@
+"""Subjects: what is a valid one, what is literal, and which pattern matches which subject.
+
+A subject is a byte string of tokens separated by ``.``. As a whole token, ``*`` stands for exactly
+one token and ``>``, as the last token, for one or more; anywhere else both are ordinary bytes.
+Everything here works on bytes, keeps no state and never recurses.
+"""
+
+_DOT = 0x2E
+_STAR = 0x2A
+_GREATER = 0x3E
+_SPACE = 0x20
+_TAB = 0x09
+_CR = 0x0D
+_LF = 0x0A
+
+
+def is_valid_subject(subject: bytes) -> bool:
+    """Tell whether `subject` may be subscribed to.
+
+    No token is empty, ``>`` as a whole token stands last, and there is no blank, TAB, CR or LF, which
+    the control line could not carry. Every other byte is allowed, NUL and non-UTF-8 included.
+    """
+    length = len(subject)
+    token_start = 0
+    fwc_seen = False
+    for i in range(length):
+        byte = subject[i]
+        if byte == _DOT:
+            if i == token_start or fwc_seen:
+                return False
+            token_start = i + 1
+        elif byte == _GREATER:
+            if i == token_start and (i + 1 == length or subject[i + 1] == _DOT):
+                fwc_seen = True
+        elif byte == _SPACE or byte == _TAB or byte == _CR or byte == _LF:
+            return False
+    return length > token_start
+
+
+def is_literal(subject: bytes) -> bool:
+    """Tell whether no whole token of `subject` is a wildcard (``a*`` and ``>b`` are literal)."""
+    length = len(subject)
+    at_token_start = True
+    for i in range(length):
+        byte = subject[i]
+        if (
+            at_token_start
+            and (byte == _STAR or byte == _GREATER)
+            and (i + 1 == length or subject[i + 1] == _DOT)
+        ):
+            return False
+        at_token_start = byte == _DOT
+    return True
+
+
+def is_valid_publish_subject(subject: bytes) -> bool:
+    """Tell whether `subject` may be published to by a pedantic client: valid and literal."""
+    return is_valid_subject(subject) and is_literal(subject)
+
+
+def matches(literal: bytes, pattern: bytes) -> bool:
+    """Tell whether the subject `literal` is one that the valid `pattern` stands for.
+
+    Wildcards in `literal` are taken as the plain bytes they are. A `literal` with an empty token
+    matches nothing.
+    """
+    literal_length = len(literal)
+    pattern_length = len(pattern)
+    i = 0
+    p = 0
+    if literal_length == 0 or literal[0] == _DOT or literal[literal_length - 1] == _DOT:
+        return False
+    while p < pattern_length:
+        if i >= literal_length:
+            return False
+        byte = pattern[p]
+        token_ends = p + 1 == pattern_length or pattern[p + 1] == _DOT
+        if byte == _GREATER and token_ends:
+            return not _has_empty_token(literal, i)
+        if byte == _STAR and token_ends:
+            if literal[i] == _DOT:
+                return False
+            while i < literal_length and literal[i] != _DOT:
+                i += 1
+            p += 1
+        else:
+            while p < pattern_length and pattern[p] != _DOT:
+                if i >= literal_length or literal[i] != pattern[p]:
+                    return False
+                i += 1
+                p += 1
+        # Both must now stand at the end of a token: at a dot, or at the end of the subject.
+        if p == pattern_length:
+            return i == literal_length
+        if i >= literal_length or literal[i] != _DOT:
+            return False
+        p += 1
+        i += 1
+    return False
+
+
+def covers(pattern: bytes, subject: bytes) -> bool:
+    """Tell whether every subject that `subject` stands for is one that `pattern` stands for.
+
+    Both may hold wildcards: ``a.>`` covers ``a.*``, ``*`` does not cover ``>``. Both must be valid.
+    """
+    pattern_tokens = pattern.split(b".")
+    subject_tokens = subject.split(b".")
+    for i, token in enumerate(pattern_tokens):
+        if i >= len(subject_tokens):
+            return False
+        other = subject_tokens[i]
+        if token == b">":
+            return True
+        if other == b">" or (token != b"*" and token != other):
+            return False
+    return len(pattern_tokens) == len(subject_tokens)
+
+
+def overlaps(one: bytes, other: bytes) -> bool:
+    """Tell whether there is a subject that both patterns stand for. Both must be valid."""
+    tokens = one.split(b".")
+    others = other.split(b".")
+    for i, token in enumerate(tokens):
+        if i >= len(others):
+            return False
+        if token == b">" or others[i] == b">":
+            return True
+        if token != others[i] and token != b"*" and others[i] != b"*":
+            return False
+    return len(tokens) == len(others)
+
+
+def _has_empty_token(subject: bytes, start: int) -> bool:
+    """Tell whether a token of `subject` from the token at `start` on is empty."""
+    previous_is_dot = True
+    for i in range(start, len(subject)):
+        is_dot = subject[i] == _DOT
+        if is_dot and previous_is_dot:
+            return True
+        previous_is_dot = is_dot
+    return previous_is_dot

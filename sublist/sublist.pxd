@@ -1,0 +1,44 @@
+# C types for sublist.py.
+
+cimport cython
+
+from midge.sublist.result cimport SubListResult
+from midge.sublist.subjects cimport is_literal, is_valid_subject, matches
+from midge.sublist.subscription cimport Subscription
+from midge.sublist.trie cimport Node, Trie, build_result
+
+
+cdef class SubList:
+    cdef readonly unsigned long long generation
+    cdef Py_ssize_t _cache_max
+    cdef Py_ssize_t _cache_sweep_to
+    cdef bint _exact_match
+    cdef dict _exact
+    cdef Trie _trie
+    cdef Py_ssize_t _in_trie
+    cdef Py_ssize_t _count
+    cdef dict _cache
+    cdef SubListResult _empty
+    cdef object _lock
+    cdef Py_ssize_t _turn
+    cdef readonly long long _inserts
+    cdef readonly long long _removes
+    cdef readonly long long _matches
+    cdef readonly long long _cache_hits
+
+    @cython.locals(subject=bytes, literal=bint, node=Node)
+    cpdef object insert(self, Subscription subscription)
+    @cython.locals(subject=bytes, literal=bint, node=Node)
+    cpdef object remove(self, Subscription subscription)
+    @cython.locals(node=Node, result=SubListResult)
+    cpdef SubListResult match(self, bytes subject)
+    cpdef bint has_interest(self, bytes subject) except -1
+    @cython.locals(node=Node, result=SubListResult, plain=list, queues=dict)
+    cdef SubListResult _match_uncached(self, bytes subject)
+    @cython.locals(result=SubListResult, plain=list, queues=dict)
+    cdef SubListResult _node_result(self, Node node)
+    @cython.locals(subject=bytes, result=SubListResult, key=bytes, known=SubListResult)
+    cdef void _refresh_cache(self, Subscription added, bint literal) except *
+    cdef void _invalidate_cache(self, bytes subject, bint literal) except *
+    @cython.locals(surplus=Py_ssize_t)
+    cdef void _sweep_cache(self) except *

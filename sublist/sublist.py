@@ -1,0 +1,253 @@
+"""The SubList: who is interested in a subject.
+
+Literal subjects live in a dictionary, wildcard ones in a trie, and finished answers in a bounded
+cache. While no wildcard is subscribed to, a match is one dictionary look-up and the trie is never
+touched. The reading side takes no lock when the answer is already there; everything that builds
+or changes does, so a SubList may be shared by threads.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from itertools import islice
+from threading import Lock
+from typing import NamedTuple
+
+from midge.sublist.result import EMPTY_RESULT, SubListResult
+from midge.sublist.subjects import is_literal, is_valid_subject, matches
+from midge.sublist.subscription import Subscription
+from midge.sublist.trie import Node, Trie, build_result
+
+_FAN_OUT_SAMPLE = 1024  # how many remembered results the fan-out statistics look at
+
+
+class SubListError(Enum):
+    """Why a subscription was not inserted or not removed."""
+
+    INVALID_SUBJECT = "invalid subject"
+    ALREADY_INSERTED = "already inserted"
+    NOT_FOUND = "no matching subscription"
+
+
+class SubListStats(NamedTuple):
+    """Counts of one SubList; `cache_hits` are the matches answered without building a result."""
+
+    subscriptions: int
+    cache_size: int
+    inserts: int
+    removes: int
+    matches: int
+    cache_hits: int
+    max_fan_out: int
+    average_fan_out: float
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of matches that were answered from memory, 0 to 1."""
+        return self.cache_hits / self.matches if self.matches else 0.0
+
+
+class SubList:
+    """Subscriptions by subject.
+
+    `cache_max` bounds the cached results; a result beyond it sweeps the oldest away until
+    `cache_sweep_to` are left. `cache_max=0` switches the cache off. With `exact_match=False` the
+    literal subjects go into the trie as well, which exists to measure what the dictionary saves.
+
+    `generation` changes with every insert and remove: a result is valid for as long as it stays.
+    """
+
+    def __init__(
+        self, *, cache_max: int = 1024, cache_sweep_to: int = 256, exact_match: bool = True
+    ) -> None:
+        if cache_max < 0 or not 0 <= cache_sweep_to <= max(cache_max, 0):
+            raise ValueError(
+                f"expected 0 <= cache_sweep_to <= cache_max, got {cache_sweep_to} and {cache_max}"
+            )
+        self.generation = 0
+        self._cache_max = cache_max
+        self._cache_sweep_to = cache_sweep_to
+        self._exact_match = exact_match
+        self._exact: dict[bytes, Node] = {}
+        self._trie = Trie()
+        self._in_trie = 0
+        self._count = 0
+        self._cache: dict[bytes, SubListResult] = {}
+        self._empty = EMPTY_RESULT
+        self._lock = Lock()
+        self._turn = 0
+        self._inserts = 0
+        self._removes = 0
+        self._matches = 0
+        self._cache_hits = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Subscription]:
+        """Go through a snapshot of all subscriptions, in no particular order."""
+        with self._lock:
+            nodes = [*self._exact.values(), *self._trie.nodes()]
+            found: list[Subscription] = []
+            for node in nodes:
+                found.extend(node.plain or ())
+                for members in (node.queues or {}).values():
+                    found.extend(members)
+        return iter(found)
+
+    def insert(self, subscription: Subscription) -> SubListError | None:
+        """Add `subscription`; None, or why it was refused (and then nothing has changed)."""
+        subject = subscription.subject
+        if not is_valid_subject(subject):
+            return SubListError.INVALID_SUBJECT
+        literal = is_literal(subject)
+        with self._lock:
+            if subscription.slot >= 0:
+                return SubListError.ALREADY_INSERTED
+            if literal and self._exact_match:
+                node = self._exact.get(subject)
+                if node is None:
+                    node = Node()
+                    self._exact[subject] = node
+            else:
+                node = self._trie.ensure(subject)
+                self._in_trie += 1
+            node.add(subscription)
+            self._count += 1
+            self._inserts += 1
+            self.generation += 1
+            if self._cache:
+                self._refresh_cache(subscription, literal)
+        return None
+
+    def remove(self, subscription: Subscription) -> SubListError | None:
+        """Take `subscription` out; None, or NOT_FOUND when it is not in this SubList."""
+        subject = subscription.subject
+        literal = is_literal(subject)
+        with self._lock:
+            if literal and self._exact_match:
+                node = self._exact.get(subject)
+                if node is None or not node.discard(subscription):
+                    return SubListError.NOT_FOUND
+                if node.is_empty():
+                    del self._exact[subject]
+            else:
+                if not self._trie.discard(subscription):
+                    return SubListError.NOT_FOUND
+                self._in_trie -= 1
+            self._count -= 1
+            self._removes += 1
+            self.generation += 1
+            if self._cache:
+                self._invalidate_cache(subject, literal)
+        return None
+
+    def match(self, subject: bytes) -> SubListResult:
+        """Give the subscriptions that a message published to `subject` reaches.
+
+        `subject` is taken literally, wildcards included; one with an empty token reaches nobody.
+        """
+        self._matches += 1
+        if self._in_trie == 0:
+            node = self._exact.get(subject)
+            if node is None:
+                self._cache_hits += 1
+                return self._empty
+            result = node.result
+        else:
+            result = self._cache.get(subject)
+        if result is not None:
+            self._cache_hits += 1
+            return result
+        return self._match_uncached(subject)
+
+    def has_interest(self, subject: bytes) -> bool:
+        """Tell whether a message published to `subject` reaches anybody."""
+        return bool(self.match(subject))
+
+    def stats(self) -> SubListStats:
+        """Take the counts; fan-out is over the remembered results, at most 1,024 of each kind."""
+        with self._lock:
+            remembered = list(islice(self._cache.values(), _FAN_OUT_SAMPLE))
+            for node in islice(self._exact.values(), _FAN_OUT_SAMPLE):
+                if node.result is not None:
+                    remembered.append(node.result)
+            cache_size = len(self._cache)
+        fan_outs = [result.fan_out() for result in remembered]
+        return SubListStats(
+            subscriptions=self._count,
+            cache_size=cache_size,
+            inserts=self._inserts,
+            removes=self._removes,
+            matches=self._matches,
+            cache_hits=self._cache_hits,
+            max_fan_out=max(fan_outs, default=0),
+            average_fan_out=sum(fan_outs) / len(fan_outs) if fan_outs else 0.0,
+        )
+
+    def depth(self) -> int:
+        """Count the levels of the trie that are in use."""
+        with self._lock:
+            return self._trie.depth()
+
+    def _match_uncached(self, subject: bytes) -> SubListResult:
+        """Build the result of `subject` under the lock, unless another thread has just done so."""
+        with self._lock:
+            node = self._exact.get(subject)
+            if self._in_trie == 0:
+                return self._empty if node is None else self._node_result(node)
+            result = self._cache.get(subject)
+            if result is not None:
+                return result
+            plain: list[Subscription] = []
+            queues: dict[bytes, list[Subscription]] = {}
+            if node is not None:
+                node.collect(plain, queues)
+            self._trie.collect(subject, plain, queues)
+            if plain or queues:
+                self._turn += 1
+                result = build_result(plain, queues, self._turn)
+            else:
+                result = self._empty
+            if self._cache_max > 0:
+                self._cache[subject] = result
+                if len(self._cache) > self._cache_max:
+                    self._sweep_cache()
+            return result
+
+    def _node_result(self, node: Node) -> SubListResult:
+        """Give the result of a literal's own node, remembered there until the node changes."""
+        result = node.result
+        if result is None:
+            plain: list[Subscription] = []
+            queues: dict[bytes, list[Subscription]] = {}
+            node.collect(plain, queues)
+            self._turn += 1
+            result = build_result(plain, queues, self._turn)
+            node.result = result
+        return result
+
+    def _refresh_cache(self, added: Subscription, literal: bool) -> None:
+        """Replace the cached results that `added` belongs in by ones that hold it."""
+        subject = added.subject
+        if literal:
+            result = self._cache.get(subject)
+            if result is not None:
+                self._cache[subject] = result.with_added(added)
+            return
+        for key, known in self._cache.items():
+            if matches(key, subject):
+                self._cache[key] = known.with_added(added)
+
+    def _invalidate_cache(self, subject: bytes, literal: bool) -> None:
+        """Forget the cached results that a subscription to `subject` was part of."""
+        if literal:
+            self._cache.pop(subject, None)
+            return
+        for key in [key for key in self._cache if matches(key, subject)]:
+            del self._cache[key]
+
+    def _sweep_cache(self) -> None:
+        """Forget the oldest cached results until `cache_sweep_to` are left."""
+        surplus = len(self._cache) - self._cache_sweep_to
+        for key in list(islice(self._cache, surplus)):
+            del self._cache[key]

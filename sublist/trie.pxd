@@ -1,0 +1,50 @@
+# C types for trie.py.
+
+cimport cython
+
+from midge.sublist.result cimport QueueGroup, SubListResult
+from midge.sublist.subscription cimport Subscription
+
+
+cdef class Node:
+    cdef public list plain
+    cdef public dict queues
+    cdef public Level below
+    cdef public SubListResult result
+
+    @cython.locals(members=list)
+    cpdef void add(self, Subscription subscription) except *
+    @cython.locals(members=list, slot=Py_ssize_t, last=Subscription)
+    cpdef bint discard(self, Subscription subscription) except -1
+    cpdef bint is_empty(self)
+    @cython.locals(members=list, known=list)
+    cpdef void collect(self, list plain, dict queues) except *
+    cdef list _members(self, bytes queue)
+    cdef void _drop(self, bytes queue) except *
+
+
+cdef class Level:
+    cdef public dict nodes
+    cdef public Node pwc
+    cdef public Node fwc
+
+    cpdef Node find(self, bytes token)
+    @cython.locals(node=Node)
+    cpdef Node ensure(self, bytes token)
+    cpdef void prune(self, bytes token) except *
+    cpdef bint is_empty(self)
+
+
+cdef class Trie:
+    cdef Level _root
+
+    @cython.locals(level=Level, tokens=list, node=Node, i=Py_ssize_t)
+    cpdef Node ensure(self, bytes subject)
+    @cython.locals(tokens=list, levels=list, path=list, node=Node, depth=Py_ssize_t)
+    cpdef bint discard(self, Subscription subscription) except -1
+    @cython.locals(tokens=list, last=Py_ssize_t, i=Py_ssize_t, frontier=list, following=list,
+                   level=Level, node=Node, token=bytes)
+    cpdef void collect(self, bytes subject, list plain, dict queues) except *
+
+
+cpdef SubListResult build_result(list plain, dict queues, Py_ssize_t turn)

@@ -1,0 +1,249 @@
+"""The trie of subscriptions: levels of nodes, one level a token, with nodes for `*` and `>`."""
+
+from midge.sublist.result import QueueGroup, SubListResult
+from midge.sublist.subscription import Subscription
+
+
+class Node:
+    """The subscriptions of exactly one subject, and the level below it in the trie.
+
+    A subscription's `slot` is its index in the list that holds it, so adding and removing take
+    constant time however many share the subject; the order within a list means nothing.
+    """
+
+    __slots__ = ("below", "plain", "queues", "result")
+
+    def __init__(self) -> None:
+        self.plain: list[Subscription] | None = None
+        self.queues: dict[bytes, list[Subscription]] | None = None
+        self.below: Level | None = None
+        self.result: SubListResult | None = None
+
+    def add(self, subscription: Subscription) -> None:
+        """Hold `subscription`, which must be in no node yet."""
+        members = self._members(subscription.queue)
+        if members is None:
+            members = []
+            if subscription.queue is None:
+                self.plain = members
+            else:
+                if self.queues is None:
+                    self.queues = {}
+                self.queues[subscription.queue] = members
+        subscription.slot = len(members)
+        members.append(subscription)
+        self.result = None
+
+    def discard(self, subscription: Subscription) -> bool:
+        """Let go of `subscription`; False when it is not held here."""
+        members = self._members(subscription.queue)
+        slot = subscription.slot
+        if members is None or slot < 0 or slot >= len(members):
+            return False
+        if members[slot] is not subscription:
+            return False
+        last = members.pop()
+        if last is not subscription:
+            members[slot] = last
+            last.slot = slot
+        subscription.slot = -1
+        if not members:
+            self._drop(subscription.queue)
+        self.result = None
+        return True
+
+    def is_empty(self) -> bool:
+        """Tell whether nothing is held here and nothing lies below."""
+        return self.plain is None and self.queues is None and self.below is None
+
+    def collect(self, plain: list[Subscription], queues: dict[bytes, list[Subscription]]) -> None:
+        """Add what is held here to `plain` and, by group name, to `queues`."""
+        if self.plain is not None:
+            plain.extend(self.plain)
+        if self.queues is not None:
+            for name, members in self.queues.items():
+                known = queues.get(name)
+                if known is None:
+                    queues[name] = list(members)
+                else:
+                    known.extend(members)
+
+    def _members(self, queue: bytes | None) -> list[Subscription] | None:
+        if queue is None:
+            return self.plain
+        if self.queues is None:
+            return None
+        return self.queues.get(queue)
+
+    def _drop(self, queue: bytes | None) -> None:
+        if queue is None:
+            self.plain = None
+        elif self.queues is not None:
+            del self.queues[queue]
+            if not self.queues:
+                self.queues = None
+
+
+class Level:
+    """The nodes that one more token leads to: by literal token, for ``*`` (pwc) and ``>`` (fwc)."""
+
+    __slots__ = ("fwc", "nodes", "pwc")
+
+    def __init__(self) -> None:
+        self.nodes: dict[bytes, Node] = {}
+        self.pwc: Node | None = None
+        self.fwc: Node | None = None
+
+    def find(self, token: bytes) -> Node | None:
+        """Give the node that `token`, a wildcard or a literal, leads to."""
+        if token == b"*":
+            return self.pwc
+        if token == b">":
+            return self.fwc
+        return self.nodes.get(token)
+
+    def ensure(self, token: bytes) -> Node:
+        """Give the node that `token` leads to, made anew when there is none."""
+        node = self.find(token)
+        if node is None:
+            node = Node()
+            if token == b"*":
+                self.pwc = node
+            elif token == b">":
+                self.fwc = node
+            else:
+                self.nodes[token] = node
+        return node
+
+    def prune(self, token: bytes) -> None:
+        """Forget the node that `token` leads to."""
+        if token == b"*":
+            self.pwc = None
+        elif token == b">":
+            self.fwc = None
+        else:
+            del self.nodes[token]
+
+    def is_empty(self) -> bool:
+        """Tell whether no token leads anywhere."""
+        return self.pwc is None and self.fwc is None and not self.nodes
+
+
+class Trie:
+    """Subscriptions by subject, token by token. Every walk is a loop, so no depth is too deep."""
+
+    __slots__ = ("_root",)
+
+    def __init__(self) -> None:
+        self._root = Level()
+
+    def ensure(self, subject: bytes) -> Node:
+        """Give the node of `subject`, with the path to it made where it is missing."""
+        level = self._root
+        tokens = subject.split(b".")
+        node = level.ensure(tokens[0])
+        for i in range(1, len(tokens)):
+            if node.below is None:
+                node.below = Level()
+            level = node.below
+            node = level.ensure(tokens[i])
+        return node
+
+    def discard(self, subscription: Subscription) -> bool:
+        """Remove `subscription` and prune what its leaving empties; False when it is not here."""
+        tokens = subscription.subject.split(b".")
+        levels = [self._root]
+        path: list[Node] = []
+        for token in tokens:
+            node = levels[-1].find(token)
+            if node is None:
+                return False
+            path.append(node)
+            if len(path) < len(tokens):
+                if node.below is None:
+                    return False
+                levels.append(node.below)
+        if not path[-1].discard(subscription):
+            return False
+        for depth in range(len(path) - 1, -1, -1):
+            if not path[depth].is_empty():
+                break
+            levels[depth].prune(tokens[depth])
+            if depth and levels[depth].is_empty():
+                path[depth - 1].below = None
+        return True
+
+    def collect(
+        self,
+        subject: bytes,
+        plain: list[Subscription],
+        queues: dict[bytes, list[Subscription]],
+    ) -> None:
+        """Add every subscription that the literal `subject` reaches to `plain` and `queues`.
+
+        Walks all matching paths abreast, one token at a time: the frontier is never wider than the
+        trie itself, however many wildcards it holds. A subject with an empty token reaches nothing.
+        """
+        tokens = subject.split(b".")
+        if b"" in tokens:
+            return
+        last = len(tokens) - 1
+        frontier = [self._root]
+        for i in range(last + 1):
+            token = tokens[i]
+            following: list[Level] = []
+            for level in frontier:
+                if level.fwc is not None:
+                    level.fwc.collect(plain, queues)
+                node = level.pwc
+                if node is not None:
+                    if i == last:
+                        node.collect(plain, queues)
+                    elif node.below is not None:
+                        following.append(node.below)
+                node = level.nodes.get(token)
+                if node is not None:
+                    if i == last:
+                        node.collect(plain, queues)
+                    elif node.below is not None:
+                        following.append(node.below)
+            if not following:
+                return
+            frontier = following
+
+    def nodes(self) -> list[Node]:
+        """List every node, in no particular order."""
+        found: list[Node] = []
+        levels = [self._root]
+        while levels:
+            level = levels.pop()
+            here = list(level.nodes.values())
+            if level.pwc is not None:
+                here.append(level.pwc)
+            if level.fwc is not None:
+                here.append(level.fwc)
+            found.extend(here)
+            levels.extend(node.below for node in here if node.below is not None)
+        return found
+
+    def depth(self) -> int:
+        """Count the levels on the longest path that holds a node."""
+        deepest = 0
+        levels = [] if self._root.is_empty() else [(self._root, 1)]
+        while levels:
+            level, depth = levels.pop()
+            deepest = max(deepest, depth)
+            for node in (*level.nodes.values(), level.pwc, level.fwc):
+                if node is not None and node.below is not None:
+                    levels.append((node.below, depth + 1))
+        return deepest
+
+
+def build_result(
+    plain: list[Subscription], queues: dict[bytes, list[Subscription]], turn: int
+) -> SubListResult:
+    """Freeze what a walk collected; `turn` is where the round of each queue group starts."""
+    if not queues:
+        return SubListResult(tuple(plain))
+    groups = [QueueGroup(name, tuple(members), turn) for name, members in queues.items()]
+    return SubListResult(tuple(plain), tuple(groups))
