@@ -1,0 +1,44 @@
+# C types for frame.py.
+
+cimport cython
+
+from midge.protocol cimport memory
+
+
+cdef class Frame:
+    cdef public bytearray buffer
+    cdef const unsigned char *data
+    cdef public Py_ssize_t base
+    cdef public Py_ssize_t subject_start
+    cdef public Py_ssize_t subject_end
+    cdef public Py_ssize_t reply_start
+    cdef public Py_ssize_t reply_end
+    cdef public Py_ssize_t tail
+    cdef public Py_ssize_t header_size
+    cdef public Py_ssize_t size
+    cdef public Py_ssize_t payload
+    cdef public Py_ssize_t end
+    cdef public bint repeated
+
+    cpdef bytes subject_bytes(self)
+    cpdef bytes reply_bytes(self)
+    @cython.locals(start=Py_ssize_t)
+    cpdef bytes header_bytes(self)
+    @cython.locals(start=Py_ssize_t, header=Py_ssize_t)
+    cpdef bytes payload_bytes(self)
+    cpdef bint has_reply(self)
+
+
+@cython.locals(sizes=bytes)
+cpdef Frame compose(bytes subject, bytes payload, bytes reply=*, bytes headers=*)
+
+cpdef Frame without_headers(Frame frame)
+
+cpdef Frame with_subject(Frame frame, bytes subject)
+
+@cython.locals(sizes_start=Py_ssize_t, written=bytes, header_size=Py_ssize_t, start=Py_ssize_t,
+               block=bytes)
+cpdef Frame rewritten(Frame frame, Py_ssize_t line_end)
+
+@cython.locals(verb=bytes, middle=bytes, line=bytes, frame=Frame)
+cdef Frame _assemble(bytes subject, bytes reply, bytes sizes, bytes block, Py_ssize_t header_size)

@@ -1,0 +1,143 @@
+"""One published message, as it lies in the buffer it came in.
+
+The tail of a PUB frame *is* the tail of the MSG frame that delivers it: both end in
+``[reply] size⏎payload⏎``. So a delivery is a short prefix and one copy of these bytes, and a frame
+is no more than a note of where they are.
+"""
+
+from midge.protocol import memory
+
+_NO_HEADERS = -1
+
+
+class Frame:
+    """A PUB or HPUB in `data`, noted as offsets from `base`, where its verb stands.
+
+    ``data[base + tail:base + end]`` is the part that deliveries copy, from the reply or the size to the
+    last CR LF. `header_size` is -1 for a PUB. `size` counts header and payload, in bytes. `repeated`
+    tells that the control line is the same, byte for byte, as that of the frame before it on this
+    connection. A frame is valid only while it is being handled: its buffer is used again.
+    """
+
+    __slots__ = (
+        "base",
+        "buffer",
+        "data",
+        "end",
+        "header_size",
+        "payload",
+        "repeated",
+        "reply_end",
+        "reply_start",
+        "size",
+        "subject_end",
+        "subject_start",
+        "tail",
+    )
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+        self.data = self.buffer
+        self.base = 0
+        self.subject_start = 0
+        self.subject_end = 0
+        self.reply_start = 0
+        self.reply_end = 0
+        self.tail = 0
+        self.header_size = _NO_HEADERS
+        self.size = 0
+        self.payload = 0
+        self.end = 0
+        self.repeated = False
+
+    def subject_bytes(self) -> bytes:
+        """Copy the subject out."""
+        return memory.take(self.data, self.base + self.subject_start, self.base + self.subject_end)
+
+    def reply_bytes(self) -> bytes | None:
+        """Copy the reply subject out; None when there is none."""
+        if self.reply_end == self.reply_start:
+            return None
+        return memory.take(self.data, self.base + self.reply_start, self.base + self.reply_end)
+
+    def header_bytes(self) -> bytes | None:
+        """Copy the header block out, its final blank line included; None for a PUB."""
+        if self.header_size < 0:
+            return None
+        start = self.base + self.payload
+        return memory.take(self.data, start, start + self.header_size)
+
+    def payload_bytes(self) -> bytes:
+        """Copy the payload out, without the header."""
+        start = self.base + self.payload
+        header = self.header_size if self.header_size > 0 else 0
+        return memory.take(self.data, start + header, start + self.size)
+
+    def has_reply(self) -> bool:
+        """Tell whether the message names a reply subject."""
+        return self.reply_end > self.reply_start
+
+
+def compose(
+    subject: bytes, payload: bytes, reply: bytes | None = None, headers: bytes | None = None
+) -> Frame:
+    """Make a frame of its own from parts; `headers` is a whole header block, its blank line included.
+
+    The caller vouches for `subject` and `reply`: they must hold no blank, TAB, CR or LF.
+    """
+    if headers is None:
+        return _assemble(subject, reply, b"%d" % len(payload), payload, _NO_HEADERS)
+    sizes = b"%d %d" % (len(headers), len(headers) + len(payload))
+    return _assemble(subject, reply, sizes, headers + payload, len(headers))
+
+
+def without_headers(frame: Frame) -> Frame:
+    """Give `frame` as a receiver that cannot read headers gets it: a PUB of the payload alone."""
+    return compose(frame.subject_bytes(), frame.payload_bytes(), frame.reply_bytes())
+
+
+def with_subject(frame: Frame, subject: bytes) -> Frame:
+    """Give `frame` as if it had been published to `subject`."""
+    return compose(subject, frame.payload_bytes(), frame.reply_bytes(), frame.header_bytes())
+
+
+def rewritten(frame: Frame, line_end: int) -> Frame:
+    """Give an unusually written frame in its usual form: single blanks, CR LF, a PUB if it has no header.
+
+    The sizes keep the digits they were written with. `line_end` is where the arguments of the control
+    line end, as an offset from the frame's base.
+    """
+    sizes_start = frame.reply_end if frame.has_reply() else frame.tail
+    written = memory.take(frame.data, frame.base + sizes_start, frame.base + line_end)
+    sizes = [size for size in written.replace(b"\t", b" ").split(b" ") if size]
+    header_size = frame.header_size if frame.header_size > 0 else _NO_HEADERS
+    if header_size == _NO_HEADERS:
+        sizes = sizes[-1:]
+    start = frame.base + frame.payload
+    block = memory.take(frame.data, start, start + frame.size)
+    return _assemble(
+        frame.subject_bytes(), frame.reply_bytes(), b" ".join(sizes), block, header_size
+    )
+
+
+def _assemble(
+    subject: bytes, reply: bytes | None, sizes: bytes, block: bytes, header_size: int
+) -> Frame:
+    """Make a frame with a buffer of its own from its parts; `block` is header and payload."""
+    verb = b"PUB " if header_size < 0 else b"HPUB "
+    middle = b" " if reply is None else b" %b " % reply
+    line = b"%b%b%b%b\r\n" % (verb, subject, middle, sizes)
+    frame = Frame()
+    frame.buffer = bytearray(b"%b%b\r\n" % (line, block))
+    frame.data = frame.buffer
+    frame.subject_start = len(verb)
+    frame.subject_end = frame.subject_start + len(subject)
+    frame.tail = frame.subject_end + 1
+    if reply is not None:
+        frame.reply_start = frame.tail
+        frame.reply_end = frame.tail + len(reply)
+    frame.header_size = header_size
+    frame.size = len(block)
+    frame.payload = len(line)
+    frame.end = len(line) + len(block) + 2
+    return frame

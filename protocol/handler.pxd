@@ -1,0 +1,14 @@
+# C types for handler.py.
+
+from midge.protocol.frame cimport Frame
+
+
+cdef class Handler:
+    cpdef void on_publish(self, Frame frame) except *
+    cpdef void on_subscribe(self, bytes subject, bytes queue, bytes sid) except *
+    cpdef void on_unsubscribe(self, bytes sid, long long max_messages) except *
+    cpdef void on_connect(self, bytes document) except *
+    cpdef void on_ping(self) except *
+    cpdef void on_pong(self) except *
+    cpdef void on_info(self, bytes document) except *
+    cpdef void on_peer_error(self, bytes text) except *

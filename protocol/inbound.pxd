@@ -1,0 +1,28 @@
+# C types for inbound.py.
+
+cimport cython
+
+from midge.protocol.parser cimport Parser
+
+
+cdef class SharedBuffer:
+    cdef readonly bytearray buffer
+    cdef readonly object view
+    cdef readonly Py_ssize_t small_rest
+
+
+cdef class Inbound:
+    cdef readonly Parser parser
+    cdef SharedBuffer _shared
+    cdef bytes _rest
+    cdef bytearray _own
+    cdef Py_ssize_t _filled
+
+    cpdef Py_ssize_t held_bytes(self)
+    @cython.locals(own=bytearray, rest=bytes)
+    cpdef object get_buffer(self)
+    @cython.locals(own=bytearray)
+    cpdef void received(self, Py_ssize_t count) except *
+    cpdef void resume(self) except *
+    @cython.locals(used=Py_ssize_t, rest=Py_ssize_t, own=bytearray)
+    cdef void _parse(self, bytearray buffer, Py_ssize_t end) except *

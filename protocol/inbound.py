@@ -1,0 +1,115 @@
+"""The receiving side of one connection: where reads land, and what is kept between them.
+
+Reads land in one large buffer that all connections of a loop share, for a read is parsed before the
+next one starts. Only an unfinished frame is kept: copied out while it is small, and in a buffer of
+its own, which later reads go straight into, once it is large. That buffer grows with what has
+arrived, never with what was announced.
+"""
+
+from midge.protocol.parser import Parser
+
+SHARED_BUFFER_BYTES = 256 * 1024
+_OWN_BUFFER_BYTES = 128 * 1024
+
+
+class SharedBuffer:
+    """Scratch space for reads; `view` is the whole of it.
+
+    An unfinished frame of up to `small_rest` bytes is worth copying out of it and back again.
+    """
+
+    __slots__ = ("buffer", "small_rest", "view")
+
+    def __init__(self, size: int = SHARED_BUFFER_BYTES) -> None:
+        self.buffer = bytearray(size)
+        self.view = memoryview(self.buffer)
+        self.small_rest = size // 16
+
+
+class Inbound:
+    """Feeds `parser` with what is received, in the two steps of asyncio's BufferedProtocol.
+
+    Ask `get_buffer` for room, fill part of it, tell `received` how much. Between the two no other
+    connection may use the same `shared` buffer.
+    """
+
+    __slots__ = ("_filled", "_own", "_rest", "_shared", "parser")
+
+    def __init__(self, parser: Parser, shared: SharedBuffer) -> None:
+        self.parser = parser
+        self._shared = shared
+        self._rest = b""  # a small unfinished frame, between two reads
+        self._own: bytearray | None = None  # a large one
+        self._filled = 0  # how much of `_own` is filled
+
+    def held_bytes(self) -> int:
+        """Count the bytes received that no command has used yet."""
+        return len(self._rest) if self._own is None else self._filled
+
+    def get_buffer(self) -> memoryview:
+        """Give the room that the next bytes go into; never empty."""
+        own = self._own
+        if own is not None:
+            return memoryview(own)[self._filled :]
+        rest = self._rest
+        if not rest:
+            return self._shared.view
+        self._shared.buffer[: len(rest)] = rest
+        return self._shared.view[len(rest) :]
+
+    def received(self, count: int) -> None:
+        """Parse the `count` bytes just put into the buffer that `get_buffer` gave.
+
+        Raises:
+            ProtocolError: as the parser does.
+        """
+        own = self._own
+        if own is None:
+            self._parse(self._shared.buffer, len(self._rest) + count)
+        else:
+            self._parse(own, self._filled + count)
+
+    def feed(self, data: bytes) -> None:
+        """Parse `data`, for transports that bring their own buffers.
+
+        Raises:
+            ProtocolError: as the parser does.
+        """
+        start = 0
+        while start < len(data):
+            room = self.get_buffer()
+            count = min(len(room), len(data) - start)
+            room[:count] = data[start : start + count]
+            start += count
+            self.received(count)
+
+    def resume(self) -> None:
+        """Parse what is held, after the parser was halted.
+
+        Raises:
+            ProtocolError: as the parser does.
+        """
+        if self._own is not None:
+            self._parse(self._own, self._filled)
+        elif self._rest:
+            rest = bytearray(self._rest)
+            self._parse(rest, len(rest))
+
+    def _parse(self, buffer: bytearray, end: int) -> None:
+        """Parse ``buffer[:end]`` and keep what is left of it."""
+        used = self.parser.feed(buffer, 0, end)
+        rest = end - used
+        if rest <= self._shared.small_rest:
+            self._rest = bytes(buffer[used:end]) if rest else b""
+            self._own = None
+            return
+        self._rest = b""
+        own = self._own
+        if own is None or own is not buffer or (used == 0 and end == len(own)):
+            # Room for as much again: each byte of a frame, however large, is moved about once.
+            own = bytearray(max(2 * rest, _OWN_BUFFER_BYTES))
+            own[:rest] = buffer[used:end]
+        elif used:
+            own[:rest] = own[used:end]
+        self._own = own
+        self._filled = rest

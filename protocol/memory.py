@@ -1,0 +1,41 @@
+"""The handful of byte operations that the hot path is made of.
+
+This module is the interpreted twin of ``memory.pxd``: there the same functions are one-line C calls,
+which the compiled modules inline. `data` is any byte buffer here and a plain pointer there, so none
+of these functions checks bounds: the callers keep to the range they were given.
+"""
+
+
+def starts_with(data: bytearray, start: int, end: int, prefix: bytes) -> bool:
+    """Tell whether `data` from `start` on, and before `end`, begins with `prefix`."""
+    return data.startswith(prefix, start, end)
+
+
+def find(data: bytearray, byte: int, start: int, end: int) -> int:
+    """Give the index of the first `byte` in ``data[start:end]``, or -1."""
+    return data.find(byte, start, end)
+
+
+def take(data: bytearray, start: int, end: int) -> bytes:
+    """Copy ``data[start:end]`` out as bytes."""
+    return bytes(data[start:end])
+
+
+def copy(target: bytearray, at: int, data: bytearray, start: int, end: int) -> None:
+    """Copy ``data[start:end]`` into `target` at the index `at`."""
+    target[at : at + end - start] = data[start:end]
+
+
+def copy_bytes(target: bytearray, at: int, piece: bytes) -> None:
+    """Copy all of `piece` into `target` at the index `at`."""
+    target[at : at + len(piece)] = piece
+
+
+def allocate(size: int) -> bytearray:
+    """Make a buffer of `size` bytes; what it holds at first is undefined."""
+    return bytearray(size)
+
+
+def same(data: bytearray, one: int, other: int, length: int) -> bool:
+    """Tell whether the `length` bytes of `data` from `one` on equal those from `other` on."""
+    return data[one : one + length] == data[other : other + length]

@@ -1,0 +1,80 @@
+# C types for parser.py: what makes its byte loops compile to plain C.
+
+cimport cython
+
+from midge.protocol cimport memory
+from midge.protocol.frame cimport Frame, rewritten
+from midge.protocol.handler cimport Handler
+
+cdef int _TAB, _LF, _CR, _SPACE, _MAX_SIZE_DIGITS
+cdef int _NO_VERB, _PUB, _HPUB, _SUB, _UNSUB, _CONNECT, _INFO, _ERR, _PING, _PONG, _OK
+cdef tuple _WORDS
+
+
+cdef class Parser:
+    cdef public Handler handler
+    cdef public Py_ssize_t max_control_line
+    cdef public Py_ssize_t max_payload
+    cdef public bint headers
+    cdef public bint connect_required
+    cdef public bint halted
+    cdef Frame _frame
+    cdef bint _repeatable
+    cdef int _verb
+    cdef int _ignoring
+
+    @cython.locals(data="const unsigned char *", frame=Frame, position=Py_ssize_t, after=Py_ssize_t)
+    cpdef Py_ssize_t feed(self, bytearray buffer, Py_ssize_t start, Py_ssize_t end) except -1
+
+    @cython.locals(verb=int, position=Py_ssize_t)
+    cdef Py_ssize_t _command(
+        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+    ) except -2
+
+    @cython.locals(after=Py_ssize_t)
+    cdef Py_ssize_t _after_verb(
+        self, int verb, const unsigned char *data, Py_ssize_t line, Py_ssize_t start,
+        Py_ssize_t end
+    ) except -2
+
+    @cython.locals(byte=int, verb=int, word=bytes, i=Py_ssize_t)
+    cdef int _expected_verb(
+        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+    ) except -1
+
+    @cython.locals(line_feed=Py_ssize_t, verb=int)
+    cdef Py_ssize_t _ignore_line(
+        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+    ) except -2
+
+    @cython.locals(line_feed=Py_ssize_t, stop=Py_ssize_t, arguments=bytes)
+    cdef Py_ssize_t _arguments(
+        self, int verb, const unsigned char *data, Py_ssize_t line, Py_ssize_t start,
+        Py_ssize_t end
+    ) except -2
+
+    cdef void _check_control_line(self, Py_ssize_t length) except *
+
+    @cython.locals(count=int, first_start=Py_ssize_t, first_end=Py_ssize_t,
+                   second_start=Py_ssize_t, second_end=Py_ssize_t,
+                   third_start=Py_ssize_t, third_end=Py_ssize_t,
+                   fourth_start=Py_ssize_t, fourth_end=Py_ssize_t,
+                   canonical=bint, position=Py_ssize_t, byte=int, token=Py_ssize_t,
+                   header_size=Py_ssize_t, tail=Py_ssize_t, size=Py_ssize_t,
+                   after=Py_ssize_t, frame=Frame)
+    cdef Py_ssize_t _publish(
+        self, bint with_headers, const unsigned char *data, Py_ssize_t line, Py_ssize_t start,
+        Py_ssize_t stop, Py_ssize_t body, Py_ssize_t end
+    ) except -2
+
+    @cython.locals(tokens=list)
+    cdef void _subscribe(self, bytes arguments) except *
+
+    @cython.locals(tokens=list, limit=bytes)
+    cdef void _unsubscribe(self, bytes arguments) except *
+
+
+cdef list _tokens(bytes arguments)
+
+@cython.locals(number=Py_ssize_t, digit=int, i=Py_ssize_t)
+cdef Py_ssize_t _size(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)

@@ -1,0 +1,381 @@
+"""Bytes from a client to commands, as nats-server reads them.
+
+The parser walks a contiguous buffer and calls its handler once per whole command. What it cannot
+use yet it leaves unconsumed, and is given again, with more behind it, later: so the outcome is the
+same however the stream is split. Only two things outlive a call: a line whose rest is ignored, and a
+verb whose blanks were dropped as they came. Neither has a limit, so neither may be kept.
+
+Grammar, limits and texts are those that nats-server 2.15.1 shows on the wire, quirks included: the
+first byte of an argument is never its end, and a stray CR within a line costs the line its last byte.
+"""
+
+from midge.protocol import memory
+from midge.protocol.errors import (
+    AUTHORIZATION_VIOLATION,
+    MAXIMUM_CONTROL_LINE,
+    MAXIMUM_PAYLOAD,
+    UNKNOWN_OPERATION,
+    ProtocolError,
+)
+from midge.protocol.frame import Frame, rewritten
+from midge.protocol.handler import Handler
+
+_TAB = 0x09
+_LF = 0x0A
+_CR = 0x0D
+_SPACE = 0x20
+
+_BLANKS = bytes.maketrans(b"\t\r\n", b"   ")
+_MAX_SIZE_DIGITS = 9  # so that no size overflows anything, and none needs more than a C int
+
+# The verbs by number, so that comparing two is comparing two integers in the compiled build too.
+_NO_VERB = 0
+_PUB = 1
+_HPUB = 2
+_SUB = 3
+_UNSUB = 4
+_CONNECT = 5
+_INFO = 6
+_ERR = 7
+_PING = 8
+_PONG = 9
+_OK = 10
+
+_WORDS = (
+    b"",
+    b"PUB",
+    b"HPUB",
+    b"SUB",
+    b"UNSUB",
+    b"CONNECT",
+    b"INFO",
+    b"-ERR",
+    b"PING",
+    b"PONG",
+    b"+OK",
+)
+
+
+class Parser:
+    """Drives `handler` with the commands found in what `feed` is given.
+
+    `max_control_line` bounds the arguments of a line, in bytes; `max_payload` header and payload
+    together, -1 for no bound. `headers` allows HPUB. While `connect_required` is set only a CONNECT may
+    come. Setting `halted` makes `feed` return after the command at hand.
+    """
+
+    __slots__ = (
+        "_frame",
+        "_ignoring",
+        "_repeatable",
+        "_verb",
+        "connect_required",
+        "halted",
+        "handler",
+        "headers",
+        "max_control_line",
+        "max_payload",
+    )
+
+    def __init__(
+        self, handler: Handler, *, max_control_line: int = 4096, max_payload: int = 1 << 20
+    ) -> None:
+        self.handler = handler
+        self.max_control_line = max_control_line
+        self.max_payload = max_payload
+        self.headers = False
+        self.connect_required = False
+        self.halted = False
+        self._frame = Frame()
+        self._repeatable = False  # whether `_frame` is a whole line that may come again
+        self._verb = _NO_VERB  # seen and consumed, with its arguments still to come
+        self._ignoring = _NO_VERB  # seen and consumed, with the rest of its line to be dropped
+
+    def feed(self, buffer: bytearray, start: int, end: int) -> int:
+        """Handle the commands in ``buffer[start:end]``; give the index of the first unused byte.
+
+        Raises:
+            ProtocolError: the client broke the protocol; nothing more may be fed.
+        """
+        data = buffer
+        frame = self._frame
+        frame.buffer = buffer
+        frame.data = data
+        self._repeatable = False
+        position = start
+        while position < end and not self.halted:
+            if self._repeatable:
+                # Publishers repeat themselves: the same line again needs no parsing again.
+                after = position + frame.end
+                if after <= end and memory.same(data, frame.base, position, frame.payload):
+                    if data[after - 2] != _CR or data[after - 1] != _LF:
+                        raise ProtocolError(UNKNOWN_OPERATION, "payload not followed by CR LF")
+                    frame.base = position
+                    frame.repeated = True
+                    self.handler.on_publish(frame)
+                    position = after
+                    continue
+            if self._ignoring:
+                after = self._ignore_line(data, position, end)
+            elif self._verb:
+                after = self._after_verb(self._verb, data, position, position, end)
+            else:
+                after = self._command(data, position, end)
+            if after == position:
+                break
+            position = after
+        return position
+
+    def _command(self, data: bytearray, start: int, end: int) -> int:
+        """Handle the command that starts at `start`; give what follows, `start` if it is not whole."""
+        if self.connect_required and data[start] != 0x43 and data[start] != 0x63:
+            raise ProtocolError(AUTHORIZATION_VIOLATION, "first command is no CONNECT")
+        verb = self._expected_verb(data, start, end)
+        if verb == _NO_VERB:
+            return start
+        position = start + len(_WORDS[verb])
+        if verb == _PING or verb == _PONG or verb == _OK:
+            self._ignoring = verb
+            return self._ignore_line(data, position, end) if position < end else position
+        if verb != _CONNECT and verb != _INFO:
+            if position == end:
+                return start
+            if data[position] != _SPACE and data[position] != _TAB:
+                raise ProtocolError(UNKNOWN_OPERATION, "no blank after the verb")
+        return self._after_verb(verb, data, start, position, end)
+
+    def _after_verb(self, verb: int, data: bytearray, line: int, start: int, end: int) -> int:
+        """Drop the blanks at `start`, then handle `verb`; give what follows, or the arguments' start."""
+        while start < end and (data[start] == _SPACE or data[start] == _TAB):
+            start += 1
+        if start < end:
+            after = self._arguments(verb, data, line, start, end)
+            if after >= 0:
+                return after
+        self._verb = verb
+        return start
+
+    def _expected_verb(self, data: bytearray, start: int, end: int) -> int:
+        """Give the verb at `start`; _NO_VERB while its bytes so far fit one but are too few to tell."""
+        byte = data[start] & 0xDF if data[start] >= 0x41 else data[start]
+        verb = _NO_VERB
+        if byte == 0x50:  # P
+            if start + 1 == end:
+                return _NO_VERB
+            byte = data[start + 1] & 0xDF
+            if byte == 0x55:
+                verb = _PUB
+            elif byte == 0x49:
+                verb = _PING
+            elif byte == 0x4F:
+                verb = _PONG
+        elif byte == 0x48:
+            verb = _HPUB
+        elif byte == 0x53:
+            verb = _SUB
+        elif byte == 0x55:
+            verb = _UNSUB
+        elif byte == 0x43:
+            verb = _CONNECT
+        elif byte == 0x49:
+            verb = _INFO
+        elif byte == 0x2B:
+            verb = _OK
+        elif byte == 0x2D:
+            verb = _ERR
+        if verb == _NO_VERB:
+            raise ProtocolError(UNKNOWN_OPERATION, "unknown verb")
+        word = _WORDS[verb]
+        for i in range(1, len(word)):
+            if start + i == end:
+                return _NO_VERB
+            byte = data[start + i]
+            if 0x61 <= byte <= 0x7A:
+                byte -= 0x20
+            if byte != word[i]:
+                raise ProtocolError(UNKNOWN_OPERATION, "unknown verb")
+        return verb
+
+    def _ignore_line(self, data: bytearray, start: int, end: int) -> int:
+        """Drop the rest of a PING, PONG or +OK line and, at its end, handle it."""
+        line_feed = memory.find(data, _LF, start, end)
+        if line_feed < 0:
+            return end
+        verb = self._ignoring
+        self._ignoring = _NO_VERB
+        if verb == _PING:
+            self.handler.on_ping()
+        elif verb == _PONG:
+            self.handler.on_pong()
+        return line_feed + 1
+
+    def _arguments(self, verb: int, data: bytearray, line: int, start: int, end: int) -> int:
+        """Handle `verb`, whose arguments begin at `start`; give what follows, -1 if it is not whole."""
+        line_feed = memory.find(data, _LF, start + 1, end)
+        if line_feed < 0:
+            stop = end - 1 if memory.find(data, _CR, start + 1, end) >= 0 else end
+            self._check_control_line(stop - start)
+            return -1
+        stop = line_feed
+        if memory.find(data, _CR, start + 1, line_feed) >= 0:
+            stop -= 1
+        self._check_control_line(stop - start)
+        if verb == _PUB or verb == _HPUB:
+            return self._publish(verb == _HPUB, data, line, start, stop, line_feed + 1, end)
+        self._verb = _NO_VERB
+        arguments = memory.take(data, start, stop)
+        if verb == _SUB:
+            self._subscribe(arguments)
+        elif verb == _UNSUB:
+            self._unsubscribe(arguments)
+        elif verb == _CONNECT:
+            self._repeatable = False
+            self.connect_required = False
+            self.handler.on_connect(arguments)
+        elif verb == _INFO:
+            self.handler.on_info(arguments)
+        else:
+            self.handler.on_peer_error(arguments)
+        return line_feed + 1
+
+    def _check_control_line(self, length: int) -> None:
+        if length > self.max_control_line:
+            raise ProtocolError(
+                MAXIMUM_CONTROL_LINE, f"control line of {length} bytes, {self.max_control_line} allowed"
+            )
+
+    def _publish(
+        self,
+        with_headers: bool,
+        data: bytearray,
+        line: int,
+        start: int,
+        stop: int,
+        body: int,
+        end: int,
+    ) -> int:
+        """Handle the PUB or HPUB with the arguments in ``data[start:stop]`` and its payload at `body`.
+
+        Gives what follows, or -1 if the payload is not whole.
+        """
+        count = 0
+        first_start = first_end = 0
+        second_start = second_end = 0
+        third_start = third_end = 0
+        fourth_start = fourth_end = 0
+        canonical = body - stop == 2 and data[stop] == _CR
+        position = start
+        while position < stop:
+            byte = data[position]
+            if byte == _SPACE or byte == _TAB:
+                if byte == _TAB or data[position - 1] == _SPACE:
+                    canonical = False
+                position += 1
+                continue
+            token = position
+            while position < stop and data[position] != _SPACE and data[position] != _TAB:
+                position += 1
+            count += 1
+            if count == 1:
+                first_start, first_end = token, position
+            elif count == 2:
+                second_start, second_end = token, position
+            elif count == 3:
+                third_start, third_end = token, position
+            else:
+                fourth_start, fourth_end = token, position
+        if data[stop - 1] == _SPACE:
+            canonical = False
+        header_size = -1
+        tail = second_start
+        if with_headers:
+            if not self.headers:
+                raise ProtocolError(None, "HPUB from a client that announced no headers")
+            if count == 3:
+                header_size = _size(data, second_start, second_end)
+                size = _size(data, third_start, third_end)
+                second_end = second_start
+            elif count == 4:
+                header_size = _size(data, third_start, third_end)
+                size = _size(data, fourth_start, fourth_end)
+            else:
+                raise ProtocolError(None, f"HPUB with {count} arguments, 3 or 4 expected")
+            if header_size < 0 or size < 0 or header_size > size:
+                raise ProtocolError(None, "HPUB with a bad header size or total size")
+            if header_size == 0:
+                canonical = False
+        elif count == 2:
+            size = _size(data, second_start, second_end)
+            second_end = second_start
+        elif count == 3:
+            size = _size(data, third_start, third_end)
+        else:
+            raise ProtocolError(None, f"PUB with {count} arguments, 2 or 3 expected")
+        if size < 0:
+            raise ProtocolError(None, "PUB with a bad or missing size")
+        if self.max_payload >= 0 and size > self.max_payload:
+            raise ProtocolError(
+                MAXIMUM_PAYLOAD, f"payload of {size} bytes, {self.max_payload} allowed"
+            )
+        after = body + size
+        if after < end and data[after] != _CR:
+            raise ProtocolError(UNKNOWN_OPERATION, "payload not followed by CR LF")
+        if after + 2 > end:
+            return -1
+        if data[after + 1] != _LF:
+            raise ProtocolError(UNKNOWN_OPERATION, "payload not followed by CR LF")
+        after += 2
+        frame = self._frame
+        frame.base = line
+        frame.subject_start = first_start - line
+        frame.subject_end = first_end - line
+        frame.reply_start = second_start - line
+        frame.reply_end = second_end - line
+        frame.tail = tail - line
+        frame.header_size = header_size
+        frame.size = size
+        frame.payload = body - line
+        frame.end = after - line
+        frame.repeated = False
+        # A line whose verb was consumed before must not pass for one that starts with its arguments.
+        self._repeatable = canonical and not self._verb
+        self._verb = _NO_VERB
+        self.handler.on_publish(frame if canonical else rewritten(frame, stop - line))
+        return after
+
+    def _subscribe(self, arguments: bytes) -> None:
+        tokens = _tokens(arguments)
+        if len(tokens) == 2:
+            self.handler.on_subscribe(tokens[0], None, tokens[1])
+        elif len(tokens) == 3:
+            self.handler.on_subscribe(tokens[0], tokens[1], tokens[2])
+        else:
+            raise ProtocolError(None, f"SUB with {len(tokens)} arguments, 2 or 3 expected")
+
+    def _unsubscribe(self, arguments: bytes) -> None:
+        tokens = _tokens(arguments)
+        if len(tokens) == 1:
+            self.handler.on_unsubscribe(tokens[0], 0)
+        elif len(tokens) == 2:
+            limit = tokens[1]
+            self.handler.on_unsubscribe(tokens[0], max(0, _size(limit, 0, len(limit))))
+        else:
+            raise ProtocolError(None, f"UNSUB with {len(tokens)} arguments, 1 or 2 expected")
+
+
+def _tokens(arguments: bytes) -> list[bytes]:
+    """Split the arguments of SUB and UNSUB, which take a stray CR or LF for a blank too."""
+    return [token for token in arguments.translate(_BLANKS).split(b" ") if token]
+
+
+def _size(data: bytes | bytearray, start: int, end: int) -> int:
+    """Read the plain decimal number in ``data[start:end]``; -1 when it is none or too long."""
+    if end == start or end - start > _MAX_SIZE_DIGITS:
+        return -1
+    number = 0
+    for i in range(start, end):
+        digit = data[i] - 0x30
+        if digit < 0 or digit > 9:
+            return -1
+        number = number * 10 + digit
+    return number
