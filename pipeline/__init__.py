@@ -1,1 +1,1 @@
-"""The data pipeline on Apache Spark: sources, sinks, lake layers, subject matching, report and replay."""
+"""The data pipeline on Apache Spark: source, sink, lake layers, matching, report and replay."""

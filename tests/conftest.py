@@ -1,0 +1,52 @@
+"""What holds for every test: the code under test is the code in the checkout, freshly built."""
+
+from __future__ import annotations
+
+import os
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SUFFIXES = tuple(EXTENSION_SUFFIXES)
+
+
+def stale_extensions(root: Path) -> list[str]:
+    """Name every extension module under `root` that does not come from the sources beside it.
+
+    A module also counts as stale when any `.pxd` is newer: they are inlined into one another.
+    """
+    folders = [path for path in (root / "midge").iterdir() if path.is_dir()]
+    headers = [path.stat().st_mtime for folder in folders for path in folder.rglob("*.pxd")]
+    built = [
+        path for folder in folders for path in folder.rglob("*") if path.name.endswith(SUFFIXES)
+    ]
+    stale = []
+    for path in built:
+        source = path.with_name(path.name.split(".", maxsplit=1)[0] + ".py")
+        if not source.with_suffix(".pxd").exists():
+            stale.append(f"{path.relative_to(root)} has no .pxd any more")
+        elif path.stat().st_mtime < max([source.stat().st_mtime, *headers]):
+            stale.append(f"{path.relative_to(root)} is older than its sources")
+    return sorted(stale)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Refuse to test yesterday's code."""
+    stale = stale_extensions(ROOT)
+    if stale:
+        todo = "`make build` brings it up to date, `make clean` removes what has no source"
+        pytest.exit("\n".join(["stale extension modules:", *stale, todo]), returncode=4)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def is_pure_build() -> bool:
+    """Whether these tests are meant to run interpreted, with no extension module anywhere."""
+    return os.environ.get("MIDGE_PURE", "") not in {"", "0"}

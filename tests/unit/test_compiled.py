@@ -1,0 +1,87 @@
+"""The compiled build is compiled, and the pure build is not.
+
+Cython silently ignores a `.pxd` that it does not find and then compiles plain Python classes, which
+work and are slow. So every `cdef class` is looked up and must be an extension type.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import runpy
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import stale_extensions
+
+CDEF_CLASS = re.compile(r"^cdef class (\w+)[^\n]*\n((?:[ \t]+[^\n]*\n|\n)*)", re.MULTILINE)
+C_METHOD = re.compile(r"^\s+cp?def [^\n=]*\(", re.MULTILINE)
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: set on every class made by a class statement
+
+
+def modules_to_compile(root: Path) -> dict[str, Path]:
+    """Ask setup.py what it compiles."""
+    return runpy.run_path(str(root / "setup.py"))["compiled_modules"](root)
+
+
+@pytest.fixture(scope="module")
+def modules(root: Path) -> dict[str, Path]:
+    return modules_to_compile(root)
+
+
+def test_there_is_something_to_compile(modules: dict[str, Path]) -> None:
+    assert modules
+
+
+def test_every_module_comes_from_the_build_under_test(
+    modules: dict[str, Path], root: Path, is_pure_build: bool
+) -> None:
+    suffixes = (".py",) if is_pure_build else tuple(EXTENSION_SUFFIXES)
+    for name in modules:
+        path = importlib.import_module(name).__file__ or ""
+        assert path.startswith(str(root)), f"{name} is not the one of this checkout"
+        assert path.endswith(suffixes), f"{path}: run `make build`, or set MIDGE_PURE=1"
+
+
+def test_cdef_classes_are_extension_types(
+    modules: dict[str, Path], root: Path, is_pure_build: bool
+) -> None:
+    for name, source in modules.items():
+        header = (root / source).with_suffix(".pxd").read_text()
+        for class_name, body in CDEF_CLASS.findall(header):
+            cls = getattr(importlib.import_module(name), class_name)
+            assert bool(cls.__flags__ & HEAP_TYPE) is is_pure_build, f"{name}.{class_name}"
+            if C_METHOD.search(body):
+                assert ("__pyx_vtable__" in vars(cls)) is not is_pure_build, f"{name}.{class_name}"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout of one compiled module, built a second after it was written."""
+    folder = tmp_path / "midge" / "protocol"
+    folder.mkdir(parents=True)
+    for name, written in (("m.py", 1.0), ("m.pxd", 1.0), (f"m{EXTENSION_SUFFIXES[0]}", 2.0)):
+        (folder / name).touch()
+        os.utime(folder / name, (written, written))
+    return tmp_path
+
+
+def test_fresh_extension_is_accepted(checkout: Path) -> None:
+    assert stale_extensions(checkout) == []
+
+
+@pytest.mark.parametrize("edited", ["m.py", "m.pxd", "other.pxd"])
+def test_extension_older_than_its_sources_is_noticed(checkout: Path, edited: str) -> None:
+    path = checkout / "midge" / "protocol" / edited
+    path.touch()
+    os.utime(path, (3.0, 3.0))
+    assert len(stale_extensions(checkout)) == 1
+    assert "is older than its sources" in stale_extensions(checkout)[0]
+
+
+def test_extension_without_its_header_is_noticed(checkout: Path) -> None:
+    (checkout / "midge" / "protocol" / "m.pxd").unlink()
+    assert "has no .pxd any more" in stale_extensions(checkout)[0]
