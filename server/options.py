@@ -1,8 +1,9 @@
 """Every setting of the server as frozen, typed tables with their defaults, units and meaning.
 
-`Options()` is a server on 127.0.0.1:4222 with the defaults. `midge.server.config` fills the tables from a file,
-the environment and the command line; the same classes describe all three, the documentation and the example file.
-A field's unit stands last in its name; the text under a field is its documentation.
+`Options()` is a server on 127.0.0.1:4222 with the defaults. `midge.server.config` fills the tables
+from a file, the environment and the command line; the same classes describe all three, the
+documentation and the example file. A field's unit stands last in its name; the text under a field
+is its documentation.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ Port = Annotated[int, Meta(ge=-1, le=65535)]
 Positive = Annotated[int, Meta(ge=1)]
 
 
-class Listen(Table):
+class Listen(Table, frozen=True, kw_only=True):
     """Where clients connect."""
 
     host: str = "127.0.0.1"
@@ -86,7 +87,7 @@ class Listen(Table):
     """`host[:port]` that INFO names instead of the bound address; empty means the latter."""
 
 
-class Limits(Table):
+class Limits(Table, frozen=True, kw_only=True):
     """The bound of everything that a client can make grow."""
 
     max_connections: Count = 65536
@@ -115,7 +116,7 @@ class Limits(Table):
     """Let clients send and receive message headers."""
 
 
-class Keepalive(Table):
+class Keepalive(Table, frozen=True, kw_only=True):
     """How silent connections are found."""
 
     ping_interval_s: Annotated[float, Meta(gt=0)] = 120.0
@@ -124,7 +125,7 @@ class Keepalive(Table):
     """Unanswered PINGs that make a connection stale."""
 
 
-class Routing(Table):
+class Routing(Table, frozen=True, kw_only=True):
     """How messages find their receivers."""
 
     queue_selection: Literal["round_robin", "random"] = "round_robin"
@@ -137,7 +138,7 @@ class Routing(Table):
     """Look literal subjects up in a dictionary before the trie is walked."""
 
 
-class Shutdown(Table):
+class Shutdown(Table, frozen=True, kw_only=True):
     """How the server ends."""
 
     flush_timeout_s: Seconds = 1.0
@@ -148,7 +149,7 @@ class Shutdown(Table):
     """Seconds before lame duck mode closes the first client; less than the duration."""
 
 
-class Logging(Table):
+class Logging(Table, frozen=True, kw_only=True):
     """What is logged, where and how."""
 
     debug: bool = False
@@ -175,7 +176,7 @@ class Logging(Table):
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
 
 
-class WebSocket(Table):
+class WebSocket(Table, frozen=True, kw_only=True):
     """The listener for WebSocket clients; setting `port` turns it on."""
 
     host: str = "127.0.0.1"
@@ -196,7 +197,7 @@ class WebSocket(Table):
     """Seconds for the HTTP upgrade."""
     compression: bool = False
     """Offer permessage-deflate."""
-    headers: dict[str, str] = {}
+    headers: dict[str, str] = {}  # noqa: RUF012 - msgspec copies the default
     """Headers added to the upgrade response."""
     user: str = ""
     """User name that only WebSocket clients must give."""
@@ -220,7 +221,7 @@ class WebSocket(Table):
     """Seconds between PINGs; 0 takes `keepalive.ping_interval_s`."""
 
 
-class Console(Table):
+class Console(Table, frozen=True, kw_only=True):
     """The web console on the monitoring port."""
 
     enabled: bool = False
@@ -229,7 +230,7 @@ class Console(Table):
     """Token that unlocks publishing; empty keeps the console read-only."""
 
 
-class Monitoring(Table):
+class Monitoring(Table, frozen=True, kw_only=True):
     """The HTTP monitoring; setting a port turns it on."""
 
     host: str = ""
@@ -244,7 +245,7 @@ class Monitoring(Table):
     """The web console."""
 
 
-class Recorder(Table):
+class Recorder(Table, frozen=True, kw_only=True):
     """Write what the server routes as Parquet files; setting `directory` turns it on."""
 
     directory: str = ""
@@ -269,7 +270,7 @@ class Recorder(Table):
     """Rows that may wait for the writer; further rows are dropped and counted."""
 
 
-class Pipeline(Table):
+class Pipeline(Table, frozen=True, kw_only=True):
     """Where the data pipeline works, for `midge pipeline`."""
 
     master: str = "local[*]"
@@ -280,7 +281,7 @@ class Pipeline(Table):
     """Directory of the streaming checkpoints; empty means `checkpoints` in the lake."""
 
 
-class Process(Table):
+class Process(Table, frozen=True, kw_only=True):
     """Files that tell other programs about this process."""
 
     pid_file: str = ""
@@ -289,8 +290,8 @@ class Process(Table):
     """Directory for the `<executable>_<pid>.ports` file; empty means none."""
 
 
-class Interceptors(Table):
-    """Python callables `module:function` that may refuse or change what passes; empty means none."""
+class Interceptors(Table, frozen=True, kw_only=True):
+    """Python callables `module:function` that may refuse or change what passes."""
 
     connect: HookName = ""
     """Called for every CONNECT that was let in."""
@@ -304,7 +305,7 @@ class Interceptors(Table):
     """Seconds an asynchronous interceptor has before its answer is a refusal."""
 
 
-class Options(Table):
+class Options(Table, frozen=True, kw_only=True):
     """All settings of one server."""
 
     server_name: str = ""

@@ -1,7 +1,7 @@
 """The options that decide who may do what: permissions, users, accounts, operator mode and TLS.
 
-Plain data only; `midge.server.options` re-exports every name, so import from there. An empty string, an empty
-list or a zero means "not set" wherever a docstring says so, since TOML has no null.
+Plain data only; `midge.server.options` re-exports every name, so import from there. An empty string,
+an empty list or a zero means "not set" wherever a docstring says so, since TOML has no null.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Be one table of the configuration: immutable, keyword-only, closed to unknown keys."""
 
 
-class SubjectPermissions(Table):
+class SubjectPermissions(Table, frozen=True, kw_only=True):
     """What one direction (publish or subscribe) allows and denies."""
 
     allow: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class SubjectPermissions(Table):
     """Subjects, or `subject queue` pairs; a denial outweighs every allowance."""
 
 
-class AllowResponses(Table):
+class AllowResponses(Table, frozen=True, kw_only=True):
     """Grant publishing to the reply subjects of received messages."""
 
     max: int = 1
@@ -50,7 +50,7 @@ class AllowResponses(Table):
     """How long the grant lives, in seconds; negative means as long as the connection."""
 
 
-class Permissions(Table):
+class Permissions(Table, frozen=True, kw_only=True):
     """What a user may publish and subscribe to."""
 
     publish: SubjectPermissions = SubjectPermissions()
@@ -61,7 +61,7 @@ class Permissions(Table):
     """When set, replies are allowed, and nothing else unless `publish.allow` names it."""
 
 
-class User(Table):
+class User(Table, frozen=True, kw_only=True):
     """One user: a name with a password, an nkey, or a certificate's identity."""
 
     user: str = ""
@@ -76,7 +76,7 @@ class User(Table):
     """How this user may connect; empty allows every way."""
 
 
-class Authorization(Table):
+class Authorization(Table, frozen=True, kw_only=True):
     """Who may connect when no accounts are needed, and the rules shared by all."""
 
     user: str = ""
@@ -101,7 +101,7 @@ class Authorization(Table):
     """Most hook calls in flight; further clients wait within their time-out."""
 
 
-class AccountLimits(Table):
+class AccountLimits(Table, frozen=True, kw_only=True):
     """What one account may use; negative means unlimited."""
 
     max_connections: int = -1
@@ -112,7 +112,7 @@ class AccountLimits(Table):
     """Largest message, in bytes, header included."""
 
 
-class Export(Table):
+class Export(Table, frozen=True, kw_only=True):
     """What an account offers: exactly one of `stream` and `service`."""
 
     stream: str = ""
@@ -129,7 +129,7 @@ class Export(Table):
     """Position (from 1) of the token that must be the importing account; 0 means none."""
 
 
-class ImportSource(Table):
+class ImportSource(Table, frozen=True, kw_only=True):
     """Where an import comes from."""
 
     account: str
@@ -138,7 +138,7 @@ class ImportSource(Table):
     """Subject in the exporting account."""
 
 
-class Import(Table):
+class Import(Table, frozen=True, kw_only=True):
     """What an account takes from another: exactly one of `stream` and `service`."""
 
     stream: ImportSource | None = None
@@ -153,7 +153,7 @@ class Import(Table):
     """Tell the service about the requesting connection."""
 
 
-class MappingDestination(Table):
+class MappingDestination(Table, frozen=True, kw_only=True):
     """One place that a mapped subject goes to."""
 
     destination: str
@@ -162,7 +162,7 @@ class MappingDestination(Table):
     """Share of the messages, in per cent."""
 
 
-class Mapping(Table):
+class Mapping(Table, frozen=True, kw_only=True):
     """Rewrite the subject of published messages before they are matched."""
 
     source: str
@@ -171,7 +171,7 @@ class Mapping(Table):
     """Weighted destinations; what their weights leave of 100 % stays unmapped."""
 
 
-class Account(Table):
+class Account(Table, frozen=True, kw_only=True):
     """One isolated subject space with its users."""
 
     name: str
@@ -192,7 +192,7 @@ class Account(Table):
     """Permissions of this account's users that have none of their own."""
 
 
-class Operator(Table):
+class Operator(Table, frozen=True, kw_only=True):
     """Operator mode: accounts and users come as signed JWTs."""
 
     jwts: tuple[str, ...] = ()
@@ -215,7 +215,7 @@ class Operator(Table):
     """When set, only these account keys (and the system account) may connect."""
 
 
-class Tls(Table):
+class Tls(Table, frozen=True, kw_only=True):
     """Encryption of a listener; setting `cert_file` turns it on."""
 
     cert_file: str = ""
