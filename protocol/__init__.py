@@ -1,1 +1,8 @@
-"""The NATS wire protocol, sans-I/O: bytes to commands and commands to bytes, with no socket, clock or loop in sight."""
+"""The NATS wire protocol, sans-I/O: bytes to commands and commands to bytes.
+
+No socket, clock or loop is in sight here.
+"""
+
+from midge.protocol.version import COMPATIBLE_VERSION
+
+__all__ = ["COMPATIBLE_VERSION"]

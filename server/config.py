@@ -6,6 +6,9 @@ it came from, so that errors name the place and `midge check` can show it.
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,6 +50,12 @@ class Loaded(NamedTuple):
     """Where each setting was set; settings left at their default are absent."""
     warnings: tuple[str, ...]
     """What is probably a mistake, but no reason to refuse."""
+
+    @property
+    def digest(self) -> str:
+        """Return a fingerprint of the options, the same for the same settings."""
+        content = json.dumps(msgspec.to_builtins(self.options), sort_keys=True).encode()
+        return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def load(
@@ -101,7 +110,9 @@ def read_text(file: Path) -> str:
         with file.open("rb") as stream:
             content = stream.read(FILE_SIZE_MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"cannot read: {error.strerror}", where=str(file)) from None
+        verb = "read" if error.errno == errno.EISDIR else "open"
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"{verb} {file}: {reason}") from None
     if len(content) > FILE_SIZE_MAX_BYTES:
         limit = FILE_SIZE_MAX_BYTES >> 20
         raise ConfigError(f"expected at most {limit} MiB", where=str(file))
