@@ -213,7 +213,11 @@ class Daemon:
 def run(daemon_of: Callable[[], Daemon]) -> int:
     """Run the daemon that `daemon_of` makes, on uvloop; return the exit code."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(daemon_of))
+        code = runner.run(_run(daemon_of))
+    # The loop has given the signals back; a second SIGTERM must not turn a clean end into a kill.
+    for number in SIGNAL_TEXTS:
+        signal.signal(number, signal.SIG_IGN)
+    return code
 
 
 async def _run(daemon_of: Callable[[], Daemon]) -> int:
