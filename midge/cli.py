@@ -1,0 +1,87 @@
+"""The `midge` command: looks up the sub-command and hands over.
+
+It stands above all packages, so that server and pipeline need not know each other. A sub-command is
+either a function of the argument list, or a module with `add_arguments(parser)` and `run(args)`;
+nothing is imported before its name is typed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import midge
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Command(NamedTuple):
+    """Where a sub-command lives."""
+
+    entry: str
+    """`module:function`, or a module with `add_arguments` and `run`."""
+    summary: str
+    extra: str = ""
+    """The installation extra that it needs, if any."""
+
+
+COMMANDS = {
+    "serve": Command("midge.server.cli:serve", "run a server"),
+    "check": Command("midge.server.cli:check", "show the effective options and their origins"),
+    "convert": Command("midge.server.cli:convert", "turn a nats-server configuration into TOML"),
+    "bench": Command("midge.server.bench_command", "measure a server"),
+    "record": Command("midge.pipeline.record_command", "record a server's traffic", "pipeline"),
+    "replay": Command("midge.pipeline.replay_command", "replay recorded traffic", "pipeline"),
+    "pipeline": Command("midge.pipeline.cli", "land, analyse and report recordings", "pipeline"),
+}
+"""The sub-commands by name."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the sub-command that the first argument names; return the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0 if words else 1
+    if words[0] in ("-v", "--version", "version"):
+        print(f"midge {midge.__version__}")
+        return 0
+    command = COMMANDS.get(words[0])
+    if command is None:
+        print(f"midge: no such command '{words[0]}' (see midge --help)", file=sys.stderr)
+        return 1
+    try:
+        return _dispatch(words[0], command, words[1:])
+    except ModuleNotFoundError as error:
+        return _explain_missing(words[0], command, error)
+    except KeyboardInterrupt:
+        return 130
+
+
+def usage() -> str:
+    """Return the text of `midge --help`."""
+    lines = [f"  {name:<10} {command.summary}" for name, command in COMMANDS.items()]
+    return "usage: midge COMMAND [arguments]\n\n" + "\n".join(lines)
+
+
+def _dispatch(name: str, command: Command, arguments: list[str]) -> int:
+    module_name, _, function = command.entry.partition(":")
+    module = importlib.import_module(module_name)
+    if function:
+        return int(getattr(module, function)(arguments))
+    parser = argparse.ArgumentParser(prog=f"midge {name}", description=module.__doc__)
+    module.add_arguments(parser)
+    return int(module.run(parser.parse_args(arguments)) or 0)
+
+
+def _explain_missing(name: str, command: Command, error: ModuleNotFoundError) -> int:
+    """Say which extra is missing; a module of our own that is missing is a fault of ours."""
+    missing = error.name or ""
+    if missing.startswith("midge") and not command.extra:
+        raise error
+    hint = f"; install midge[{command.extra}]" if command.extra else ""
+    print(f"midge {name}: needs the module '{missing}'{hint}", file=sys.stderr)
+    return 1

@@ -1,0 +1,152 @@
+"""The command line of the server: `midge-server`, and `midge serve`, `check` and `convert`.
+
+`midge-server` answers as nats-server does, down to the exit code 0 for an unknown flag; the
+sub-commands of `midge` say one line and exit with 1.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import midge
+from midge.server import config, render
+from midge.server.errors import ConfigError
+from midge.server.flags import FlagError, parse
+from midge.server.server_flags import (
+    HELP_TLS,
+    USAGE,
+    check_tls_flags,
+    server_flags,
+    setting_values,
+)
+from midge.server.signals import send_signal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from midge.server.config import Loaded
+    from midge.server.flags import CommandLine
+    from midge.server.options import Options
+
+PROGRAM = "midge-server"
+
+
+def server_main(arguments: Sequence[str] | None = None) -> int:
+    """Be `midge-server`; return the exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    try:
+        line = parse(words, server_flags())
+    except FlagError as error:
+        print(error, file=sys.stderr)
+        print(USAGE)
+        return 0
+    try:
+        return _act(line)
+    except ConfigError as error:
+        return _refuse(error)
+
+
+def serve(arguments: Sequence[str]) -> int:
+    """Be `midge serve`: a server with the same flags, logging for people or machines."""
+    try:
+        line = parse(arguments, server_flags())
+    except FlagError as error:
+        print(f"midge serve: {error} (see midge serve -h)", file=sys.stderr)
+        return 1
+    try:
+        return _act(line, program="midge serve", log_form="")
+    except ConfigError as error:
+        return _refuse(error, "midge serve")
+
+
+def check(arguments: Sequence[str]) -> int:
+    """Be `midge check`: print the effective options and where each came from."""
+    try:
+        line = parse(arguments, server_flags())
+        loaded = _load(line)
+    except (FlagError, ConfigError) as error:
+        return _refuse(error, "midge check")
+    for warning in loaded.warnings:
+        print(f"# warning: {warning}", file=sys.stderr)
+    sys.stdout.write(render.effective(loaded.options, loaded.origins))
+    return 0
+
+
+def convert(arguments: Sequence[str]) -> int:
+    """Be `midge convert FILE`: print a configuration file's settings as TOML."""
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        wants_help = arguments[:1] in (["-h"], ["--help"])
+        print("usage: midge convert FILE.conf > FILE.toml", file=None if wants_help else sys.stderr)
+        return 0 if wants_help else 1
+    try:
+        loaded = config.load(Path(arguments[0]))
+    except ConfigError as error:
+        return _refuse(error, "midge convert")
+    sys.stdout.write(render.Writer().document(loaded.options))
+    return 0
+
+
+def _refuse(error: Exception, program: str = PROGRAM) -> int:
+    for line in str(error).splitlines():
+        print(f"{program}: {line}", file=sys.stderr)
+    return 1
+
+
+def _act(line: CommandLine, program: str = PROGRAM, log_form: str = "nats") -> int:
+    actions = _actions(line)
+    word = line.words[0].lower() if line.words else ""
+    if actions.get("help") or word == "help":
+        print(USAGE.replace("midge-server [", f"{program} ["))
+    elif actions.get("version") or word == "version":
+        print(f"{PROGRAM}: v{midge.__version__}")
+    elif actions.get("help_tls"):
+        print(HELP_TLS)
+    elif word:
+        raise ConfigError(f'unrecognized command: "{line.words[0]}"')
+    elif actions.get("signal"):
+        send_signal(actions["signal"])
+    elif actions.get("check"):
+        _check_file(line, actions.get("config", ""), program)
+    else:
+        return _serve(line, actions.get("config", ""), log_form)
+    return 0
+
+
+def _actions(line: CommandLine) -> dict[str, Any]:
+    return {one.flag.target[0]: one.value for one in line.given if len(one.flag.target) == 1}
+
+
+def _load(line: CommandLine) -> Loaded:
+    file = _actions(line).get("config", "")
+    check_tls_flags(line.given)
+    flags = setting_values(line.given)
+    return config.load(Path(file) if file else None, os.environ, flags)
+
+
+def _check_file(line: CommandLine, file: str, program: str) -> None:
+    if not file:
+        text = "must specify [-c, --config] option to check configuration file syntax"
+        raise ConfigError(text)
+    loaded = _load(line)
+    text = f"{program}: configuration file {file} is valid ({loaded.digest})"
+    print(text, file=sys.stderr)
+
+
+def _serve(line: CommandLine, file: str, log_form: str) -> int:
+    from midge.server.daemon import Daemon, run  # noqa: PLC0415 - `-v` and `-t` need no event loop
+
+    _load(line)  # before anything else, so that its errors come as plain lines
+
+    def make_daemon() -> Daemon:
+        return Daemon(lambda: _load(line), _make_server, log_form=log_form, source=file)
+
+    return run(make_daemon)
+
+
+def _make_server(options: Options) -> Any:
+    from midge.server.server import Server  # noqa: PLC0415 - only a running server needs it all
+
+    return Server(options)

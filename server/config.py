@@ -1,0 +1,220 @@
+"""Load the options: file, environment and command line, checked together, with provenance.
+
+A later layer outweighs an earlier one: default < file < environment < flag. Every value keeps where
+it came from, so that errors name the place and `midge check` can show it.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import tomllib
+
+from midge.server import schema
+from midge.server.checking import find_problems, format_path, nearest
+from midge.server.errors import ConfigError, ConfigErrors
+from midge.server.options import Options
+from midge.server.text_values import from_text
+from midge.server.toml_lines import KeyLines
+from midge.server.validation import find_contradictions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from midge.server.checking import Path as KeyPath
+
+FILE_SIZE_MAX_BYTES = 16 << 20
+"""Largest configuration file; real ones are a thousand times smaller."""
+
+NOT_SETTINGS = frozenset({"MIDGE_PURE"})
+"""Variables that begin like settings but concern the build."""
+
+
+class Layer(NamedTuple):
+    """The values of one source, as nested plain values, and where each was written."""
+
+    values: dict[str, Any]
+    where: Callable[[KeyPath], str]
+
+
+class Loaded(NamedTuple):
+    """Options with the story of how they came about."""
+
+    options: Options
+    origins: dict[tuple[str, ...], str]
+    """Where each setting was set; settings left at their default are absent."""
+    warnings: tuple[str, ...]
+    """What is probably a mistake, but no reason to refuse."""
+
+    @property
+    def digest(self) -> str:
+        """Return a fingerprint of the options, the same for the same settings."""
+        content = json.dumps(msgspec.to_builtins(self.options), sort_keys=True).encode()
+        return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def load(
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Iterable[tuple[tuple[str, ...], str, Any]] = (),
+) -> Loaded:
+    """Return the options that the given sources add up to.
+
+    `flags` holds the path of a setting, the flag's name as typed and the value.
+
+    Raises: ConfigError, one or several, each with its key and place.
+    """
+    layers = [] if file is None else [read_file(file)]
+    unknown: list[str] = []
+    if environment is not None:
+        layers.append(_read_environment(environment, unknown))
+    layers.append(_read_flags(flags))
+    raw, places = _merge(layers)
+    options = _build(raw, places)
+    return Loaded(options, _origins(raw, places), tuple(unknown))
+
+
+def read_file(file: Path) -> Layer:
+    """Read a configuration file: TOML by its suffix, nats-server's form otherwise."""
+    if file.suffix != ".toml":
+        from midge.server.conf import read_conf_file  # noqa: PLC0415 - seldom needed
+
+        return read_conf_file(file)
+    text = read_text(file)
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(str(error), where=str(file)) from None
+    except RecursionError:
+        raise ConfigError("values are nested too deeply", where=str(file)) from None
+    lines = KeyLines(text.replace("\r\n", "\n"))
+
+    def where(path: KeyPath) -> str:
+        line = lines.line_of(path)
+        return f"{file}:{line}" if line else str(file)
+
+    return Layer(values, where)
+
+
+def read_text(file: Path) -> str:
+    """Return the text of a configuration file of acceptable size.
+
+    Raises: ConfigError when it cannot be read, is too large, or is not UTF-8.
+    """
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(FILE_SIZE_MAX_BYTES + 1)
+    except OSError as error:
+        verb = "read" if error.errno == errno.EISDIR else "open"
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"{verb} {file}: {reason}") from None
+    if len(content) > FILE_SIZE_MAX_BYTES:
+        limit = FILE_SIZE_MAX_BYTES >> 20
+        raise ConfigError(f"expected at most {limit} MiB", where=str(file))
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError("expected UTF-8 text", where=f"{file}:{line}") from None
+
+
+def _read_environment(environment: Mapping[str, str], unknown: list[str]) -> Layer:
+    known = {setting.environment: setting for setting in schema.settings()}
+    values: dict[str, Any] = {}
+    names: dict[tuple[str, ...], str] = {}
+    for name, text in environment.items():
+        if name in known:
+            setting = known[name]
+            _put(values, setting.path, from_text(text, setting.type))
+            names[setting.path] = f"environment {name}"
+        elif name.startswith("MIDGE_") and name not in NOT_SETTINGS:
+            unknown.append(f"{name}: no such setting" + nearest(name, list(known)))
+    return Layer(values, lambda path: _nearest_place(names, path))
+
+
+def _read_flags(flags: Iterable[tuple[tuple[str, ...], str, Any]]) -> Layer:
+    values: dict[str, Any] = {}
+    names: dict[tuple[str, ...], str] = {}
+    for path, name, value in flags:
+        _put(values, path, value)
+        names[path] = f"flag {name}"
+    return Layer(values, lambda path: _nearest_place(names, path))
+
+
+def _nearest_place(names: Mapping[tuple[str, ...], str], path: KeyPath) -> str:
+    return next((names[path[:end]] for end in range(len(path), 0, -1) if path[:end] in names), "")  # type: ignore[index]  # a list index simply is no key
+
+
+def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        values = values.setdefault(name, {})
+    values[path[-1]] = value
+
+
+def _merge(layers: list[Layer]) -> tuple[dict[str, Any], dict[KeyPath, Layer]]:
+    """Lay the layers over each other; say for each leaf which layer it is of."""
+    merged: dict[str, Any] = {}
+    owners: dict[KeyPath, Layer] = {}
+    for layer in layers:
+        _lay(layer.values, merged, (), layer, owners)
+    return merged, owners
+
+
+def _lay(
+    over: dict[str, Any],
+    under: dict[str, Any],
+    path: KeyPath,
+    layer: Layer,
+    owners: dict[KeyPath, Layer],
+) -> None:
+    leaves = schema.settings_by_path()
+    for name, value in over.items():
+        here = (*path, name)
+        owners[here] = layer
+        if here not in leaves and isinstance(value, dict) and isinstance(under.get(name), dict):
+            _lay(value, under[name], here, layer, owners)
+        elif here not in leaves and isinstance(value, dict):
+            under[name] = {}
+            _lay(value, under[name], here, layer, owners)
+        else:
+            under[name] = value
+
+
+def _place(path: KeyPath, owners: dict[KeyPath, Layer]) -> str:
+    for end in range(len(path), 0, -1):
+        layer = owners.get(path[:end])
+        if layer is not None:
+            return layer.where(path)
+    return ""
+
+
+def _build(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> Options:
+    problems = list(find_problems(raw, Options))
+    if not problems:
+        options = msgspec.convert(raw, Options)
+        problems = list(find_contradictions(options))
+        if not problems:
+            return options
+    errors = [
+        ConfigError(problem.text, key=format_path(problem.path), where=_place(problem.path, owners))
+        for problem in problems
+    ]
+    raise errors[0] if len(errors) == 1 else ConfigErrors(errors)
+
+
+def _origins(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> dict[tuple[str, ...], str]:
+    found = {}
+    for setting in schema.settings():
+        value: Any = raw
+        for name in setting.path:
+            if name not in value:
+                break
+            value = value[name]
+        else:
+            found[setting.path] = _place(setting.path, owners)
+    return found

@@ -1,0 +1,52 @@
+"""nats-server's sentences for midge's events.
+
+Harnesses and dashboards look for these; an event that is not here is written as its name and
+fields. A `{name}` is the event's field of that name.
+"""
+
+from __future__ import annotations
+
+SENTENCES = {
+    # The life of the process.
+    "server_starting": "Starting {program}",
+    "version_announced": "  Version:  {version}",
+    "compatibility_announced": "  Protocol: {version}",
+    "name_announced": "  Name:     {name}",
+    "id_announced": "  ID:       {server_id}",
+    "configuration_used": "Using configuration file: {file} ({digest})",
+    "client_listener_started": "Listening for client connections on {address}",
+    "tls_required": "TLS required for client connections",
+    "websocket_listener_started": "Listening for websocket clients on {url}",
+    "monitoring_started": "Starting http monitor on {address}",
+    "monitoring_tls_started": "Starting https monitor on {address}",
+    "server_ready": "Server is ready",
+    "server_failed": "{error}",
+    "signal_received": 'Trapped "{signal}" signal',
+    "shutdown_started": "Initiating Shutdown...",
+    "server_stopped": "Server Exiting..",
+    "lame_duck_started": "Entering lame duck mode, stop accepting new clients",
+    "lame_duck_closing": "Closing existing clients",
+    "configuration_reloaded": "Reloaded server configuration",
+    "configuration_refused": "Failed to reload server configuration: {error}",
+    "log_reopened": "File log re-opened",
+    "option_reloaded": "Reloaded: {option}",
+    "pid_file_failed": "Could not write pid file: {error}",
+    "ports_file_failed": "Error writing ports file: {error}",
+    # Connections.
+    "client_connected": "Client connection created",
+    "client_closed": "Client connection closed: {reason}",
+    "client_refused": "maximum connections exceeded",
+    "accept_failed": "Temporary Client Accept Error ({error}), sleeping {delay_s}s",
+    "slow_consumer_closed": "Slow Consumer Detected: {reason}",
+    "stale_connection_closed": "Stale Client Connection - Closing",
+    "protocol_error": "Client parser ERROR: {error}",
+    "authentication_failed": "authentication error",
+    "authentication_timed_out": "Authentication Timeout",
+    "tls_handshake_failed": "TLS handshake error: {error}",
+    "permission_denied": "{error}",
+    # The protocol as it passes.
+    "protocol_received": "<<- [{line}]",
+    "payload_received": '<<- MSG_PAYLOAD: ["{payload}"]',
+    "protocol_sent": "->> [{line}]",
+    "subscription_removed": "<-> [DELSUB {sid}]",
+}

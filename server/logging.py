@@ -1,0 +1,178 @@
+"""Logging: structlog's bound loggers over one output of the process that cannot fail.
+
+    log = get_logger().bind(cid=7, peer="127.0.0.1:51044")
+    log.info("client_connected", name="shop")
+
+Events are past-tense snake_case with fields. Until `configure` is called they go to the standard
+library's logger `midge`, as befits a library; the daemon configures a form, a level and a file.
+"""
+
+from __future__ import annotations
+
+import logging as standard_logging
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from midge.server.log_forms import FORMS
+from midge.server.log_limits import OffenderLimiter
+from midge.server.log_output import FileOutput, StreamOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TextIO
+
+    from midge.server.log_forms import Form
+    from midge.server.options import Logging
+
+TRACE = 5
+"""The level of protocol traces, below DEBUG."""
+
+LEVELS = {"trace": TRACE, "debug": 10, "info": 20, "warning": 30, "error": 40, "fatal": 50}
+"""Level numbers by method name; the standard library's, with trace below and fatal on top."""
+
+
+class Journal:
+    """The process's one place for log events: level, form, offender limit and output."""
+
+    def __init__(self) -> None:
+        """Start as a library does: everything to the standard library's logger."""
+        self.level = standard_logging.getLogger("midge").getEffectiveLevel()
+        self._form: Form | None = None
+        self._output: StreamOutput | FileOutput | None = None
+        self._limiter = OffenderLimiter(0, time.monotonic)
+        self._wall_clock: Callable[[], float] = time.time
+
+    def configure(
+        self,
+        options: Logging,
+        *,
+        stream: TextIO | None = None,
+        form: str = "",
+        wall_clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Write as `options` say; `form` decides when they say `auto`.
+
+        Called again (a reload) it takes the new options at once for all loggers.
+        """
+        stream = sys.stderr if stream is None else stream
+        old = self._output
+        self._output = FileOutput(options, wall_clock) if options.file else StreamOutput(stream)
+        if old is not None:
+            old.close()
+        chosen = options.format if options.format != "auto" else form or _natural(options, stream)
+        self._form = FORMS[chosen](options, os.getpid(), stream)
+        self._limiter = OffenderLimiter(options.max_lines_per_offender_per_s, clock)
+        self._wall_clock = wall_clock
+        traced = options.trace or options.trace_verbose
+        self.level = TRACE if traced else LEVELS["debug" if options.debug else "info"]
+        self.options = options
+
+    def reset(self) -> None:
+        """Go back to the state of a library, for tests."""
+        if self._output is not None:
+            self._output.close()
+        self.__init__()  # type: ignore[misc]  # the one way to be as new
+
+    def emit(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        """Write one event, unless its offender has used up the lines of this second."""
+        if LEVELS[level] >= LEVELS["warning"] and level != "fatal":
+            peer = fields.get("peer")
+            if peer is not None and not self._limiter.admit(str(peer), fields):
+                return
+        if self._form is None or self._output is None:
+            _to_standard_logging(level, event, fields)
+        elif self._admits_trace(level):
+            self._output.write(self._form(self._wall_clock(), level, event, fields))
+
+    def _admits_trace(self, level: str) -> bool:
+        # With -V but not -D nats-server shows traces and no debug lines.
+        return level != "debug" or self.options.debug
+
+    def reopen(self) -> None:
+        """Open the log file again, after something else has renamed it."""
+        if self._output is not None:
+            self._output.reopen()
+
+
+JOURNAL = Journal()
+"""The process's journal."""
+
+
+class ServerLogger(structlog.BoundLoggerBase):
+    """A bound logger with nats-server's levels; what the level hides costs one comparison."""
+
+    def _emit(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        JOURNAL.emit(level, event, {**self._context, **fields})
+
+    @property
+    def is_tracing(self) -> bool:
+        """Tell whether traces are written, so that callers need not make the text."""
+        return JOURNAL.level <= TRACE
+
+    def trace(self, event: str, **fields: Any) -> None:
+        """Log a line of the protocol."""
+        if JOURNAL.level <= TRACE:
+            self._emit("trace", event, fields)
+
+    def debug(self, event: str, **fields: Any) -> None:
+        """Log what helps to find a fault."""
+        if JOURNAL.level <= 10:  # noqa: PLR2004 - the level's number
+            self._emit("debug", event, fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        """Log an event of normal operation."""
+        if JOURNAL.level <= 20:  # noqa: PLR2004 - the level's number
+            self._emit("info", event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """Log what someone should look at."""
+        self._emit("warning", event, fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        """Log what went wrong."""
+        self._emit("error", event, fields)
+
+    def fatal(self, event: str, **fields: Any) -> None:
+        """Log why the process ends."""
+        self._emit("fatal", event, fields)
+
+    critical = fatal
+
+    def exception(self, event: str, **fields: Any) -> None:
+        """Log a fault of our own with the exception that is being handled."""
+        error = sys.exc_info()[1]
+        self._emit("error", event, {**fields, "error": f"{type(error).__name__}: {error}"})
+
+
+def get_logger(**fields: Any) -> ServerLogger:
+    """Return a logger with `fields` bound to it."""
+    logger: ServerLogger = ServerLogger(JOURNAL, [], dict(fields))
+    return logger
+
+
+def configure(options: Logging, **choices: Any) -> None:
+    """Configure the journal and let plain `structlog.get_logger()` write to it too."""
+    JOURNAL.configure(options, **choices)
+    structlog.configure(
+        processors=[],
+        wrapper_class=ServerLogger,
+        context_class=dict,
+        logger_factory=lambda *_: JOURNAL,
+        cache_logger_on_first_use=False,
+    )
+
+
+def _natural(options: Logging, stream: TextIO) -> str:
+    return "human" if not options.file and stream.isatty() else "json"
+
+
+def _to_standard_logging(level: str, event: str, fields: dict[str, Any]) -> None:
+    logger = standard_logging.getLogger("midge")
+    if logger.isEnabledFor(LEVELS[level]):
+        details = " ".join(f"{name}={value!r}" for name, value in fields.items())
+        logger.log(LEVELS[level], "%s %s", event, details)

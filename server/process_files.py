@@ -1,0 +1,51 @@
+"""The pid file and the ports file, by which other programs find a server."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def write_pid_file(path: str) -> None:
+    """Write this process's id, without a line end, as nats-server does.
+
+    Raises: OSError.
+    """
+    Path(path).write_text(str(os.getpid()), encoding="ascii")
+
+
+def executable_name() -> str:
+    """Return the name under which this program was started."""
+    name = Path(sys.argv[0]).name if sys.argv else ""
+    return "midge-server" if not name or name.endswith(".py") or name == "-c" else name
+
+
+class PortsFile:
+    """`<executable>_<pid>.ports` in a directory: the URLs of all listeners as JSON.
+
+    It appears whole, by renaming, so a reader that polls for it never sees half of it.
+    """
+
+    def __init__(self, directory: str) -> None:
+        """Name the file; nothing is written yet."""
+        self.path = Path(directory) / f"{executable_name()}_{os.getpid()}.ports"
+
+    def write(self, urls: Mapping[str, Sequence[str]]) -> None:
+        """Write the URLs by kind of listener.
+
+        Raises: OSError.
+        """
+        content = {kind: list(found) for kind, found in urls.items() if found}
+        partial = self.path.with_name(f".{self.path.name}")
+        partial.write_text(json.dumps(content), encoding="utf-8")
+        partial.replace(self.path)
+
+    def remove(self) -> None:
+        """Remove the file, if it is there."""
+        self.path.unlink(missing_ok=True)

@@ -1,0 +1,87 @@
+"""The `midge` command: dispatch, help, and packages that are not installed."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import midge
+from midge import cli
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"\n  {name} " in out for name in cli.COMMANDS)
+
+
+def test_nothing_is_help_and_exit_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 1
+    assert capsys.readouterr().out.startswith("usage: midge COMMAND")
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"midge {midge.__version__}\n"
+
+
+def test_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sevre"]) == 1
+    assert capsys.readouterr().err == "midge: no such command 'sevre' (see midge --help)\n"
+
+
+def test_a_module_with_a_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = types.ModuleType("pretended", "Do as told.")
+    seen = []
+    module.add_arguments = lambda parser: parser.add_argument("--n", type=int)
+    module.run = lambda arguments: seen.append(arguments.n) or 3
+    monkeypatch.setitem(sys.modules, "pretended", module)
+    monkeypatch.setitem(cli.COMMANDS, "pretend", cli.Command("pretended", "x"))
+    assert cli.main(["pretend", "--n", "5"]) == 3
+    assert seen == [5]
+
+
+def test_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = types.ModuleType("pretended")
+    module.act = len
+    monkeypatch.setitem(sys.modules, "pretended", module)
+    monkeypatch.setitem(cli.COMMANDS, "pretend", cli.Command("pretended:act", "x"))
+    assert cli.main(["pretend", "a", "b"]) == 2
+
+
+def test_a_missing_package_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = cli.Command("no_such_module_at_all", "x", "pipeline")
+    monkeypatch.setitem(cli.COMMANDS, "pretend", command)
+    assert cli.main(["pretend"]) == 1
+    expected = "midge pretend: needs the module 'no_such_module_at_all'; install midge[pipeline]\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_arguments: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    module: Any = types.ModuleType("pretended")
+    module.act = interrupt
+    monkeypatch.setitem(sys.modules, "pretended", module)
+    monkeypatch.setitem(cli.COMMANDS, "pretend", cli.Command("pretended:act", "x"))
+    assert cli.main(["pretend"]) == 130
+
+
+def test_nothing_of_ours_is_imported_before_a_command_is_known() -> None:
+    tree = ast.parse(Path(cli.__file__).read_text(encoding="utf-8"))
+    names = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert not any(name.startswith("midge.") for name in names | {m or "" for m in modules})
