@@ -1,0 +1,171 @@
+"""The two JSON documents of the protocol: CONNECT from the client and INFO to it."""
+
+import json
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from midge.protocol.errors import ProtocolError
+
+
+class ConnectOptions(msgspec.Struct, kw_only=True):
+    """What a client says of itself in CONNECT.
+
+    The defaults are those that nats-server assumes of a client that says nothing, or sends no CONNECT.
+    """
+
+    verbose: bool = True
+    pedantic: bool = True
+    echo: bool = True
+    protocol: int = 0
+    headers: bool = False
+    no_responders: bool = False
+    lang: str = ""
+    version: str = ""
+    name: str = ""
+    user: str = ""
+    password: str = msgspec.field(default="", name="pass")
+    auth_token: str = ""
+    jwt: str = ""
+    nkey: str = ""
+    sig: str = ""
+    tls_required: bool = False
+    account: str = ""
+    new_account: bool = False
+    proxy_sig: str = ""
+
+
+_FIELDS = {field.encode_name: field for field in msgspec.structs.fields(ConnectOptions)}
+
+
+def parse_connect(document: bytes) -> ConnectOptions:
+    """Read the JSON of a CONNECT as Go's decoder would.
+
+    Names are matched without regard to case, the last of two counts, unknown ones and nulls are ignored
+    and invalid UTF-8 is replaced; but a value of the wrong type, ``1.0`` for an int included, is not
+    taken.
+
+    Raises:
+        ProtocolError: not a JSON object, or a value of the wrong type; closes without a word.
+    """
+    options = ConnectOptions()
+    for name, value in _object_pairs(document, "CONNECT"):
+        field = _FIELDS.get(name.lower())
+        if field is None or value is None:
+            continue
+        if type(value) is not field.type:
+            expected = field.type.__name__
+            raise ProtocolError(None, f"CONNECT: {name}: expected {expected}, got {value!r:.40}")
+        setattr(options, field.name, value)
+    return options
+
+
+def check_json_object(document: bytes, verb: str) -> None:
+    """Make sure that `document` is a JSON object or null.
+
+    Raises:
+        ProtocolError: it is not; `verb` says for the log whose argument it was.
+    """
+    _object_pairs(document, verb)
+
+
+def _object_pairs(document: bytes, verb: str) -> list[tuple[str, Any]]:
+    """Decode a JSON object to its pairs, in order, duplicates kept; null counts as an empty one."""
+    text = document.decode("utf-8", "replace")
+    try:
+        value = _decode(text)
+    except RecursionError:
+        # Deeper than the decoder goes; only unknown fields can be, and nobody looks at their values.
+        try:
+            value = _decode(_flattened(text))
+        except (ValueError, RecursionError):
+            raise ProtocolError(None, f"{verb}: nested too deeply") from None
+    except ValueError as error:
+        raise ProtocolError(None, f"{verb}: {error}") from None
+    if value is None:
+        return []
+    if not isinstance(value, _Pairs):
+        raise ProtocolError(None, f"{verb}: expected a JSON object, got {type(value).__name__}")
+    return value.pairs
+
+
+class _Pairs:
+    """A JSON object as its pairs."""
+
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        self.pairs = pairs
+
+
+def _decode(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_Pairs, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _flattened(text: str) -> str:
+    """Replace every object and array inside the outermost object by null; brackets must balance."""
+    kept: list[str] = []
+    stack: list[str] = []
+    in_string = escaped = False
+    for char in text:
+        if in_string:
+            if len(stack) < 2:
+                kept.append(char)
+            in_string = escaped or char != '"'
+            escaped = char == "\\" and not escaped
+            continue
+        if char in "{[":
+            stack.append("}" if char == "{" else "]")
+            if len(stack) == 2:
+                kept.append("null")
+                continue
+        elif char in "}]":
+            if not stack or stack.pop() != char:
+                raise ValueError("unbalanced brackets")
+            if len(stack) == 1:
+                continue
+        elif char == '"':
+            in_string = True
+        if len(stack) < 2:
+            kept.append(char)
+    if stack:
+        raise ValueError("unbalanced brackets")
+    return "".join(kept)
+
+
+class Info(msgspec.Struct, kw_only=True):
+    """What the server says of itself in INFO; an unset field is left out of it."""
+
+    server_id: str
+    server_name: str
+    version: str
+    proto: int = 1
+    git_commit: str | UnsetType = UNSET
+    go: str
+    host: str
+    port: int
+    headers: bool = True
+    auth_required: Literal[True] | UnsetType = UNSET
+    tls_required: Literal[True] | UnsetType = UNSET
+    tls_verify: Literal[True] | UnsetType = UNSET
+    tls_available: Literal[True] | UnsetType = UNSET
+    max_payload: int
+    client_id: int | UnsetType = UNSET
+    client_ip: str | UnsetType = UNSET
+    nonce: str | UnsetType = UNSET
+    connect_urls: list[str] | UnsetType = UNSET
+    ldm: Literal[True] | UnsetType = UNSET
+    connect_info: Literal[True] | UnsetType = UNSET
+    remote_account: str | UnsetType = UNSET
+    acc_is_sys: Literal[True] | UnsetType = UNSET
+    api_lvl: int = 5
+    xkey: str
+
+    def line(self) -> bytes:
+        """Give the whole INFO line; as nats-server's, it has a blank before the CR LF."""
+        return b"INFO %b \r\n" % msgspec.json.encode(self)

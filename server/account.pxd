@@ -1,0 +1,12 @@
+# C types for account.py.
+
+from midge.sublist.sublist cimport SubList
+
+
+cdef class Account:
+    cdef object __weakref__
+    cdef public str name
+    cdef public SubList sublist
+    cdef public dict clients
+    cdef public object mapper
+    cdef public bint system

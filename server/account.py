@@ -1,0 +1,27 @@
+"""An account: an isolated subject space with its own SubList and its own counts."""
+
+from typing import TYPE_CHECKING
+
+from midge.sublist.sublist import SubList
+
+if TYPE_CHECKING:
+    from midge.server.client import Client
+
+GLOBAL_ACCOUNT = "$G"
+SYSTEM_ACCOUNT = "$SYS"
+
+
+class Account:
+    """One subject space. Connections of different accounts never see each other's messages."""
+
+    __slots__ = ("__weakref__", "clients", "mapper", "name", "sublist", "system")
+
+    def __init__(self, name: str, sublist: SubList | None = None) -> None:
+        self.name = name
+        self.sublist = SubList() if sublist is None else sublist
+        self.clients: dict[int, Client] = {}
+        self.mapper: object = None  # rewrites published subjects, when the account has mappings
+        self.system = name == SYSTEM_ACCOUNT
+
+    def __repr__(self) -> str:
+        return f"<Account {self.name} {len(self.clients)} clients {len(self.sublist)} subscriptions>"

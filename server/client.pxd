@@ -1,0 +1,23 @@
+# C types for client.py.
+
+from midge.protocol.frame cimport Frame
+from midge.protocol.handler cimport Handler
+from midge.server.account cimport Account
+from midge.server.outbound cimport Outbound
+from midge.sublist.subscription cimport Subscription
+
+
+cdef class Client(Handler):
+    cdef readonly long long cid
+    cdef public Account account
+    cdef readonly Outbound outbound
+    cdef public int watch
+    cdef public bint dirty
+    cdef public long long in_messages
+    cdef public long long in_bytes
+    cdef public long long out_messages
+    cdef public long long out_bytes
+
+    cpdef Frame checked(self, Subscription subscription, Client publisher, Frame frame)
+    cpdef void finished(self, Subscription subscription) except *
+    cpdef void flushed(self) except *

@@ -1,0 +1,52 @@
+"""What the router knows of a client: where its output goes, what to watch out for, and its counts."""
+
+from typing import TYPE_CHECKING
+
+from midge.protocol.handler import Handler
+from midge.server.account import Account
+from midge.server.outbound import ChunkPool, Outbound
+
+if TYPE_CHECKING:
+    from midge.protocol.frame import Frame
+    from midge.sublist.subscription import Subscription
+
+# Why a delivery to this client needs a second look. Zero, the usual case, means that none does.
+CLOSED = 1  # it is gone, or on its way out
+NO_ECHO = 2  # it does not want its own messages
+NO_HEADERS = 4  # it cannot read headers
+DENIED_SUBJECTS = 8  # its permissions deny it subjects within its subscriptions
+REPLY_GRANTS = 16  # each message with a reply allows it to publish one
+BEHIND = 32  # its socket does not take what is written
+TRACED = 64  # what it gets is logged
+INTERCEPTED = 128  # somebody wants to see, change or refuse deliveries
+
+
+class Client(Handler):
+    """One receiver of messages, and their sender too; `watch` holds the bits above.
+
+    The counts are of messages and of their bytes, header and payload. `dirty` tells that the router has
+    put output into `outbound` and will flush it.
+    """
+
+    def __init__(self, cid: int, account: Account, pool: ChunkPool) -> None:
+        self.cid = cid
+        self.account = account
+        self.outbound = Outbound(pool)
+        self.watch = 0
+        self.dirty = False
+        self.in_messages = 0
+        self.in_bytes = 0
+        self.out_messages = 0
+        self.out_bytes = 0
+
+    def checked(
+        self, subscription: "Subscription", publisher: "Client | None", frame: "Frame"
+    ) -> "Frame | None":
+        """Give what may be delivered of `frame`, or None; asked only when `watch` is not 0."""
+        return None if self.watch & CLOSED else frame
+
+    def finished(self, subscription: "Subscription") -> None:
+        """Hear that `subscription` has had all the messages it asked for."""
+
+    def flushed(self) -> None:
+        """Hear that the router has flushed `outbound`, to see whether the socket took it."""

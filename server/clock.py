@@ -1,0 +1,36 @@
+"""Time as an argument: the one place where the server asks what time it is, or to be called later."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Timer(Protocol):
+    """A call to come, which can be called off."""
+
+    def cancel(self) -> None:
+        """Call it off; no harm if it has been made already."""
+
+
+class Clock(Protocol):
+    """What the server needs of time; all times are in seconds."""
+
+    def monotonic(self) -> float:
+        """Give a time that only ever goes forward, from an unknown origin."""
+
+    def wall(self) -> float:
+        """Give the time since the epoch, for people to read; it may jump."""
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *arguments: Any) -> Timer:
+        """Have `callback` called in `delay_s` seconds."""
+
+
+class LoopClock:
+    """The real time, by the event loop that it is made in."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.monotonic = loop.time
+        self.call_later = loop.call_later
+        self.wall = time.time

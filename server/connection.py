@@ -1,0 +1,650 @@
+"""One client's connection: asyncio's callbacks in, the parser's commands out to the router.
+
+This is a shell. What the bytes mean is the parser's business, who gets a message the SubList's and
+the router's; here stands what happens to this client, in the order of a connection's life: made, heard,
+authenticated, subscribing, publishing, receiving, held back, closed.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from midge.protocol import errors
+from midge.protocol.errors import ProtocolError
+from midge.protocol.frame import Frame, compose, with_subject, without_headers
+from midge.protocol.inbound import Inbound
+from midge.protocol.messages import ConnectOptions, check_json_object, parse_connect
+from midge.protocol.parser import Parser
+from midge.server.client import (
+    BEHIND,
+    CLOSED,
+    DENIED_SUBJECTS,
+    INTERCEPTED,
+    NO_ECHO,
+    NO_HEADERS,
+    REPLY_GRANTS,
+    TRACED,
+    Client,
+)
+from midge.server.keepalive import Keepalive
+from midge.server.reasons import ClosedReason
+from midge.server.subscription import RoutedSubscription
+from midge.sublist.result import SubListResult
+from midge.sublist.subjects import is_valid_publish_subject
+from midge.sublist.sublist import SubList
+from midge.sublist.subscription import Subscription
+
+if TYPE_CHECKING:
+    from midge.server.clock import Timer
+    from midge.server.identity import Identity
+    from midge.server.outbound import Transport
+    from midge.server.server import Server
+
+# Why a publish by this client needs a second look. Zero, after a usual CONNECT, means that none does.
+VERBOSE = 1  # it wants +OK
+PEDANTIC = 2  # it wants its publish subjects checked
+RESTRICTED = 4  # its permissions limit what it may publish
+MAPPED = 8  # its account rewrites subjects
+WATCHED = 16  # its messages are traced
+SCREENED = 32  # somebody wants to see, change or refuse publishes
+RESERVED = 64  # the frame at hand names a subject of the server's own
+
+_DOLLAR = 0x24
+_UNDERSCORE = 0x5F
+
+_OK = b"+OK\r\n"
+_PING = b"PING\r\n"
+_PONG = b"PONG\r\n"
+
+_HOLD_BACK_BYTES = 4 * 1024 * 1024  # a receiver this far behind slows down who publishes to it
+_HOLD_BACK_S = 0.01  # for so long per batch at most, unless it catches up before
+_LINGER_S = 0.25  # how long to read on after the last word, so that it is not lost in a reset
+_CLEAN_UP_SLICE = 2000  # subscriptions removed before others have their turn
+
+
+class Connection(Client):
+    """A client over a byte-stream transport; asyncio's BufferedProtocol by its methods.
+
+    `options` are those of its CONNECT, `identity` is who it turned out to be, and `subscriptions` are its
+    own, by sid. Times are the clock's: `started_at` and `last_active_at` monotonic.
+    """
+
+    def __init__(self, server: "Server", cid: int, peer: tuple[str, int], kind: str) -> None:
+        Client.__init__(self, cid, server.global_account, server.chunks)
+        limits = server.options.limits
+        self.server = server
+        self.router = server.router
+        self.peer_host = peer[0]
+        self.peer_port = peer[1]
+        self.kind = kind
+        self.options = ConnectOptions()
+        self.identity: Identity | None = None
+        self.permissions: Any = None
+        self.tracer: Any = None
+        self.interceptors: Any = None
+        self.nonce = b""
+        self.subscriptions: dict[bytes, RoutedSubscription] = {}
+        self.max_subscriptions = limits.max_subscriptions
+        self.max_pending_bytes = limits.max_pending_bytes
+        self.parser = Parser(
+            self,
+            max_control_line=limits.max_control_line_bytes,
+            max_payload=limits.max_payload_bytes,
+        )
+        self.inbound = Inbound(self.parser, server.shared_buffer)
+        self.guard = VERBOSE | PEDANTIC
+        self.reason: ClosedReason | None = None
+        self.started_at = server.clock.monotonic()
+        self.last_active_at = self.started_at
+        self.connected = False
+        self.keepalive = Keepalive(
+            server.clock,
+            server.random,
+            interval_s=server.options.keepalive.ping_interval_s,
+            ping_max=server.options.keepalive.ping_max,
+            ping=self._send_ping,
+            stale=self._end_stale,
+        )
+        self._transport: Any = None
+        self._told_info = False
+        self._subject = b""
+        self._result: SubListResult | None = None
+        self._result_of: SubList | None = None
+        self._generation = 0
+        self._held_by: Connection | None = None
+        self._holding: list[Connection] = []
+        self._hold_timer: Timer | None = None
+        self._deadline_timer: Timer | None = None
+        self._behind_since = 0.0
+        self._auth_timer: Timer | None = None
+        self._linger_timer: Timer | None = None
+        self._ended = False
+
+    # Made and heard.
+
+    def connection_made(self, transport: "Transport") -> None:
+        """Start on `transport`; asyncio calls this once."""
+        self._transport = transport
+        # Every byte the socket leaves behind counts, so that back-pressure is felt at once.
+        transport.set_write_buffer_limits(high=0)
+        self.outbound.attach(transport)
+        self.server.connection_made(self)
+        self.router.flush()
+
+    def get_buffer(self, size_hint: int) -> memoryview:
+        """Give the room for the next read."""
+        return self.inbound.get_buffer()
+
+    def buffer_updated(self, count: int) -> None:
+        """Take the `count` bytes just read, and flush what came of them."""
+        if self._ended:
+            return  # after the last word, what comes is read only to be dropped
+        now = self.server.clock.monotonic()
+        self.last_active_at = now
+        self.keepalive.last_heard = now
+        try:
+            self.inbound.received(count)
+        except ProtocolError as error:
+            self._end_on_error(error)
+        self.router.flush()
+        if self._held_by is not None:
+            self._hold_back()
+
+    def feed(self, data: bytes) -> None:
+        """Take `data`, from a transport that reads into buffers of its own."""
+        if self._ended:
+            return
+        now = self.server.clock.monotonic()
+        self.last_active_at = now
+        self.keepalive.last_heard = now
+        try:
+            self.inbound.feed(data)
+        except ProtocolError as error:
+            self._end_on_error(error)
+        self.router.flush()
+        if self._held_by is not None:
+            self._hold_back()
+
+    def eof_received(self) -> bool:
+        """Hear that the client sends no more; what it has asked for is still answered."""
+        self.router.flush()
+        self.close(ClosedReason.CLIENT_CLOSED)
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Hear that the transport is gone."""
+        self.close(ClosedReason.READ_ERROR if error else ClosedReason.CLIENT_CLOSED)
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
+            self._linger_timer = None
+        self.outbound.detach()
+        self._transport = None
+        self.server.connection_lost(self)
+
+    def pause_writing(self) -> None:
+        """Hear that the socket is full; the flush that made it so sees it by itself."""
+
+    def resume_writing(self) -> None:
+        """Hear that the transport has got rid of what it held."""
+        self.outbound.caught_up()
+        if self.outbound.behind:
+            self._behind_since = self.server.clock.monotonic()
+            return
+        self.watch &= ~BEHIND
+        self._let_go()
+
+    # Commands.
+
+    def on_connect(self, document: bytes) -> None:
+        """Take the client's introduction, and find out who it is."""
+        options = parse_connect(document)
+        if self.tracer is not None:
+            self.tracer.connect_received(document)
+        if self.subscriptions:
+            self._drop_subscriptions()
+        self.options = options
+        self.parser.halted = True  # until it is known who this is; the rest waits, unparsed
+        self.server.authenticate(self)
+
+    def authenticated(self, identity: "Identity") -> None:
+        """Go on as `identity`, with the options of the CONNECT at hand.
+
+        Raises:
+            ProtocolError: the options are ones that no client may have.
+        """
+        options = self.options
+        if options.account or options.new_account:
+            self.close(ClosedReason.AUTHENTICATION_FAILURE, errors.AUTHORIZATION_VIOLATION)
+            return
+        self.identity = identity
+        self._stop_auth_timer()
+        if options.protocol < 0 or options.protocol > 1:
+            self.close(ClosedReason.BAD_CLIENT_PROTOCOL, errors.INVALID_CLIENT_PROTOCOL)
+            return
+        headers = options.headers and self.server.options.limits.header_support
+        if options.no_responders and not headers:
+            self.close(
+                ClosedReason.NO_RESPONDERS_REQUIRES_HEADERS, errors.NO_RESPONDERS_REQUIRES_HEADERS
+            )
+            return
+        self.parser.headers = headers
+        self._set_watch(NO_HEADERS, not headers)
+        self._set_watch(NO_ECHO, not options.echo)
+        self._set_guard(VERBOSE, options.verbose)
+        self._set_guard(PEDANTIC, options.pedantic)
+        self.connected = True
+        self._told_info = False
+        self._result = None
+        self.parser.halted = False
+        if options.verbose:
+            self._send(_OK)
+        self.keepalive.connected()
+        self.server.client_connected(self)
+
+    def resume(self) -> None:
+        """Parse what came while the parser was halted."""
+        if self._ended:
+            return
+        try:
+            self.inbound.resume()
+        except ProtocolError as error:
+            self._end_on_error(error)
+        self.router.flush()
+
+    def on_ping(self) -> None:
+        """Answer; the first time, with the INFO that belongs to who the client is."""
+        if self.tracer is not None:
+            self.tracer.received("PING")
+        self._send(_PONG)
+        if self.connected and not self._told_info:
+            self._told_info = True
+            if self.options.protocol >= 1:
+                self.send_info(connect_info=True)
+
+    def on_pong(self) -> None:
+        """Take the answer to a PING of ours."""
+        if self.tracer is not None:
+            self.tracer.received("PONG")
+        self.keepalive.pong()
+
+    def on_info(self, document: bytes) -> None:
+        """Ignore what a client says of itself as a server, if it is JSON at all."""
+        check_json_object(document, "INFO")
+
+    def on_peer_error(self, text: bytes) -> None:
+        """Take the client's word that something is wrong, and leave."""
+        raise ProtocolError(None, f"the client sent -ERR {text[:256]!r}")
+
+    def on_subscribe(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
+        """Add a subscription, unless something forbids it; then say so and go on."""
+        if self.tracer is not None:
+            self.tracer.subscribe_received(subject, queue, sid)
+        refusal = self.server.refuse_subscription(self, subject, queue)
+        if refusal is not None:
+            self.send_error(refusal)
+            return
+        if sid not in self.subscriptions:
+            subscription = RoutedSubscription(subject, queue, sid, self)
+            if self.account.sublist.insert(subscription) is not None:
+                self.send_error(errors.INVALID_SUBJECT)
+                return
+            self.subscriptions[sid] = subscription
+            self.server.subscribed(self, subscription)
+        if self.guard & VERBOSE:
+            self._send(_OK)
+
+    def on_unsubscribe(self, sid: bytes, max_messages: int) -> None:
+        """End a subscription, now or when it has had `max_messages` in all."""
+        if self.tracer is not None:
+            self.tracer.unsubscribe_received(sid, max_messages)
+        subscription = self.subscriptions.get(sid)
+        if subscription is not None:
+            if max_messages > subscription.delivered:
+                subscription.max_messages = max_messages
+            else:
+                subscription.max_messages = 0
+                self.unsubscribe(subscription, "unsubscribed")
+        if self.guard & VERBOSE:
+            self._send(_OK)
+
+    def on_publish(self, frame: Frame) -> None:
+        """Route one message."""
+        self.in_messages += 1
+        self.in_bytes += frame.size
+        if not frame.repeated:
+            self._subject = frame.subject_bytes()
+            self._result = None
+            self._note_reserved(frame)
+        if self.guard:
+            self._publish_guarded(frame)
+        else:
+            self._route(frame)
+
+    # Publishing.
+
+    def _note_reserved(self, frame: Frame) -> None:
+        """Note whether `frame` might name a subject that only the server may publish to."""
+        data = frame.data
+        start = frame.base + frame.subject_start
+        reserved = data[start] == _DOLLAR or data[start] == _UNDERSCORE
+        if frame.reply_end > frame.reply_start:
+            start = frame.base + frame.reply_start
+            reserved = reserved or data[start] == _DOLLAR or data[start] == _UNDERSCORE
+        if reserved:
+            self.guard |= RESERVED
+        else:
+            self.guard &= ~RESERVED
+
+    def _route(self, frame: Frame) -> None:
+        """Deliver `frame` to those who are interested in the subject at hand."""
+        sublist = self.account.sublist
+        result = self._result
+        if (
+            result is None
+            or self._generation != sublist.generation
+            or self._result_of is not sublist
+        ):
+            self._generation = sublist.generation
+            self._result_of = sublist
+            result = sublist.match(self._subject)
+            self._result = result
+        taken = self.router.route(self.account, result, self, frame)
+        if taken == 0 and frame.reply_end > frame.reply_start and self.options.no_responders:
+            self._send_no_responders(frame)
+
+    def _publish_guarded(self, frame: Frame) -> None:
+        """Deliver `frame` after everything that may forbid, change or accompany it."""
+        guard = self.guard
+        subject = self._subject
+        if guard & WATCHED and self.tracer is not None:
+            self.tracer.publish_received(frame)
+        if guard & PEDANTIC and not is_valid_publish_subject(subject):
+            self.send_error(errors.INVALID_PUBLISH_SUBJECT)
+        if guard & (RESERVED | RESTRICTED):
+            refusal = self.server.refuse_publish(self, subject, frame)
+            if refusal is not None:
+                self.send_error(refusal)
+                return
+        if guard & VERBOSE:
+            self._send(_OK)
+        if guard & SCREENED:
+            self.server.screen_publish(self, frame)
+            return
+        if guard & MAPPED:
+            self.route_mapped(frame)
+            return
+        self._route(frame)
+
+    def route_mapped(self, frame: Frame) -> None:
+        """Deliver `frame` under the subject that its account's mappings give it."""
+        self._subject = self.account.mapper.map(frame.subject_bytes())
+        self._result = None
+        self._route(with_subject(frame, self._subject))
+
+    def _send_no_responders(self, frame: Frame) -> None:
+        """Tell the client that nobody is there to answer, if it listens for the answer."""
+        reply = frame.reply_bytes()
+        for subscription in self.account.sublist.match(reply).plain:
+            if subscription.owner is self:
+                headers = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % self._subject
+                self.outbound.append_message(compose(reply, b"", None, headers), subscription.sid)
+                self.router.touch(self)
+                return
+
+    # Receiving.
+
+    def checked(
+        self, subscription: Subscription, publisher: Client | None, frame: Frame
+    ) -> Frame | None:
+        """Give what this client may have of `frame`, or None."""
+        watch = self.watch
+        if watch & CLOSED or (watch & NO_ECHO and publisher is self):
+            return None
+        if watch & DENIED_SUBJECTS and not self.permissions.may_deliver(
+            frame.subject_bytes(), subscription.queue
+        ):
+            return None
+        if watch & BEHIND and not self._has_room(publisher):
+            return None
+        allowed: Frame | None = frame
+        if watch & INTERCEPTED:
+            allowed = self.server.screen_delivery(self, subscription, frame)
+            if allowed is None:
+                return None
+        if watch & REPLY_GRANTS and frame.has_reply():
+            self.server.grant_reply(self, frame)
+        if watch & NO_HEADERS and frame.header_size > 0:
+            allowed = without_headers(allowed)
+        if watch & TRACED and self.tracer is not None:
+            self.tracer.message_sent(subscription, allowed)
+        return allowed
+
+    def finished(self, subscription: Subscription) -> None:
+        """End a subscription that has had all the messages it asked for."""
+        self.unsubscribe(subscription, "auto_unsubscribed")
+
+    def flushed(self) -> None:
+        """See after a flush whether the socket took everything."""
+        if self.outbound.behind and not self.watch & BEHIND:
+            self.watch |= BEHIND
+            self._behind_since = self.server.clock.monotonic()
+            if self._deadline_timer is None:
+                self._watch_deadline(self.server.options.limits.write_deadline_s)
+
+    def _has_room(self, publisher: Client | None) -> bool:
+        """Tell whether a client that is behind may get more; slow its publisher down, or end it."""
+        pending = self.outbound.pending_bytes()
+        if pending > self.max_pending_bytes:
+            self.close(ClosedReason.SLOW_CONSUMER_PENDING)
+            return False
+        if pending < _HOLD_BACK_BYTES and pending < self.max_pending_bytes * 3 // 4:
+            return True
+        if self.server.options.limits.stall_producers:
+            if publisher is not None:
+                publisher.hold_for(self)
+            return True
+        return pending < self.max_pending_bytes * 3 // 4
+
+    def _watch_deadline(self, delay_s: float) -> None:
+        self._deadline_timer = self.server.clock.call_later(delay_s, self._check_deadline)
+
+    def _check_deadline(self) -> None:
+        """End a client whose socket has taken nothing for too long."""
+        self._deadline_timer = None
+        if self._ended or not self.outbound.behind:
+            return
+        deadline_s = self.server.options.limits.write_deadline_s
+        left_s = self._behind_since + deadline_s - self.server.clock.monotonic()
+        if left_s > 0:
+            self._watch_deadline(left_s)
+        else:
+            self.close(ClosedReason.SLOW_CONSUMER_DEADLINE)
+
+    # Holding back and being held back.
+
+    def hold_for(self, receiver: Client) -> None:
+        """Hear that `receiver` is far behind; this connection is read no further for a moment."""
+        if receiver is not self:
+            self._held_by = receiver
+        elif self._held_by is None:
+            self._held_by = self
+
+    def _hold_back(self) -> None:
+        """Stop reading until the receiver has caught up, or a moment has passed."""
+        receiver = self._held_by
+        self._held_by = None
+        if self._ended or self._hold_timer is not None or not receiver.outbound.behind:
+            return
+        self.server.stalled_clients += 1
+        self._transport.pause_reading()
+        receiver.held(self)
+        self._hold_timer = self.server.clock.call_later(_HOLD_BACK_S, self.release)
+
+    def held(self, publisher: "Connection") -> None:
+        """Remember a publisher that waits for this client."""
+        self._holding.append(publisher)
+
+    def release(self) -> None:
+        """Read on."""
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
+            self._hold_timer = None
+            if not self._ended:
+                self._transport.resume_reading()
+
+    def _let_go(self) -> None:
+        """Let those read on who waited for this client."""
+        if self._holding:
+            waiting = self._holding
+            self._holding = []
+            for publisher in waiting:
+                publisher.release()
+
+    # Sending.
+
+    def send_info(self, *, connect_info: bool = False) -> None:
+        """Send INFO, as it is for this client now."""
+        self._send(self.server.info_line(self, connect_info=connect_info))
+
+    def send_error(self, text: str) -> None:
+        """Send -ERR and go on."""
+        if self.tracer is not None:
+            self.tracer.sent(f"-ERR {text}")
+        self.server.error_sent(self, text)
+        self._send(b"-ERR '%b'\r\n" % text.encode())
+
+    def _send(self, piece: bytes) -> None:
+        self.outbound.append(piece)
+        self.router.touch(self)
+
+    def _send_ping(self) -> None:
+        if self.tracer is not None:
+            self.tracer.sent("PING")
+        self._send(_PING)
+        self.router.flush()
+
+    # Subscriptions.
+
+    def unsubscribe(self, subscription: RoutedSubscription, cause: str) -> None:
+        """End `subscription`; `cause` says why, for those who look on."""
+        if self.subscriptions.pop(subscription.sid, None) is None:
+            return
+        self.account.sublist.remove(subscription)
+        self.server.unsubscribed(self, subscription, cause)
+
+    def _drop_subscriptions(self) -> None:
+        """End all subscriptions, a slice at a time so that others have their turn between."""
+        subscriptions = self.subscriptions
+        self.subscriptions = {}
+        self.server.clean_up(self, self.account, list(subscriptions.values()), _CLEAN_UP_SLICE)
+
+    def _set_watch(self, bit: int, on: bool) -> None:
+        self.watch = self.watch | bit if on else self.watch & ~bit
+
+    def _set_guard(self, bit: int, on: bool) -> None:
+        self.guard = self.guard | bit if on else self.guard & ~bit
+
+    def restrict(self, permissions: Any) -> None:
+        """Have `permissions` checked from now on; None lifts all restrictions."""
+        self.permissions = permissions
+        self._set_guard(RESTRICTED, permissions is not None and permissions.has_publish_rules)
+        self._set_watch(DENIED_SUBJECTS, permissions is not None and permissions.has_deliver_deny)
+        self._set_watch(REPLY_GRANTS, permissions is not None and permissions.allows_responses)
+
+    def trace(self, tracer: Any) -> None:
+        """Have what comes and goes told to `tracer`; None stops that."""
+        self.tracer = tracer
+        self._set_guard(WATCHED, tracer is not None)
+        self._set_watch(TRACED, tracer is not None)
+
+    def screen(self, publishes: bool, deliveries: bool) -> None:
+        """Have publishes, or deliveries, shown to the server's interceptors first."""
+        self._set_guard(SCREENED, publishes)
+        self._set_watch(INTERCEPTED, deliveries)
+
+    def join(self, account: Any) -> None:
+        """Belong to `account` from now on; subscriptions must have been dropped before."""
+        self.account = account
+        self._result = None
+        self._set_guard(MAPPED, account.mapper is not None)
+
+    # The end.
+
+    def require_connect(self, timeout_s: float) -> None:
+        """Take nothing but a CONNECT, and not for longer than `timeout_s`."""
+        self.parser.connect_required = True
+        self._stop_auth_timer()
+        self._auth_timer = self.server.clock.call_later(timeout_s, self._end_unauthenticated)
+
+    def close(self, reason: ClosedReason, wire: str | None = None) -> None:
+        """End the connection: say `wire` as -ERR if given, write what is pending, and leave."""
+        if self._ended:
+            return
+        self._ended = True
+        self.reason = reason
+        self.watch |= CLOSED
+        self.parser.halted = True
+        self.keepalive.stop()
+        self._stop_auth_timer()
+        for timer in (self._deadline_timer, self._hold_timer):
+            if timer is not None:
+                timer.cancel()
+        self._deadline_timer = self._hold_timer = None
+        self._let_go()
+        if wire is not None:
+            if self.tracer is not None:
+                self.tracer.sent(f"-ERR {wire}")
+            self.outbound.append(b"-ERR '%b'\r\n" % wire.encode())
+        self._leave(reason, wire)
+        self._drop_subscriptions()
+        self.server.client_closed(self)
+
+    def abort(self) -> None:
+        """Cut the transport, whatever is pending."""
+        self.outbound.detach()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _leave(self, reason: ClosedReason, wire: str | None) -> None:
+        """Close the transport in the way that `reason` asks for."""
+        transport = self._transport
+        if transport is None:
+            return
+        if reason.is_slow_consumer:
+            self.abort()
+            return
+        self.outbound.finish()
+        if wire is None or not transport.can_write_eof():
+            transport.close()
+            return
+        # Closing with input unread would reset the connection and could eat the -ERR.
+        try:
+            transport.write_eof()
+        except OSError:
+            transport.close()
+            return
+        self._linger_timer = self.server.clock.call_later(_LINGER_S, transport.close)
+
+    def _end_on_error(self, error: ProtocolError) -> None:
+        """End on what the parser, or a command, found wrong."""
+        self.server.protocol_error(self, error)
+        self.close(_REASONS.get(error.wire, ClosedReason.PROTOCOL_VIOLATION), error.wire)
+
+    def _end_stale(self) -> None:
+        self.close(ClosedReason.STALE_CONNECTION, errors.STALE_CONNECTION)
+
+    def _end_unauthenticated(self) -> None:
+        self._auth_timer = None
+        self.close(ClosedReason.AUTHENTICATION_TIMEOUT, errors.AUTHENTICATION_TIMEOUT)
+
+    def _stop_auth_timer(self) -> None:
+        if self._auth_timer is not None:
+            self._auth_timer.cancel()
+            self._auth_timer = None
+
+
+_REASONS = {
+    None: ClosedReason.PROTOCOL_VIOLATION,
+    errors.UNKNOWN_OPERATION: ClosedReason.PARSE_ERROR,
+    errors.MAXIMUM_CONTROL_LINE: ClosedReason.MAXIMUM_CONTROL_LINE,
+    errors.MAXIMUM_PAYLOAD: ClosedReason.MAXIMUM_PAYLOAD,
+    errors.AUTHORIZATION_VIOLATION: ClosedReason.AUTHENTICATION_FAILURE,
+}

@@ -1,0 +1,101 @@
+"""Keepalive of one connection: when to PING, how long the answer took, when it is stale.
+
+As nats-server does: a PING each interval unless the client was heard of within it, an early one to
+learn the round-trip time, and the end when too many stay unanswered.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from midge.server.clock import Clock, Timer
+
+_FIRST_PING_S = 2.0
+_FIRST_PING_SPREAD = 0.2  # so that clients that reconnect together are not pinged together
+_ROUND_TRIP_AGE_S = 3600.0  # a round-trip time older than this is measured again
+
+
+class Keepalive:
+    """Calls `ping` when a PING is due and `stale` when `ping_max` have gone unanswered.
+
+    `last_heard` is set by the owner, in the clock's monotonic time, whenever something is received.
+    `round_trip_s` is None until the first PONG.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_measured_at",
+        "_ping",
+        "_ping_sent_at",
+        "_random",
+        "_stale",
+        "_timer",
+        "interval_s",
+        "last_heard",
+        "ping_max",
+        "round_trip_s",
+        "unanswered",
+    )
+
+    def __init__(
+        self,
+        clock: Clock,
+        random: Random,
+        *,
+        interval_s: float,
+        ping_max: int,
+        ping: Callable[[], None],
+        stale: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._random = random
+        self._ping = ping
+        self._stale = stale
+        self._timer: Timer | None = None
+        self._ping_sent_at = 0.0
+        self._measured_at = 0.0
+        self.interval_s = interval_s
+        self.ping_max = ping_max
+        self.last_heard = clock.monotonic()
+        self.round_trip_s: float | None = None
+        self.unanswered = 0
+
+    def start(self) -> None:
+        """Wait a whole interval for the first time; the client has said nothing yet."""
+        self._schedule(self.interval_s)
+
+    def connected(self) -> None:
+        """Start over with an early PING, now that the client has introduced itself."""
+        delay_s = min(self.interval_s, _FIRST_PING_S)
+        self._schedule(delay_s * (1 + self._random.random() * _FIRST_PING_SPREAD))
+
+    def stop(self) -> None:
+        """Do nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def pong(self) -> None:
+        """Take the client's answer."""
+        if self.unanswered:
+            self._measured_at = self._clock.monotonic()
+            self.round_trip_s = self._measured_at - self._ping_sent_at
+        self.unanswered = 0
+
+    def _schedule(self, delay_s: float) -> None:
+        self.stop()
+        self._timer = self._clock.call_later(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        now = self._clock.monotonic()
+        wants_round_trip = (
+            self.round_trip_s is None or now - self._measured_at > _ROUND_TRIP_AGE_S
+        )
+        if now - self.last_heard >= self.interval_s or wants_round_trip:
+            if self.unanswered + 1 > self.ping_max:
+                self._timer = None
+                self._stale()
+                return
+            self.unanswered += 1
+            self._ping_sent_at = now
+            self._ping()
+        self._schedule(self.interval_s)

@@ -1,0 +1,50 @@
+# C types for outbound.py.
+
+cimport cython
+
+from midge.protocol cimport memory
+from midge.protocol.frame cimport Frame
+
+cdef int _SPACE
+cdef bytes _MSG
+cdef bytes _HMSG
+cdef bytearray _NOTHING
+
+
+cdef class ChunkPool:
+    cdef list _free
+
+    cpdef bytearray take(self)
+    cpdef void give_back(self, bytearray chunk) except *
+
+
+cdef class Outbound:
+    cdef readonly bint behind
+    cdef ChunkPool _pool
+    cdef object _transport
+    cdef Py_ssize_t _transport_bytes
+    cdef object _queue
+    cdef Py_ssize_t _queued_bytes
+    cdef bytearray _chunk
+    cdef unsigned char *_data
+    cdef Py_ssize_t _capacity
+    cdef Py_ssize_t _used
+
+    cpdef void attach(self, object transport) except *
+    cpdef void detach(self) except *
+    cpdef Py_ssize_t pending_bytes(self)
+    @cython.locals(length=Py_ssize_t)
+    cpdef void append(self, bytes piece) except *
+    @cython.locals(verb=bytes, base=Py_ssize_t, subject_length=Py_ssize_t, tail_length=Py_ssize_t,
+                   length=Py_ssize_t, data="unsigned char *", at=Py_ssize_t)
+    cpdef void append_message(self, Frame frame, bytes sid) except *
+    cpdef void flush(self) except *
+    cpdef void caught_up(self) except *
+    @cython.locals(chunk=bytearray)
+    cdef void _make_room(self, Py_ssize_t length) except *
+    cdef void _write_chunk(self) except *
+    @cython.locals(left=Py_ssize_t)
+    cdef void _write(self, object piece) except *
+    cdef bytearray _taken_chunk(self)
+    cdef void _drop_chunk(self) except *
+    cdef void _forget_chunk(self) except *

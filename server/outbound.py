@@ -1,0 +1,199 @@
+"""The sending side of one connection: frames pile up in a chunk, and a flush writes them at once.
+
+A chunk comes from a pool that all connections share and goes back when it has been written, so a quiet
+connection holds none. What a socket does not take stays with its transport; while it is behind,
+further chunks queue here.
+"""
+
+from collections import deque
+from typing import Protocol
+
+from midge.protocol import memory
+from midge.protocol.frame import Frame
+
+CHUNK_BYTES = 64 * 1024
+
+_SPACE = 0x20
+_MSG = b"MSG "
+_HMSG = b"HMSG "
+_NOTHING = bytearray()
+_CHUNKS_KEPT = 64  # as many as a fan-out of the usual width fills; the rest is given back
+
+
+class Transport(Protocol):
+    """What is needed of an asyncio transport."""
+
+    def write(self, data: memoryview) -> None:
+        """Send `data`, or keep it, unchanged by its owner from now on, until the socket takes it."""
+
+    def get_write_buffer_size(self) -> int:
+        """Count the bytes that the socket has not taken yet."""
+
+
+class ChunkPool:
+    """Buffers of CHUNK_BYTES for the connections of one loop to pile their output up in."""
+
+    __slots__ = ("_free",)
+
+    def __init__(self) -> None:
+        self._free: list[bytearray] = []
+
+    def take(self) -> bytearray:
+        """Give a chunk that nobody else has; what it holds is undefined."""
+        if self._free:
+            return self._free.pop()
+        return memory.allocate(CHUNK_BYTES)
+
+    def give_back(self, chunk: bytearray) -> None:
+        """Take `chunk` back; nobody may use it any more."""
+        if len(chunk) == CHUNK_BYTES and len(self._free) < _CHUNKS_KEPT:
+            self._free.append(chunk)
+
+
+class Outbound:
+    """Output for one transport.
+
+    `behind` tells that the transport still holds bytes which the socket did not take; until
+    `caught_up` is called nothing more is written to it.
+    """
+
+    __slots__ = (
+        "_capacity",
+        "_chunk",
+        "_data",
+        "_pool",
+        "_queue",
+        "_queued_bytes",
+        "_transport",
+        "_transport_bytes",
+        "_used",
+        "behind",
+    )
+
+    def __init__(self, pool: ChunkPool) -> None:
+        self.behind = False
+        self._pool = pool
+        self._transport: Transport | None = None
+        self._transport_bytes = 0  # what the transport held when it fell behind
+        self._queue: deque[memoryview] = deque()
+        self._queued_bytes = 0
+        self._chunk: bytearray | None = None
+        self._data = _NOTHING
+        self._capacity = 0
+        self._used = 0
+
+    def attach(self, transport: Transport) -> None:
+        """Write to `transport` from now on."""
+        self._transport = transport
+
+    def detach(self) -> None:
+        """Drop everything that waits, and what comes later too."""
+        self._transport = None
+        self._queue.clear()
+        self._queued_bytes = 0
+        self._transport_bytes = 0
+        self.behind = False
+        self._drop_chunk()
+
+    def pending_bytes(self) -> int:
+        """Count what waits, by the last word of the transport."""
+        return self._used + self._queued_bytes + self._transport_bytes
+
+    def append(self, piece: bytes) -> None:
+        """Add `piece` to the output."""
+        length = len(piece)
+        if self._capacity - self._used < length:
+            self._make_room(length)
+        memory.copy_bytes(self._data, self._used, piece)
+        self._used += length
+
+    def append_message(self, frame: Frame, sid: bytes) -> None:
+        """Add `frame` as the MSG or HMSG that delivers it to the subscription `sid`."""
+        verb = _MSG if frame.header_size < 0 else _HMSG
+        base = frame.base
+        subject_length = frame.subject_end - frame.subject_start
+        tail_length = frame.end - frame.tail
+        length = len(verb) + subject_length + len(sid) + tail_length + 2
+        if self._capacity - self._used < length:
+            self._make_room(length)
+        data = self._data
+        at = self._used
+        memory.copy_bytes(data, at, verb)
+        at += len(verb)
+        memory.copy(data, at, frame.data, base + frame.subject_start, base + frame.subject_end)
+        at += subject_length
+        data[at] = _SPACE
+        at += 1
+        memory.copy_bytes(data, at, sid)
+        at += len(sid)
+        data[at] = _SPACE
+        at += 1
+        memory.copy(data, at, frame.data, base + frame.tail, base + frame.end)
+        self._used += length
+
+    def flush(self) -> None:
+        """Write what waits, unless the transport is behind."""
+        if self._used > 0 and not self.behind:
+            self._write_chunk()
+            self._drop_chunk()
+
+    def caught_up(self) -> None:
+        """Go on writing, now that the transport has got rid of what it held."""
+        self.behind = False
+        self._transport_bytes = 0
+        while self._queue and not self.behind:
+            piece = self._queue.popleft()
+            self._queued_bytes -= len(piece)
+            self._write(piece)
+        self.flush()
+
+    def _make_room(self, length: int) -> None:
+        """Make the chunk one that has room for `length` more bytes, by writing or queueing it."""
+        if self._used > 0:
+            if self.behind:
+                self._queue.append(memoryview(self._taken_chunk())[: self._used])
+                self._queued_bytes += self._used
+                self._forget_chunk()
+            else:
+                self._write_chunk()
+        if self._capacity < length:
+            self._drop_chunk()
+            chunk = self._pool.take() if length <= CHUNK_BYTES else memory.allocate(length)
+            self._chunk = chunk
+            self._data = chunk
+            self._capacity = len(chunk)
+
+    def _write_chunk(self) -> None:
+        """Write the chunk; it can be filled again if the socket took all of it, else it is gone."""
+        self._write(memoryview(self._taken_chunk())[: self._used])
+        if self.behind:
+            self._forget_chunk()
+        else:
+            self._used = 0
+
+    def _write(self, piece: memoryview) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        transport.write(piece)
+        left = transport.get_write_buffer_size()
+        if left > 0:
+            self.behind = True
+            self._transport_bytes = left
+
+    def _taken_chunk(self) -> bytearray:
+        assert self._chunk is not None, "there is output, so there is a chunk"
+        return self._chunk
+
+    def _drop_chunk(self) -> None:
+        """Give the chunk back to the pool."""
+        if self._chunk is not None:
+            self._pool.give_back(self._chunk)
+            self._forget_chunk()
+
+    def _forget_chunk(self) -> None:
+        """Have no chunk any more: it belongs to the transport or the queue now."""
+        self._chunk = None
+        self._data = _NOTHING
+        self._capacity = 0
+        self._used = 0

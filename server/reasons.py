@@ -1,0 +1,39 @@
+"""Why a connection ended, in nats-server's words, as monitoring and events tell it."""
+
+from enum import Enum
+
+
+class ClosedReason(Enum):
+    """Why a connection ended."""
+
+    CLIENT_CLOSED = "Client Closed"
+    AUTHENTICATION_TIMEOUT = "Authentication Timeout"
+    AUTHENTICATION_FAILURE = "Authentication Failure"
+    AUTHENTICATION_EXPIRED = "Authentication Expired"
+    CREDENTIALS_REVOKED = "Credentials Revoked"
+    TLS_HANDSHAKE_FAILURE = "TLS Handshake Failure"
+    SLOW_CONSUMER_PENDING = "Slow Consumer (Pending Bytes)"
+    SLOW_CONSUMER_DEADLINE = "Slow Consumer (Write Deadline)"
+    WRITE_ERROR = "Write Error"
+    READ_ERROR = "Read Error"
+    PARSE_ERROR = "Parse Error"
+    STALE_CONNECTION = "Stale Connection"
+    PROTOCOL_VIOLATION = "Protocol Violation"
+    BAD_CLIENT_PROTOCOL = "Bad Client Protocol Version"
+    MAXIMUM_CONNECTIONS = "Maximum Connections Exceeded"
+    MAXIMUM_ACCOUNT_CONNECTIONS = "Maximum Account Connections Exceeded"
+    MAXIMUM_PAYLOAD = "Maximum Message Payload Exceeded"
+    MAXIMUM_CONTROL_LINE = "Maximum Control Line Exceeded"
+    MAXIMUM_SUBSCRIPTIONS = "Maximum Subscriptions Exceeded"
+    MISSING_ACCOUNT = "Missing Account"
+    NO_RESPONDERS_REQUIRES_HEADERS = "No Responders Requires Headers"
+    SERVER_SHUTDOWN = "Server Shutdown"
+    KICKED = "Kicked"
+
+    @property
+    def is_slow_consumer(self) -> bool:
+        """Tell whether the client did not read what it had asked for."""
+        return self in _SLOW_CONSUMER
+
+
+_SLOW_CONSUMER = (ClosedReason.SLOW_CONSUMER_PENDING, ClosedReason.SLOW_CONSUMER_DEADLINE)

@@ -1,0 +1,31 @@
+# C types for router.py.
+
+cimport cython
+
+from midge.protocol.frame cimport Frame
+from midge.server.client cimport Client
+from midge.server.subscription cimport RoutedSubscription
+from midge.sublist.result cimport QueueGroup, SubListResult
+
+
+cdef class Router:
+    cdef public object chooser
+    cdef list _dirty
+    cdef readonly Py_ssize_t plain_deliveries
+    cdef readonly Py_ssize_t queue_deliveries
+
+    @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, subscription=RoutedSubscription,
+                   group=QueueGroup)
+    cpdef Py_ssize_t route(
+        self, SubListResult result, Client publisher, Frame frame
+    ) except -1
+    @cython.locals(client=Client, allowed=Frame)
+    cpdef bint deliver(
+        self, RoutedSubscription subscription, Client publisher, Frame frame
+    ) except -1
+    cpdef void touch(self, Client client) except *
+    @cython.locals(dirty=list, client=Client)
+    cpdef void flush(self) except *
+    @cython.locals(members=tuple, count=Py_ssize_t, start=Py_ssize_t, i=Py_ssize_t,
+                   chosen=Py_ssize_t, member=RoutedSubscription)
+    cdef bint _deliver_to_group(self, QueueGroup group, Client publisher, Frame frame) except -1

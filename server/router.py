@@ -1,0 +1,103 @@
+"""From one published message to everybody who gets it.
+
+Each plain subscription gets the message, and one member of each queue group: the next in turn, or a
+random one, that can take it. Frames are only appended here; `flush` writes once to every connection that
+got something, at the end of the batch of reads in which it came.
+"""
+
+from random import Random
+
+from midge.protocol.frame import Frame
+from midge.server.client import Client
+from midge.server.subscription import RoutedSubscription
+from midge.sublist.result import QueueGroup, SubListResult
+
+
+class Router:
+    """Delivers frames; one per server and loop, for it notes who has to be flushed.
+
+    With `chooser`, the member of a queue group is chosen by it at random instead of in turn.
+    """
+
+    __slots__ = ("_dirty", "chooser", "plain_deliveries", "queue_deliveries")
+
+    def __init__(self, chooser: Random | None = None) -> None:
+        self.chooser = chooser
+        self._dirty: list[Client] = []
+        # How the message routed last was spread; for those who look on, such as a recorder.
+        self.plain_deliveries = 0
+        self.queue_deliveries = 0
+
+    def route(self, result: SubListResult, publisher: Client | None, frame: Frame) -> int:
+        """Deliver `frame` to those in `result`; give how many have taken it."""
+        plain = 0
+        for subscription in result.plain:
+            if self.deliver(subscription, publisher, frame):
+                plain += 1
+        self.plain_deliveries = plain
+        if not result.queues:
+            self.queue_deliveries = 0
+            return plain
+        queued = 0
+        for group in result.queues:
+            if self._deliver_to_group(group, publisher, frame):
+                queued += 1
+        self.queue_deliveries = queued
+        return plain + queued
+
+    def deliver(
+        self, subscription: RoutedSubscription, publisher: Client | None, frame: Frame
+    ) -> bool:
+        """Deliver `frame` to one subscription; False when it cannot or may not take it."""
+        client = subscription.client
+        if client is None:
+            if not subscription.receive(publisher, frame):
+                return False
+            subscription.delivered += 1
+            return True
+        if client.watch:
+            allowed = client.checked(subscription, publisher, frame)
+            if allowed is None:
+                return False
+            frame = allowed
+        client.outbound.append_message(frame, subscription.sid)
+        client.out_messages += 1
+        client.out_bytes += frame.size
+        subscription.delivered += 1
+        if subscription.delivered == subscription.max_messages:
+            client.finished(subscription)
+        if not client.dirty:
+            client.dirty = True
+            self._dirty.append(client)
+        return True
+
+    def touch(self, client: Client) -> None:
+        """Have `client` flushed with the others: something has been appended to its output."""
+        if not client.dirty:
+            client.dirty = True
+            self._dirty.append(client)
+
+    def flush(self) -> None:
+        """Write what has been appended since the last flush."""
+        dirty = self._dirty
+        if not dirty:
+            return
+        self._dirty = []
+        for client in dirty:
+            client.dirty = False
+            client.outbound.flush()
+            client.flushed()
+
+    def _deliver_to_group(
+        self, group: QueueGroup, publisher: Client | None, frame: Frame
+    ) -> bool:
+        """Deliver `frame` to the first member, from the one whose turn it is on, that takes it."""
+        members = group.members
+        count = len(members)
+        start = group.turn if self.chooser is None else self.chooser.randrange(count)
+        for i in range(count):
+            chosen = (start + i) % count
+            if self.deliver(members[chosen], publisher, frame):
+                group.turn = chosen + 1
+                return True
+        return False
