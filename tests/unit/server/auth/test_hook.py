@@ -59,7 +59,7 @@ def returning(value: object) -> Hook:
     return answer
 
 
-class Cuckoo(User):
+class Cuckoo(User, frozen=True):
     """Looks like a user but is not the type that was asked for."""
 
 

@@ -115,7 +115,7 @@ class TestChain:
         assert "account is unknown" in why_refused(user_token(SIGNER))
 
     def test_the_nonce_must_be_signed_by_the_user(self) -> None:
-        wrong = [
+        wrong: list[dict[str, Any]] = [
             {"signature": ""},
             {"signature": USER.signature(b"old nonce")},
             {"signature": KeyPair(KeyKind.USER).signature(NONCE)},
@@ -127,7 +127,7 @@ class TestChain:
 
     def test_bearer_tokens_need_no_signature_unless_the_account_says_so(self) -> None:
         bearer = user_token(nats={"bearer_token": True})
-        assert let_in(bearer, signature="")
+        assert let_in(bearer, signature="").user == USER.public
         strict = authenticator(account_token(nats={"limits": {"disallow_bearer": True}}))
         assert "nonce is not signed" in why_refused(bearer, strict, signature="")
 
@@ -188,7 +188,10 @@ class TestTokens:
         assert why_refused(user_token(nats=nats), peer_host="127.0.0.1")
 
     def test_unknown_claims_and_missing_ones_are_no_matter(self) -> None:
-        assert let_in(make_token(ACCOUNT, USER.public, "user", new=1, nats={"newer": {}}))
+        assert (
+            let_in(make_token(ACCOUNT, USER.public, "user", new=1, nats={"newer": {}})).user
+            == USER.public
+        )
 
     def test_deep_nesting_is_refused(self) -> None:
         deep = ("[" * 100_000 + "]" * 100_000).encode()
@@ -326,14 +329,14 @@ class TestLimits:
 
     def test_addresses(self) -> None:
         token = user_token(nats={"src": ["10.0.0.0/8", "::1/128"]})
-        assert let_in(token, peer_host="10.1.2.3")
-        assert let_in(token, peer_host="::1")
+        assert let_in(token, peer_host="10.1.2.3").user == USER.public
+        assert let_in(token, peer_host="::1").user == USER.public
         assert "from this address" in why_refused(token, peer_host="11.1.2.3")
         assert why_refused(token, peer_host="")
 
     def test_connection_types(self) -> None:
         token = user_token(nats={"allowed_connection_types": ["websocket", "FUTURE"]})
-        assert let_in(token, connection_type="WEBSOCKET")
+        assert let_in(token, connection_type="WEBSOCKET").user == USER.public
         assert "may not connect by STANDARD" in why_refused(token)
         unknown = user_token(nats={"allowed_connection_types": ["FUTURE"]})
         assert why_refused(unknown)
@@ -368,7 +371,7 @@ class TestOperators:
         file = tmp_path / "operator.jwt"
         file.write_text(f"-----BEGIN NATS OPERATOR JWT-----\n{token}\n------END ------\n")
         by = authenticator(account_token(signing), trusted_keys=(), jwts=(str(file),))
-        assert let_in(user_token(), by)
+        assert let_in(user_token(), by).user == USER.public
         strict = make_token(
             OPERATOR, OPERATOR.public, "operator", nats={**nats, "strict_signing_key_usage": True}
         )
