@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from midge.sublist.subjects import is_literal, is_valid_subject, matches
@@ -295,7 +296,7 @@ def _slice_from_right(token: bytes, size: int) -> bytes:
         return token
     first = len(token) % size or size
     cuts = [0, *range(first, len(token), size), len(token)]
-    return b".".join(token[i:j] for i, j in zip(cuts, cuts[1:], strict=False))
+    return b".".join(token[i:j] for i, j in pairwise(cuts))
 
 
 def _left(token: bytes, size: int) -> bytes:
