@@ -1,0 +1,234 @@
+"""Authentication: one function that every connection goes through, in every mode, no short cuts.
+
+`Authenticator.authenticate` turns an `AuthRequest` into an `Identity` or a `Refusal`, whatever it
+is given: even an error of our own refuses the client. Where there is nothing to wait for it answers
+at once, and otherwise (bcrypt, a hook) with an awaitable.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from midge.server.auth.certificates import public_key_fingerprint, read_names
+from midge.server.auth.hook import AuthHook, load_callable
+from midge.server.auth.identity import GLOBAL_ACCOUNT, AuthRequest, Identity, Refusal, Verdict
+from midge.server.auth.nkeys import KeyKind, decode_signature, is_signed_by
+from midge.server.auth.operator import OperatorMode
+from midge.server.auth.passwords import PasswordChecker, is_bcrypt, is_same_text
+from midge.server.auth.users import KnownUser, UserDirectory
+from midge.server.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from midge.server import options
+
+_ANYBODY = Identity()
+_FINGERPRINT_LENGTH = 64
+
+
+class Authenticator:
+    """Know everyone whom the configuration lets in. Replaced as a whole by a reload."""
+
+    def __init__(
+        self, settings: options.Options, *, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        """Make `settings` ready; `wall_clock` gives seconds since the epoch.
+
+        Raises:
+            ConfigError: the settings cannot be, or do not go together.
+        """
+        self._wall_clock = wall_clock
+        self._authorization = settings.authorization
+        self._users = UserDirectory(settings)
+        self._mapped_types = frozenset(
+            kind
+            for kind, tls in (("STANDARD", settings.tls), ("WEBSOCKET", settings.websocket.tls))
+            if tls.verify_and_map
+        )
+        self._pinned = frozenset(pin.lower() for pin in settings.tls.pinned_certs)
+        self._passwords = PasswordChecker()
+        self._hook = _make_hook(settings)
+        self.operator = _make_operator_mode(settings, self._users)
+        _check_consistency(settings, self._users)
+
+    @property
+    def is_required(self) -> bool:
+        """Tell whether a client must say who it is; INFO's ``auth_required``."""
+        settings = self._authorization
+        named = settings.user or settings.token or len(self._users)
+        return bool(named or self._hook or self.operator)
+
+    @property
+    def needs_nonce(self) -> bool:
+        """Tell whether INFO must give clients a nonce to sign."""
+        return self._users.has_nkeys or self.operator is not None or self._hook is not None
+
+    @property
+    def admits_silent_clients(self) -> bool:
+        """Tell whether a client may go without CONNECT or credentials (``no_auth_user``)."""
+        return not self.is_required or bool(self._authorization.no_auth_user)
+
+    def authenticate(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
+        """Return who `request` comes from, or why it is refused; awaitable if that takes time."""
+        try:
+            verdict = self._decide(request)
+        except Exception as error:  # noqa: BLE001 - nobody gets in through a mistake of ours
+            return Refusal(f"internal error: {type(error).__name__}: {error}")
+        return verdict if isinstance(verdict, Verdict) else _refuse_on_error(verdict)
+
+    def close(self) -> None:
+        """Let go of the threads."""
+        self._passwords.close()
+
+    def _decide(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
+        """Choose by the settings, never by what the client offers, how it must prove who it is."""
+        if self._pinned and not self._is_pinned(request.certificate):
+            return Refusal("client certificate is not pinned")
+        if self._hook is not None:
+            return self._hook.authenticate(request)
+        if self.operator is not None:
+            return self.operator.authenticate(request, self._wall_clock())
+        if not self.is_required:
+            return _ANYBODY
+        return self._by_configured_user(request)
+
+    def _by_configured_user(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
+        """Return the configured user that the client proves to be."""
+        if request.nkey and self._users.has_nkeys:
+            return self._by_nkey(request)
+        if self._users.has_names and request.connection_type in self._mapped_types:
+            return self._by_certificate(request)
+        if not request.has_credentials and self._authorization.no_auth_user:
+            return self._silent_user(request)
+        if request.user and self._users.has_names:
+            return self._by_name(request)
+        return self._by_shared_secret(request)
+
+    def _is_pinned(self, certificate: bytes) -> bool:
+        """Tell whether the public key of `certificate` is among the pinned ones."""
+        return bool(certificate) and public_key_fingerprint(certificate) in self._pinned
+
+    def _silent_user(self, request: AuthRequest) -> Verdict:
+        """Return the user that clients without credentials are."""
+        name = self._authorization.no_auth_user
+        user = self._users.by_name(name) or self._users.by_nkey(name)
+        if user is None or not user.may_connect_by(request.connection_type):
+            return Refusal("no_auth_user may not connect in this way")
+        return user.identity
+
+    def _by_nkey(self, request: AuthRequest) -> Verdict:
+        """Return the user that owns the key in `request`, when it signed the nonce."""
+        user = self._users.by_nkey(request.nkey)
+        if user is None or not user.may_connect_by(request.connection_type):
+            return Refusal("unknown nkey")
+        signature = decode_signature(request.signature)
+        if signature is None or not request.nonce:
+            return Refusal("signature is missing or has a bad form")
+        if not is_signed_by(KeyKind.USER, request.nkey, request.nonce, signature):
+            return Refusal("nonce is not signed by the nkey")
+        return user.identity
+
+    def _by_certificate(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
+        """Return the user that the client's certificate names; a password is checked as well."""
+        names = read_names(request.certificate) if request.certificate else None
+        if names is None:
+            return Refusal("client certificate is missing or cannot be read")
+        user = self._users.by_certificate(names, request.connection_type)
+        if user is None:
+            return Refusal("client certificate names no user")
+        return self._with_password(user, user.password, request.password)
+
+    def _by_name(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
+        """Return the user called as `request` says, when the password is right."""
+        user = self._users.by_name(request.user)
+        if user is None or not user.may_connect_by(request.connection_type):
+            # An unknown name takes as long as a wrong password, so that names cannot be probed.
+            return self._with_password(None, self._users.decoy_hash, request.password)
+        if not user.password and self._mapped_types:
+            return Refusal("user needs a client certificate")
+        return self._with_password(user, user.password, request.password)
+
+    def _by_shared_secret(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
+        """Check the token, or the name and password, that all clients share."""
+        settings = self._authorization
+        if settings.token:
+            return self._with_secret(_ANYBODY, settings.token, request.token)
+        if not settings.user:
+            return Refusal("no credentials")
+        is_named = is_same_text(settings.user, request.user)
+        identity = Identity(user=settings.user, account=GLOBAL_ACCOUNT) if is_named else None
+        return self._with_secret(identity, settings.password, request.password)
+
+    def _with_password(
+        self, user: KnownUser | None, stored: str, offered: str
+    ) -> Verdict | Awaitable[Verdict]:
+        """Return `user` when it is known and its `stored` password is the one `offered`."""
+        return self._with_secret(user.identity if user else None, stored, offered)
+
+    def _with_secret(
+        self, identity: Identity | None, stored: str, offered: str
+    ) -> Verdict | Awaitable[Verdict]:
+        """Return `identity`, unless it is None or `offered` is not the `stored` secret."""
+        if is_bcrypt(stored):
+            return self._with_hash(identity, stored, offered)
+        is_right = is_same_text(stored, offered)
+        return identity if identity and is_right else Refusal("wrong name or password")
+
+    async def _with_hash(self, identity: Identity | None, stored: str, offered: str) -> Verdict:
+        """Do the work of `_with_secret` for a hash."""
+        is_right = await self._passwords.is_hash_of(stored, offered)
+        return identity if identity and is_right else Refusal("wrong name or password")
+
+
+async def _refuse_on_error(verdict: Awaitable[Verdict]) -> Verdict:
+    """Return the `verdict`, or a refusal when working it out fails."""
+    try:
+        return await verdict
+    except Exception as error:  # noqa: BLE001 - nobody gets in through a mistake of ours
+        return Refusal(f"internal error: {type(error).__name__}: {error}")
+
+
+def _make_hook(settings: options.Options) -> AuthHook | None:
+    """Return the hook that `settings` name, if they do."""
+    table = settings.authorization
+    if not table.hook:
+        return None
+    try:
+        function = load_callable(table.hook)
+    except ValueError as error:
+        raise ConfigError(str(error), key="authorization.hook") from error
+    return AuthHook(
+        function,
+        timeout_s=table.hook_timeout_s,
+        concurrency=table.hook_concurrency,
+        accounts=frozenset([GLOBAL_ACCOUNT, *(account.name for account in settings.accounts)]),
+    )
+
+
+def _make_operator_mode(settings: options.Options, users: UserDirectory) -> OperatorMode | None:
+    """Return operator mode when `settings` turn it on."""
+    if not settings.operator.jwts and not settings.operator.trusted_keys:
+        return None
+    if len(users) or settings.accounts:
+        raise ConfigError("operator mode takes accounts and users from tokens only", key="operator")
+    return OperatorMode(settings.operator, settings.system_account)
+
+
+def _check_consistency(settings: options.Options, users: UserDirectory) -> None:
+    """Refuse settings that leave it open who may connect."""
+    table = settings.authorization
+    ways = [bool(table.users), bool(table.user), bool(table.token)]
+    if sum(ways) > 1:
+        raise ConfigError("expected one of users, user and token", key="authorization")
+    if table.password and not table.user:
+        raise ConfigError("a password needs a user", key="authorization.password")
+    silent = table.no_auth_user
+    if silent and users.by_name(silent) is None and users.by_nkey(silent) is None:
+        raise ConfigError(f"{silent!r} is no configured user", key="authorization.no_auth_user")
+    for pin in settings.tls.pinned_certs:
+        if len(pin) != _FINGERPRINT_LENGTH or not all(c in "0123456789abcdefABCDEF" for c in pin):
+            raise ConfigError(f"expected 64 hex digits, got {pin!r}", key="tls.pinned_certs")
+    if settings.tls.pinned_certs and not (settings.tls.verify or settings.tls.verify_and_map):
+        raise ConfigError("pinned certificates need tls.verify", key="tls.pinned_certs")

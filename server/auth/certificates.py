@@ -1,0 +1,115 @@
+"""Client certificates: the names in one that may be a user, and the pins one may have to match.
+
+Distinguished names are compared as sets of whole relative names, each a set of type and value
+pairs: the order in which they are written does not matter, nothing may be missing or left over, and
+a multi-valued relative name (``CN=a+OU=b``) never equals two single ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509.oid import ExtensionOID, NameOID
+from msgspec import Struct
+
+DistinguishedName = frozenset[tuple[frozenset[tuple[str, str]], int]]
+"""Relative names with how often each occurs."""
+
+_MORE_TYPES = {
+    "E": NameOID.EMAIL_ADDRESS,
+    "EMAIL": NameOID.EMAIL_ADDRESS,
+    "EMAILADDRESS": NameOID.EMAIL_ADDRESS,
+    "GIVENNAME": NameOID.GIVEN_NAME,
+    "POSTALCODE": NameOID.POSTAL_CODE,
+    "SERIALNUMBER": NameOID.SERIAL_NUMBER,
+    "SN": NameOID.SURNAME,
+    "TITLE": NameOID.TITLE,
+}
+"""Names of attribute types beyond those of RFC 4514."""
+
+
+class CertificateNames(Struct, frozen=True):
+    """The names in a certificate, in the order in which they are tried as users."""
+
+    alternatives: tuple[str, ...]
+    """Subject alternative names: e-mail addresses, then DNS names, then URIs."""
+    subject: DistinguishedName
+    """The subject's distinguished name; empty when there is none."""
+
+
+def read_names(certificate: bytes) -> CertificateNames | None:
+    """Return the names in a DER `certificate`, or None when it cannot be read."""
+    try:
+        parsed = x509.load_der_x509_certificate(certificate)
+        return CertificateNames(_alternatives(parsed), _name_parts(parsed.subject))
+    except (ValueError, x509.DuplicateExtension):
+        return None
+
+
+def read_distinguished_name(text: str) -> DistinguishedName | None:
+    """Return the distinguished name that `text` (RFC 4514) writes out, or None when it is none."""
+    try:
+        return _name_parts(x509.Name.from_rfc4514_string(_tidy_types(text), _MORE_TYPES))
+    except ValueError:
+        return None
+
+
+def public_key_fingerprint(certificate: bytes) -> str | None:
+    """Return the SHA-256 of the public key in a DER `certificate`, in hexadecimal, or None."""
+    try:
+        key = x509.load_der_x509_certificate(certificate).public_key()
+    except ValueError:
+        return None
+    raw = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(raw).hexdigest()
+
+
+def _alternatives(certificate: x509.Certificate) -> tuple[str, ...]:
+    """List the subject alternative names that may name a user."""
+    try:
+        extension = certificate.extensions.get_extension_for_oid(
+            ExtensionOID.SUBJECT_ALTERNATIVE_NAME
+        )
+    except x509.ExtensionNotFound:
+        return ()
+    names = extension.value
+    if not isinstance(names, x509.SubjectAlternativeName):
+        return ()
+    return (
+        *names.get_values_for_type(x509.RFC822Name),
+        *names.get_values_for_type(x509.DNSName),
+        *names.get_values_for_type(x509.UniformResourceIdentifier),
+    )
+
+
+def _name_parts(name: x509.Name) -> DistinguishedName:
+    """Return `name` in the form that is compared."""
+    parts = (
+        frozenset((attribute.oid.dotted_string, str(attribute.value)) for attribute in relative)
+        for relative in name.rdns
+    )
+    return frozenset(Counter(parts).items())
+
+
+def _tidy_types(text: str) -> str:
+    """Write the attribute types in `text` in capitals without blanks; leave the values alone."""
+    out: list[str] = []
+    in_type = True
+    escaped = False
+    for character in text:
+        if not in_type:
+            out.append(character)
+        elif character != " ":
+            out.append(character.upper())
+        if escaped:
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif character == "=":
+            in_type = False
+        elif character in ",+":
+            in_type = True
+    return "".join(out)

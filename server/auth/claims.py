@@ -1,0 +1,296 @@
+"""JWTs of operator mode: decode a token, check its signature, and give its claims as typed values.
+
+Every claim is optional until something needs it, and whatever does not fit its type refuses the
+token. Only version 2 tokens (``ed25519-nkey``, signed over header and body) are taken.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from midge.server.auth.nkeys import KeyKind, decode_signature, is_public_key, is_signed_by
+
+TOKEN_MAX_BYTES = 1 << 20
+"""A larger token is refused unread."""
+
+_ALGORITHM = "ed25519-nkey"
+_VERSION = 2
+
+
+class SubjectLists(Struct, frozen=True):
+    """Allowed and denied subjects of one direction."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class ResponseClaim(Struct, frozen=True):
+    """How many replies may be published, and for how long."""
+
+    max: int = 0
+    ttl: int = 0
+    """In nanoseconds."""
+
+
+class TimeRange(Struct, frozen=True):
+    """A part of the day, each end as ``15:04:05``."""
+
+    start: str = ""
+    end: str = ""
+
+
+class UserLimits(Struct, frozen=True):
+    """What a user may do: in a user's claims, or in the template of a scoped signing key."""
+
+    pub: SubjectLists = SubjectLists()
+    sub: SubjectLists = SubjectLists()
+    resp: ResponseClaim | None = None
+    subs: int = 0
+    """Most subscriptions; -1 means unlimited, and 0 means none."""
+    data: int = 0
+    payload: int = 0
+    """Largest message in bytes; -1 means unlimited."""
+    src: tuple[str, ...] | str = ()
+    times: tuple[TimeRange, ...] = ()
+    times_location: str = ""
+    bearer_token: bool = False
+    allowed_connection_types: tuple[str, ...] = ()
+    proxy_required: bool = False
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The networks that the user may connect from."""
+        if isinstance(self.src, str):
+            return tuple(part.strip() for part in self.src.split(",") if part.strip())
+        return self.src
+
+
+class UserBody(UserLimits, frozen=True):
+    """The ``nats`` part of a user's token."""
+
+    issuer_account: str = ""
+    tags: tuple[str, ...] = ()
+    type: str = ""
+    version: int = 0
+
+    def has_own_limits(self) -> bool:
+        """Tell whether anything is set that only a scoped signing key's template may set."""
+        empty = UserLimits()
+        return any(getattr(self, name) != getattr(empty, name) for name in empty.__struct_fields__)
+
+
+class ScopedKey(Struct, frozen=True):
+    """A signing key with a template of what its users may do."""
+
+    kind: str
+    key: str
+    role: str = ""
+    template: UserLimits = UserLimits()
+
+
+class AccountLimitsClaim(Struct, frozen=True):
+    """What an account may use; negative means unlimited."""
+
+    subs: int = -1
+    conn: int = -1
+    payload: int = -1
+    data: int = -1
+    imports: int = -1
+    exports: int = -1
+    wildcards: bool = True
+    disallow_bearer: bool = False
+
+
+class ExportClaim(Struct, frozen=True):
+    """What an account offers."""
+
+    name: str = ""
+    subject: str = ""
+    type: str | int = ""
+    token_req: bool = False
+    revocations: dict[str, int] = {}
+    response_type: str = ""
+    response_threshold: int = 0
+    account_token_position: int = 0
+
+
+class ImportClaim(Struct, frozen=True):
+    """What an account takes from another."""
+
+    name: str = ""
+    subject: str = ""
+    account: str = ""
+    token: str = ""
+    to: str = ""
+    local_subject: str = ""
+    type: str | int = ""
+    share: bool = False
+
+
+class WeightedMapping(Struct, frozen=True):
+    """One destination of a mapping; a weight of 0 means all."""
+
+    subject: str
+    weight: Annotated[int, Meta(ge=0, le=100)] = 0
+    cluster: str = ""
+
+
+class DefaultPermissions(Struct, frozen=True):
+    """Permissions of users that bring none."""
+
+    pub: SubjectLists = SubjectLists()
+    sub: SubjectLists = SubjectLists()
+    resp: ResponseClaim | None = None
+
+
+class AccountBody(Struct, frozen=True):
+    """The ``nats`` part of an account's token."""
+
+    imports: tuple[ImportClaim, ...] | None = ()
+    exports: tuple[ExportClaim, ...] | None = ()
+    limits: AccountLimitsClaim = AccountLimitsClaim()
+    signing_keys: tuple[str | ScopedKey, ...] | None = ()
+    revocations: dict[str, int] | None = None
+    default_permissions: DefaultPermissions = DefaultPermissions()
+    mappings: dict[str, tuple[WeightedMapping, ...]] | None = None
+    tags: tuple[str, ...] | None = ()
+    authorization: Any = None
+    type: str = ""
+    version: int = 0
+
+
+class OperatorBody(Struct, frozen=True):
+    """The ``nats`` part of an operator's token."""
+
+    signing_keys: tuple[str, ...] | None = ()
+    system_account: str = ""
+    strict_signing_key_usage: bool = False
+    type: str = ""
+    version: int = 0
+
+
+class ActivationBody(Struct, frozen=True):
+    """The ``nats`` part of an activation token: the right to import a private export."""
+
+    subject: str = ""
+    kind: str | int = ""
+    issuer_account: str = ""
+    type: str = ""
+    version: int = 0
+
+
+Body = TypeVar("Body", UserBody, AccountBody, OperatorBody, ActivationBody)
+
+
+class Claims(Struct, Generic[Body], frozen=True):
+    """One token, its signature verified against the key it names as its issuer."""
+
+    iss: str
+    sub: str
+    nats: Body
+    name: str = ""
+    iat: int = 0
+    exp: int = 0
+    nbf: int = 0
+    jti: str = ""
+
+    def why_not_now(self, now_s: float) -> str | None:
+        """Say why the token does not hold at `now_s` (seconds since the epoch), or return None."""
+        if self.exp and self.exp <= now_s:
+            return "token has expired"
+        if self.nbf and self.nbf > now_s:
+            return "token is not valid yet"
+        return None
+
+
+class _Header(Struct, frozen=True):
+    """The first part of a token."""
+
+    typ: str = ""
+    alg: str = ""
+
+
+class BadTokenError(Exception):
+    """A token that is refused; the text says why, and holds nothing of the token."""
+
+
+def decode_user(token: str) -> Claims[UserBody]:
+    """Return the claims of a user's `token`; raises `BadTokenError`."""
+    claims = _decode(token, Claims[UserBody], "user")
+    _check_keys(claims.sub, KeyKind.USER, claims.iss, (KeyKind.ACCOUNT,))
+    issuer_account = claims.nats.issuer_account
+    if issuer_account and not is_public_key(KeyKind.ACCOUNT, issuer_account):
+        raise BadTokenError("issuer_account is no account key")
+    return claims
+
+
+def decode_account(token: str) -> Claims[AccountBody]:
+    """Return the claims of an account's `token`; raises `BadTokenError`."""
+    claims = _decode(token, Claims[AccountBody], "account")
+    _check_keys(claims.sub, KeyKind.ACCOUNT, claims.iss, (KeyKind.OPERATOR,))
+    return claims
+
+
+def decode_operator(token: str) -> Claims[OperatorBody]:
+    """Return the claims of an operator's `token`; raises `BadTokenError`."""
+    claims = _decode(token, Claims[OperatorBody], "operator")
+    _check_keys(claims.sub, KeyKind.OPERATOR, claims.iss, (KeyKind.OPERATOR,))
+    if claims.sub != claims.iss and claims.iss not in (claims.nats.signing_keys or ()):
+        raise BadTokenError("operator token is not signed by the operator")
+    return claims
+
+
+def decode_activation(token: str) -> Claims[ActivationBody]:
+    """Return the claims of an activation `token`; raises `BadTokenError`."""
+    claims = _decode(token, Claims[ActivationBody], "activation")
+    _check_keys(claims.sub, KeyKind.ACCOUNT, claims.iss, (KeyKind.ACCOUNT,))
+    return claims
+
+
+def _check_keys(
+    subject: str, subject_kind: KeyKind, issuer: str, issuer_kinds: tuple[KeyKind, ...]
+) -> None:
+    """Refuse a token about, or by, a key of the wrong kind."""
+    if not is_public_key(subject_kind, subject):
+        raise BadTokenError(f"subject is no {subject_kind.name.lower()} key")
+    if not any(is_public_key(kind, issuer) for kind in issuer_kinds):
+        raise BadTokenError("issuer is no key of the right kind")
+
+
+def _decode(token: str, claims_type: type[Claims[Body]], expected_type: str) -> Claims[Body]:
+    """Take `token` apart, check its form and its signature, and return its claims."""
+    if len(token) > TOKEN_MAX_BYTES:
+        raise BadTokenError("token is too long")
+    parts = token.strip().split(".")
+    if len(parts) != 3:
+        raise BadTokenError("token has not three parts")
+    try:
+        header = msgspec.json.decode(_unbase64(parts[0]), type=_Header)
+        claims = msgspec.json.decode(_unbase64(parts[1]), type=claims_type)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise BadTokenError(f"token cannot be read: {error}") from None
+    if header.typ.lower() != "jwt" or header.alg != _ALGORITHM:
+        raise BadTokenError("token is of another kind or algorithm")
+    if claims.nats.type != expected_type or claims.nats.version != _VERSION:
+        raise BadTokenError(f"token is no {expected_type} token of version {_VERSION}")
+    signature = decode_signature(parts[2])
+    signed = f"{parts[0]}.{parts[1]}".encode()
+    kinds = (KeyKind.ACCOUNT, KeyKind.OPERATOR)
+    if signature is None or not any(
+        is_signed_by(kind, claims.iss, signed, signature) for kind in kinds
+    ):
+        raise BadTokenError("token is not signed by its issuer")
+    return claims
+
+
+def _unbase64(text: str) -> bytes:
+    """Decode base64 of the URL alphabet without padding; raises ValueError."""
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except binascii.Error as error:
+        raise ValueError(str(error)) from error

@@ -1,0 +1,132 @@
+"""The authentication hook: a user's own async function that decides who connects. Fail-closed.
+
+Whatever does not return a `User` in time refuses: an exception, a time-out, None, any other value.
+Calls in flight are bounded. A call that ignores being cancelled keeps its place, so even such a
+hook never runs more often than configured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from midge.server.auth.identity import GLOBAL_ACCOUNT, AuthRequest, Identity, Refusal, Verdict
+from midge.server.permissions import PermissionRules
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from midge.server.security_options import Permissions
+
+HookFunction = Callable[[AuthRequest], Awaitable[object]]
+"""What a hook is; it must return a `User`, or anything else to refuse."""
+
+
+class User(Struct, frozen=True, kw_only=True):
+    """What a hook returns to let a client in."""
+
+    name: str = ""
+    """User name for monitoring and logs; empty takes CONNECT's ``user``."""
+    account: str = GLOBAL_ACCOUNT
+    """A configured account."""
+    permissions: Permissions | None = None
+    """What the user may publish and subscribe to; None leaves all open within the account."""
+    expires_at_s: float | None = None
+    """When the connection is closed, in seconds since the epoch."""
+
+
+def load_callable(name: str) -> Callable[..., object]:
+    """Import the callable that ``module:function`` names.
+
+    Raises:
+        ValueError: there is no such module, or nothing callable of that name in it.
+    """
+    module_name, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except Exception as error:
+        raise ValueError(f"cannot import {name!r}: {error}") from error
+    if not callable(found):
+        raise ValueError(  # noqa: TRY004 - a wrong setting, like a missing module
+            f"expected {name!r} to be callable, got {type(found).__name__}"
+        )
+    function: Callable[..., object] = found
+    return function
+
+
+class AuthHook:
+    """Ask one hook function, within bounds."""
+
+    def __init__(
+        self,
+        function: Callable[[AuthRequest], object],
+        *,
+        timeout_s: float,
+        concurrency: int,
+        accounts: Collection[str],
+    ) -> None:
+        """Ask `function` for `timeout_s` at most, waiting included; believe it `accounts` only."""
+        self._function = function
+        self._timeout_s = timeout_s
+        self._places = asyncio.Semaphore(concurrency)
+        self._accounts = accounts
+        self._calls: set[asyncio.Task[object]] = set()
+
+    async def authenticate(self, request: AuthRequest) -> Verdict:
+        """Return who the hook says that `request` is, or why it is refused."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self._timeout_s
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await self._places.acquire()
+        except TimeoutError:
+            return Refusal("authentication hook: too many calls in flight")
+        call = loop.create_task(self._call(request))
+        self._calls.add(call)
+        call.add_done_callback(self._give_place_back)
+        try:
+            await asyncio.wait({call}, timeout=deadline_s - loop.time())
+        finally:
+            call.cancel()
+        if not call.done():
+            return Refusal("authentication hook: timed out")
+        if call.cancelled():
+            return Refusal("authentication hook: cancelled itself")
+        return self._judge(request, call.result())
+
+    async def _call(self, request: AuthRequest) -> object:
+        """Return the hook's answer; an exception is an answer like any other that is no `User`."""
+        try:
+            answer = self._function(request)
+            return await answer if isinstance(answer, Awaitable) else TypeError("not awaitable")
+        except Exception as error:  # noqa: BLE001 - whatever a hook raises refuses the client
+            return error
+
+    def _give_place_back(self, call: asyncio.Task[object]) -> None:
+        """Let the next call in, now that `call` has really ended."""
+        self._calls.discard(call)
+        self._places.release()
+
+    def _judge(self, request: AuthRequest, answer: object) -> Verdict:
+        """Turn the hook's `answer` into an identity, or refuse."""
+        if isinstance(answer, Exception):
+            return Refusal(f"authentication hook: {type(answer).__name__}: {answer}")
+        if type(answer) is not User:
+            return Refusal(f"authentication hook: refused (returned {type(answer).__name__})")
+        if answer.account not in self._accounts:
+            return Refusal(f"authentication hook: unknown account {answer.account!r}")
+        try:
+            rules = PermissionRules(answer.permissions) if answer.permissions else None
+            expires_at_s = None if answer.expires_at_s is None else float(answer.expires_at_s)
+        except Exception as error:  # noqa: BLE001 - the hook's structure may hold anything
+            return Refusal(f"authentication hook: {error}")
+        return Identity(
+            user=str(answer.name or request.user),
+            account=answer.account,
+            rules=rules,
+            expires_at_s=expires_at_s,
+        )

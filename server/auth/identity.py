@@ -1,0 +1,100 @@
+"""What authentication is asked, and what it answers.
+
+An `AuthRequest` becomes an `Identity` or a `Refusal`. All are immutable; nothing here decides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from midge.server.permissions import PermissionRules
+    from midge.server.security_options import ConnectionType
+
+GLOBAL_ACCOUNT = "$G"
+"""Account of everyone who is not given another one."""
+
+UNLIMITED = -1
+"""Means "no limit" in every limit below."""
+
+
+class AuthRequest(Struct, frozen=True, kw_only=True):
+    """Everything about a connection that may decide who it is."""
+
+    user: str = ""
+    """CONNECT's ``user``."""
+    password: str = ""
+    """CONNECT's ``pass``."""
+    token: str = ""
+    """CONNECT's ``auth_token``."""
+    jwt: str = ""
+    """CONNECT's ``jwt``."""
+    nkey: str = ""
+    """CONNECT's ``nkey``: a public user key."""
+    signature: str = ""
+    """CONNECT's ``sig``: the nonce, signed, in base64."""
+    client_name: str = ""
+    """CONNECT's ``name``."""
+    lang: str = ""
+    """CONNECT's ``lang``."""
+    version: str = ""
+    """CONNECT's ``version``."""
+    nonce: bytes = b""
+    """What INFO gave this connection to sign."""
+    peer_host: str = ""
+    """Address that the client connects from."""
+    peer_port: int = 0
+    """Port that the client connects from."""
+    connection_type: ConnectionType = "STANDARD"
+    """How the client reached the server."""
+    certificate: bytes = b""
+    """Client certificate in DER that the TLS handshake verified; empty when there is none."""
+
+    def __repr__(self) -> str:
+        """Show where the request comes from, and none of its secrets."""
+        return f"AuthRequest({self.client_name!r} at {self.peer_host}:{self.peer_port})"
+
+    @property
+    def has_credentials(self) -> bool:
+        """Tell whether the client offers anything to say who it is; an operator's token aside."""
+        return bool(self.user or self.password or self.token or self.nkey)
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """Who a connection is, and what it may do."""
+
+    user: str = ""
+    """User name or public key; empty when nobody asked."""
+    account: str = GLOBAL_ACCOUNT
+    """Name of the account that the connection belongs to."""
+    rules: PermissionRules | None = None
+    """Compiled permissions; None when the user may do everything within the account."""
+    max_subscriptions: int = UNLIMITED
+    """Most subscriptions of the connection."""
+    max_payload_bytes: int = UNLIMITED
+    """Largest message, header included."""
+    expires_at_s: float | None = None
+    """When the identity ends, in seconds since the epoch."""
+    issued_at_s: int = 0
+    """When the user's JWT was issued, in seconds since the epoch; what revocations compare."""
+    issuer: str = ""
+    """Key that signed the user's JWT; empty outside operator mode."""
+    display_name: str = ""
+    """The user's name in the JWT; for logs and monitoring."""
+    tags: tuple[str, ...] = ()
+    """The user's tags in the JWT."""
+
+
+class Refusal(Struct, frozen=True):
+    """Why a connection may not be who it says; `detail` is for the log, never for the peer."""
+
+    detail: str
+    wire: str = "Authorization Violation"
+    """The text of the ``-ERR`` that the client gets."""
+    reason: str = "Authentication Failure"
+    """Reason of the closed connection in monitoring."""
+
+
+Verdict = Identity | Refusal

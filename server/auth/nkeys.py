@@ -1,0 +1,78 @@
+"""nkeys: Ed25519 keys in NATS's base32 form, with their kind and a checksum.
+
+A public key is one prefix byte, 32 bytes of key and a CRC-16, in 56 base32 characters. The length
+is checked before anything looks inside, and a key that is not whole never reaches the cryptography.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from enum import Enum
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+_ENCODED_LENGTH = 56
+_SIGNATURE_BYTES = 64
+_SIGNATURE_MAX_LENGTH = 88
+"""64 bytes in base64 with padding; what is longer is no signature."""
+
+
+class KeyKind(Enum):
+    """What a key stands for; the value is its prefix byte, which gives the first letter."""
+
+    ACCOUNT = 0
+    OPERATOR = 14 << 3
+    SERVER = 13 << 3
+    USER = 20 << 3
+
+
+def encode_public_key(kind: KeyKind, key: bytes) -> str:
+    """Return the 32 bytes of `key` in their base32 form."""
+    raw = bytes([kind.value]) + key
+    checksum = binascii.crc_hqx(raw, 0).to_bytes(2, "little")
+    return base64.b32encode(raw + checksum).decode().rstrip("=")
+
+
+def decode_public_key(kind: KeyKind, text: str) -> bytes | None:
+    """Return the 32 bytes of the key that `text` holds, or None when it is no key of that kind."""
+    if len(text) != _ENCODED_LENGTH or not text.isascii():
+        return None
+    try:
+        raw = base64.b32decode(text)
+    except binascii.Error:
+        return None
+    checksum = binascii.crc_hqx(raw[:-2], 0).to_bytes(2, "little")
+    if raw[0] != kind.value or raw[-2:] != checksum:
+        return None
+    return raw[1:-2]
+
+
+def is_public_key(kind: KeyKind, text: str) -> bool:
+    """Tell whether `text` is a whole public key of `kind`."""
+    return decode_public_key(kind, text) is not None
+
+
+def decode_signature(text: str) -> bytes | None:
+    """Return the 64 bytes of the signature in `text`, in either alphabet of base64, or None."""
+    if not text or len(text) > _SIGNATURE_MAX_LENGTH or not text.isascii():
+        return None
+    standard = text.rstrip("=").translate(str.maketrans("-_", "+/"))
+    try:
+        raw = base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return raw if len(raw) == _SIGNATURE_BYTES else None
+
+
+def is_signed_by(kind: KeyKind, public_key: str, message: bytes, signature: bytes) -> bool:
+    """Tell whether `signature` is that of `message` by the owner of `public_key`."""
+    key = decode_public_key(kind, public_key)
+    if key is None or len(signature) != _SIGNATURE_BYTES:
+        return False
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True

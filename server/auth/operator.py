@@ -1,0 +1,321 @@
+"""Operator mode: operators sign accounts, accounts sign users, clients bring their user's token.
+
+A chain is checked whole for every client, from the user's signature over the nonce up to a trusted
+operator key; nothing is believed because it was believed before.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from midge.server.auth.claims import (
+    AccountBody,
+    BadTokenError,
+    Claims,
+    OperatorBody,
+    ScopedKey,
+    SubjectLists,
+    UserBody,
+    UserLimits,
+    decode_account,
+    decode_operator,
+    decode_user,
+)
+from midge.server.auth.identity import AuthRequest, Identity, Refusal, Verdict
+from midge.server.auth.nkeys import KeyKind, decode_signature, is_public_key, is_signed_by
+from midge.server.auth.resolvers import AccountResolver, DirectoryResolver, MemoryResolver
+from midge.server.auth.templates import TemplateError, TemplateValues, fill_in_allowed
+from midge.server.errors import ConfigError
+from midge.server.permissions import PermissionRules
+from midge.server.security_options import AllowResponses, Permissions, SubjectPermissions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from midge.server import options
+
+ALL_USERS = "*"
+"""Stands for every user in an account's revocations."""
+
+_CONNECTION_TYPES = frozenset(
+    {"STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"}
+)
+_NANOSECONDS = 1_000_000_000
+
+
+class OperatorMode:
+    """Decide by tokens who a client is."""
+
+    def __init__(self, settings: options.Operator, system_account: str = "") -> None:
+        """Read the operators' tokens and find the accounts' ones as `settings` say.
+
+        Raises:
+            ConfigError: an operator's token is bad, or there is no way to find accounts.
+        """
+        operators = [_read_operator(i, text) for i, text in enumerate(settings.jwts)]
+        self.trusted_keys = frozenset(
+            [*settings.trusted_keys, *(key for found in operators for key in _keys_of(found))]
+        )
+        for key in self.trusted_keys:
+            if not is_public_key(KeyKind.OPERATOR, key):
+                raise ConfigError(f"expected an operator key, got {key!r}", key="operator")
+        named = [found.nats.system_account for found in operators if found.nats.system_account]
+        self.system_account = system_account or (named[0] if named else "")
+        self._resolver = _make_resolver(settings)
+        self._pinned = frozenset(settings.resolver_pinned_accounts)
+        self._accounts: dict[str, tuple[str, Claims[AccountBody]]] = {}
+
+    def authenticate(self, request: AuthRequest, now_s: float) -> Verdict:
+        """Return who brings the token in `request` at `now_s` (seconds since the epoch)."""
+        try:
+            return self._check(request, now_s)
+        except (BadTokenError, TemplateError, ValueError) as error:
+            return Refusal(f"user token: {error}")
+
+    def account(self, key: str, now_s: float) -> Claims[AccountBody]:
+        """Return the claims of the account with public `key`.
+
+        Raises:
+            BadTokenError: there is no such account, or its token does not hold at `now_s`.
+        """
+        token = self._resolver.fetch(key)
+        if token is None:
+            raise BadTokenError("account is unknown")
+        known = self._accounts.get(key)
+        if known is None or known[0] != token:
+            known = (token, decode_account(token))
+            self._accounts[key] = known
+        claims = known[1]
+        if claims.sub != key:
+            raise BadTokenError("account token is of another account")
+        if claims.iss not in self.trusted_keys:
+            raise BadTokenError("account token is not signed by a trusted operator")
+        if why := claims.why_not_now(now_s):
+            raise BadTokenError(f"account {why}")
+        return claims
+
+    def why_ended(self, identity: Identity, now_s: float) -> Refusal | None:
+        """Say why a connected `identity` no longer holds at `now_s`, or return None.
+
+        What a reload, or a changed account token, asks for every connection of the account.
+        """
+        try:
+            account = self.account(identity.account, now_s)
+            self._template_of(account, identity.issuer)
+        except BadTokenError as error:
+            return Refusal(str(error), "Account Authentication Expired", "Authentication Expired")
+        if is_revoked(account.nats.revocations, identity.user, identity.issued_at_s):
+            return Refusal("revoked", "User Authentication Revoked", "Credentials Revoked")
+        return None
+
+    def _check(self, request: AuthRequest, now_s: float) -> Verdict:
+        """Do the work of `authenticate`; what is wrong with a token is raised."""
+        if not request.jwt:
+            return Refusal("operator mode needs a user token")
+        user = decode_user(request.jwt)
+        if why := user.why_not_now(now_s):
+            return Refusal(f"user {why}")
+        account_key = user.nats.issuer_account or user.iss
+        if self._pinned and account_key not in {*self._pinned, self.system_account}:
+            return Refusal("account is not pinned")
+        account = self.account(account_key, now_s)
+        template = self._template_of(account, user.iss)
+        limits = user.nats if template is None else _fill_in(template, user, account)
+        if why := _why_not_from_here(limits, request):
+            return Refusal(why)
+        if not _is_proven(user, limits, account, request):
+            return Refusal("nonce is not signed by the user")
+        if is_revoked(account.nats.revocations, user.sub, user.iat):
+            return Refusal("user is revoked")
+        ends_s = _end_of_time_range(limits, now_s)
+        if limits.times and ends_s is None:
+            return Refusal("user may not connect at this time of day")
+        return _identity(user, limits, account, ends_s)
+
+    def _template_of(self, account: Claims[AccountBody], issuer: str) -> UserLimits | None:
+        """Return the template of the signing key `issuer`, or None when it has none.
+
+        Raises:
+            BadTokenError: the account has no such key.
+        """
+        if issuer == account.sub:
+            return None
+        for key in account.nats.signing_keys or ():
+            if isinstance(key, ScopedKey):
+                if key.key == issuer:
+                    if key.kind != "user_scope":
+                        raise BadTokenError("signing key has an unknown scope")
+                    return key.template
+            elif key == issuer:
+                return None
+        raise BadTokenError("issuer is no key of the account")
+
+
+def is_revoked(revocations: Mapping[str, int] | None, key: str, issued_at_s: int) -> bool:
+    """Tell whether what was issued to `key` at `issued_at_s` has been taken back since."""
+    if not revocations:
+        return False
+    return max(revocations.get(key, -1), revocations.get(ALL_USERS, -1)) >= issued_at_s
+
+
+def _read_operator(i: int, text: str) -> Claims[OperatorBody]:
+    """Decode an operator's token, given as such or as the path of a file."""
+    where = f"operator.jwts[{i}]"
+    try:
+        token = text if text.startswith("eyJ") else _token_in_file(Path(text))
+        return decode_operator(token)
+    except (OSError, BadTokenError) as error:
+        raise ConfigError(f"expected an operator token or its file: {error}", key=where) from error
+
+
+def _token_in_file(path: Path) -> str:
+    """Return the token that `path` holds, alone or between its BEGIN and END lines."""
+    lines = [line.strip() for line in path.read_text(encoding="ascii").splitlines()]
+    tokens = [line for line in lines if line.startswith("eyJ")]
+    if not tokens:
+        raise BadTokenError("no token in the file")
+    return tokens[0]
+
+
+def _keys_of(operator: Claims[OperatorBody]) -> list[str]:
+    """List the keys that may sign accounts for `operator`."""
+    signing = list(operator.nats.signing_keys or ())
+    return signing if operator.nats.strict_signing_key_usage else [operator.sub, *signing]
+
+
+def _make_resolver(settings: options.Operator) -> AccountResolver:
+    """Return the resolver that `settings` ask for."""
+    if settings.resolver == "directory":
+        directory = Path(settings.resolver_directory)
+        if not settings.resolver_directory or not directory.is_dir():
+            raise ConfigError(
+                f"expected a directory, got {settings.resolver_directory!r}",
+                key="operator.resolver_directory",
+            )
+        return DirectoryResolver(directory, settings.resolver_preload)
+    if settings.resolver == "memory" or settings.resolver_preload:
+        return MemoryResolver(settings.resolver_preload)
+    raise ConfigError("operator mode needs an account resolver", key="operator.resolver")
+
+
+def _fill_in(
+    template: UserLimits, user: Claims[UserBody], account: Claims[AccountBody]
+) -> UserLimits:
+    """Return what a scoped signing key's `template` lets `user` do."""
+    if user.nats.has_own_limits():
+        raise BadTokenError("a user of a scoped signing key may not bring limits of its own")
+    values = TemplateValues(
+        name=user.name,
+        subject=user.sub,
+        account_name=account.name,
+        account_subject=account.sub,
+        tags=user.nats.tags,
+        account_tags=account.nats.tags or (),
+    )
+    changed = {name: getattr(template, name) for name in template.__struct_fields__}
+    for direction in ("pub", "sub"):
+        lists: SubjectLists = changed[direction]
+        changed[direction] = SubjectLists(*fill_in_allowed(lists.allow, lists.deny, values))
+    return UserLimits(**changed)
+
+
+def _why_not_from_here(limits: UserLimits, request: AuthRequest) -> str | None:
+    """Say why the user may not connect from where, or in the way, it does; or return None."""
+    if limits.proxy_required:
+        return "user may connect through a trusted proxy only"
+    wanted = {kind.upper() for kind in limits.allowed_connection_types}
+    if wanted and request.connection_type not in wanted & _CONNECTION_TYPES:
+        return f"user may not connect by {request.connection_type}"
+    if not limits.sources:
+        return None
+    address = ipaddress.ip_address(request.peer_host)
+    networks = [ipaddress.ip_network(source, strict=False) for source in limits.sources]
+    if not any(address in network for network in networks):
+        return "user may not connect from this address"
+    return None
+
+
+def _is_proven(
+    user: Claims[UserBody],
+    limits: UserLimits,
+    account: Claims[AccountBody],
+    request: AuthRequest,
+) -> bool:
+    """Tell whether the client owns the user's key, or needs only the token."""
+    if limits.bearer_token:
+        return not account.nats.limits.disallow_bearer
+    signature = decode_signature(request.signature)
+    if signature is None or not request.nonce:
+        return False
+    return is_signed_by(KeyKind.USER, user.sub, request.nonce, signature)
+
+
+def _end_of_time_range(limits: UserLimits, now_s: float) -> float | None:
+    """Return when the time range that `now_s` lies in ends, the latest of several, or None."""
+    zone = ZoneInfo(limits.times_location) if limits.times_location else None
+    now = datetime.fromtimestamp(now_s, UTC).astimezone(zone)
+    ends: list[float] = []
+    for part in limits.times:
+        start = datetime.combine(now.date(), time.fromisoformat(part.start), now.tzinfo)
+        end = datetime.combine(now.date(), time.fromisoformat(part.end), now.tzinfo)
+        if start > end and now < end:
+            start -= timedelta(days=1)
+        elif start > end:
+            end += timedelta(days=1)
+        if start < now < end:
+            ends.append(end.timestamp())
+    return max(ends, default=None)
+
+
+def _identity(
+    user: Claims[UserBody],
+    limits: UserLimits,
+    account: Claims[AccountBody],
+    ends_s: float | None,
+) -> Identity:
+    """Return who `user` is."""
+    ends = [float(claims.exp) for claims in (user, account) if claims.exp]
+    if ends_s is not None:
+        ends.append(ends_s)
+    account_limits = account.nats.limits
+    return Identity(
+        user=user.sub,
+        account=account.sub,
+        rules=_rules(limits, account),
+        max_subscriptions=_lower(limits.subs, account_limits.subs),
+        max_payload_bytes=_lower(limits.payload, account_limits.payload),
+        expires_at_s=min(ends, default=None),
+        issued_at_s=user.iat,
+        issuer=user.iss,
+        display_name=user.name,
+        tags=user.nats.tags,
+    )
+
+
+def _rules(limits: UserLimits, account: Claims[AccountBody]) -> PermissionRules | None:
+    """Compile the user's permissions, or the account's defaults when there are none."""
+    has_own = limits.pub != SubjectLists() or limits.sub != SubjectLists() or limits.resp
+    chosen = limits if has_own else account.nats.default_permissions
+    if chosen.pub == SubjectLists() and chosen.sub == SubjectLists() and chosen.resp is None:
+        return None
+    responses = None
+    if chosen.resp is not None:
+        expires_s = chosen.resp.ttl / _NANOSECONDS
+        responses = AllowResponses(max=chosen.resp.max, expires_s=expires_s)
+    return PermissionRules(
+        Permissions(
+            publish=SubjectPermissions(allow=chosen.pub.allow, deny=chosen.pub.deny),
+            subscribe=SubjectPermissions(allow=chosen.sub.allow, deny=chosen.sub.deny),
+            allow_responses=responses,
+        )
+    )
+
+
+def _lower(one: int, other: int) -> int:
+    """Return the lower of two limits, where a negative one is none."""
+    limited = [limit for limit in (one, other) if limit >= 0]
+    return min(limited, default=-1)

@@ -1,0 +1,60 @@
+"""Passwords and tokens: compare them in constant time, plain or bcrypt.
+
+bcrypt is slow on purpose, so it runs in a few threads of its own; what waits for them is bounded by
+the connections that wait, and each of those by its authentication time-out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import bcrypt
+
+_BCRYPT = re.compile(r"^\$2[abxy]\$\d{2}\$.{53}$", re.DOTALL)
+_BCRYPT_MAX_BYTES = 72
+"""bcrypt looks at no more of a password; a longer one is cut as other servers do."""
+
+_BCRYPT_THREADS = 2
+
+
+def is_bcrypt(stored: str) -> bool:
+    """Tell whether the configured `stored` text is a bcrypt hash."""
+    return _BCRYPT.match(stored) is not None
+
+
+def is_same_text(stored: str, offered: str) -> bool:
+    """Compare two plain secrets in a time that does not depend on where they differ."""
+    return hmac.compare_digest(stored.encode(errors="replace"), offered.encode(errors="replace"))
+
+
+def is_hash_of(stored: str, offered: str) -> bool:
+    """Tell whether `stored` is the bcrypt hash of `offered`. Takes long; a bad hash is no match."""
+    password = offered.encode(errors="replace")[:_BCRYPT_MAX_BYTES]
+    try:
+        return bcrypt.checkpw(password, stored.encode(errors="replace"))
+    except ValueError:
+        return False
+
+
+class PasswordChecker:
+    """Check bcrypt hashes in threads, a few at a time. Use one per server and close it."""
+
+    def __init__(self) -> None:
+        """Start no thread until the first hash is checked."""
+        self._threads: ThreadPoolExecutor | None = None
+
+    async def is_hash_of(self, stored: str, offered: str) -> bool:
+        """Tell whether `stored` is the bcrypt hash of `offered`, without holding up the loop."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_BCRYPT_THREADS, thread_name_prefix="midge-bcrypt")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, is_hash_of, stored, offered)
+
+    def close(self) -> None:
+        """Let go of the threads; checks that have not begun are dropped."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None

@@ -1,0 +1,70 @@
+"""Where account tokens are found: in memory, or in a directory of ``<account key>.jwt`` files.
+
+A file's name is built from a checked public key only, never from other text, and the file must lie
+in the directory itself: a link that leads out of it is not followed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from midge.server.auth.claims import TOKEN_MAX_BYTES
+from midge.server.auth.nkeys import KeyKind, is_public_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class AccountResolver(Protocol):
+    """Finds the token of an account."""
+
+    def fetch(self, account_key: str) -> str | None:
+        """Return the token of the account with this public key, or None when it is unknown."""
+
+
+class MemoryResolver:
+    """Know the tokens that the configuration preloads."""
+
+    def __init__(self, tokens: Mapping[str, str]) -> None:
+        """Keep `tokens` by account key."""
+        self._tokens = dict(tokens)
+
+    def fetch(self, account_key: str) -> str | None:
+        """Return the token of the account with this public key, or None."""
+        return self._tokens.get(account_key)
+
+
+class DirectoryResolver:
+    """Read tokens from files, each time anew, so a replaced file counts for the next client."""
+
+    def __init__(self, directory: Path, preloaded: Mapping[str, str]) -> None:
+        """Look into `directory`, and for what is not there into `preloaded`."""
+        self._directory = directory.resolve()
+        self._preloaded = dict(preloaded)
+
+    def fetch(self, account_key: str) -> str | None:
+        """Return the token of the account with this public key, or None."""
+        if not is_public_key(KeyKind.ACCOUNT, account_key):
+            return None
+        return self._read(account_key) or self._preloaded.get(account_key)
+
+    def _read(self, account_key: str) -> str | None:
+        """Return the text of the account's file, or None when it is not a file that can be read."""
+        path = self._directory / f"{account_key}.jwt"
+        if path.resolve() != path:
+            return None
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return None
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            text = file.read(TOKEN_MAX_BYTES + 1)
+        if len(text) > TOKEN_MAX_BYTES:
+            return None
+        return text.decode("ascii", errors="replace").strip()

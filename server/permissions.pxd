@@ -1,0 +1,34 @@
+# C types for permissions.py.
+
+
+cdef class PermissionRules:
+    cdef readonly object publish_allow, publish_deny, subscribe_allow, subscribe_deny
+    cdef readonly bint limits_publish_allow, limits_subscribe_allow
+    cdef readonly bint has_publish_rules, has_deliver_deny, allows_responses
+    cdef readonly long responses_max
+    cdef readonly double responses_expire_s
+    cdef readonly dict publish_cache, deliver_cache, deliver_queue_cache
+
+    cpdef bint check_publish(self, bytes subject) except -1
+    cpdef bint check_subscribe(self, bytes subject, bytes queue) except -1
+    cpdef bint check_deliver(self, bytes subject, bytes queue) except -1
+
+
+cdef class Permissions:
+    cdef readonly PermissionRules rules
+    cdef readonly bint has_publish_rules, has_deliver_deny, allows_responses
+    cdef dict _publish_cache, _deliver_cache, _deliver_queue_cache, _responses
+
+    cpdef bint may_publish(self, bytes subject) except -1
+    cpdef bint may_subscribe(self, bytes subject, bytes queue) except -1
+    cpdef bint may_deliver(self, bytes subject, bytes queue) except -1
+    cpdef object grant_response(self, bytes reply, double now_s)
+    cpdef bint use_response(self, bytes subject, double now_s) except -1
+    cdef bint _may_deliver_to_queue(self, bytes subject, bytes queue) except -1
+    cdef object _drop_stale_responses(self, double now_s)
+    cdef bint _is_expired(self, _Grant grant, double now_s) except -1
+
+
+cdef class _Grant:
+    cdef public double granted_s
+    cdef public long used
