@@ -21,3 +21,5 @@ cdef class Client(Handler):
     cpdef Frame checked(self, Subscription subscription, Client publisher, Frame frame)
     cpdef void finished(self, Subscription subscription) except *
     cpdef void flushed(self) except *
+    cpdef void hold_for(self, Client receiver) except *
+    cpdef void held(self, Client publisher) except *

@@ -50,3 +50,9 @@ class Client(Handler):
 
     def flushed(self) -> None:
         """Hear that the router has flushed `outbound`, to see whether the socket took it."""
+
+    def hold_for(self, receiver: "Client") -> None:
+        """Hear, as a publisher, that `receiver` is far behind with what it was sent."""
+
+    def held(self, publisher: "Client") -> None:
+        """Hear, as a receiver, that `publisher` waits for this client to catch up."""

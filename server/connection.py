@@ -34,9 +34,9 @@ from midge.sublist.subscription import Subscription
 
 if TYPE_CHECKING:
     from midge.server.clock import Timer
-    from midge.server.identity import Identity
+    from midge.server.auth.identity import Identity
     from midge.server.outbound import Transport
-    from midge.server.server import Server
+    from midge.server.hub import Hub
 
 # Why a publish by this client needs a second look. Zero, after a usual CONNECT, means that none does.
 VERBOSE = 1  # it wants +OK
@@ -67,11 +67,11 @@ class Connection(Client):
     own, by sid. Times are the clock's: `started_at` and `last_active_at` monotonic.
     """
 
-    def __init__(self, server: "Server", cid: int, peer: tuple[str, int], kind: str) -> None:
-        Client.__init__(self, cid, server.global_account, server.chunks)
-        limits = server.options.limits
-        self.server = server
-        self.router = server.router
+    def __init__(self, hub: "Hub", cid: int, peer: tuple[str, int], kind: str) -> None:
+        Client.__init__(self, cid, hub.global_account, hub.chunks)
+        limits = hub.options.limits
+        self.hub = hub
+        self.router = hub.router
         self.peer_host = peer[0]
         self.peer_port = peer[1]
         self.kind = kind
@@ -79,7 +79,6 @@ class Connection(Client):
         self.identity: Identity | None = None
         self.permissions: Any = None
         self.tracer: Any = None
-        self.interceptors: Any = None
         self.nonce = b""
         self.subscriptions: dict[bytes, RoutedSubscription] = {}
         self.max_subscriptions = limits.max_subscriptions
@@ -89,17 +88,17 @@ class Connection(Client):
             max_control_line=limits.max_control_line_bytes,
             max_payload=limits.max_payload_bytes,
         )
-        self.inbound = Inbound(self.parser, server.shared_buffer)
+        self.inbound = Inbound(self.parser, hub.shared_buffer)
         self.guard = VERBOSE | PEDANTIC
         self.reason: ClosedReason | None = None
-        self.started_at = server.clock.monotonic()
+        self.started_at = hub.clock.monotonic()
         self.last_active_at = self.started_at
         self.connected = False
         self.keepalive = Keepalive(
-            server.clock,
-            server.random,
-            interval_s=server.options.keepalive.ping_interval_s,
-            ping_max=server.options.keepalive.ping_max,
+            hub.clock,
+            hub.random,
+            interval_s=hub.options.keepalive.ping_interval_s,
+            ping_max=hub.options.keepalive.ping_max,
             ping=self._send_ping,
             stale=self._end_stale,
         )
@@ -109,13 +108,14 @@ class Connection(Client):
         self._result: SubListResult | None = None
         self._result_of: SubList | None = None
         self._generation = 0
-        self._held_by: Connection | None = None
-        self._holding: list[Connection] = []
+        self._held_by: Client | None = None
+        self._holding: list[Client] = []
         self._hold_timer: Timer | None = None
         self._deadline_timer: Timer | None = None
         self._behind_since = 0.0
         self._auth_timer: Timer | None = None
         self._linger_timer: Timer | None = None
+        self._eof = False
         self._ended = False
 
     # Made and heard.
@@ -126,7 +126,7 @@ class Connection(Client):
         # Every byte the socket leaves behind counts, so that back-pressure is felt at once.
         transport.set_write_buffer_limits(high=0)
         self.outbound.attach(transport)
-        self.server.connection_made(self)
+        self.hub.connection_made(self)
         self.router.flush()
 
     def get_buffer(self, size_hint: int) -> memoryview:
@@ -137,7 +137,7 @@ class Connection(Client):
         """Take the `count` bytes just read, and flush what came of them."""
         if self._ended:
             return  # after the last word, what comes is read only to be dropped
-        now = self.server.clock.monotonic()
+        now = self.hub.clock.monotonic()
         self.last_active_at = now
         self.keepalive.last_heard = now
         try:
@@ -152,7 +152,7 @@ class Connection(Client):
         """Take `data`, from a transport that reads into buffers of its own."""
         if self._ended:
             return
-        now = self.server.clock.monotonic()
+        now = self.hub.clock.monotonic()
         self.last_active_at = now
         self.keepalive.last_heard = now
         try:
@@ -166,6 +166,9 @@ class Connection(Client):
     def eof_received(self) -> bool:
         """Hear that the client sends no more; what it has asked for is still answered."""
         self.router.flush()
+        if self.parser.halted and not self._ended:
+            self._eof = True  # it is still being found out who this is
+            return True
         self.close(ClosedReason.CLIENT_CLOSED)
         return False
 
@@ -177,7 +180,7 @@ class Connection(Client):
             self._linger_timer = None
         self.outbound.detach()
         self._transport = None
-        self.server.connection_lost(self)
+        self.hub.connection_lost(self)
 
     def pause_writing(self) -> None:
         """Hear that the socket is full; the flush that made it so sees it by itself."""
@@ -186,7 +189,7 @@ class Connection(Client):
         """Hear that the transport has got rid of what it held."""
         self.outbound.caught_up()
         if self.outbound.behind:
-            self._behind_since = self.server.clock.monotonic()
+            self._behind_since = self.hub.clock.monotonic()
             return
         self.watch &= ~BEHIND
         self._let_go()
@@ -202,7 +205,7 @@ class Connection(Client):
             self._drop_subscriptions()
         self.options = options
         self.parser.halted = True  # until it is known who this is; the rest waits, unparsed
-        self.server.authenticate(self)
+        self.hub.authenticate(self)
 
     def authenticated(self, identity: "Identity") -> None:
         """Go on as `identity`, with the options of the CONNECT at hand.
@@ -219,7 +222,7 @@ class Connection(Client):
         if options.protocol < 0 or options.protocol > 1:
             self.close(ClosedReason.BAD_CLIENT_PROTOCOL, errors.INVALID_CLIENT_PROTOCOL)
             return
-        headers = options.headers and self.server.options.limits.header_support
+        headers = options.headers and self.hub.options.limits.header_support
         if options.no_responders and not headers:
             self.close(
                 ClosedReason.NO_RESPONDERS_REQUIRES_HEADERS, errors.NO_RESPONDERS_REQUIRES_HEADERS
@@ -237,7 +240,7 @@ class Connection(Client):
         if options.verbose:
             self._send(_OK)
         self.keepalive.connected()
-        self.server.client_connected(self)
+        self.hub.client_connected(self)
 
     def resume(self) -> None:
         """Parse what came while the parser was halted."""
@@ -248,6 +251,8 @@ class Connection(Client):
         except ProtocolError as error:
             self._end_on_error(error)
         self.router.flush()
+        if self._eof and not self.parser.halted:
+            self.close(ClosedReason.CLIENT_CLOSED)
 
     def on_ping(self) -> None:
         """Answer; the first time, with the INFO that belongs to who the client is."""
@@ -277,7 +282,7 @@ class Connection(Client):
         """Add a subscription, unless something forbids it; then say so and go on."""
         if self.tracer is not None:
             self.tracer.subscribe_received(subject, queue, sid)
-        refusal = self.server.refuse_subscription(self, subject, queue)
+        refusal = self.hub.refuse_subscription(self, subject, queue)
         if refusal is not None:
             self.send_error(refusal)
             return
@@ -287,7 +292,7 @@ class Connection(Client):
                 self.send_error(errors.INVALID_SUBJECT)
                 return
             self.subscriptions[sid] = subscription
-            self.server.subscribed(self, subscription)
+            self.hub.subscribed(self, subscription)
         if self.guard & VERBOSE:
             self._send(_OK)
 
@@ -359,14 +364,14 @@ class Connection(Client):
         if guard & PEDANTIC and not is_valid_publish_subject(subject):
             self.send_error(errors.INVALID_PUBLISH_SUBJECT)
         if guard & (RESERVED | RESTRICTED):
-            refusal = self.server.refuse_publish(self, subject, frame)
+            refusal = self.hub.refuse_publish(self, subject, frame)
             if refusal is not None:
                 self.send_error(refusal)
                 return
         if guard & VERBOSE:
             self._send(_OK)
         if guard & SCREENED:
-            self.server.screen_publish(self, frame)
+            self.hub.screen_publish(self, frame)
             return
         if guard & MAPPED:
             self.route_mapped(frame)
@@ -406,11 +411,11 @@ class Connection(Client):
             return None
         allowed: Frame | None = frame
         if watch & INTERCEPTED:
-            allowed = self.server.screen_delivery(self, subscription, frame)
+            allowed = self.hub.screen_delivery(self, subscription, frame)
             if allowed is None:
                 return None
         if watch & REPLY_GRANTS and frame.has_reply():
-            self.server.grant_reply(self, frame)
+            self.hub.grant_reply(self, frame)
         if watch & NO_HEADERS and frame.header_size > 0:
             allowed = without_headers(allowed)
         if watch & TRACED and self.tracer is not None:
@@ -425,9 +430,9 @@ class Connection(Client):
         """See after a flush whether the socket took everything."""
         if self.outbound.behind and not self.watch & BEHIND:
             self.watch |= BEHIND
-            self._behind_since = self.server.clock.monotonic()
+            self._behind_since = self.hub.clock.monotonic()
             if self._deadline_timer is None:
-                self._watch_deadline(self.server.options.limits.write_deadline_s)
+                self._watch_deadline(self.hub.options.limits.write_deadline_s)
 
     def _has_room(self, publisher: Client | None) -> bool:
         """Tell whether a client that is behind may get more; slow its publisher down, or end it."""
@@ -437,22 +442,22 @@ class Connection(Client):
             return False
         if pending < _HOLD_BACK_BYTES and pending < self.max_pending_bytes * 3 // 4:
             return True
-        if self.server.options.limits.stall_producers:
+        if self.hub.options.limits.stall_producers:
             if publisher is not None:
                 publisher.hold_for(self)
             return True
         return pending < self.max_pending_bytes * 3 // 4
 
     def _watch_deadline(self, delay_s: float) -> None:
-        self._deadline_timer = self.server.clock.call_later(delay_s, self._check_deadline)
+        self._deadline_timer = self.hub.clock.call_later(delay_s, self._check_deadline)
 
     def _check_deadline(self) -> None:
         """End a client whose socket has taken nothing for too long."""
         self._deadline_timer = None
         if self._ended or not self.outbound.behind:
             return
-        deadline_s = self.server.options.limits.write_deadline_s
-        left_s = self._behind_since + deadline_s - self.server.clock.monotonic()
+        deadline_s = self.hub.options.limits.write_deadline_s
+        left_s = self._behind_since + deadline_s - self.hub.clock.monotonic()
         if left_s > 0:
             self._watch_deadline(left_s)
         else:
@@ -473,12 +478,12 @@ class Connection(Client):
         self._held_by = None
         if self._ended or self._hold_timer is not None or not receiver.outbound.behind:
             return
-        self.server.stalled_clients += 1
+        self.hub.stalled_clients += 1
         self._transport.pause_reading()
         receiver.held(self)
-        self._hold_timer = self.server.clock.call_later(_HOLD_BACK_S, self.release)
+        self._hold_timer = self.hub.clock.call_later(_HOLD_BACK_S, self.release)
 
-    def held(self, publisher: "Connection") -> None:
+    def held(self, publisher: Client) -> None:
         """Remember a publisher that waits for this client."""
         self._holding.append(publisher)
 
@@ -502,13 +507,13 @@ class Connection(Client):
 
     def send_info(self, *, connect_info: bool = False) -> None:
         """Send INFO, as it is for this client now."""
-        self._send(self.server.info_line(self, connect_info=connect_info))
+        self._send(self.hub.info_line(self, connect_info=connect_info))
 
     def send_error(self, text: str) -> None:
         """Send -ERR and go on."""
         if self.tracer is not None:
             self.tracer.sent(f"-ERR {text}")
-        self.server.error_sent(self, text)
+        self.hub.error_sent(self, text)
         self._send(b"-ERR '%b'\r\n" % text.encode())
 
     def _send(self, piece: bytes) -> None:
@@ -528,13 +533,13 @@ class Connection(Client):
         if self.subscriptions.pop(subscription.sid, None) is None:
             return
         self.account.sublist.remove(subscription)
-        self.server.unsubscribed(self, subscription, cause)
+        self.hub.unsubscribed(self, subscription, cause)
 
     def _drop_subscriptions(self) -> None:
         """End all subscriptions, a slice at a time so that others have their turn between."""
         subscriptions = self.subscriptions
         self.subscriptions = {}
-        self.server.clean_up(self, self.account, list(subscriptions.values()), _CLEAN_UP_SLICE)
+        self.hub.clean_up(self, self.account, list(subscriptions.values()), _CLEAN_UP_SLICE)
 
     def _set_watch(self, bit: int, on: bool) -> None:
         self.watch = self.watch | bit if on else self.watch & ~bit
@@ -572,7 +577,7 @@ class Connection(Client):
         """Take nothing but a CONNECT, and not for longer than `timeout_s`."""
         self.parser.connect_required = True
         self._stop_auth_timer()
-        self._auth_timer = self.server.clock.call_later(timeout_s, self._end_unauthenticated)
+        self._auth_timer = self.hub.clock.call_later(timeout_s, self._end_unauthenticated)
 
     def close(self, reason: ClosedReason, wire: str | None = None) -> None:
         """End the connection: say `wire` as -ERR if given, write what is pending, and leave."""
@@ -595,7 +600,7 @@ class Connection(Client):
             self.outbound.append(b"-ERR '%b'\r\n" % wire.encode())
         self._leave(reason, wire)
         self._drop_subscriptions()
-        self.server.client_closed(self)
+        self.hub.client_closed(self)
 
     def abort(self) -> None:
         """Cut the transport, whatever is pending."""
@@ -621,11 +626,11 @@ class Connection(Client):
         except OSError:
             transport.close()
             return
-        self._linger_timer = self.server.clock.call_later(_LINGER_S, transport.close)
+        self._linger_timer = self.hub.clock.call_later(_LINGER_S, transport.close)
 
     def _end_on_error(self, error: ProtocolError) -> None:
         """End on what the parser, or a command, found wrong."""
-        self.server.protocol_error(self, error)
+        self.hub.protocol_error(self, error)
         self.close(_REASONS.get(error.wire, ClosedReason.PROTOCOL_VIOLATION), error.wire)
 
     def _end_stale(self) -> None:

@@ -40,6 +40,7 @@ cdef class Outbound:
     cpdef void append_message(self, Frame frame, bytes sid) except *
     cpdef void flush(self) except *
     cpdef void caught_up(self) except *
+    cpdef void finish(self) except *
     @cython.locals(chunk=bytearray)
     cdef void _make_room(self, Py_ssize_t length) except *
     cdef void _write_chunk(self) except *

@@ -147,6 +147,18 @@ class Outbound:
             self._write(piece)
         self.flush()
 
+    def finish(self) -> None:
+        """Hand everything that waits to the transport, behind or not, and take no more."""
+        transport = self._transport
+        if transport is None:
+            return
+        for piece in self._queue:
+            transport.write(piece)
+        if self._used > 0:
+            transport.write(memoryview(self._taken_chunk())[: self._used])
+            self._forget_chunk()
+        self.detach()
+
     def _make_room(self, length: int) -> None:
         """Make the chunk one that has room for `length` more bytes, by writing or queueing it."""
         if self._used > 0:

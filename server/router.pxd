@@ -3,6 +3,7 @@
 cimport cython
 
 from midge.protocol.frame cimport Frame
+from midge.server.account cimport Account
 from midge.server.client cimport Client
 from midge.server.subscription cimport RoutedSubscription
 from midge.sublist.result cimport QueueGroup, SubListResult
@@ -10,14 +11,13 @@ from midge.sublist.result cimport QueueGroup, SubListResult
 
 cdef class Router:
     cdef public object chooser
+    cdef public object observer
     cdef list _dirty
-    cdef readonly Py_ssize_t plain_deliveries
-    cdef readonly Py_ssize_t queue_deliveries
 
     @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, subscription=RoutedSubscription,
                    group=QueueGroup)
     cpdef Py_ssize_t route(
-        self, SubListResult result, Client publisher, Frame frame
+        self, Account account, SubListResult result, Client publisher, Frame frame
     ) except -1
     @cython.locals(client=Client, allowed=Frame)
     cpdef bint deliver(

@@ -6,8 +6,10 @@ got something, at the end of the batch of reads in which it came.
 """
 
 from random import Random
+from typing import Any
 
 from midge.protocol.frame import Frame
+from midge.server.account import Account
 from midge.server.client import Client
 from midge.server.subscription import RoutedSubscription
 from midge.sublist.result import QueueGroup, SubListResult
@@ -16,33 +18,31 @@ from midge.sublist.result import QueueGroup, SubListResult
 class Router:
     """Delivers frames; one per server and loop, for it notes who has to be flushed.
 
-    With `chooser`, the member of a queue group is chosen by it at random instead of in turn.
+    With `chooser`, the member of a queue group is chosen by it at random instead of in turn. `observer`,
+    if any, is told of every message once it has been routed.
     """
 
-    __slots__ = ("_dirty", "chooser", "plain_deliveries", "queue_deliveries")
+    __slots__ = ("_dirty", "chooser", "observer")
 
     def __init__(self, chooser: Random | None = None) -> None:
         self.chooser = chooser
+        self.observer: Any = None
         self._dirty: list[Client] = []
-        # How the message routed last was spread; for those who look on, such as a recorder.
-        self.plain_deliveries = 0
-        self.queue_deliveries = 0
 
-    def route(self, result: SubListResult, publisher: Client | None, frame: Frame) -> int:
-        """Deliver `frame` to those in `result`; give how many have taken it."""
+    def route(
+        self, account: Account, result: SubListResult, publisher: Client | None, frame: Frame
+    ) -> int:
+        """Deliver `frame` to those in `result`, of `account`; give how many have taken it."""
         plain = 0
         for subscription in result.plain:
             if self.deliver(subscription, publisher, frame):
                 plain += 1
-        self.plain_deliveries = plain
-        if not result.queues:
-            self.queue_deliveries = 0
-            return plain
         queued = 0
         for group in result.queues:
             if self._deliver_to_group(group, publisher, frame):
                 queued += 1
-        self.queue_deliveries = queued
+        if self.observer is not None:
+            self.observer.message_routed(account, publisher, frame, plain, queued)
         return plain + queued
 
     def deliver(

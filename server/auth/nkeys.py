@@ -23,6 +23,7 @@ class KeyKind(Enum):
     """What a key stands for; the value is its prefix byte, which gives the first letter."""
 
     ACCOUNT = 0
+    CURVE = 23 << 3
     OPERATOR = 14 << 3
     SERVER = 13 << 3
     USER = 20 << 3

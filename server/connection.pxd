@@ -1,0 +1,85 @@
+# C types for connection.py.
+
+cimport cython
+
+from midge.protocol.frame cimport Frame, compose, with_subject, without_headers
+from midge.protocol.inbound cimport Inbound
+from midge.protocol.parser cimport Parser
+from midge.server.account cimport Account
+from midge.server.client cimport Client
+from midge.server.router cimport Router
+from midge.server.subscription cimport RoutedSubscription
+from midge.sublist.result cimport SubListResult
+from midge.sublist.sublist cimport SubList
+from midge.sublist.subscription cimport Subscription
+
+cdef int _DOLLAR, _UNDERSCORE
+cdef Py_ssize_t _HOLD_BACK_BYTES
+
+
+cdef class Connection(Client):
+    cdef object __weakref__
+    cdef readonly object hub
+    cdef readonly Router router
+    cdef readonly str peer_host
+    cdef readonly int peer_port
+    cdef readonly str kind
+    cdef public object options
+    cdef public object identity
+    cdef public object permissions
+    cdef public object tracer
+    cdef public bytes nonce
+    cdef public dict subscriptions
+    cdef public long long max_subscriptions
+    cdef public Py_ssize_t max_pending_bytes
+    cdef readonly Parser parser
+    cdef readonly Inbound inbound
+    cdef public int guard
+    cdef readonly object reason
+    cdef readonly double started_at
+    cdef readonly double last_active_at
+    cdef readonly bint connected
+    cdef readonly object keepalive
+    cdef object _transport
+    cdef bint _told_info
+    cdef bytes _subject
+    cdef SubListResult _result
+    cdef SubList _result_of
+    cdef unsigned long long _generation
+    cdef Client _held_by
+    cdef list _holding
+    cdef object _hold_timer
+    cdef object _deadline_timer
+    cdef double _behind_since
+    cdef object _auth_timer
+    cdef object _linger_timer
+    cdef bint _eof
+    cdef readonly bint _ended
+
+    cpdef object get_buffer(self, Py_ssize_t size_hint)
+    cpdef void buffer_updated(self, Py_ssize_t count) except *
+    cpdef void on_publish(self, Frame frame) except *
+    cpdef void on_subscribe(self, bytes subject, bytes queue, bytes sid) except *
+    cpdef void on_unsubscribe(self, bytes sid, long long max_messages) except *
+    cpdef void on_connect(self, bytes document) except *
+    cpdef void on_ping(self) except *
+    cpdef void on_pong(self) except *
+    cpdef void on_info(self, bytes document) except *
+    cpdef void on_peer_error(self, bytes text) except *
+    @cython.locals(data="const unsigned char *", start=Py_ssize_t, reserved=bint)
+    cdef void _note_reserved(self, Frame frame) except *
+    @cython.locals(sublist=SubList, result=SubListResult, taken=Py_ssize_t)
+    cdef void _route(self, Frame frame) except *
+    @cython.locals(guard=int, subject=bytes)
+    cdef void _publish_guarded(self, Frame frame) except *
+    cdef void _send_no_responders(self, Frame frame) except *
+    @cython.locals(watch=int, allowed=Frame)
+    cpdef Frame checked(self, Subscription subscription, Client publisher, Frame frame)
+    cpdef void finished(self, Subscription subscription) except *
+    cpdef void flushed(self) except *
+    @cython.locals(pending=Py_ssize_t)
+    cdef bint _has_room(self, Client publisher) except -1
+    cpdef void hold_for(self, Client receiver) except *
+    cdef void _hold_back(self) except *
+    cpdef void held(self, Client publisher) except *
+    cdef void _send(self, bytes piece) except *

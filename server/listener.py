@@ -1,0 +1,157 @@
+"""Where connections come in: accept, say INFO, settle TLS, hand over to a Connection.
+
+The INFO goes out on the bare socket before any transport exists, so that a TLS handshake, when one
+follows, is an ordinary one from its first byte. Running out of file descriptors closes nothing: the
+listener pauses, longer each time, and goes on.
+"""
+
+import asyncio
+import contextlib
+import errno
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+from midge.server.connection import Connection
+from midge.server.hub import Hub
+from midge.server.logging import get_logger
+from midge.server.protocols import protocol_for
+from midge.server.reasons import ClosedReason
+from midge.server.tls import HandshakeLimit, TlsContexts, is_client_hello
+
+_BACKLOG = 1024
+_ACCEPTS_PER_TURN = 64  # so that a storm of connections does not starve those that are there
+_FIRST_PAUSE_S = 0.01
+_LONGEST_PAUSE_S = 1.0
+_AUTO_HANDSHAKE_WAIT_S = 0.05  # for a ClientHello, before INFO goes out in plain text
+
+log = get_logger()
+
+
+class Listener:
+    """One listening socket of `hub`; `tls` gives the contexts of its handshakes, None for plain TCP."""
+
+    def __init__(self, hub: Hub, tls: TlsContexts | None = None) -> None:
+        self._hub = hub
+        self._tls = tls
+        self._limit = HandshakeLimit(hub.options.tls.connection_rate_limit)
+        self._socket: socket.socket | None = None
+        self._pause_s = _FIRST_PAUSE_S
+        self._resume_timer: Any = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def open(self, host: str, port: int) -> tuple[str, int]:
+        """Listen on `host` and `port`, 0 or -1 for a free one; give the address bound.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6 and host == "::":
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            listener.bind((host, max(port, 0)))
+            listener.listen(_BACKLOG)
+            listener.setblocking(False)
+        except BaseException:
+            listener.close()
+            raise
+        self._socket = listener
+        self._watch()
+        bound = listener.getsockname()
+        return bound[0], bound[1]
+
+    def close(self) -> None:
+        """Take no more connections; those that are there go on."""
+        if self._resume_timer is not None:
+            self._resume_timer.cancel()
+            self._resume_timer = None
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+        for task in list(self._tasks):
+            task.cancel()
+
+    def _watch(self) -> None:
+        self._resume_timer = None
+        if self._socket is not None:
+            asyncio.get_running_loop().add_reader(self._socket, self._accept)
+
+    def _accept(self) -> None:
+        """Take the connections that wait, up to a turn's worth."""
+        if self._socket is None:
+            return
+        for _ in range(_ACCEPTS_PER_TURN):
+            try:
+                accepted, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause(error)
+                return
+            self._pause_s = _FIRST_PAUSE_S
+            accepted.setblocking(False)
+            with contextlib.suppress(OSError):
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._begin(accepted, (address[0], address[1]))
+
+    def _pause(self, error: OSError) -> None:
+        """Wait before accepting again: file descriptors, or memory, have run out."""
+        if self._socket is None:
+            return
+        log.error(
+            "accept_failed", error=errno.errorcode.get(error.errno or 0, ""), delay_s=self._pause_s
+        )
+        asyncio.get_running_loop().remove_reader(self._socket)
+        self._resume_timer = self._hub.clock.call_later(self._pause_s, self._watch)
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+
+    def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
+        connection = self._hub.make_connection(peer)
+        task = asyncio.ensure_future(self._settle(accepted, connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _settle(self, accepted: socket.socket, connection: Connection) -> None:
+        """Bring `connection` onto the socket, by TLS if that is what was agreed."""
+        try:
+            context = await self._agree_on_tls(accepted, connection)
+            await self._connect(accepted, connection, context)
+        except asyncio.CancelledError:
+            accepted.close()
+            raise
+        except (OSError, ssl.SSLError, asyncio.TimeoutError) as error:
+            accepted.close()
+            if self._tls is not None:
+                log.error(
+                    "tls_handshake_failed",
+                    cid=connection.cid,
+                    peer=f"{connection.peer_host}:{connection.peer_port}",
+                    error=str(error) or type(error).__name__,
+                )
+                connection.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
+
+    async def _agree_on_tls(
+        self, accepted: socket.socket, connection: Connection
+    ) -> ssl.SSLContext | None:
+        """Send INFO in plain text where that comes first; give the context of the handshake, if any."""
+        if self._tls is None:
+            accepted.send(self._hub.info_line(connection))
+            return None
+        return self._tls.context
+
+    async def _connect(
+        self, accepted: socket.socket, connection: Connection, context: ssl.SSLContext | None
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        factory: Callable[[], Any] = protocol_for(loop, connection)
+        if context is None:
+            await loop.connect_accepted_socket(factory, accepted)
+        else:
+            await loop.connect_accepted_socket(
+                factory, accepted, ssl=context, ssl_handshake_timeout=self._hub.options.tls.timeout_s
+            )

@@ -1,0 +1,130 @@
+"""The server as a whole: start, reload, lame duck, stop, and what it says of itself."""
+
+import asyncio
+import random as random_module
+from random import Random
+
+from midge.server.clock import Clock, LoopClock
+from midge.server.connection import Connection
+from midge.server.hub import Hub
+from midge.server.listener import Listener
+from midge.server.logging import get_logger
+from midge.server.options import Options
+from midge.server.reasons import ClosedReason
+from midge.server.tls import TlsContexts
+
+_DRAIN_POLL_S = 0.005
+
+log = get_logger()
+
+
+class Server:
+    """A NATS server within the running event loop.
+
+    `clock` and `random` replace the real ones in tests. Nothing is bound until `start`.
+    """
+
+    def __init__(
+        self,
+        options: Options | None = None,
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        self.options = options or Options()
+        self._clock = clock
+        self._random = random or random_module.Random()
+        self._hub: Hub | None = None
+        self._listener: Listener | None = None
+
+    @property
+    def hub(self) -> Hub:
+        """What the connections share; made on first use, within the loop."""
+        if self._hub is None:
+            self._hub = Hub(self.options, self._clock or LoopClock(), self._random)
+        return self._hub
+
+    @property
+    def server_id(self) -> str:
+        """The server's public key, new at each start."""
+        return self.hub.keys.server_id
+
+    async def start(self) -> None:
+        """Open the listeners.
+
+        Raises:
+            OSError: an address cannot be bound.
+            ConfigError: the settings name files or rules that cannot be.
+        """
+        hub = self.hub
+        tls = TlsContexts(self.options.tls) if self.options.tls.cert_file else None
+        self._listener = Listener(hub, tls)
+        listen = self.options.listen
+        hub.host, hub.port = self._listener.open(listen.host, listen.port)
+
+    async def stop(self) -> None:
+        """Stop listening, write what is pending within `shutdown.flush_timeout_s`, close everything."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        hub = self.hub
+        for connection in list(hub.clients.values()):
+            connection.close(ClosedReason.SERVER_SHUTDOWN)
+        await self._drained()
+        hub.close()
+
+    async def reload(self, options: Options) -> None:
+        """Take new options for what can change while serving."""
+        self.options = options
+        self.hub.options = options
+
+    async def lame_duck(self) -> None:
+        """Refuse new clients, tell the others, and close them one by one; then return."""
+        hub = self.hub
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        hub.lame_duck = True
+        for connection in list(hub.clients.values()):
+            if connection.connected and connection.options.protocol >= 1:
+                connection.send_info()
+        hub.router.flush()
+        if not hub.clients:
+            return
+        timing = self.options.shutdown
+        await self._sleep(timing.lame_duck_grace_period_s)
+        clients = list(hub.clients.values())
+        spread_s = timing.lame_duck_duration_s - timing.lame_duck_grace_period_s
+        gap_s = min(spread_s / max(len(clients), 1), 1.0)
+        for connection in clients:
+            connection.close(ClosedReason.SERVER_SHUTDOWN)
+            await self._sleep(self._random.uniform(gap_s / 2, gap_s))
+
+    def urls(self) -> dict[str, list[str]]:
+        """Give the URLs of the listeners by kind, `nats` among them."""
+        return {"nats": [f"nats://{_bracketed(self.hub.host)}:{self.hub.port}"]}
+
+    def connections(self) -> list[Connection]:
+        """List the live connections."""
+        return list(self.hub.clients.values())
+
+    async def _drained(self) -> None:
+        """Wait until the transports are gone, or cut them when their time is up."""
+        hub = self.hub
+        clock = hub.clock
+        deadline = clock.monotonic() + self.options.shutdown.flush_timeout_s
+        while hub.open_transports() and clock.monotonic() < deadline:
+            await asyncio.sleep(_DRAIN_POLL_S)
+        hub.abort_all()
+        while hub.open_transports():
+            await asyncio.sleep(_DRAIN_POLL_S)
+
+    async def _sleep(self, delay_s: float) -> None:
+        """Sleep by the server's clock."""
+        woken = asyncio.get_running_loop().create_future()
+        self.hub.clock.call_later(delay_s, lambda: woken.done() or woken.set_result(None))
+        await woken
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
