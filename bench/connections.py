@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection
 from typing import ClassVar
 
 from bench import frames, wire
+from bench.meter import Reading, figures
 from bench.metrics import Measurement
 from bench.servers import Server
 from bench.workers import STALL_TIMEOUT_S, Worker, staff
@@ -36,17 +37,11 @@ class Churn:
             workers.append(worker)
             worker.ask(0.3)
             worker.answer()
-            generator_cpu_s, server_cpu_s = worker.cpu_s(), server.cpu_s()
+            before = Reading.take(server, workers)
             worker.ask(seconds)
             connections, elapsed_s = worker.answer(seconds + STALL_TIMEOUT_S)
             time.sleep(0.05)  # the last closes are still being worked off
-            server_cpu_s = server.cpu_s() - server_cpu_s
-            return {
-                "rate": connections / elapsed_s,
-                "cpu_us": server_cpu_s / connections * 1e6,
-                "server_busy": server_cpu_s / elapsed_s,
-                "generator_busy": (worker.cpu_s() - generator_cpu_s) / elapsed_s,
-            }
+            return figures(before, Reading.take(server, workers), connections, elapsed_s)
 
 
 def _churn(pipe: Connection, address: wire.Address) -> None:
@@ -110,16 +105,15 @@ class HeldSubscriptions:
             sock.settimeout(120)
             before_bytes = _settled_rss_bytes(server)
             batches = list(self._batches())
-            server_cpu_s = server.cpu_s()
+            before = Reading.take(server, ())
             started = time.monotonic()
             for batch in batches:
                 sock.sendall(batch)
             wire.round_trip(sock)
             elapsed_s = time.monotonic() - started
-            server_cpu_s = server.cpu_s() - server_cpu_s
+            after = Reading.take(server, ())
             return {
-                "rate": self.count / elapsed_s,
-                "cpu_us": server_cpu_s / self.count * 1e6,
+                **figures(before, after, self.count, elapsed_s),
                 "rss_bytes": (_settled_rss_bytes(server) - before_bytes) / self.count,
             }
 

@@ -20,6 +20,7 @@ from typing import ClassVar
 
 from bench import frames, wire
 from bench.counters import Counters
+from bench.meter import Reading, figures
 from bench.metrics import Measurement, ScenarioError
 from bench.servers import Server
 from bench.workers import STALL_TIMEOUT_S, Worker, staff
@@ -133,26 +134,17 @@ class _Cast:
     def publish(self, seconds: float) -> Measurement:
         """Publish for the given time and wait until everything has arrived."""
         workers = [*self.publishers, *([self.subscriber] if self.subscriber else [])]
-        server_cpu_s = self.server.cpu_s()
-        idle_cpu_s = [worker.cpu_s() for worker in workers]
+        before = Reading.take(self.server, workers)
         for publisher in self.publishers:
             publisher.ask(seconds)
         reports: list[_Report] = [
             publisher.answer(seconds + STALL_TIMEOUT_S) for publisher in self.publishers
         ]
         self._await_last_byte()
-        server_cpu_s = self.server.cpu_s() - server_cpu_s
-        busy_s = [
-            worker.cpu_s() - idle_s for worker, idle_s in zip(workers, idle_cpu_s, strict=True)
-        ]
+        after = Reading.take(self.server, workers)
         elapsed_s = (self._end_ns(reports) - min(r.started_ns for r in reports)) / 1e9
         messages = sum(r.messages for r in reports) * max(self.flow.copies, 1)
-        return {
-            "rate": messages / elapsed_s,
-            "cpu_us": server_cpu_s / messages * 1e6,
-            "server_busy": server_cpu_s / elapsed_s,
-            "generator_busy": max(busy_s) / elapsed_s,
-        }
+        return figures(before, after, messages, elapsed_s)
 
     def _end_ns(self, reports: Sequence[_Report]) -> int:
         if self.subscriber:

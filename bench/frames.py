@@ -56,9 +56,7 @@ def chunks(frames: Sequence[bytes], chunk_bytes: int) -> list[Chunk]:
     per_chunk = max(chunk_bytes // len(frames[0]), 1)
     repeats = max(per_chunk // len(frames), 1)
     sequence = list(frames) * repeats
-    return [
-        Chunk(b"".join(batch), len(batch)) for batch in _batches(sequence, per_chunk)
-    ]
+    return [Chunk(b"".join(batch), len(batch)) for batch in _batches(sequence, per_chunk)]
 
 
 def _batches(sequence: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:

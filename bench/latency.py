@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from typing import ClassVar
 
 from bench import frames, stats, wire
+from bench.meter import Reading, figures
 from bench.metrics import Measurement, ScenarioError
 from bench.servers import Server
 from bench.workers import STALL_TIMEOUT_S, Worker, staff
@@ -60,21 +61,16 @@ class RequestReply:
 
 
 def _measure(server: Server, workers: list[Worker], seconds: float) -> Measurement:
-    idle_cpu_s = [worker.cpu_s() for worker in workers]
-    server_cpu_s = server.cpu_s()
+    before = Reading.take(server, workers)
     workers[-1].ask(seconds)
     started = time.monotonic()
     latencies_ns: list[int] = sorted(workers[-1].answer(seconds + STALL_TIMEOUT_S))
     elapsed_s = time.monotonic() - started
-    server_cpu_s = server.cpu_s() - server_cpu_s
-    busy_s = [w.cpu_s() - idle_s for w, idle_s in zip(workers, idle_cpu_s, strict=True)]
+    after = Reading.take(server, workers)
     return {
-        "rate": len(latencies_ns) / elapsed_s,
-        "cpu_us": server_cpu_s / len(latencies_ns) * 1e6,
+        **figures(before, after, len(latencies_ns), elapsed_s),
         "p50_us": stats.percentile(latencies_ns, 50) / 1e3,
         "p99_us": stats.percentile(latencies_ns, 99) / 1e3,
-        "server_busy": server_cpu_s / elapsed_s,
-        "generator_busy": max(busy_s) / elapsed_s,
     }
 
 

@@ -20,7 +20,7 @@ if __package__ in (None, ""):  # run as a script: the checkout is not on the pat
 
 from bench import report, servers
 from bench.compare import Setup, compare
-from bench.scenarios import SCENARIOS, select
+from bench.scenarios import SCENARIOS, Scenario, select
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,11 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     a = servers.Command(args.a_name or a.name, a.argv)
     b = servers.Command(args.b_name or b.name, b.argv)
     with _tls(args.tls) as (flags, context):
-        setup = Setup(a, b, args.rounds, args.seconds, flags, context)
+        setup = Setup(a, b, args.rounds, args.seconds, flags, context, args.quiet)
         return _run(setup, scenarios, args)
 
 
-def _run(setup: Setup, scenarios: Sequence[object], args: argparse.Namespace) -> int:
+def _run(setup: Setup, scenarios: Sequence[Scenario], args: argparse.Namespace) -> int:
     print(f"{'':<28} {'':<12} {setup.a.name:>19}  {setup.b.name:>19}  {'A / B':>8}")
     comparisons = []
     for scenario in scenarios:
@@ -60,7 +60,7 @@ def _run(setup: Setup, scenarios: Sequence[object], args: argparse.Namespace) ->
 
 
 @contextmanager
-def _tls(wanted: bool) -> Iterator[tuple[Sequence[str], ssl.SSLContext | None]]:
+def _tls(wanted: bool) -> Iterator[tuple[tuple[str, ...], ssl.SSLContext | None]]:
     """Give the server flags and the client context for TLS with a fresh certificate."""
     if not wanted:
         yield (), None
@@ -86,6 +86,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", nargs="+", default=[], metavar="SCENARIO", help="see --list")
     parser.add_argument("--list", action="store_true", help="print the scenarios and exit")
     parser.add_argument("--tls", action="store_true", help="run everything over TLS")
+    parser.add_argument(
+        "--quiet",
+        type=float,
+        metavar="CORES",
+        help="on a shared machine: repeat a round in which other programs used more CPU",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every round as JSON")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the results page")
     return parser

@@ -32,6 +32,7 @@ METRICS = {
         Metric("p99_us", "latency p99", "µs"),
         Metric("rss_bytes", "memory each", "B"),
         Metric("generator_busy", "generator", "cores", compared=False),
+        Metric("others_busy", "others", "cores", compared=False),
     )
 }
 

@@ -65,6 +65,24 @@ def cpu_s(root_pid: int) -> float:
     return sum(stat.cpu_ticks for stat in family(root_pid, _all_stats())) / _TICKS_PER_S
 
 
+def parse_machine_busy_ticks(text: str) -> int:
+    """Return the ticks of a `/proc/stat` text that some process, or the kernel for one, used.
+
+    Raises:
+        ValueError: the text does not start with the line of all CPUs.
+    """
+    name, *fields = text.partition("\n")[0].split()
+    if name != "cpu" or len(fields) < 7:
+        raise ValueError(f"expected the first line of /proc/stat, got {text[:80]!r}")
+    user, nice, system, _idle, _io_wait, irq, soft_irq = (int(field) for field in fields[:7])
+    return user + nice + system + irq + soft_irq
+
+
+def machine_busy_s() -> float:
+    """Return the CPU seconds that the whole machine has been busy since it started."""
+    return parse_machine_busy_ticks((PROC / "stat").read_text()) / _TICKS_PER_S
+
+
 def rss_bytes(root_pid: int) -> int:
     """Return the resident memory of a process and its descendants."""
     total = 0

@@ -53,9 +53,7 @@ def lines(comparison: Comparison) -> Iterator[str]:
     for name in _reported(comparison):
         metric = METRICS[name]
         a, b = comparison.summaries(name)
-        cells = [
-            f"{format_value(metric, side.median):>14} ±{side.spread:>3.0%}" for side in (a, b)
-        ]
+        cells = [f"{format_value(metric, side.median):>14} ±{side.spread:>3.0%}" for side in (a, b)]
         ratio = f"{comparison.ratio(name):8.2f}" if metric.compared else ""
         yield f"{title:<28} {metric.title:<12} {cells[0]}  {cells[1]}  {ratio}"
         title = ""
@@ -97,23 +95,22 @@ def to_markdown(setup: Setup, comparisons: Sequence[Comparison]) -> str:
   distance between the extremes; how it is measured is in [README.md](README.md)
 
 Server CPU is per delivered message (per published one where nobody subscribes, per request, per
-connection, per subscription). "generator" is the busiest process of the load generator: where it
-comes near one core, the generator and not the server is what was measured.
+connection, per subscription). "generator" is how many cores the busiest process of the load
+generator used during {a}'s rounds and {b}'s: near one core, the generator and not the server would
+be what was measured. "others" is what programs outside of the bench used.
 
-| scenario | metric | {a} | {b} | {a} / {b} | target | generator {a}, {b} |
-|---|---|---|---|---|---|---|
+| scenario | metric | {a} | {b} | {a} / {b} | target | generator | others |
+|---|---|---|---|---|---|---|---|
 {rows}
 """
 
 
 def _rows(comparison: Comparison) -> Iterator[str]:
     if comparison.failure:
-        yield f"| {comparison.title} | failed | {comparison.failure} | | | | |"
+        yield f"| {comparison.title} | failed | {comparison.failure} | | | | | |"
         return
     title = comparison.title
-    busy = ""
-    if "generator_busy" in comparison.metrics:
-        busy = ", ".join(f"{side.median:.2f}" for side in comparison.summaries("generator_busy"))
+    busy = " | ".join(_busy(comparison, who) for who in ("generator_busy", "others_busy"))
     for name in _reported(comparison):
         metric = METRICS[name]
         if not metric.compared:
@@ -123,7 +120,13 @@ def _rows(comparison: Comparison) -> Iterator[str]:
         verdict = judge(comparison, name) or ""
         ratio = f"{comparison.ratio(name):.2f}"
         yield f"| {title} | {metric.title} | {cells[0]} | {cells[1]} | {ratio} | {verdict} | {busy} |"
-        title = busy = ""
+        title, busy = "", " | "
+
+
+def _busy(comparison: Comparison, who: str) -> str:
+    if who not in comparison.metrics:
+        return ""
+    return ", ".join(f"{side.median:.2f}" for side in comparison.summaries(who))
 
 
 def environment(setup: Setup) -> dict[str, str]:

@@ -46,9 +46,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Flow(name="queue_4", title="queue group of 4", subscribers=4, queue=b"workers"),
     Flow(name="pairs_4", title="4 publishers x 4 subjects", groups=4),
     Flow(name="wildcard_1k", title="wildcard, 1,000 subjects", subjects=1_000, wildcard=True),
-    Flow(
-        name="subjects_50k", title="50,000 distinct subjects", subjects=50_000, wildcard=True
-    ),
+    Flow(name="subjects_50k", title="50,000 distinct subjects", subjects=50_000, wildcard=True),
     Flow(name="subscriptions_100k", title="100,000 subscriptions", subjects=100_000),
     Flow(name="headers", title="one-to-one, headers, 16 B", headers=frames.HEADER_BLOCK),
     RequestReply(name="request_1", title="request/reply, alone", in_flight=1),
