@@ -9,7 +9,6 @@ from bench import servers, stats, wire
 from bench.metrics import Measurement, ScenarioError
 from bench.scenarios import Scenario
 
-
 QUIET_ATTEMPTS = 6
 
 

@@ -79,8 +79,8 @@ class IdleConnections:
     title: str
     count: int = 5_000
 
-    def run(self, server: Server, seconds: float) -> Measurement:
-        """Open all connections and compare the server's memory; `seconds` does not matter."""
+    def run(self, server: Server, _seconds: float) -> Measurement:
+        """Open all connections and compare the server's memory; the time does not matter."""
         with ExitStack() as stack:
             with closing(wire.connect(server.address)):
                 before_bytes = _settled_rss_bytes(server)
@@ -99,8 +99,8 @@ class HeldSubscriptions:
     title: str
     count: int = 1_000_000
 
-    def run(self, server: Server, seconds: float) -> Measurement:
-        """Subscribe to as many literal subjects; `seconds` does not matter."""
+    def run(self, server: Server, _seconds: float) -> Measurement:
+        """Subscribe to as many literal subjects; the time does not matter."""
         with closing(wire.connect(server.address)) as sock:
             sock.settimeout(120)
             before_bytes = _settled_rss_bytes(server)

@@ -94,7 +94,7 @@ class _Endless:
         return self._data[start * self._frame_bytes : (start + count) * self._frame_bytes]
 
 
-def _respond(pipe: Connection, sock: socket.socket) -> None:
+def _respond(_pipe: Connection, sock: socket.socket) -> None:
     """Answer every request until dismissed (responder process)."""
     subjects = _reply_subjects()
     replies = _Endless([frames.pub(subject, _PAYLOAD) for subject in subjects])

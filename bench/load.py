@@ -77,8 +77,8 @@ def _tls(wanted: bool) -> Iterator[tuple[tuple[str, ...], ssl.SSLContext | None]
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Drive two NATS servers side by side.")
-    parser.add_argument("a_command", nargs="?", default="midge-server", metavar="A_CMD")
-    parser.add_argument("b_command", nargs="?", default=_nats_server(), metavar="B_CMD")
+    parser.add_argument("a_command", nargs="?", default=_beside("midge-server"), metavar="A_CMD")
+    parser.add_argument("b_command", nargs="?", default=_beside("nats-server"), metavar="B_CMD")
     parser.add_argument("--a-name", default="", help="what to call A in the report")
     parser.add_argument("--b-name", default="", help="what to call B in the report")
     parser.add_argument("--rounds", type=int, default=3, help="rounds per server (default: 3)")
@@ -97,10 +97,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _nats_server() -> str:
-    """Return the nats-server that pip installed beside this Python, else the one on the path."""
-    beside = Path(sys.executable).parent / "nats-server"
-    return str(beside) if beside.exists() else "nats-server"
+def _beside(program: str) -> str:
+    """Return the program that pip installed beside this Python, else the one on the path."""
+    beside = Path(sys.executable).parent / program
+    return str(beside) if beside.exists() else program
 
 
 if __name__ == "__main__":

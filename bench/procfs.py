@@ -96,10 +96,10 @@ def rss_bytes(root_pid: int) -> int:
 
 def _all_stats() -> list[ProcessStat]:
     stats = []
-    for entry in os.listdir(PROC):
-        if entry.isdigit():
+    for entry in PROC.iterdir():
+        if entry.name.isdigit():
             try:
-                stats.append(parse_stat((PROC / entry / "stat").read_text()))
+                stats.append(parse_stat((entry / "stat").read_text()))
             except OSError:
                 continue  # it ended between the listing and the look
     return stats

@@ -119,7 +119,8 @@ def _rows(comparison: Comparison) -> Iterator[str]:
         cells = [f"{format_value(metric, side.median)} ±{side.spread:.0%}" for side in (a, b)]
         verdict = judge(comparison, name) or ""
         ratio = f"{comparison.ratio(name):.2f}"
-        yield f"| {title} | {metric.title} | {cells[0]} | {cells[1]} | {ratio} | {verdict} | {busy} |"
+        row = (title, metric.title, *cells, ratio, verdict, busy)
+        yield f"| {' | '.join(str(cell) for cell in row)} |"
         title, busy = "", " | "
 
 

@@ -30,7 +30,7 @@ class Scenario(Protocol):
     def fresh_server(self) -> bool:
         """Whether each round needs a server that nothing has used before."""
 
-    def run(self, server: Server, seconds: float) -> Measurement:
+    def run(self, server: Server, seconds: float, /) -> Measurement:
         """Warm up, measure for about that long and return the figures of one round."""
 
 

@@ -1,6 +1,5 @@
 """Start and stop the servers under test."""
 
-import os
 import shlex
 import signal
 import socket
@@ -11,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 from bench import procfs, wire
@@ -42,7 +42,7 @@ class Command:
         argv = tuple(shlex.split(text))
         if not argv:
             raise StartError("expected a server command, got an empty string")
-        return cls(name or os.path.basename(argv[0]), argv)
+        return cls(name or Path(argv[0]).name, argv)
 
 
 @dataclass(frozen=True)
