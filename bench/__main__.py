@@ -1,0 +1,24 @@
+"""Compare midge with nats-server and write RESULTS.md: what `make bench` runs.
+
+Both servers are the ones beside this Python; every option of load.py may be given.
+"""
+
+import sys
+from pathlib import Path
+
+from bench import load
+
+FOLDER = Path(__file__).resolve().parent
+
+
+def main() -> int:
+    """Run all scenarios unless told otherwise; 1 when one of them failed."""
+    defaults = ["--a-name", "midge", "--b-name", "nats-server"]
+    if "--only" not in sys.argv:
+        # A partial run must not replace the page of a whole one.
+        defaults += ["--markdown", str(FOLDER / "RESULTS.md")]
+    return load.main([*defaults, *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""Run scenarios on two servers in alternation and keep every round."""
+
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from bench import servers, stats, wire
+from bench.metrics import Measurement, ScenarioError
+from bench.scenarios import Scenario
+
+QUIET_ATTEMPTS = 6
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The two contestants and how they are measured."""
+
+    a: servers.Command
+    b: servers.Command
+    rounds: int = 3
+    seconds: float = 2.0
+    flags: tuple[str, ...] = ()
+    """Further flags for both servers."""
+    tls: ssl.SSLContext | None = None
+    quiet_cores: float | None = None
+    """Repeat a round while programs outside of the bench use more CPU than this."""
+
+
+@dataclass
+class Comparison:
+    """All rounds of one scenario on both servers, or why there are none."""
+
+    name: str
+    title: str
+    a: list[Measurement] = field(default_factory=list)
+    b: list[Measurement] = field(default_factory=list)
+    failure: str = ""
+
+    @property
+    def metrics(self) -> list[str]:
+        """Return the names of what was measured on both servers."""
+        return [name for name in self.a[0] if name in self.b[0]] if self.a and self.b else []
+
+    def summaries(self, metric: str) -> tuple[stats.Summary, stats.Summary]:
+        """Return the rounds of one metric on A and on B."""
+        a, b = (tuple(round_[metric] for round_ in side) for side in (self.a, self.b))
+        return stats.Summary(a), stats.Summary(b)
+
+    def ratio(self, metric: str) -> float:
+        """Return the median on A over the median on B."""
+        a, b = self.summaries(metric)
+        return stats.ratio(a.median, b.median)
+
+
+def compare(setup: Setup, scenario: Scenario) -> Comparison:
+    """Measure one scenario on both servers; a failure is part of the result."""
+    comparison = Comparison(scenario.name, scenario.title)
+    rounds = _rounds_on_fresh_servers if scenario.fresh_server else _rounds_side_by_side
+    try:
+        for side, measurement in rounds(setup, scenario):
+            (comparison.a if side == 0 else comparison.b).append(measurement)
+    except (ScenarioError, wire.WireError, OSError) as error:
+        comparison.failure = f"{type(error).__name__}: {error}"
+    return comparison
+
+
+def _rounds_side_by_side(setup: Setup, scenario: Scenario) -> Iterator[tuple[int, Measurement]]:
+    # The server whose turn it is not is idle, and costs nothing that could be seen.
+    with ExitStack() as stack:
+        contestants = [
+            stack.enter_context(servers.running(command, setup.flags, setup.tls))
+            for command in (setup.a, setup.b)
+        ]
+        for side in _turns(setup.rounds):
+            yield side, _quiet_run(setup, scenario, contestants[side])
+
+
+def _rounds_on_fresh_servers(setup: Setup, scenario: Scenario) -> Iterator[tuple[int, Measurement]]:
+    for side in _turns(setup.rounds):
+        command = (setup.a, setup.b)[side]
+        with servers.running(command, setup.flags, setup.tls) as server:
+            yield side, _quiet_run(setup, scenario, server)
+
+
+def _quiet_run(setup: Setup, scenario: Scenario, server: servers.Server) -> Measurement:
+    """Run a round until it is quiet enough; the quietest of a few when none is."""
+    attempts = []
+    for _ in range(1 if scenario.fresh_server else QUIET_ATTEMPTS):
+        attempts.append(scenario.run(server, setup.seconds))
+        if setup.quiet_cores is None or attempts[-1]["others_busy"] <= setup.quiet_cores:
+            break
+    return min(attempts, key=lambda measurement: measurement.get("others_busy", 0.0))
+
+
+def _turns(rounds: int) -> Iterator[int]:
+    """Yield 0 for A and 1 for B: A B, B A, A B …, so that drift of the machine hits both."""
+    for number in range(rounds):
+        yield from (0, 1) if number % 2 == 0 else (1, 0)

@@ -1,0 +1,292 @@
+"""Messages from publishers to subscribers: the scenarios that measure a rate.
+
+Each publisher connection has a process of its own that sends prebuilt chunks; one more process
+receives for all subscriber connections and counts bytes. They share byte counters, which hold
+the publishers to a window: a server that queues much looks fast until it closes the slow
+subscriber, so no server under test is ever given much more than `WINDOW_BYTES` to hold.
+"""
+
+import itertools
+import random
+import select
+import socket
+import ssl
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import ClassVar
+
+from bench import frames, wire
+from bench.counters import Counters
+from bench.meter import Reading, figures
+from bench.metrics import Measurement, ScenarioError
+from bench.servers import Server
+from bench.workers import STALL_TIMEOUT_S, Worker, staff
+
+WINDOW_BYTES = 16 * 1024 * 1024
+"""A quarter of the 64 MiB at which nats-server closes a slow consumer, and well below the three
+quarters where it starts to stall producers."""
+
+CHUNK_BYTES = 256 * 1024
+WARM_UP_S = 0.3
+MAX_PINGS = 2
+"""A server pings some seconds after the handshake and then every two minutes."""
+_RECEIVE_BYTES = 1024 * 1024
+_POLL_S = 0.0005
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """One way for messages to go from publishers to subscribers."""
+
+    fresh_server: ClassVar[bool] = False
+
+    name: str
+    title: str
+    payload_bytes: int = 16
+    groups: int = 1
+    """Independent groups of one publisher and its subscribers, each on subjects of its own."""
+    subscribers: int = 1
+    """Subscriber connections in each group; with none, the scenario only publishes."""
+    queue: bytes = b""
+    """The queue group that the subscribers join, so that one of them gets each message."""
+    subjects: int = 1
+    """Distinct subjects that the publisher goes through, in a fixed shuffled order."""
+    wildcard: bool = False
+    """Subscribe with one `>` instead of one subscription per subject."""
+    headers: bytes = b""
+    chunk_bytes: int = CHUNK_BYTES
+
+    @property
+    def copies(self) -> int:
+        """Return how many deliveries one published message causes."""
+        return 1 if self.queue else self.subscribers
+
+    def run(self, server: Server, seconds: float) -> Measurement:
+        """Publish for the given time, wait for the last byte and return the figures.
+
+        Raises:
+            ScenarioError: a message was lost or doubled, or the server stalled.
+        """
+        with _cast(self, server) as cast:
+            cast.publish(WARM_UP_S)
+            measurement = cast.publish(seconds)
+            cast.check_exactness()
+        return measurement
+
+    def subject_names(self, group: int) -> list[bytes]:
+        """Return the subjects that one group publishes to, in the order of their sids."""
+        return frames.numbered(b"load.%d" % group, self.subjects)
+
+    def chunks(self, group: int) -> list[frames.Chunk]:
+        """Build what one publisher sends, over and over."""
+        subjects = self.subject_names(group)
+        random.Random(self.name).shuffle(subjects)
+        payload = b"x" * self.payload_bytes
+        return frames.chunks(
+            [frames.pub(subject, payload, headers=self.headers) for subject in subjects],
+            self.chunk_bytes,
+        )
+
+    def subscriptions(self, group: int) -> list[bytes]:
+        """Build the SUB lines of one subscriber connection."""
+        if self.wildcard:
+            return [frames.sub(b"load.%d.>" % group, b"1", self.queue)]
+        return [
+            frames.sub(subject, sid, self.queue)
+            for subject, sid in zip(self.subject_names(group), self._sids(), strict=True)
+        ]
+
+    def delivered_frame_bytes(self) -> int:
+        """Return the length of every MSG frame that the subscribers receive."""
+        sid = b"1" if self.wildcard else self._sids()[0]
+        payload = b"x" * self.payload_bytes
+        return len(frames.msg(self.subject_names(0)[0], sid, payload, headers=self.headers))
+
+    def members(self, group: int) -> slice:
+        """Return which subscriber connections belong to a group."""
+        return slice(group * self.subscribers, (group + 1) * self.subscribers)
+
+    def _sids(self) -> list[bytes]:
+        width = len(str(self.subjects))
+        return [b"%0*d" % (width, number) for number in range(1, self.subjects + 1)]
+
+
+@dataclass(frozen=True)
+class _Report:
+    """What a publisher did on one request."""
+
+    messages: int
+    started_ns: int
+    finished_ns: int
+
+
+@dataclass
+class _Cast:
+    """The running generator of one flow: its processes and their shared counters."""
+
+    flow: Flow
+    server: Server
+    counters: Counters
+    publishers: list[Worker] = field(default_factory=list)
+    subscriber: Worker | None = None
+
+    def publish(self, seconds: float) -> Measurement:
+        """Publish for the given time and wait until everything has arrived."""
+        workers = [*self.publishers, *([self.subscriber] if self.subscriber else [])]
+        before = Reading.take(self.server, workers)
+        for publisher in self.publishers:
+            publisher.ask(seconds)
+        reports: list[_Report] = [
+            publisher.answer(seconds + STALL_TIMEOUT_S) for publisher in self.publishers
+        ]
+        self._await_last_byte()
+        after = Reading.take(self.server, workers)
+        elapsed_s = (self._end_ns(reports) - min(r.started_ns for r in reports)) / 1e9
+        messages = sum(r.messages for r in reports) * max(self.flow.copies, 1)
+        return figures(before, after, messages, elapsed_s)
+
+    def _end_ns(self, reports: Sequence[_Report]) -> int:
+        if self.subscriber:
+            return self.counters.last_byte_ns
+        return max(report.finished_ns for report in reports)
+
+    def _await_last_byte(self) -> None:
+        stalled_at = time.monotonic() + STALL_TIMEOUT_S
+        while self.subscriber and (missing := self.counters.outstanding_bytes()) > 0:
+            self.subscriber.raise_failure()
+            if time.monotonic() > stalled_at:
+                raise ScenarioError(f"{self.server.name}: {missing} bytes never arrived")
+            time.sleep(_POLL_S)
+
+    def check_exactness(self) -> None:
+        """Compare what every connection received with what was published, to the message.
+
+        Raises:
+            ScenarioError: there is a difference.
+        """
+        if self.subscriber is None:
+            return
+        self.subscriber.ask("settle")
+        totals: list[int] = self.subscriber.answer()
+        frame_bytes = self.flow.delivered_frame_bytes()
+        for group in range(self.flow.groups):
+            received = [whole_frames(n, frame_bytes) for n in totals[self.flow.members(group)]]
+            expected = self.counters.offered[group] // frame_bytes
+            even = self.flow.queue or len(set(received)) == 1
+            if sum(received) != expected or not even:
+                raise ScenarioError(
+                    f"{self.server.name}: {expected} deliveries expected, got {received}"
+                )
+
+
+def whole_frames(total_bytes: int, frame_bytes: int) -> int:
+    """Return how many frames a stream of MSG frames held; the server's PINGs may be between.
+
+    Raises:
+        ScenarioError: the stream holds something else.
+    """
+    count, rest = divmod(total_bytes, frame_bytes)
+    if rest not in range(0, (MAX_PINGS + 1) * len(wire.PING), len(wire.PING)):
+        raise ScenarioError(f"{rest} bytes that are no message arrived at a subscriber")
+    return count
+
+
+@contextmanager
+def _cast(flow: Flow, server: Server) -> Iterator[_Cast]:
+    with ExitStack() as stack:
+        workers = stack.enter_context(staff())
+        subscribers = [
+            stack.enter_context(closing(wire.connect(server.address)))
+            for _ in range(flow.groups * flow.subscribers)
+        ]
+        for index, sock in enumerate(subscribers):
+            sock.sendall(b"".join(flow.subscriptions(index // flow.subscribers)))
+            wire.round_trip(sock)
+        cast = _Cast(flow, server, Counters(flow.groups, len(subscribers)))
+        if subscribers:
+            cast.subscriber = Worker("the subscriber", _receive, subscribers, cast.counters)
+            workers.append(cast.subscriber)
+        for group in range(flow.groups):
+            sock = stack.enter_context(closing(wire.connect(server.address)))
+            publisher = Worker("a publisher", _publish, sock, flow, group, cast.counters)
+            cast.publishers.append(publisher)
+            workers.append(publisher)
+        yield cast
+
+
+def _publish(
+    pipe: Connection, sock: socket.socket, flow: Flow, group: int, counters: Counters
+) -> None:
+    """Serve "publish for so many seconds" until dismissed (publisher process)."""
+    sock.settimeout(None)  # with a time-out, Python polls the socket before every call
+    delivered_bytes = flow.delivered_frame_bytes() * flow.copies
+    endless = itertools.cycle(flow.chunks(group))
+    while True:
+        seconds: float = pipe.recv()
+        messages = 0
+        started_ns = time.monotonic_ns()
+        end_ns = started_ns + int(seconds * 1e9)
+        while time.monotonic_ns() < end_ns:
+            chunk = next(endless)
+            _await_window(counters, group, flow.members(group))
+            counters.offered[group] += chunk.messages * delivered_bytes
+            sock.sendall(chunk.data)
+            messages += chunk.messages
+        wire.round_trip(sock)
+        pipe.send(_Report(messages, started_ns, time.monotonic_ns()))
+
+
+def _await_window(counters: Counters, group: int, subscribers: slice) -> None:
+    stalled_at = time.monotonic() + STALL_TIMEOUT_S
+    while counters.group_outstanding_bytes(group, subscribers) > WINDOW_BYTES:
+        if time.monotonic() > stalled_at:
+            raise ScenarioError("the subscribers have stopped receiving")
+        time.sleep(_POLL_S)
+
+
+def _receive(pipe: Connection, socks: Sequence[socket.socket], counters: Counters) -> None:
+    """Count bytes until dismissed; on request, settle and answer (subscriber process)."""
+    buffer = memoryview(bytearray(_RECEIVE_BYTES))
+    by_fd = {sock.fileno(): (index, sock) for index, sock in enumerate(socks)}
+    poller = select.epoll()
+    poller.register(pipe.fileno(), select.EPOLLIN)
+    for fd, (_, sock) in by_fd.items():
+        sock.settimeout(None)
+        poller.register(fd, select.EPOLLIN)
+    while True:
+        for fd, _ in poller.poll():
+            if fd == pipe.fileno():
+                pipe.recv()
+                pipe.send([_settle(index, sock, counters) for index, sock in by_fd.values()])
+                continue
+            index, sock = by_fd[fd]
+            counters.received[index] += _receive_some(sock, buffer)
+        counters.last_byte_ns = time.monotonic_ns()
+
+
+def _receive_some(sock: socket.socket, buffer: memoryview) -> int:
+    count = sock.recv_into(buffer)
+    if not count:
+        raise ScenarioError("the server closed a subscriber")
+    if isinstance(sock, ssl.SSLSocket):
+        # Decrypted bytes that wait inside the TLS socket would not wake the poller.
+        while pending := sock.pending():
+            count += sock.recv_into(buffer, pending)
+    return count
+
+
+def _settle(index: int, sock: socket.socket, counters: Counters) -> int:
+    """Read up to the PONG that follows everything delivered, and return all bytes before it."""
+    sock.sendall(wire.PING)
+    tail = b""
+    total = counters.received[index]
+    while tail != wire.PONG:
+        data = sock.recv(_RECEIVE_BYTES)
+        if not data:
+            raise ScenarioError("the server closed a subscriber")
+        total += len(data)
+        tail = (tail + data)[-len(wire.PONG) :]
+    return total - len(wire.PONG)

@@ -1,0 +1,169 @@
+"""Turn comparisons into text for the terminal, a JSON document and a Markdown page."""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench.compare import Comparison, Setup
+from bench.metrics import METRICS, format_value
+from bench.scenarios import TARGETS
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How one ratio stands against what midge is meant to reach."""
+
+    limit: float
+    at_least: bool
+    reached: bool
+
+    def __str__(self) -> str:
+        """Return the limit and whether it was reached."""
+        bound = "≥" if self.at_least else "≤"
+        return f"{bound} {self.limit:.3g} {'reached' if self.reached else '**missed**'}"
+
+
+def judge(comparison: Comparison, metric: str) -> Verdict | None:
+    """Compare a ratio with its target; None when there is none.
+
+    A scenario without a target of its own still must not have a lower rate than B.
+    """
+    at_least = METRICS[metric].higher_is_better
+    default = 1.0 if at_least and comparison.name not in TARGETS else None
+    limit = TARGETS.get(comparison.name, {}).get(metric, default)
+    if limit is None:
+        return None
+    ratio = comparison.ratio(metric)
+    return Verdict(limit, at_least, ratio >= limit if at_least else ratio <= limit)
+
+
+def lines(comparison: Comparison) -> Iterator[str]:
+    """Yield the terminal lines of one scenario."""
+    if comparison.failure:
+        yield f"{comparison.title:<28} FAILED: {comparison.failure}"
+        return
+    title = comparison.title
+    for name in _reported(comparison):
+        metric = METRICS[name]
+        a, b = comparison.summaries(name)
+        cells = [f"{format_value(metric, side.median):>14} ±{side.spread:>3.0%}" for side in (a, b)]
+        ratio = f"{comparison.ratio(name):8.2f}" if metric.compared else ""
+        yield f"{title:<28} {metric.title:<12} {cells[0]}  {cells[1]}  {ratio}"
+        title = ""
+
+
+def _reported(comparison: Comparison) -> list[str]:
+    return [name for name in comparison.metrics if name in METRICS]
+
+
+def to_json(setup: Setup, comparisons: Iterable[Comparison]) -> str:
+    """Return everything that was measured, round by round."""
+    document = {
+        "environment": environment(setup),
+        "seconds": setup.seconds,
+        "scenarios": [
+            {
+                "name": comparison.name,
+                "title": comparison.title,
+                "failure": comparison.failure,
+                "a": comparison.a,
+                "b": comparison.b,
+                "ratios": {name: comparison.ratio(name) for name in comparison.metrics},
+            }
+            for comparison in comparisons
+        ],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def to_markdown(setup: Setup, comparisons: Sequence[Comparison]) -> str:
+    """Return the results page."""
+    facts = "\n".join(f"- {name}: {value}" for name, value in environment(setup).items())
+    rows = "\n".join(row for comparison in comparisons for row in _rows(comparison))
+    a, b = setup.a.name, setup.b.name
+    return f"""# Results
+
+{facts}
+- method: medians of {setup.rounds} rounds of {setup.seconds:g} s in alternation, ± is half the
+  distance between the extremes; how it is measured is in [README.md](README.md)
+
+Server CPU is per delivered message (per published one where nobody subscribes, per request, per
+connection, per subscription). "generator" is how many cores the busiest process of the load
+generator used during {a}'s rounds and {b}'s: near one core, the generator and not the server would
+be what was measured. "others" is what programs outside of the bench used.
+
+| scenario | metric | {a} | {b} | {a} / {b} | target | generator | others |
+|---|---|---|---|---|---|---|---|
+{rows}
+"""
+
+
+def _rows(comparison: Comparison) -> Iterator[str]:
+    if comparison.failure:
+        yield f"| {comparison.title} | failed | {comparison.failure} | | | | | |"
+        return
+    title = comparison.title
+    busy = " | ".join(_busy(comparison, who) for who in ("generator_busy", "others_busy"))
+    for name in _reported(comparison):
+        metric = METRICS[name]
+        if not metric.compared:
+            continue
+        a, b = comparison.summaries(name)
+        cells = [f"{format_value(metric, side.median)} ±{side.spread:.0%}" for side in (a, b)]
+        verdict = judge(comparison, name) or ""
+        ratio = f"{comparison.ratio(name):.2f}"
+        row = (title, metric.title, *cells, ratio, verdict, busy)
+        yield f"| {' | '.join(str(cell) for cell in row)} |"
+        title, busy = "", " | "
+
+
+def _busy(comparison: Comparison, who: str) -> str:
+    if who not in comparison.metrics:
+        return ""
+    return ", ".join(f"{side.median:.2f}" for side in comparison.summaries(who))
+
+
+def environment(setup: Setup) -> dict[str, str]:
+    """Return what a figure is worthless without: commit, builds, machine and date."""
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": _commit(),
+        setup.a.name: _version(setup.a.argv),
+        setup.b.name: _version(setup.b.argv),
+        "machine": f"{_cpu_model()}, {os.cpu_count()} cores shared by server and generator",
+        "kernel": f"{platform.system()} {platform.release()}",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+    }
+
+
+def _commit() -> str:
+    commit = _output(["git", "-C", str(_ROOT), "rev-parse", "--short=12", "HEAD"])
+    if _output(["git", "-C", str(_ROOT), "status", "--porcelain", "--untracked-files=no"]):
+        return f"{commit} with uncommitted changes"
+    return commit or "unknown"
+
+
+def _version(argv: Sequence[str]) -> str:
+    return _output([*argv, "--version"]) or "unknown version"
+
+
+def _output(argv: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

@@ -1,0 +1,86 @@
+"""The scenarios of the side-by-side load, and how midge is meant to compare in them.
+
+A scenario is anything with these attributes and a `run`; add one to `SCENARIOS` and it is in the
+next run and in the report.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from bench import frames
+from bench.connections import Churn, HeldSubscriptions, IdleConnections
+from bench.flow import Flow
+from bench.latency import RequestReply
+from bench.metrics import Measurement
+from bench.servers import Server
+
+
+class Scenario(Protocol):
+    """One thing to measure on one running server."""
+
+    @property
+    def name(self) -> str:
+        """The name for `--only`."""
+
+    @property
+    def title(self) -> str:
+        """The name in reports."""
+
+    @property
+    def fresh_server(self) -> bool:
+        """Whether each round needs a server that nothing has used before."""
+
+    def run(self, server: Server, seconds: float, /) -> Measurement:
+        """Warm up, measure for about that long and return the figures of one round."""
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    Flow(name="publish_16", title="publish only, 16 B", subscribers=0),
+    Flow(name="one_16", title="one-to-one, 16 B"),
+    Flow(name="one_128", title="one-to-one, 128 B", payload_bytes=128),
+    Flow(name="one_1k", title="one-to-one, 1 KiB", payload_bytes=1024),
+    Flow(name="one_64k", title="one-to-one, 64 KiB", payload_bytes=64 * 1024),
+    Flow(name="fanout_10", title="fan-out 10, 16 B", subscribers=10),
+    # A smaller chunk: one of the usual size would be 27 MB of deliveries, more than the window.
+    Flow(name="fanout_100", title="fan-out 100, 16 B", subscribers=100, chunk_bytes=64 * 1024),
+    Flow(name="queue_4", title="queue group of 4", subscribers=4, queue=b"workers"),
+    Flow(name="pairs_4", title="4 publishers x 4 subjects", groups=4),
+    Flow(name="wildcard_1k", title="wildcard, 1,000 subjects", subjects=1_000, wildcard=True),
+    Flow(name="subjects_50k", title="50,000 distinct subjects", subjects=50_000, wildcard=True),
+    Flow(name="subscriptions_100k", title="100,000 subscriptions", subjects=100_000),
+    Flow(name="headers", title="one-to-one, headers, 16 B", headers=frames.HEADER_BLOCK),
+    RequestReply(name="request_1", title="request/reply, alone", in_flight=1),
+    RequestReply(name="request_64", title="request/reply, 64 in flight", in_flight=64),
+    Churn(name="churn", title="connect and close"),
+    IdleConnections(name="idle_5k", title="5,000 idle connections"),
+    HeldSubscriptions(name="held_1m", title="1 million subscriptions"),
+)
+
+TARGETS: Mapping[str, Mapping[str, float]] = {
+    "publish_16": {"rate": 4.0, "cpu_us": 1 / 4},
+    "one_16": {"rate": 5.0, "cpu_us": 1 / 7},
+    "one_128": {"rate": 3.0, "cpu_us": 1 / 4},
+    "one_1k": {"rate": 1.4, "cpu_us": 2 / 3},
+    "fanout_10": {"rate": 6.0, "cpu_us": 1 / 8},
+    "queue_4": {"rate": 2.0, "cpu_us": 1 / 3},
+    "pairs_4": {"rate": 4.0, "cpu_us": 1 / 7},
+    "wildcard_1k": {"rate": 4.0, "cpu_us": 1 / 5},
+    "subjects_50k": {"rate": 1.8, "cpu_us": 1 / 2},
+    "request_1": {"p50_us": 0.8, "cpu_us": 2 / 3},
+}
+"""Scenario and metric to the ratio midge / nats-server: at least for rates, else at most.
+
+Rates of scenarios that are not here must not be below nats-server's.
+"""
+
+
+def select(names: list[str]) -> tuple[Scenario, ...]:
+    """Return the scenarios of those names in the order of the table; all without a name.
+
+    Raises:
+        ValueError: there is no scenario of such a name.
+    """
+    known = {scenario.name for scenario in SCENARIOS}
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f"no scenario {unknown[0]!r}; there are: {', '.join(sorted(known))}")
+    return tuple(scenario for scenario in SCENARIOS if not names or scenario.name in names)

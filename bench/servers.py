@@ -1,0 +1,134 @@
+"""Start and stop the servers under test."""
+
+import shlex
+import signal
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from bench import procfs, wire
+
+START_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 10.0
+_START_ATTEMPTS = 3
+_OUTPUT_TAIL_BYTES = 2000
+
+
+class StartError(Exception):
+    """A server under test did not come up; the text holds the end of its output."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A server command without its address flags, and the name it has in the report."""
+
+    name: str
+    argv: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str, name: str = "") -> "Command":
+        """Split a command as a shell would; it is named after its program unless told.
+
+        Raises:
+            StartError: the text is empty.
+        """
+        argv = tuple(shlex.split(text))
+        if not argv:
+            raise StartError("expected a server command, got an empty string")
+        return cls(name or Path(argv[0]).name, argv)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server under test."""
+
+    name: str
+    pid: int
+    address: wire.Address
+
+    def cpu_s(self) -> float:
+        """Return the CPU time used so far, threads and child processes included."""
+        return procfs.cpu_s(self.pid)
+
+    def rss_bytes(self) -> int:
+        """Return the resident memory, child processes included."""
+        return procfs.rss_bytes(self.pid)
+
+
+@contextmanager
+def running(
+    command: Command, flags: Sequence[str] = (), tls: ssl.SSLContext | None = None
+) -> Iterator[Server]:
+    """Run a server on a free loopback port for the length of the block.
+
+    Raises:
+        StartError: it ended early or does not greet with INFO in time.
+    """
+    with tempfile.TemporaryFile() as output:
+        process, port = _start([*command.argv, *flags], output)
+        try:
+            yield Server(command.name, process.pid, wire.Address("127.0.0.1", port, tls))
+        finally:
+            _stop(process)
+
+
+def _start(argv: Sequence[str], output: IO[bytes]) -> tuple[subprocess.Popen[bytes], int]:
+    # Another program can take the port between our look and the server's bind: then once more.
+    for attempt in range(1, _START_ATTEMPTS + 1):
+        port = _free_port()
+        address_flags = ["-a", "127.0.0.1", "-p", str(port)]
+        try:
+            process = subprocess.Popen([*argv, *address_flags], stdout=output, stderr=output)
+        except OSError as error:
+            raise StartError(f"cannot run {argv[0]}: {error.strerror}") from None
+        try:
+            _await_greeting(process, port)
+        except StartError as error:
+            _stop(process)
+            if attempt == _START_ATTEMPTS:
+                raise StartError(f"{shlex.join(argv)}: {error}\n{_tail(output)}") from None
+        else:
+            return process, port
+    raise AssertionError("the last attempt either returns or raises")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _await_greeting(process: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise StartError(f"the server ended with status {process.returncode}")
+        try:
+            with socket.create_connection(("127.0.0.1", port), 1.0) as sock:
+                if sock.recv(5) == b"INFO ":
+                    return
+        except OSError:
+            time.sleep(0.02)
+    raise StartError(f"the server did not greet within {START_TIMEOUT_S:g} s")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _tail(output: IO[bytes]) -> str:
+    output.seek(0)
+    return output.read()[-_OUTPUT_TAIL_BYTES:].decode(errors="replace")
