@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Self
 
 from tests.servers import Server, midge_command, nats_server_command
 
@@ -18,10 +19,20 @@ class ServerPair(contextlib.ExitStack):
     def __init__(self, config: ServerConfig) -> None:
         super().__init__()
         self._config = config
+        self._owned: list[Server] = []
         self._expected: dict[str, Outcome] = {}
         if not config.disposable:
-            started = self._start(nats_server_command()), self._start(midge_command())
-            self._real, self._midge = (self.enter_context(server) for server in started)
+            self._real = self._own(nats_server_command())
+            self._midge = self._own(midge_command())
+
+    def __enter__(self) -> Self:
+        try:
+            for server in self._owned:
+                server.wait_ready()
+        except BaseException:
+            self.close()
+            raise
+        return self
 
     async def expected(self, script: Script) -> Outcome:
         """What nats-server does; asked once per script."""
@@ -44,6 +55,12 @@ class ServerPair(contextlib.ExitStack):
             return await play(script, server, split)
         with self._start(command) as fresh:
             return await play(script, fresh, split)
+
+    def _own(self, command: list[str]) -> Server:
+        server = self._start(command)
+        self.callback(server.stop)
+        self._owned.append(server)
+        return server
 
     def _start(self, command: list[str]) -> Server:
         return Server(command, self._config.text)

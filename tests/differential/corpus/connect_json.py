@@ -63,7 +63,9 @@ SCRIPTS = group(
     script("bad-escape", "is a syntax error", _connect(b'{"name":"\\x41"}')),
     script("short-unicode-escape", "is a syntax error", _connect(b'{"name":"\\u12"}')),
     script("lone-surrogate", "is accepted", _connect(b'{"verbose":false,"name":"\\ud800"}')),
-    script("invalid-utf-8", "is accepted in a string", _connect(b'{"verbose":false,"name":"\xff"}')),
+    script(
+        "invalid-utf-8", "is accepted in a string", _connect(b'{"verbose":false,"name":"\xff"}')
+    ),
     script("invalid-utf-8-key", "is accepted in a key", _connect(b'{"verbose":false,"\xff":1}')),
     script("escaped-key", "is the key it spells", _connect(b'{"\\u0076erbose":false}')),
     script("nul-in-string", "is accepted escaped", _connect(b'{"verbose":false,"name":"\\u0000"}')),
@@ -90,7 +92,9 @@ SCRIPTS = group(
     script("protocol-float", "1.0 is no integer", _connect(b'{"protocol":1.0}')),
     script("protocol-exponent", "nor is 1e0", _connect(b'{"protocol":1e0}')),
     script("protocol-bool", "nor is true", _connect(b'{"protocol":true}')),
-    script("protocol-huge", "beyond 64 bits is refused", _connect(b'{"protocol":9223372036854775808}')),
+    script(
+        "protocol-huge", "beyond 64 bits is refused", _connect(b'{"protocol":9223372036854775808}')
+    ),
     script("protocol-minus-zero", "-0 is 0", _connect(b'{"verbose":false,"protocol":-0}')),
     script("protocol-null", "null leaves 0", _connect(b'{"verbose":false,"protocol":null}')),
     script("name-number", "a wrong type is refused", _connect(b'{"name":1}')),

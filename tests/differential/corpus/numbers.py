@@ -62,6 +62,8 @@ SCRIPTS = (
     *group(
         "numbers/pub",
         script("zero", "nothing to carry", connect() + sub(b"n.a") + b"PUB n.a 00\r\n\r\n"),
-        script("size-is-reply", "only the last argument is a size", connect() + b"PUB n.a 1 x\r\nx\r\n"),
+        script(
+            "size-is-reply", "only the last argument is a size", connect() + b"PUB n.a 1 x\r\nx\r\n"
+        ),
     ),
 )
