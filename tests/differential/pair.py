@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import Self
 
 from tests.servers import Server, midge_command, nats_server_command
 
-from .runner import Outcome, Splitter, play, whole
+from .runner import Outcome, Splitter, play
 from .script import Script, ServerConfig
 
 NAMES = ("nats-server", "midge")
@@ -20,7 +21,6 @@ class ServerPair(contextlib.ExitStack):
         super().__init__()
         self._config = config
         self._owned: list[Server] = []
-        self._expected: dict[str, Outcome] = {}
         if not config.disposable:
             self._real = self._own(nats_server_command())
             self._midge = self._own(midge_command())
@@ -34,16 +34,12 @@ class ServerPair(contextlib.ExitStack):
             raise
         return self
 
-    async def expected(self, script: Script) -> Outcome:
-        """What nats-server does; asked once per script."""
-        if script.name not in self._expected:
-            server = None if self._config.disposable else self._real
-            self._expected[script.name] = await self._play(
-                script, nats_server_command(), server, whole
-            )
-        return self._expected[script.name]
+    async def real(self, script: Script, split: Splitter) -> Outcome:
+        """What nats-server does when the bytes arrive as `split` cuts them."""
+        server = None if self._config.disposable else self._real
+        return await self._play(script, nats_server_command(), server, split)
 
-    async def actual(self, script: Script, split: Splitter) -> Outcome:
+    async def midge(self, script: Script, split: Splitter) -> Outcome:
         """What midge does when the bytes arrive as `split` cuts them."""
         server = None if self._config.disposable else self._midge
         return await self._play(script, midge_command(), server, split)
@@ -53,8 +49,12 @@ class ServerPair(contextlib.ExitStack):
     ) -> Outcome:
         if server is not None:
             return await play(script, server, split)
-        with self._start(command) as fresh:
+        fresh = self._start(command)
+        try:
+            await asyncio.to_thread(fresh.wait_ready)
             return await play(script, fresh, split)
+        finally:
+            await asyncio.to_thread(fresh.stop)
 
     def _own(self, command: list[str]) -> Server:
         server = self._start(command)

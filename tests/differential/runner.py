@@ -7,6 +7,7 @@ waits for have come. Only `Quiet` lets a moment pass, as there silence is the ou
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import random
 import re
@@ -28,6 +29,7 @@ from .script import (
     Signal,
     Step,
 )
+from .websocket import split_websocket
 
 ANSWER_TIMEOUT_S = 6.0
 """Longest wait for one answer: above the three seconds that the stale-connection rule takes."""
@@ -38,7 +40,7 @@ BYTE_BY_BYTE_MAX = 12_000
 Splitter = Callable[[bytes], Iterable[bytes]]
 
 _OWN_PINGS = re.compile(rb"^PING[^\n]*\n", re.IGNORECASE | re.MULTILINE)
-_REPLY_OF_MSG = re.compile(rb"MSG \S+ \S+ (\S+) \d+\r\n")
+_WITH_REPLY = re.compile(rb"HMSG \S+ \S+ (\S+) \d+ \d+\r\n|(?<!H)MSG \S+ \S+ (\S+) \d+\r\n")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +114,7 @@ class _Player:
                 await wire.send(step.data, self._split)
                 wire.unsettled = step.barrier
             case Respond():
+                await wire.settle(number)
                 await wire.send(step.data.replace(b"{reply}", wire.last_reply()), self._split)
                 wire.unsettled = True
             case Quiet():
@@ -143,8 +146,10 @@ class _Player:
             await wire.close()
 
     async def _open(self, step: Open) -> None:
-        wire = self.wires[step.conn] = await _Wire.connect(*self._server.address(step.port))
-        if step.info:
+        wire = self.wires[step.conn] = _Wire(split_websocket if step.websocket else split_frames)
+        if not await wire.connect(*self._server.address(step.port)):
+            wire.note(0, "refused")
+        elif not step.websocket:
             await wire.until(lambda: b"\n" in wire.received, 0)
 
     async def _leave(self, to: _Wire | None, number: int) -> None:
@@ -160,24 +165,29 @@ class _Wire:
     send fails, which is what happens when a server closes upon an error.
     """
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, split_stream: Callable[[bytes], list[bytes]]) -> None:
         self.received = bytearray()
         self.ended = False
         self.shut_down = False
         self.unsettled = False
         self.marks: list[tuple[int, int, bytes]] = []
-        self._sock = sock
+        self.split_stream = split_stream
+        self._sock = socket.socket()
+        self._sock.setblocking(False)
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sent = bytearray()
         self._changed = asyncio.Event()
-        self._reading = asyncio.create_task(self._read())
+        self._reading: asyncio.Task[None] | None = None
 
-    @classmethod
-    async def connect(cls, host: str, port: int) -> _Wire:
-        sock = socket.socket()
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await asyncio.get_running_loop().sock_connect(sock, (host, port))
-        return cls(sock)
+    async def connect(self, host: str, port: int) -> bool:
+        """Connect and start to read; False when the server refuses."""
+        try:
+            await asyncio.get_running_loop().sock_connect(self._sock, (host, port))
+        except ConnectionRefusedError:
+            self.ended = self.shut_down = True
+            return False
+        self._reading = asyncio.create_task(self._read())
+        return True
 
     async def send(self, data: bytes, split: Splitter) -> None:
         """Send in the pieces that `split` makes; a server that has closed is no error."""
@@ -187,7 +197,7 @@ class _Wire:
             for piece in split(data):
                 await loop.sock_sendall(self._sock, piece)
                 await asyncio.sleep(0)
-        except (ConnectionError, OSError):
+        except OSError:  # reset while we were writing: what it had sent still arrives
             await self.until(lambda: self.ended, 0)
 
     async def settle(self, number: int) -> None:
@@ -226,21 +236,20 @@ class _Wire:
 
     def last_reply(self) -> bytes:
         """The reply subject of the newest message."""
-        replies = _REPLY_OF_MSG.findall(bytes(self.received))
-        return bytes(replies[-1]) if replies else b"no.reply.was.seen"
+        replies = _WITH_REPLY.findall(self.received)
+        return b"".join(replies[-1]) if replies else b"no.reply.was.seen"
 
     def shut(self) -> None:
         """Shut down the sending side."""
         self.shut_down = True
-        try:
+        with contextlib.suppress(OSError):  # the server may have gone first
             self._sock.shutdown(socket.SHUT_WR)
-        except OSError:
-            self.ended = self.ended or self._reading.done()
 
     async def close(self) -> None:
         """Stop reading and free the socket."""
-        self._reading.cancel()
-        await asyncio.gather(self._reading, return_exceptions=True)
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
         self._sock.close()
 
     async def _until(self, reached: Callable[[], bool]) -> None:
@@ -262,11 +271,16 @@ class _Wire:
 
 
 def _outcome(wire: _Wire, script: Script) -> list[Received]:
-    """Turn raw bytes and notes into one list in stream order."""
+    """Turn raw bytes and notes into one list in stream order.
+
+    Under WebSocket framing the notes come last: decoded frames have no place in the raw stream.
+    """
     pieces: list[Received] = []
     end = 0
     notes = [m for m in wire.marks if m[2]]
-    for frame in split_frames(bytes(wire.received)):
+    if wire.split_stream is not split_frames:
+        notes = [(len(wire.received) + 1, *note[1:]) for note in notes]
+    for frame in wire.split_stream(bytes(wire.received)):
         while notes and notes[0][0] <= end:
             pieces.append(Received(notes[0][1], notes[0][2]))
             notes.pop(0)

@@ -31,11 +31,15 @@ PLAIN = ServerConfig("plain")
 
 @dataclasses.dataclass(frozen=True)
 class Open:
-    """Connect; on a NATS port the INFO line is awaited first, so the server knows the client."""
+    """Connect; on the NATS port the INFO line is awaited first, so the server knows the client."""
 
     conn: str
     port: str = "nats"
-    info: bool = True
+
+    @property
+    def websocket(self) -> bool:
+        """Whether the server speaks NATS in WebSocket frames on this port."""
+        return self.port == "websocket"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +121,10 @@ class Script:
     """Only what all connections together receive is compared, not who received it."""
     differs: str | None = None
     """Why midge may answer otherwise here, and what is compared nevertheless."""
+    racy_end: bool = False
+    """nats-server races with its own closing: its last -ERR or close frame is not compared."""
     final_ping: bool = True
+    """Send a last PING; scripts that end within a frame, or inside other framing, cannot."""
 
     @property
     def longest_send(self) -> int:
@@ -132,6 +139,7 @@ def script(
     unordered: bool = False,
     pooled: bool = False,
     differs: str | None = None,
+    racy_end: bool = False,
     final_ping: bool = True,
 ) -> Script:
     """Build a script; bare bytes are sent on the first connection."""
@@ -143,6 +151,7 @@ def script(
         unordered=unordered,
         pooled=pooled,
         differs=differs,
+        racy_end=racy_end,
         final_ping=final_ping,
     )
 

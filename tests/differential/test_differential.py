@@ -6,6 +6,7 @@ corpus is deterministic.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
@@ -13,29 +14,32 @@ import pytest
 from . import corpus
 from .pair import NAMES, ServerPair
 from .report import mismatch
-from .runner import Splitter, byte_by_byte, whole
+from .runner import Outcome, byte_by_byte, whole
 from .script import Script
 
 SCRIPTS = sorted(corpus.load(), key=lambda each: each.config.name)
-SPLITS: dict[str, Splitter] = {"whole": whole, "byte-by-byte": byte_by_byte}
-
 pytestmark = pytest.mark.timeout(60)
 
 
-@pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize(
     ("servers", "script"),
     [pytest.param(each.config, each, id=each.name) for each in SCRIPTS],
     indirect=["servers"],
 )
-async def test_same_outcome(servers: ServerPair, script: Script, split: str) -> None:
-    expected = await servers.expected(script)
-    assert not [r for stream in expected.values() for r in stream if b"in time" in r.frame], (
-        f"{script.name}: nats-server left the script waiting: {expected}"
+async def test_same_outcome(servers: ServerPair, script: Script) -> None:
+    expected, at_once = await asyncio.gather(
+        servers.real(script, whole), servers.midge(script, whole)
     )
-    actual = await servers.actual(script, SPLITS[split])
-    report = mismatch(script, expected, actual, NAMES, f"sent {split}")
-    assert report is None, report
+    assert "no answer in time" not in str(expected), f"{script.name} left nats-server waiting"
+    assert_same(script, expected, at_once, "sent whole")
+    in_pieces = await servers.midge(script, byte_by_byte)
+    assert_same(script, expected, in_pieces, "sent byte by byte")
+
+
+def assert_same(script: Script, expected: Outcome, actual: Outcome, replay: str) -> None:
+    report = mismatch(script, expected, actual, NAMES, replay)
+    if report is not None:
+        pytest.fail(report, pytrace=False)
 
 
 def test_names_are_unique() -> None:

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
 
 from ..script import Script
 
+TOPICS = (
+    "handshake",
+    "connect_json",
+    "verbs",
+    "numbers",
+    "limits",
+    "subjects",
+    "delivery",
+    "keepalive",
+    "lifecycle",
+    "mappings",
+    "auth",
+    "permissions",
+    "accounts",
+    "websocket",
+)
+"""The modules of the corpus, from the first byte of a connection outwards."""
+
 
 def load() -> tuple[Script, ...]:
-    """All scripts of all topic modules, in a fixed order."""
-    scripts: list[Script] = []
-    for module in sorted(pkgutil.iter_modules(__path__), key=lambda m: m.name):
-        scripts += importlib.import_module(f"{__name__}.{module.name}").SCRIPTS
-    return tuple(scripts)
+    """All scripts of all topics."""
+    modules = (importlib.import_module(f"{__name__}.{topic}") for topic in TOPICS)
+    return tuple(script for module in modules for script in module.SCRIPTS)

@@ -142,7 +142,7 @@ _PAYLOAD = group(
     ),
     script(
         "order-of-checks",
-        "an impossible header size is noticed first or last",
+        "a header beyond the total is noticed before the limit: no text",
         H + b"HPUB l.big 2000000 1048577\r\n",
     ),
     script(
@@ -267,7 +267,7 @@ _TOKENS = group(
         "wildcards are tokens",
         Q + sub(b"l.*.>") + sub(b"l.*.*.>", b"2") + pub(b"l.a.b.c"),
     ),
-    script("queue", "the text for queue groups", Q + sub(b"l.a.b.c", queue=b"q")),
+    script("queue", "the text does not name the queue group", Q + sub(b"l.a.b.c", queue=b"q")),
     script("publish", "publishing has no such limit", Q + sub(b"l.>") + pub(b"l.a.b.c.d")),
     config=TOKENS,
 )
