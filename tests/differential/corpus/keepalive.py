@@ -1,0 +1,52 @@
+"""The server's own PINGs, and what becomes of those who do not answer."""
+
+from ..script import Await, AwaitClose, Open, ServerConfig, connect, group, pub, script, sub
+
+OFTEN = ServerConfig("ping-often", "ping_interval: '300ms'\nping_max: 2\n", early_ping=True)
+ONCE = ServerConfig("ping-once", "ping_interval: '300ms'\nping_max: 1\n", early_ping=True)
+SELDOM = ServerConfig("ping-seldom", "ping_interval: '1m'\n", early_ping=True)
+
+_PING = b"PING\r\n"
+
+SCRIPTS = (
+    *group(
+        "keepalive",
+        script("stale", "two PINGs without answer, then the text", connect(), AwaitClose("a")),
+        script("stale-without-connect", "without CONNECT too", Open("a"), AwaitClose("a")),
+        script(
+            "pong-resets",
+            "a PONG starts the count anew",
+            connect(),
+            Await("a", _PING, 1),
+            Await("a", _PING, 2),
+            b"PONG\r\n",
+            Await("a", _PING, 4),
+            AwaitClose("a"),
+        ),
+        script(
+            "one-pong-is-enough",
+            "whatever is outstanding",
+            connect(),
+            Await("a", _PING, 2),
+            b"PONG\r\n",
+            AwaitClose("a"),
+        ),
+        config=OFTEN,
+    ),
+    *group(
+        "keepalive/once",
+        script("stale", "one PING, then the text", connect(), AwaitClose("a")),
+        config=ONCE,
+    ),
+    *group(
+        "keepalive/early",
+        script(
+            "after-connect",
+            "the first PING comes about two seconds after CONNECT",
+            connect(),
+            Await("a", _PING),
+            b"PONG\r\n" + sub(b"k.a") + pub(b"k.a", b"x"),
+        ),
+        config=SELDOM,
+    ),
+)

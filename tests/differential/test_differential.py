@@ -1,0 +1,51 @@
+"""Every script of the corpus has the same outcome on midge as on a real nats-server 2.15.1.
+
+`MIDGE_SERVER_CMD` names another server to compare; naming nats-server itself shows that the
+corpus is deterministic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from . import corpus
+from .pair import NAMES, ServerPair
+from .report import mismatch
+from .runner import Outcome, byte_by_byte, whole
+from .script import Script
+
+SCRIPTS = sorted(corpus.load(), key=lambda each: each.config.name)
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.mark.parametrize(
+    ("servers", "script"),
+    [pytest.param(each.config, each, id=each.name) for each in SCRIPTS],
+    indirect=["servers"],
+)
+async def test_same_outcome(servers: ServerPair, script: Script) -> None:
+    expected, at_once = await asyncio.gather(
+        servers.real(script, whole), servers.midge(script, whole)
+    )
+    assert "no answer in time" not in str(expected), f"{script.name} left nats-server waiting"
+    assert_same(script, expected, at_once, "sent whole")
+    in_pieces = await servers.midge(script, byte_by_byte)
+    assert_same(script, expected, in_pieces, "sent byte by byte")
+
+
+def assert_same(script: Script, expected: Outcome, actual: Outcome, replay: str) -> None:
+    report = mismatch(script, expected, actual, NAMES, replay)
+    if report is not None:
+        pytest.fail(report, pytrace=False)
+
+
+def test_names_are_unique() -> None:
+    names = Counter(each.name for each in SCRIPTS)
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_corpus_is_complete() -> None:
+    assert len(SCRIPTS) >= 300
