@@ -217,7 +217,9 @@ class Parser:
             self._check_control_line(stop - start)
             return -1
         stop = line_feed
-        if memory.find(data, _CR, start + 1, line_feed) >= 0:
+        if (line_feed > start + 1 and data[line_feed - 1] == _CR) or (
+            memory.find(data, _CR, start + 1, line_feed) >= 0
+        ):
             stop -= 1
         self._check_control_line(stop - start)
         if verb == _PUB or verb == _HPUB:

@@ -24,4 +24,4 @@ cpdef bint covers(bytes pattern, bytes subject) except -1
 cpdef bint overlaps(bytes one, bytes other) except -1
 
 @cython.locals(previous_is_dot=bint, is_dot=bint, i=Py_ssize_t)
-cdef bint _has_empty_token(bytes subject, Py_ssize_t start) except -1
+cpdef bint has_empty_token(bytes subject, Py_ssize_t start=*) except -1

@@ -76,7 +76,7 @@ def matches(literal: bytes, pattern: bytes) -> bool:
         byte = pattern[p]
         token_ends = p + 1 == pattern_length or pattern[p + 1] == _DOT
         if byte == _GREATER and token_ends:
-            return not _has_empty_token(literal, i)
+            return not has_empty_token(literal, i)
         if byte == _STAR and token_ends:
             if literal[i] == _DOT:
                 return False
@@ -131,8 +131,8 @@ def overlaps(one: bytes, other: bytes) -> bool:
     return len(tokens) == len(others)
 
 
-def _has_empty_token(subject: bytes, start: int) -> bool:
-    """Tell whether a token of `subject` from the token at `start` on is empty."""
+def has_empty_token(subject: bytes, start: int = 0) -> bool:
+    """Tell whether a token of `subject`, from the one at `start` on, is empty."""
     previous_is_dot = True
     for i in range(start, len(subject)):
         is_dot = subject[i] == _DOT

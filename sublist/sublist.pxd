@@ -33,8 +33,10 @@ cdef class SubList:
     @cython.locals(node=Node, result=SubListResult)
     cpdef SubListResult match(self, bytes subject)
     cpdef bint has_interest(self, bytes subject) except -1
-    @cython.locals(node=Node, result=SubListResult, plain=list, queues=dict)
+    @cython.locals(node=Node, result=SubListResult, nodes=list)
     cdef SubListResult _match_uncached(self, bytes subject)
+    @cython.locals(node=Node, plain=list, queues=dict)
+    cdef SubListResult _combined_result(self, list nodes)
     @cython.locals(result=SubListResult, plain=list, queues=dict)
     cdef SubListResult _node_result(self, Node node)
     @cython.locals(subject=bytes, result=SubListResult, key=bytes, known=SubListResult)

@@ -198,24 +198,31 @@ class SubList:
             result = self._cache.get(subject)
             if result is not None:
                 return result
-            plain: list[Subscription] = []
-            queues: dict[bytes, list[Subscription]] = {}
+            nodes = self._trie.find(subject)
             if node is not None:
-                node.collect(plain, queues)
-            self._trie.collect(subject, plain, queues)
-            if plain or queues:
-                self._turn += 1
-                result = build_result(plain, queues, self._turn)
-            else:
-                result = self._empty
+                nodes.append(node)
+            result = self._combined_result(nodes)
             if self._cache_max > 0:
                 self._cache[subject] = result
                 if len(self._cache) > self._cache_max:
                     self._sweep_cache()
             return result
 
+    def _combined_result(self, nodes: list[Node]) -> SubListResult:
+        """Give the result of several nodes together; that of a single one is the node's own."""
+        if not nodes:
+            return self._empty
+        if len(nodes) == 1:
+            return self._node_result(nodes[0])
+        plain: list[Subscription] = []
+        queues: dict[bytes, list[Subscription]] = {}
+        for node in nodes:
+            node.collect(plain, queues)
+        self._turn += 1
+        return build_result(plain, queues, self._turn)
+
     def _node_result(self, node: Node) -> SubListResult:
-        """Give the result of a literal's own node, remembered there until the node changes."""
+        """Give the result of one node alone, remembered there until the node changes."""
         result = node.result
         if result is None:
             plain: list[Subscription] = []

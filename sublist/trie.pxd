@@ -3,6 +3,7 @@
 cimport cython
 
 from midge.sublist.result cimport QueueGroup, SubListResult
+from midge.sublist.subjects cimport has_empty_token
 from midge.sublist.subscription cimport Subscription
 
 
@@ -16,6 +17,7 @@ cdef class Node:
     cpdef void add(self, Subscription subscription) except *
     @cython.locals(members=list, slot=Py_ssize_t, last=Subscription)
     cpdef bint discard(self, Subscription subscription) except -1
+    cpdef bint is_inhabited(self)
     cpdef bint is_empty(self)
     @cython.locals(members=list, known=list)
     cpdef void collect(self, list plain, dict queues) except *
@@ -42,9 +44,9 @@ cdef class Trie:
     cpdef Node ensure(self, bytes subject)
     @cython.locals(tokens=list, levels=list, path=list, node=Node, depth=Py_ssize_t)
     cpdef bint discard(self, Subscription subscription) except -1
-    @cython.locals(tokens=list, last=Py_ssize_t, i=Py_ssize_t, frontier=list, following=list,
-                   level=Level, node=Node, token=bytes)
-    cpdef void collect(self, bytes subject, list plain, dict queues) except *
+    @cython.locals(found=list, length=Py_ssize_t, frontier=list, following=list, start=Py_ssize_t,
+                   end=Py_ssize_t, is_last=bint, token=bytes, level=Level, node=Node)
+    cpdef list find(self, bytes subject)
 
 
 cpdef SubListResult build_result(list plain, dict queues, Py_ssize_t turn)

@@ -1,6 +1,7 @@
 """The trie of subscriptions: levels of nodes, one level a token, with nodes for `*` and `>`."""
 
 from midge.sublist.result import QueueGroup, SubListResult
+from midge.sublist.subjects import has_empty_token
 from midge.sublist.subscription import Subscription
 
 
@@ -51,6 +52,10 @@ class Node:
             self._drop(subscription.queue)
         self.result = None
         return True
+
+    def is_inhabited(self) -> bool:
+        """Tell whether any subscription is held here."""
+        return self.plain is not None or self.queues is not None
 
     def is_empty(self) -> bool:
         """Tell whether nothing is held here and nothing lies below."""
@@ -173,43 +178,45 @@ class Trie:
                 path[depth - 1].below = None
         return True
 
-    def collect(
-        self,
-        subject: bytes,
-        plain: list[Subscription],
-        queues: dict[bytes, list[Subscription]],
-    ) -> None:
-        """Add every subscription that the literal `subject` reaches to `plain` and `queues`.
+    def find(self, subject: bytes) -> list[Node]:
+        """List the nodes whose subscriptions the literal `subject` reaches.
 
-        Walks all matching paths abreast, one token at a time: the frontier is never wider than the
-        trie itself, however many wildcards it holds. A subject with an empty token reaches nothing.
+        Walks all matching paths abreast, one token at a time, and takes no token that no path still asks
+        for: the frontier is never wider than the trie, however many wildcards it holds. A subject with
+        an empty token reaches nothing.
         """
-        tokens = subject.split(b".")
-        if b"" in tokens:
-            return
-        last = len(tokens) - 1
+        found: list[Node] = []
+        length = len(subject)
+        if length == 0 or has_empty_token(subject):
+            return found
         frontier = [self._root]
-        for i in range(last + 1):
-            token = tokens[i]
+        start = 0
+        while frontier and start <= length:
+            end = subject.find(b".", start)
+            if end < 0:
+                end = length
+            is_last = end == length
+            token = subject[start:end]
             following: list[Level] = []
             for level in frontier:
                 if level.fwc is not None:
-                    level.fwc.collect(plain, queues)
+                    found.append(level.fwc)
                 node = level.pwc
                 if node is not None:
-                    if i == last:
-                        node.collect(plain, queues)
+                    if is_last:
+                        found.append(node)
                     elif node.below is not None:
                         following.append(node.below)
-                node = level.nodes.get(token)
-                if node is not None:
-                    if i == last:
-                        node.collect(plain, queues)
-                    elif node.below is not None:
-                        following.append(node.below)
-            if not following:
-                return
+                if level.nodes:
+                    node = level.nodes.get(token)
+                    if node is not None:
+                        if is_last:
+                            found.append(node)
+                        elif node.below is not None:
+                            following.append(node.below)
             frontier = following
+            start = end + 1
+        return [node for node in found if node.is_inhabited()]
 
     def nodes(self) -> list[Node]:
         """List every node, in no particular order."""

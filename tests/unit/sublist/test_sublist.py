@@ -1,0 +1,285 @@
+"""The SubList: insert, remove, match, the cache's policy, its counts, and threads."""
+
+import random
+import threading
+
+import pytest
+
+from midge.sublist import EMPTY_RESULT, SubList, SubListError, Subscription
+from midge.sublist.subjects import matches
+
+
+def inserted(sublist: SubList, subject: bytes, queue: bytes | None = None) -> Subscription:
+    subscription = Subscription(subject, queue, b"1")
+    assert sublist.insert(subscription) is None
+    return subscription
+
+
+def names(sublist: SubList, subject: bytes) -> list[bytes]:
+    return sorted(found.subject for found in sublist.match(subject).subscriptions())
+
+
+@pytest.fixture(params=[True, False], ids=["exact", "trie"])
+def sublist(request: pytest.FixtureRequest) -> SubList:
+    return SubList(exact_match=request.param)
+
+
+def test_literal_and_wildcards_together(sublist: SubList) -> None:
+    for subject in (b"a.b", b"a.*", b"a.>", b"*.b", b">", b"a", b"x.y"):
+        inserted(sublist, subject)
+    assert names(sublist, b"a.b") == [b"*.b", b">", b"a.*", b"a.>", b"a.b"]
+    assert names(sublist, b"a") == [b">", b"a"]
+    assert names(sublist, b"a.b.c") == [b">", b"a.>"]
+    assert names(sublist, b"a..b") == []
+    assert len(sublist) == 7
+
+
+def test_no_match_is_the_one_shared_empty_result(sublist: SubList) -> None:
+    assert sublist.match(b"a") is EMPTY_RESULT
+    inserted(sublist, b"*.*")
+    assert sublist.match(b"a") is EMPTY_RESULT
+    assert not sublist.match(b"a")
+
+
+def test_queue_groups_are_merged_by_name_across_nodes(sublist: SubList) -> None:
+    one = inserted(sublist, b"a.b", b"q")
+    two = inserted(sublist, b"a.*", b"q")
+    three = inserted(sublist, b"a.>", b"r")
+    groups = {group.name: set(group.members) for group in sublist.match(b"a.b").queues}
+    assert groups == {b"q": {one, two}, b"r": {three}}
+
+
+def test_invalid_subject_is_refused_before_anything_changes(sublist: SubList) -> None:
+    before = sublist.generation
+    refused = Subscription(b"a..b")
+    assert sublist.insert(refused) is SubListError.INVALID_SUBJECT
+    assert (len(sublist), sublist.generation, sublist.depth()) == (0, before, 0)
+    assert sublist.remove(refused) is SubListError.NOT_FOUND
+
+
+def test_the_same_object_cannot_be_in_twice(sublist: SubList) -> None:
+    subscription = inserted(sublist, b"a.*")
+    assert sublist.insert(subscription) is SubListError.ALREADY_INSERTED
+    assert SubList().insert(subscription) is SubListError.ALREADY_INSERTED
+    assert len(sublist) == 1
+    assert sublist.remove(subscription) is None
+    assert sublist.insert(subscription) is None
+
+
+def test_removing_what_is_not_there_is_an_error_value(sublist: SubList) -> None:
+    twin = Subscription(b"a.b")
+    assert sublist.remove(twin) is SubListError.NOT_FOUND
+    inserted(sublist, b"a.b")
+    assert sublist.remove(twin) is SubListError.NOT_FOUND
+    elsewhere = SubList()
+    stranger = inserted(elsewhere, b"a.b")
+    assert sublist.remove(stranger) is SubListError.NOT_FOUND
+    assert elsewhere.remove(stranger) is None
+    assert len(sublist) == 1
+
+
+def test_the_trie_is_pruned() -> None:
+    sublist = SubList(exact_match=False)
+    subscriptions = [inserted(sublist, s) for s in (b"a.b.c.d", b"a.b", b"a.*.c", b"a.>")]
+    assert sublist.depth() == 4
+    for subscription in subscriptions:
+        assert sublist.remove(subscription) is None
+    assert sublist.depth() == 0
+    assert list(sublist) == []
+
+
+def test_without_wildcards_the_trie_is_never_touched() -> None:
+    sublist = SubList()
+    inserted(sublist, b"a.b")
+    assert sublist.depth() == 0
+    assert names(sublist, b"a.b") == [b"a.b"]
+    stats = sublist.stats()
+    assert stats.cache_size == 0  # the dictionary's node remembers the result itself
+
+
+def test_literal_results_are_remembered_until_they_change() -> None:
+    sublist = SubList()
+    first = inserted(sublist, b"a")
+    result = sublist.match(b"a")
+    assert sublist.match(b"a") is result
+    inserted(sublist, b"b")
+    assert sublist.match(b"a") is result
+    second = inserted(sublist, b"a")
+    assert set(sublist.match(b"a").plain) == {first, second}
+    assert result.plain == (first,), "a result never changes"
+
+
+def test_literal_insert_touches_one_cached_key() -> None:
+    sublist = SubList()
+    inserted(sublist, b"*")
+    kept = sublist.match(b"a")
+    sublist.match(b"b")
+    added = inserted(sublist, b"b")
+    assert sublist.match(b"a") is kept
+    assert added in sublist.match(b"b").plain
+    assert sublist.stats().cache_size == 2, "updated in place, not thrown away"
+
+
+def test_wildcard_insert_updates_the_keys_it_matches() -> None:
+    sublist = SubList()
+    inserted(sublist, b"a.>")
+    known = {subject: sublist.match(subject) for subject in (b"a.b", b"a.c", b"b.b")}
+    added = inserted(sublist, b"*.b")
+    hits = sublist.stats().cache_hits
+    assert added in sublist.match(b"a.b").plain
+    assert sublist.match(b"b.b").plain == (added,)
+    assert sublist.match(b"a.c") is known[b"a.c"]
+    assert sublist.stats().cache_hits == hits + 3, "all three came from the cache"
+
+
+def test_remove_invalidates_just_what_it_matches() -> None:
+    sublist = SubList()
+    inserted(sublist, b"a.>")
+    gone = inserted(sublist, b"*.b")
+    kept = sublist.match(b"a.c")
+    sublist.match(b"a.b")
+    assert sublist.remove(gone) is None
+    assert sublist.stats().cache_size == 1
+    assert sublist.match(b"a.c") is kept
+    assert names(sublist, b"a.b") == [b"a.>"]
+
+
+def test_the_cache_is_bounded_and_swept_from_the_oldest() -> None:
+    sublist = SubList(cache_max=8, cache_sweep_to=2)
+    inserted(sublist, b">")
+    for i in range(8):
+        sublist.match(b"%d" % i)
+    assert sublist.stats().cache_size == 8
+    sublist.match(b"8")
+    assert sublist.stats().cache_size == 2
+    hits = sublist.stats().cache_hits
+    sublist.match(b"8")
+    sublist.match(b"7")
+    assert sublist.stats().cache_hits == hits + 2
+
+
+def test_defaults_of_the_cache() -> None:
+    sublist = SubList()
+    inserted(sublist, b">")
+    for i in range(1024):
+        sublist.match(b"%d" % i)
+    assert sublist.stats().cache_size == 1024
+    sublist.match(b"x")
+    assert sublist.stats().cache_size == 256
+
+
+def test_cache_off() -> None:
+    sublist = SubList(cache_max=0, cache_sweep_to=0)
+    inserted(sublist, b">")
+    assert names(sublist, b"a") == [b">"]
+    assert sublist.stats().cache_size == 0
+
+
+@pytest.mark.parametrize(("most", "sweep_to"), [(-1, 0), (4, 5), (4, -1)])
+def test_impossible_cache_sizes(most: int, sweep_to: int) -> None:
+    with pytest.raises(ValueError, match="cache_sweep_to"):
+        SubList(cache_max=most, cache_sweep_to=sweep_to)
+
+
+def test_counts() -> None:
+    sublist = SubList()
+    one, two = inserted(sublist, b"a.*"), inserted(sublist, b"a.b")
+    inserted(sublist, b"a.b", b"q")
+    for _ in range(4):
+        sublist.match(b"a.b")
+    sublist.match(b"x")
+    stats = sublist.stats()
+    assert (stats.subscriptions, stats.inserts, stats.removes) == (3, 3, 0)
+    assert (stats.matches, stats.cache_hits) == (5, 3)
+    assert stats.hit_rate == 3 / 5
+    assert (stats.max_fan_out, stats.average_fan_out) == (3, 1.5)
+    sublist.remove(one)
+    sublist.remove(two)
+    assert sublist.stats().removes == 2
+    assert sublist.stats().subscriptions == 1
+
+
+def test_generation_changes_with_every_insert_and_remove(sublist: SubList) -> None:
+    seen = {sublist.generation}
+    subscription = inserted(sublist, b"a")
+    seen.add(sublist.generation)
+    sublist.remove(subscription)
+    seen.add(sublist.generation)
+    sublist.match(b"a")
+    seen.add(sublist.generation)
+    assert len(seen) == 3
+
+
+def test_deep_subjects_neither_recurse_nor_blow_up(sublist: SubList) -> None:
+    deep = b".".join([b"t"] * 2000)
+    stars = b".".join([b"*"] * 2000)
+    mixed = [b".".join([b"*"] * i + [b"t"] * (1000 - i)) for i in range(100)]
+    subscriptions = [inserted(sublist, s) for s in (deep, stars, b"t.>", *mixed)]
+    assert names(sublist, deep) == sorted([deep, stars, b"t.>"])
+    assert len(sublist.match(b".".join([b"t"] * 1000)).plain) == 101
+    for subscription in subscriptions:
+        assert sublist.remove(subscription) is None
+    assert sublist.depth() == 0
+
+
+def test_many_on_one_subject_leave_in_any_order(sublist: SubList) -> None:
+    subscriptions = [inserted(sublist, b"a", b"q" if i % 3 == 0 else None) for i in range(300)]
+    random.Random(1).shuffle(subscriptions)
+    while subscriptions:
+        assert sublist.remove(subscriptions.pop()) is None
+        assert set(sublist.match(b"a").subscriptions()) == set(subscriptions)
+
+
+def test_turns_of_a_group_survive_other_subjects() -> None:
+    """A wildcard group's round goes on from subject to subject: they share one result."""
+    sublist = SubList()
+    for _ in range(4):
+        inserted(sublist, b"work.*", b"q")
+    assert sublist.match(b"work.1").queues[0] is sublist.match(b"work.2").queues[0]
+
+
+def test_threads_against_an_oracle() -> None:
+    """Readers never see a result that no state of the SubList could have given."""
+    sublist = SubList(cache_max=16, cache_sweep_to=4)
+    patterns = [b"a.*", b"a.>", b"*.b", b"a.b", b">", b"c.d"]
+    subjects = [b"a.b", b"a.c", b"c.d", b"z.b"]
+    fixed = [inserted(sublist, pattern) for pattern in patterns]
+    stop = threading.Event()
+    wrong: list[object] = []
+
+    def churn(seed: int) -> None:
+        rng = random.Random(seed)
+        held: list[Subscription] = []
+        for _ in range(1500):
+            if held and rng.random() < 0.5:
+                if sublist.remove(held.pop(rng.randrange(len(held)))) is not None:
+                    wrong.append("remove failed")
+            else:
+                held.append(inserted(sublist, rng.choice(patterns)))
+        for subscription in held:
+            sublist.remove(subscription)
+
+    def read() -> None:
+        while not stop.is_set():
+            for subject in subjects:
+                found = sublist.match(subject).plain
+                if any(not matches(subject, s.subject) for s in found):
+                    wrong.append(("stranger", subject))
+                expected = [s for s in fixed if matches(subject, s.subject)]
+                if not set(expected) <= set(found):
+                    wrong.append(("missing", subject))
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    writers = [threading.Thread(target=churn, args=(seed,)) for seed in range(3)]
+    for thread in readers + writers:
+        thread.start()
+    for thread in writers:
+        thread.join()
+    stop.set()
+    for thread in readers:
+        thread.join()
+    assert wrong == []
+    assert len(sublist) == len(fixed)
+    for subject in subjects:
+        expected = {s for s in fixed if matches(subject, s.subject)}
+        assert set(sublist.match(subject).plain) == expected
