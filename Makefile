@@ -51,7 +51,7 @@ lint: $(STAMPS)/dev ## Check style: ruff, cython-lint, bandit
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/cython-lint protocol sublist server
-	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive protocol sublist server pipeline testing
+	$(BIN)/bandit --quiet --severity-level medium --configfile pyproject.toml --recursive protocol sublist server pipeline testing
 
 types: $(STAMPS)/dev ## Check types: mypy, strict
 	$(BIN)/mypy
