@@ -34,7 +34,7 @@ test-pure: $(STAMPS)/dev ## Build a wheel without extension modules; run the uni
 	MIDGE_PURE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/pure .
 	$(BIN)/python -m zipfile --extract build/pure/*.whl build/pure/tree
 	cp -R pyproject.toml setup.py tests $(wildcard config.example.toml) build/pure/tree
-	cd build/pure/tree && MIDGE_PURE=1 $(abspath $(BIN))/python -m pytest tests/unit tests/property $(ARGS)
+	cd build/pure/tree && MIDGE_PURE=1 $(abspath $(BIN))/python -m pytest $(wildcard tests/unit tests/property) $(ARGS)
 
 test-packaging: $(STAMPS)/dev ## Prove sdist -> wheel -> clean virtual environment -> start, and the Dockerfile's steps
 	$(BIN)/python -m pytest -m packaging $(ARGS)
@@ -51,7 +51,7 @@ lint: $(STAMPS)/dev ## Check style: ruff, cython-lint, bandit
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/cython-lint protocol sublist server
-	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive protocol sublist server pipeline testing
+	$(BIN)/bandit --quiet --severity-level medium --configfile pyproject.toml --recursive protocol sublist server pipeline testing
 
 types: $(STAMPS)/dev ## Check types: mypy, strict
 	$(BIN)/mypy

@@ -13,10 +13,11 @@ _NO_HEADERS = -1
 class Frame:
     """A PUB or HPUB in `data`, noted as offsets from `base`, where its verb stands.
 
-    ``data[base + tail:base + end]`` is the part that deliveries copy, from the reply or the size to the
-    last CR LF. `header_size` is -1 for a PUB. `size` counts header and payload, in bytes. `repeated`
-    tells that the control line is the same, byte for byte, as that of the frame before it on this
-    connection. A frame is valid only while it is being handled: its buffer is used again.
+    ``data[base + tail:base + end]`` is the part that deliveries copy, from the reply or the size to
+    the last CR LF. `header_size` is -1 for a PUB. `size` counts header and payload, in bytes.
+    `repeated` tells that the control line is the same, byte for byte, as that of the frame before
+    it on this connection. A frame is valid only while it is being handled: its buffer is used
+    again.
     """
 
     __slots__ = (
@@ -81,9 +82,10 @@ class Frame:
 def compose(
     subject: bytes, payload: bytes, reply: bytes | None = None, headers: bytes | None = None
 ) -> Frame:
-    """Make a frame of its own from parts; `headers` is a whole header block, its blank line included.
+    """Make a frame of its own from parts.
 
-    The caller vouches for `subject` and `reply`: they must hold no blank, TAB, CR or LF.
+    `headers` is a whole header block, its blank line included. The caller vouches for
+    `subject` and `reply`: they must hold no blank, TAB, CR or LF.
     """
     if headers is None:
         return _assemble(subject, reply, b"%d" % len(payload), payload, _NO_HEADERS)
@@ -102,10 +104,11 @@ def with_subject(frame: Frame, subject: bytes) -> Frame:
 
 
 def rewritten(frame: Frame, line_end: int) -> Frame:
-    """Give an unusually written frame in its usual form: single blanks, CR LF, a PUB if it has no header.
+    """Give an unusually written frame in its usual form.
 
-    The sizes keep the digits they were written with. `line_end` is where the arguments of the control
-    line end, as an offset from the frame's base.
+    That has single blanks and CR LF, and is a PUB if there is no header. The sizes keep the digits
+    they were written with. `line_end` is where the arguments of the control line end, as an offset
+    from the frame's base.
     """
     sizes_start = frame.reply_end if frame.has_reply() else frame.tail
     written = memory.take(frame.data, frame.base + sizes_start, frame.base + line_end)

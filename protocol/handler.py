@@ -6,8 +6,8 @@ from midge.protocol.frame import Frame
 class Handler:
     """Receives the commands of one client, in the order in which they came.
 
-    A method may raise ProtocolError to end the connection, and may set the parser's `halted` to have no
-    further command until it is fed again.
+    A method may raise ProtocolError to end the connection, and may set the parser's `halted` to
+    have no further command until it is fed again.
     """
 
     def on_publish(self, frame: Frame) -> None:

@@ -26,7 +26,8 @@ cdef inline bytes take(const unsigned char *data, Py_ssize_t start, Py_ssize_t e
 
 
 cdef inline void copy(
-    unsigned char *target, Py_ssize_t at, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+    unsigned char *target, Py_ssize_t at, const unsigned char *data, Py_ssize_t start,
+    Py_ssize_t end
 ) noexcept:
     memcpy(target + at, data + start, end - start)
 

@@ -1,8 +1,8 @@
 """The handful of byte operations that the hot path is made of.
 
-This module is the interpreted twin of ``memory.pxd``: there the same functions are one-line C calls,
-which the compiled modules inline. `data` is any byte buffer here and a plain pointer there, so none
-of these functions checks bounds: the callers keep to the range they were given.
+This module is the interpreted twin of ``memory.pxd``: there the same functions are one-line C
+calls, which the compiled modules inline. `data` is any byte buffer here and a plain pointer there,
+so none of these functions checks bounds: the callers keep to the range they were given.
 """
 
 

@@ -2,11 +2,12 @@
 
 The parser walks a contiguous buffer and calls its handler once per whole command. What it cannot
 use yet it leaves unconsumed, and is given again, with more behind it, later: so the outcome is the
-same however the stream is split. Only two things outlive a call: a line whose rest is ignored, and a
-verb whose blanks were dropped as they came. Neither has a limit, so neither may be kept.
+same however the stream is split. Only two things outlive a call: a line whose rest is ignored, and
+a verb whose blanks were dropped as they came. Neither has a limit, so neither may be kept.
 
-Grammar, limits and texts are those that nats-server 2.15.1 shows on the wire, quirks included: the
-first byte of an argument is never its end, and a stray CR within a line costs the line its last byte.
+Grammar, limits and texts are those that nats-server 2.15.1 shows on the wire, quirks included:
+the first byte of an argument is never its end, and a stray CR within a line costs the line its last
+byte.
 """
 
 from midge.protocol import memory
@@ -60,8 +61,8 @@ class Parser:
     """Drives `handler` with the commands found in what `feed` is given.
 
     `max_control_line` bounds the arguments of a line, in bytes; `max_payload` header and payload
-    together, -1 for no bound. `headers` allows HPUB. While `connect_required` is set only a CONNECT may
-    come. Setting `halted` makes `feed` return after the command at hand.
+    together, -1 for no bound. `headers` allows HPUB. While `connect_required` is set only a CONNECT
+    may come. Setting `halted` makes `feed` return after the command at hand.
     """
 
     __slots__ = (
@@ -127,7 +128,7 @@ class Parser:
         return position
 
     def _command(self, data: bytearray, start: int, end: int) -> int:
-        """Handle the command that starts at `start`; give what follows, `start` if it is not whole."""
+        """Handle the command at `start`; give what follows, `start` if it is not whole."""
         if self.connect_required and data[start] != 0x43 and data[start] != 0x63:
             raise ProtocolError(AUTHORIZATION_VIOLATION, "first command is no CONNECT")
         verb = self._expected_verb(data, start, end)
@@ -145,7 +146,7 @@ class Parser:
         return self._after_verb(verb, data, start, position, end)
 
     def _after_verb(self, verb: int, data: bytearray, line: int, start: int, end: int) -> int:
-        """Drop the blanks at `start`, then handle `verb`; give what follows, or the arguments' start."""
+        """Drop blanks, then handle `verb`; give what follows, or where the arguments start."""
         while start < end and (data[start] == _SPACE or data[start] == _TAB):
             start += 1
         if start < end:
@@ -156,7 +157,7 @@ class Parser:
         return start
 
     def _expected_verb(self, data: bytearray, start: int, end: int) -> int:
-        """Give the verb at `start`; _NO_VERB while its bytes so far fit one but are too few to tell."""
+        """Give the verb at `start`; _NO_VERB while its bytes fit one but are too few to tell."""
         byte = data[start] & 0xDF if data[start] >= 0x41 else data[start]
         verb = _NO_VERB
         if byte == 0x50:  # P
@@ -210,7 +211,7 @@ class Parser:
         return line_feed + 1
 
     def _arguments(self, verb: int, data: bytearray, line: int, start: int, end: int) -> int:
-        """Handle `verb`, whose arguments begin at `start`; give what follows, -1 if it is not whole."""
+        """Handle `verb` with arguments from `start`; give what follows, -1 if it is not whole."""
         line_feed = memory.find(data, _LF, start + 1, end)
         if line_feed < 0:
             stop = end - 1 if memory.find(data, _CR, start + 1, end) >= 0 else end
@@ -243,7 +244,8 @@ class Parser:
     def _check_control_line(self, length: int) -> None:
         if length > self.max_control_line:
             raise ProtocolError(
-                MAXIMUM_CONTROL_LINE, f"control line of {length} bytes, {self.max_control_line} allowed"
+                MAXIMUM_CONTROL_LINE,
+                f"control line of {length} bytes, {self.max_control_line} allowed",
             )
 
     def _publish(
@@ -256,7 +258,7 @@ class Parser:
         body: int,
         end: int,
     ) -> int:
-        """Handle the PUB or HPUB with the arguments in ``data[start:stop]`` and its payload at `body`.
+        """Handle a PUB or HPUB with arguments in ``data[start:stop]``, its payload at `body`.
 
         Gives what follows, or -1 if the payload is not whole.
         """
@@ -339,7 +341,8 @@ class Parser:
         frame.payload = body - line
         frame.end = after - line
         frame.repeated = False
-        # A line whose verb was consumed before must not pass for one that starts with its arguments.
+        # A line whose verb was consumed before must not pass for one that starts with its
+        # arguments.
         self._repeatable = canonical and not self._verb
         self._verb = _NO_VERB
         self.handler.on_publish(frame if canonical else rewritten(frame, stop - line))

@@ -22,7 +22,7 @@ class QueueGroup:
 
 
 class SubListResult:
-    """The subscriptions that one subject reaches; immutable, so that it can be shared and cached."""
+    """The subscriptions that one subject reaches; immutable, so it can be shared and cached."""
 
     __slots__ = ("plain", "queues")
 

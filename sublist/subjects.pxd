@@ -5,7 +5,9 @@ cimport cython
 cdef int _DOT, _STAR, _GREATER, _SPACE, _TAB, _CR, _LF
 
 
-@cython.locals(length=Py_ssize_t, token_start=Py_ssize_t, i=Py_ssize_t, byte=cython.uchar, fwc_seen=bint)
+@cython.locals(
+    length=Py_ssize_t, token_start=Py_ssize_t, i=Py_ssize_t, byte=cython.uchar, fwc_seen=bint
+)
 cpdef bint is_valid_subject(bytes subject) except -1
 
 @cython.locals(length=Py_ssize_t, i=Py_ssize_t, byte=cython.uchar, at_token_start=bint)

@@ -17,8 +17,8 @@ _LF = 0x0A
 def is_valid_subject(subject: bytes) -> bool:
     """Tell whether `subject` may be subscribed to.
 
-    No token is empty, ``>`` as a whole token stands last, and there is no blank, TAB, CR or LF, which
-    the control line could not carry. Every other byte is allowed, NUL and non-UTF-8 included.
+    No token is empty, ``>`` as a whole token stands last, and there is no blank, TAB, CR or LF,
+    which the control line could not carry. Every other byte is allowed, NUL and non-UTF-8 included.
     """
     length = len(subject)
     token_start = 0

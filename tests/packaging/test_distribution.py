@@ -18,8 +18,6 @@ from tests.packaging.processes import python_environment, run, started_server
 
 pytestmark = [pytest.mark.packaging, pytest.mark.slow, pytest.mark.timeout(900)]
 
-SHIPPED = {".py", ".pxd", ".typed", ".html", ".css", ".js", ".json", ".svg"}
-
 
 @pytest.fixture(scope="module")
 def dist(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -49,11 +47,10 @@ def clean_environment(dist: Path, root: Path, tmp_path_factory: pytest.TempPathF
 
 def package_files(root: Path) -> set[str]:
     """List what of the checkout belongs to the import package, as paths below midge/."""
-    found = set()
-    for folder in [root / "midge", *(root / "midge").iterdir()]:
-        paths = folder.iterdir() if folder.name == "midge" else folder.rglob("*")
-        found |= {str(path.relative_to(root)) for path in paths if path.suffix in SHIPPED}
-    return found
+    folders = [path.name for path in (root / "midge").iterdir() if path.is_symlink()]
+    tracked = run(["git", "ls-files", "midge", *folders], cwd=root).splitlines()
+    links = {f"midge/{folder}" for folder in folders}
+    return {name if name.startswith("midge/") else f"midge/{name}" for name in tracked} - links
 
 
 def test_sdist_holds_real_files_and_nothing_built(dist: Path, root: Path) -> None:
