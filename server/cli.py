@@ -69,7 +69,7 @@ def check(arguments: Sequence[str]) -> int:
         loaded = _load(line)
     except (FlagError, ConfigError) as error:
         return _refuse(error, "midge check")
-    for warning in loaded.warnings:
+    for warning in loaded.warnings + loaded.file_warnings:
         print(f"# warning: {warning}", file=sys.stderr)
     sys.stdout.write(render.effective(loaded.options, loaded.origins))
     return 0
@@ -131,6 +131,8 @@ def _check_file(line: CommandLine, file: str, program: str) -> None:
         text = "must specify [-c, --config] option to check configuration file syntax"
         raise ConfigError(text)
     loaded = _load(line)
+    if loaded.file_warnings:
+        raise ConfigError("\n".join(loaded.file_warnings))
     text = f"{program}: configuration file {file} is valid ({loaded.digest})"
     print(text, file=sys.stderr)
 

@@ -16,7 +16,7 @@ import msgspec
 import tomllib
 
 from midge.server import schema
-from midge.server.checking import find_problems, format_path, nearest
+from midge.server.checking import Problem, find_problems, format_path, nearest
 from midge.server.errors import ConfigError, ConfigErrors
 from midge.server.options import Options
 from midge.server.text_values import from_text
@@ -40,6 +40,9 @@ class Layer(NamedTuple):
 
     values: dict[str, Any]
     where: Callable[[KeyPath], str]
+    error: type[ConfigError] = ConfigError
+    """How errors of this source look."""
+    warnings: tuple[str, ...] = ()
 
 
 class Loaded(NamedTuple):
@@ -50,12 +53,18 @@ class Loaded(NamedTuple):
     """Where each setting was set; settings left at their default are absent."""
     warnings: tuple[str, ...]
     """What is probably a mistake, but no reason to refuse."""
+    file_warnings: tuple[str, ...] = ()
+    """The same about the file, for which `-t` does refuse, as nats-server's does."""
 
     @property
     def digest(self) -> str:
         """Return a fingerprint of the options, the same for the same settings."""
         content = json.dumps(msgspec.to_builtins(self.options), sort_keys=True).encode()
         return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+NOBODY = Layer({}, lambda _path: "")
+"""The source of what nobody set."""
 
 
 def load(
@@ -76,7 +85,8 @@ def load(
     layers.append(_read_flags(flags))
     raw, places = _merge(layers)
     options = _build(raw, places)
-    return Loaded(options, _origins(raw, places), tuple(unknown))
+    found = tuple(warning for layer in layers for warning in layer.warnings)
+    return Loaded(options, _origins(raw, places), tuple(unknown), found)
 
 
 def read_file(file: Path) -> Layer:
@@ -185,12 +195,9 @@ def _lay(
             under[name] = value
 
 
-def _place(path: KeyPath, owners: dict[KeyPath, Layer]) -> str:
-    for end in range(len(path), 0, -1):
-        layer = owners.get(path[:end])
-        if layer is not None:
-            return layer.where(path)
-    return ""
+def _owner(path: KeyPath, owners: dict[KeyPath, Layer]) -> Layer:
+    ends = range(len(path), 0, -1)
+    return next((owners[path[:end]] for end in ends if path[:end] in owners), NOBODY)
 
 
 def _build(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> Options:
@@ -200,11 +207,13 @@ def _build(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> Options:
         problems = list(find_contradictions(options))
         if not problems:
             return options
-    errors = [
-        ConfigError(problem.text, key=format_path(problem.path), where=_place(problem.path, owners))
-        for problem in problems
-    ]
+    errors = [_error(problem, _owner(problem.path, owners)) for problem in problems]
     raise errors[0] if len(errors) == 1 else ConfigErrors(errors)
+
+
+def _error(problem: Problem, owner: Layer) -> ConfigError:
+    key, where = format_path(problem.path), owner.where(problem.path)
+    return owner.error(problem.text, key=key, where=where)
 
 
 def _origins(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> dict[tuple[str, ...], str]:
@@ -216,5 +225,5 @@ def _origins(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> dict[tuple[st
                 break
             value = value[name]
         else:
-            found[setting.path] = _place(setting.path, owners)
+            found[setting.path] = _owner(setting.path, owners).where(setting.path)
     return found

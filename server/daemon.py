@@ -125,8 +125,8 @@ class Daemon:
         log.info("id_announced", server_id=self._server.server_id)
         if self._source:
             log.info("configuration_used", file=self._source, digest=loaded.digest)
-        for warning in loaded.warnings:
-            log.warning("setting_ignored", text=warning)
+        for warning in loaded.warnings + loaded.file_warnings:
+            log.warning("setting_doubtful", text=warning)
 
     def _write_pid_file(self, options: Options) -> None:
         path = options.process.pid_file
@@ -191,8 +191,8 @@ class Daemon:
                 log.error("configuration_refused", error=line)
             return
         logging.configure(loaded.options.logging, form=self._log_form)
-        for warning in loaded.warnings:
-            log.warning("setting_ignored", text=warning)
+        for warning in loaded.warnings + loaded.file_warnings:
+            log.warning("setting_doubtful", text=warning)
         log.info("configuration_reloaded")
 
     async def _lame_duck(self) -> None:

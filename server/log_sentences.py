@@ -29,6 +29,7 @@ SENTENCES = {
     "configuration_reloaded": "Reloaded server configuration",
     "configuration_refused": "Failed to reload server configuration: {error}",
     "log_reopened": "File log re-opened",
+    "setting_doubtful": "{text}",
     "option_reloaded": "Reloaded: {option}",
     "pid_file_failed": "Could not write pid file: {error}",
     "ports_file_failed": "Error writing ports file: {error}",

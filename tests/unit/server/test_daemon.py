@@ -114,7 +114,7 @@ async def test_sigterm_ends_it_with_exit_code_0(log_file: Path, tmp_path: Path) 
     assert list(tmp_path.glob("*.ports")) == []
     written = lines(log_file)
     assert "[INF]   Protocol: 2.15.1" in written
-    assert "[WRN] Setting ignored: text=MIDGE_X: no such setting" in written
+    assert "[WRN] MIDGE_X: no such setting" in written
     ready = written.index("[INF] Server is ready")
     assert written[ready - 2 : ready] == [
         "[INF] Listening for client connections on 127.0.0.1:4222",
