@@ -9,15 +9,15 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import tomllib
 
 from midge.server import schema
 from midge.server.checking import Problem, find_problems, format_path, nearest
-from midge.server.errors import ConfigError, ConfigErrors
+from midge.server.errors import CombinedConfigError, ConfigError
 from midge.server.options import Options
 from midge.server.text_values import from_text
 from midge.server.toml_lines import KeyLines
@@ -208,7 +208,7 @@ def _build(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> Options:
         if not problems:
             return options
     errors = [_error(problem, _owner(problem.path, owners)) for problem in problems]
-    raise errors[0] if len(errors) == 1 else ConfigErrors(errors)
+    raise errors[0] if len(errors) == 1 else CombinedConfigError(errors)
 
 
 def _error(problem: Problem, owner: Layer) -> ConfigError:

@@ -1,9 +1,9 @@
 """Run a server as a process: logging, pid and ports files, signals, exit codes.
 
-    SIGTERM, SIGINT   stop, exit 0 (SIGTERM waits when lame duck mode is under way)
-    SIGHUP            reload the configuration; a broken one changes nothing
-    SIGUSR1           reopen the log file
-    SIGUSR2           lame duck mode, then exit 0
+SIGTERM, SIGINT   stop, exit 0 (SIGTERM waits when lame duck mode is under way)
+SIGHUP            reload the configuration; a broken one changes nothing
+SIGUSR1           reopen the log file
+SIGUSR2           lame duck mode, then exit 0
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Daemon:
         try:
             self._ports_file.write(urls)
         except OSError as error:
-            log.error("ports_file_failed", error=_explain(error))
+            log.warning("ports_file_failed", error=_explain(error))
 
     def _remove_ports_file(self) -> None:
         if self._ports_file is not None:
@@ -183,11 +183,14 @@ class Daemon:
         task.add_done_callback(self._tasks.discard)
 
     async def _reload(self) -> None:
+        refusal = ""
         try:
             loaded = self._load()
             await self._server.reload(loaded.options)
         except MidgeError as error:
-            for line in str(error).splitlines():
+            refusal = str(error)
+        if refusal:
+            for line in refusal.splitlines():
                 log.error("configuration_refused", error=line)
             return
         logging.configure(loaded.options.logging, form=self._log_form)

@@ -121,12 +121,12 @@ class ServerLogger(structlog.BoundLoggerBase):
 
     def debug(self, event: str, **fields: Any) -> None:
         """Log what helps to find a fault."""
-        if JOURNAL.level <= 10:  # noqa: PLR2004 - the level's number
+        if JOURNAL.level <= 10:
             self._emit("debug", event, fields)
 
     def info(self, event: str, **fields: Any) -> None:
         """Log an event of normal operation."""
-        if JOURNAL.level <= 20:  # noqa: PLR2004 - the level's number
+        if JOURNAL.level <= 20:
             self._emit("info", event, fields)
 
     def warning(self, event: str, **fields: Any) -> None:

@@ -25,10 +25,10 @@ UNITS = {"_s": "seconds", "_bytes": "bytes", "_percent": "per cent", "_per_s": "
 """What the last part of a setting's name says about its unit."""
 
 PREAMBLE = """\
-# Every setting of midge, with its meaning, unit and default. As it stands this file changes nothing:
-# copy it and keep the lines that you change. `midge check -c FILE` shows what would be in effect.
-# A setting `table.field` is also the environment variable MIDGE_TABLE_FIELD and the flag
-# --table-field; flags outweigh the environment, and that outweighs this file.
+# Every setting of midge, with its meaning, unit and default. As it stands this file changes
+# nothing: copy it and keep the lines that you change. `midge check -c FILE` shows what would be
+# in effect. A setting `table.field` is also the environment variable MIDGE_TABLE_FIELD and the
+# flag --table-field; flags outweigh the environment, and that outweighs this file.
 """
 
 EXAMPLES = {
@@ -171,5 +171,3 @@ def main(arguments: list[str]) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
-
-

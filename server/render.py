@@ -63,9 +63,7 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
             text = f"{text:<48}  # {self.note(path)}"  # type: ignore[arg-type]  # all names
         return text
 
-    def _nested(
-        self, field: Any, value: Any, header: tuple[str, ...], path: Path
-    ) -> Iterator[str]:
+    def _nested(self, field: Any, value: Any, header: tuple[str, ...], path: Path) -> Iterator[str]:
         name = ".".join(header)
         if isinstance(value, tuple):
             for index, item in enumerate(value):

@@ -40,7 +40,9 @@ def _check_server(options: Options) -> Iterator[Problem]:
         text = f"expected at most limits.max_pending_bytes ({limits.max_pending_bytes}), "
         yield Problem(("limits", "max_payload_bytes"), text + f"got {limits.max_payload_bytes}")
     if shutdown.lame_duck_grace_period_s >= shutdown.lame_duck_duration_s:
-        text = f"expected less than shutdown.lame_duck_duration_s ({shutdown.lame_duck_duration_s:g})"
+        text = (
+            f"expected less than shutdown.lame_duck_duration_s ({shutdown.lame_duck_duration_s:g})"
+        )
         path = ("shutdown", "lame_duck_grace_period_s")
         yield Problem(path, f"{text}, got {shutdown.lame_duck_grace_period_s:g}")
     if routing.cache_sweep_to > routing.cache_max:

@@ -57,7 +57,7 @@ _ESCAPE = re.compile(r"\\(x(..)|.)", re.DOTALL)
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
 _HEX = re.compile(r"[0-9a-fA-F]{2}")
 
-_INTEGER = re.compile(r"(-?[0-9]+)(?:([kmgtpe])(i?b)?)?", re.IGNORECASE)
+_INTEGER = re.compile(r"(-?[0-9]+)(?:([kmgtpe])(i?b|i)?)?", re.IGNORECASE)
 _FLOAT = re.compile(r"-?[0-9]+\.[0-9]+")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _ADDRESS = re.compile(r"[0-9]+\.[0-9]+\.[0-9.:-]*")
@@ -70,7 +70,7 @@ class Lexer:
     """The tokens of one text; iterate over `tokens()`."""
 
     def __init__(self, text: str, file: str) -> None:
-        """Read `text`; `file` is its name in errors."""
+        """Read `text`, which came from `file`."""
         self._text = text
         self._file = file
         self._position = 0
@@ -130,17 +130,18 @@ class Lexer:
             name = self._match(_KEY)
             if name.lower() == "include" and self._peek().isspace():
                 return self._include()
-        self._separator(key, context)
+        self._separator(context)
         return key._replace(value=name)
 
-    def _separator(self, key: Token, context: Kind | None) -> None:
+    def _separator(self, context: Kind | None) -> None:
         self._match(_SPACE)
         if self._peek() and self._peek() in "=:":
             self._position += 1
             self._match(_BLANK if context is None else _SPACE)
         elif not self._peek():
-            column = key.column + len(self._text) - self._position
-            raise ConfError("config is invalid", where=f"{self._file}:{key.line}:{column}")
+            self._count_lines()
+            place = f"{self._file}:{self._line}:{self._position - self._line_start}"
+            raise ConfError(f"config is invalid ({place})")
 
     def _array_item(self) -> Token:
         self._match(_SPACE_AND_COMMENTS)
@@ -227,10 +228,8 @@ class Lexer:
 
     def _double_quoted(self) -> Token:
         token = self._token(Kind.SCALAR)
-        found = _DOUBLE_QUOTED.match(self._text, self._position + 1)
-        assert found is not None
-        text = self._unescape(found[0])
-        self._position = found.end()
+        self._position += 1
+        text = self._unescape(self._match(_DOUBLE_QUOTED))
         if not self._peek():
             self._fail("Unexpected EOF.")
         self._position += 1
@@ -265,9 +264,9 @@ class Lexer:
         token = self._token(Kind.SCALAR)
         word = self._match(_WORD)
         if word.startswith("-") and not word[1:2].isdigit():
-            self._fail(f"Expected a digit but got '{word[1:2] or self._peek()}'.")
-        if _INTEGER.fullmatch(word):
-            return token._replace(value=self._integer(word))
+            self._fail(f"Expected a digit but got '{word[1:2] or self._next()}'.")
+        if integer := _INTEGER.fullmatch(word):
+            return token._replace(value=self._integer(integer))
         if _FLOAT.fullmatch(word):
             return token._replace(value=float(word))
         if _DATE.fullmatch(word):
@@ -275,16 +274,14 @@ class Lexer:
         self._check_text_that_begins_as_number(word)
         return token._replace(value=self._unescape(word))
 
-    def _integer(self, word: str) -> int:
-        found = _INTEGER.fullmatch(word)
-        assert found is not None
+    def _integer(self, found: re.Match[str]) -> int:
         digits, suffix, binary = found.groups()
         in_range = len(digits.lstrip("-0")) <= _DIGITS_MAX
         number = int(digits) if in_range else 1 << 64
         if suffix:
             number *= (1024 if binary else 1000) ** _POWERS[suffix.lower()]
         if not -(1 << 63) <= number < 1 << 63:
-            raise ConfError(f"integer '{word}' is out of the range")
+            raise ConfError(f"integer '{found[0]}' is out of the range")
         return number
 
     def _date(self, word: str) -> datetime:
@@ -300,7 +297,8 @@ class Lexer:
         whole, dot, rest = word.partition(".")
         if dot and whole.isdigit() and not _ADDRESS.fullmatch(word):
             if not rest[:1].isdigit():
-                self._fail(f"Floats must have a digit after the '.', but got '{rest[:1]}' instead.")
+                found = rest[:1] or self._next()
+                self._fail(f"Floats must have a digit after the '.', but got '{found}' instead.")
             self._fail_after_value(None, rest.lstrip("0123456789.")[:1])
         if re.match(r"[0-9]+-", word):
             self._fail("All ISO8601 dates must be in full Zulu form.")
@@ -310,7 +308,12 @@ class Lexer:
         first = self._peek()
         token = self._token(Kind.INCLUDE)
         names = {"[": "start of an array", "{": "start of a map", "(": "start of a block"}
-        names |= {"\n": "new line", "\r": "new line", "\\": "escape sequence", "-": "start of a number"}
+        names |= {
+            "\n": "new line",
+            "\r": "new line",
+            "\\": "escape sequence",
+            "-": "start of a number",
+        }
         if first in names or first.isdigit():
             wrong = names.get(first, "start of a number")
             self._fail(f"Expected include value but found {wrong}")
@@ -325,17 +328,23 @@ class Lexer:
         character = found[1]
         if character in _ESCAPES:
             return _ESCAPES[character]
-        if found[2] is not None:
-            if _HEX.fullmatch(found[2]):
-                return chr(int(found[2], 16))
+        if found[2] is None:
+            allowed = r"Only the following escape characters are allowed: \xXX, \t, \n, \r, \", \\."
+            self._fail(f"Invalid escape character '{character[0]}'. {allowed}")
+        if not _HEX.fullmatch(found[2]):
             self._fail(f"Expected two hexadecimal digits after '\\x', but got '{found[2]}'")
-        allowed = r"Only the following escape characters are allowed: \xXX, \t, \n, \r, \", \\."
-        self._fail(f"Invalid escape character '{character[0]}'. {allowed}")
+        return chr(int(found[2], 16))
 
     # Places.
 
     def _peek(self) -> str:
         return self._text[self._position : self._position + 1]
+
+    def _next(self) -> str:
+        """Consume one character."""
+        found = self._peek()
+        self._position += 1
+        return found
 
     def _match(self, pattern: re.Pattern[str]) -> str:
         """Consume what matches `pattern`, which may be nothing."""
@@ -349,6 +358,7 @@ class Lexer:
         """Consume a quoted text, quotes included, that knows no escapes."""
         start, end = self._position + 1, self._text.find(quote, self._position + 1)
         if end < 0:
+            self._position = len(self._text)
             self._fail("Unexpected EOF.")
         self._position = end + 1
         return self._text[start:end]
@@ -367,5 +377,4 @@ class Lexer:
     def _fail(self, text: str) -> NoReturn:
         self._count_lines()
         shown = text.replace("\n", "\\n").replace("\r", "\\r")
-        place = f"{self._file}: " if self._file else ""
-        raise ConfError(f"{place}Parse error on line {self._line}: '{shown}'")
+        raise ConfError(f"Parse error on line {self._line}: '{shown}'")

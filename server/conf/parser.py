@@ -6,6 +6,7 @@ and variables are found.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,7 @@ class Parser:
         """Parse `text` of `file`, to which includes are relative."""
         self._file = file
         self._source = source
-        self._tokens = Lexer(text, "").tokens()
+        self._tokens = Lexer(text, str(file)).tokens()
         self._root: dict[str, Node] = {}
         self._containers: list[dict[str, Node] | list[Node]] = [self._root]
         self._keys: list[Token] = []
@@ -131,8 +132,9 @@ class Parser:
 
     def _include(self, token: Token) -> None:
         container = self._containers[-1]
-        assert isinstance(container, dict), "the lexer takes `include` for a key"
-        file = self._file.parent / token.value
+        if not isinstance(container, dict):
+            raise TypeError("the lexer takes `include` for a key, which arrays do not have")
+        file = Path(os.path.normpath(self._file.parent / token.value))
         try:
             container.update(parse_file(file, self._source))
         except ConfigError as error:

@@ -10,7 +10,7 @@ from midge.server.conf.errors import ConfError
 from midge.server.conf.parser import Node, Source, parse_file
 from midge.server.conf.sections import Result, Section, read_map
 from midge.server.conf.server_keys import SERVER
-from midge.server.errors import ConfigErrors
+from midge.server.errors import CombinedConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ def read_conf_file(file: Path, environment: Mapping[str, str] | None = None) -> 
     result = Result()
     read_map(Node(entries, str(file), 1, 0), Section(result, result.values, ()), SERVER)
     if result.errors:
-        raise result.errors[0] if len(result.errors) == 1 else ConfigErrors(result.errors)
+        raise result.errors[0] if len(result.errors) == 1 else CombinedConfigError(result.errors)
 
     def where(path: KeyPath) -> str:
         ends = range(len(path), 0, -1)

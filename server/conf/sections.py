@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from midge.protocol.errors import quote
 from midge.server.conf.errors import ConfError
 from midge.server.conf.values import entries
 from midge.server.errors import ConfigError
@@ -107,7 +108,8 @@ def _read_entry(
     handler = table.get(name.lower())
     if handler is None:
         if not entry.is_used:
-            raise ConfError(f'{prefix}unknown field "{name}"', where=entry.where)
+            shown = quote(name.encode())
+            raise ConfError(f"{prefix}unknown field {shown}", where=entry.where)
     elif isinstance(handler, Missing):
         if entry.value is not False:
             text = f'field "{name}": midge does not support {handler.feature}'

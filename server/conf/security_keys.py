@@ -15,8 +15,8 @@ from midge.server.conf.values import (
     fail,
     integer,
     items,
-    secret,
     seconds,
+    secret,
     text,
     texts,
 )
@@ -102,7 +102,9 @@ USER: dict[str, Handler] = {
     "pass": Key("password", secret),
     "password": Key("password", secret),
     "nkey": Key("nkey", text),
-    **dict.fromkeys(("permissions", "permission", "authorization"), _nested("permissions", _permissions)),
+    **dict.fromkeys(
+        ("permissions", "permission", "authorization"), _nested("permissions", _permissions)
+    ),
     **dict.fromkeys(
         ("allowed_connection_types", "connection_types", "clients"),
         Key("allowed_connection_types", _connection_types),
@@ -146,7 +148,7 @@ def _weight(node: Node) -> int:
         written = int(written[:-1][:9])
     if isinstance(written, bool) or not isinstance(written, int):
         fail(node, f"Invalid weight {node.value!r} for mapping destination")
-    if not 0 <= written <= 100:  # noqa: PLR2004 - per cent
+    if not 0 <= written <= 100:
         fail(node, f"Invalid weight {written} for mapping destination")
     return written
 
@@ -171,8 +173,10 @@ def read_mappings(section: Section, node: Node) -> None:
             fail(entry, "Expected an entry for the mapping destination")
         for item in entry.value if isinstance(entry.value, list) else [entry]:
             destination = mapping.append("destinations", item)
+            errors = len(section.result.errors)
             read_map(item, destination, DESTINATION)
-            if "weight_percent" not in destination.values:
+            is_read = errors == len(section.result.errors)
+            if is_read and "weight_percent" not in destination.values:
                 name = destination.values.get("destination", "")
                 fail(item, f'Missing weight for mapping destination "{name}"')
 
@@ -386,5 +390,3 @@ TLS: dict[str, Handler] = {
 def read_tls(section: Section, node: Node) -> None:
     """Read a map `tls`."""
     read_map(node, section.table("tls", node), TLS, "error parsing tls config, ")
-
-

@@ -62,7 +62,7 @@ def _timed(name: str, key: str) -> Callable[[Section, Node], None]:
 
     def handle(section: Section, node: Node) -> None:
         if isinstance(node.value, str):
-            section.put(name, duration(node, node.value), node)
+            section.put(name, duration(node, node.value, f"error parsing {key}: "), node)
             return
         section.put(name, integer(node), node)
         text_ = f'invalid use of field "{key}": {key} should be converted to a duration'
@@ -93,7 +93,9 @@ def _jetstream(_section: Section, node: Node) -> None:
     """Accept only that JetStream is off."""
     wants = node.value
     if isinstance(wants, dict):
-        enabled = next((e for name, e in wants.items() if name.lower() in ("enabled", "enable")), None)
+        enabled = next(
+            (e for name, e in wants.items() if name.lower() in ("enabled", "enable")), None
+        )
         wants = True if enabled is None else enabled.value
     if wants not in (False, "disabled", "disable"):
         fail(node, 'field "jetstream": midge does not support JetStream')
@@ -232,9 +234,7 @@ SERVER: dict[str, Handler] = {
     "no_sublist_cache": _disable_cache,
     "no_header_support": Key("limits.header_support", inverted),
     "lame_duck_duration": _lame_duck_duration,
-    "lame_duck_grace_period": _timed(
-        "shutdown.lame_duck_grace_period_s", "lame_duck_grace_period"
-    ),
+    "lame_duck_grace_period": _timed("shutdown.lame_duck_grace_period_s", "lame_duck_grace_period"),
     # Who may do what.
     "authorization": read_authorization,
     "no_auth_user": Key("authorization.no_auth_user", text),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from midge.server.conf.errors import ConfError
@@ -32,6 +33,8 @@ def show(node: Node) -> str:
         return "an array"
     if isinstance(node.value, bool):
         return str(node.value).lower()
+    if isinstance(node.value, datetime):
+        return f"the date {node.value:%Y-%m-%dT%H:%M:%SZ}"
     return repr(node.value)[:60]
 
 
@@ -93,12 +96,14 @@ def seconds(node: Node) -> float:
     return node.value
 
 
-def duration(node: Node, written: str) -> float:
+def duration(node: Node, written: str, prefix: str = "") -> float:
     """Return the seconds of a Go duration such as `1h15m30.5s`."""
     if written in ("0", "+0", "-0"):
         return 0.0
+    if re.fullmatch(r"[+-]?[0-9.]+", written):
+        fail(node, f'{prefix}time: missing unit in duration "{written[:60]}"')
     if len(written) > _DURATION_LENGTH_MAX or not _DURATION.fullmatch(written):
-        fail(node, f'time: invalid duration "{written[:60]}"')
+        fail(node, f'{prefix}time: invalid duration "{written[:60]}"')
     parts = _DURATION_PART.findall(written)
     total = sum(float(number) * _UNITS_S[unit] for number, unit in parts)
     return round(-total if written.startswith("-") else total, 9)

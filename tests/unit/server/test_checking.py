@@ -20,8 +20,14 @@ def problems(raw: Any) -> list[str]:
         ({"listen": 1}, "listen: expected a table, got 1"),
         ({"listen": {"host": True}}, "listen.host: expected str, got true"),
         ({"logging": {"debug": 1}}, "logging.debug: expected true or false, got 1"),
-        ({"keepalive": {"ping_max": True}}, "keepalive.ping_max: expected int of 1 or more, got true"),
-        ({"keepalive": {"ping_max": 1.0}}, "keepalive.ping_max: expected int of 1 or more, got 1.0"),
+        (
+            {"keepalive": {"ping_max": True}},
+            "keepalive.ping_max: expected int of 1 or more, got true",
+        ),
+        (
+            {"keepalive": {"ping_max": 1.0}},
+            "keepalive.ping_max: expected int of 1 or more, got 1.0",
+        ),
         (
             {"keepalive": {"ping_interval_s": float("nan")}},
             "keepalive.ping_interval_s: expected number above 0, got nan",

@@ -151,7 +151,7 @@ async def test_ports_directory_that_is_missing_does_not_end_it(log_file: Path) -
     running = await stage.ready()
     send(signal.SIGTERM)
     assert await running == 0
-    assert any("[ERR] Error writing ports file: open" in line for line in lines(log_file))
+    assert any("[WRN] Error writing ports file: open" in line for line in lines(log_file))
 
 
 async def test_sighup_reloads_options_and_logging(log_file: Path) -> None:

@@ -21,7 +21,7 @@ def settings_of(*arguments: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["-a", "0.0.0.0"], {"listen.host": "0.0.0.0"}),  # noqa: S104 - only a word here
+        (["-a", "0.0.0.0"], {"listen.host": "0.0.0.0"}),
         (["--net=h"], {"listen.host": "h"}),
         (["-p", "-1"], {"listen.port": -1}),
         (["-p", "0"], {"listen.port": 4222}),
@@ -32,7 +32,10 @@ def settings_of(*arguments: str) -> dict[str, Any]:
         (["-DV"], {"logging.debug": True, "logging.trace": True}),
         (["-VV"], {"logging.trace": True, "logging.trace_verbose": True}),
         (["-T=false"], {"logging.logtime": False}),
-        (["--user", "u", "--pass", "p"], {"authorization.user": "u", "authorization.password": "p"}),
+        (
+            ["--user", "u", "--pass", "p"],
+            {"authorization.user": "u", "authorization.password": "p"},
+        ),
         (["--tlsverify", "--tls"], {"tls.verify": True}),
         (["--record", "d"], {"recorder.directory": "d"}),
         (["--limits-max-connections", "5"], {"limits.max_connections": 5}),
@@ -58,7 +61,9 @@ def test_every_setting_has_a_flag_and_no_name_is_taken_twice() -> None:
 
 def test_flag_targets_are_settings_that_exist() -> None:
     known = schema.settings_by_path()
-    paths = {path for path, _, _ in setting_values(parse(["-DVV", "-p", "1"], server_flags()).given)}
+    paths = {
+        path for path, _, _ in setting_values(parse(["-DVV", "-p", "1"], server_flags()).given)
+    }
     assert paths <= set(known)
 
 
