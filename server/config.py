@@ -204,11 +204,17 @@ def _build(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> Options:
     problems = list(find_problems(raw, Options))
     if not problems:
         options = msgspec.convert(raw, Options)
-        problems = list(find_contradictions(options))
+        problems = list(find_contradictions(options)) or _try_out(options)
         if not problems:
             return options
     errors = [_error(problem, _owner(problem.path, owners)) for problem in problems]
     raise errors[0] if len(errors) == 1 else CombinedConfigError(errors)
+
+
+def _try_out(options: Options) -> list[Problem]:
+    from midge.server.trial import find_unusable  # noqa: PLC0415 - heavy, and often not reached
+
+    return list(find_unusable(options))
 
 
 def _error(problem: Problem, owner: Layer) -> ConfigError:
