@@ -230,9 +230,8 @@ class Lexer:
         token = self._token(Kind.SCALAR)
         self._position += 1
         text = self._unescape(self._match(_DOUBLE_QUOTED))
-        if not self._peek():
+        if self._next() != '"':
             self._fail("Unexpected EOF.")
-        self._position += 1
         return token._replace(value=text)
 
     def _block(self) -> Token:
