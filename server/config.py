@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 
 FILE_SIZE_MAX_BYTES = 16 << 20
 """Largest configuration file; real ones are a thousand times smaller."""
+
+DEEP_KEY = re.compile(
+    r"""^[ \t]*\[{0,2}[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){32}""", re.MULTILINE
+)
+"""A key of more parts than any setting has; the standard parser takes quadratic time for those."""
 
 NOT_SETTINGS = frozenset({"MIDGE_PURE"})
 """Variables that begin like settings but concern the build."""
@@ -96,6 +102,10 @@ def read_file(file: Path) -> Layer:
 
         return read_conf_file(file)
     text = read_text(file)
+    deep = DEEP_KEY.search(text)
+    if deep is not None:
+        line = text.count("\n", 0, deep.end()) + 1
+        raise ConfigError("key is nested too deeply", where=f"{file}:{line}")
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -104,6 +104,11 @@ def docstrings(table: type[msgspec.Struct]) -> dict[str, str]:
     return found
 
 
+def is_required(field: inspect.Field) -> bool:
+    """Tell whether `field` has no default."""
+    return field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
+
+
 def is_table(kind: Any) -> bool:
     """Tell whether `kind` is a table that is always there, and so no setting itself."""
     return struct_of(kind) is not None and not is_optional(kind)
@@ -117,6 +122,21 @@ def _walk(table: type[msgspec.Struct], path: tuple[str, ...]) -> Iterator[Settin
         else:
             doc = docstrings(table)[field.name]
             yield Setting(here, field.type, default_of(field), doc, is_secret(field.type))
+
+
+def inner_tables() -> list[type[msgspec.Struct]]:
+    """Return the tables within settings: elements of lists, and optional ones."""
+    found: dict[type[msgspec.Struct], None] = {}
+    waiting = [setting.type for setting in settings()]
+    while waiting:
+        kind = strip_metadata(waiting.pop(0))
+        if isinstance(kind, inspect.VarTupleType):
+            kind = kind.item_type
+        table = struct_of(kind)
+        if table is not None and table not in found:
+            found[table] = None
+            waiting += [field.type for field in fields_of(table)]
+    return list(found)
 
 
 @functools.lru_cache(maxsize=1)

@@ -96,7 +96,8 @@ class KeyLines:
         return path
 
     def _note(self, path: Path, line: int) -> None:
-        self._lines.setdefault(path, line)
+        for end in range(1, len(path) + 1):
+            self._lines.setdefault(path[:end], line)
 
     def _skip_value(self, position: int) -> int:
         depth = 0

@@ -21,6 +21,10 @@ DEPTH_MAX = 100
 """Deepest nesting of maps and arrays; real files need six."""
 
 
+SHOWN_MAX = 64
+"""Characters of a wrong number that an error repeats."""
+
+
 class Kind(Enum):
     """What a token is."""
 
@@ -280,7 +284,7 @@ class Lexer:
         if suffix:
             number *= (1024 if binary else 1000) ** _POWERS[suffix.lower()]
         if not -(1 << 63) <= number < 1 << 63:
-            raise ConfError(f"integer '{found[0]}' is out of the range")
+            raise ConfError(f"integer '{found[0][:SHOWN_MAX]}' is out of the range")
         return number
 
     def _date(self, word: str) -> datetime:

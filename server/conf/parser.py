@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 INCLUDE_DEPTH_MAX = 32
 """Deepest chain of files that include one another."""
 
+INCLUDES_MAX = 1000
+"""Most files that one configuration reads, counted as often as they are included."""
+
 VARIABLE_DEPTH_MAX = 16
 """Longest chain of environment variables that refer to one another."""
 
@@ -57,11 +60,15 @@ class Source:
         """Look variables up in `environment` when no file defines them."""
         self.environment = environment
         self.bytes_left = config.FILE_SIZE_MAX_BYTES
+        self.files_left = INCLUDES_MAX
         self.open_files: list[Path] = []
         self.open_variables: list[str] = []
 
     def read(self, file: Path) -> str:
         """Return the text of `file`, within what is left of the budget."""
+        self.files_left -= 1
+        if self.files_left < 0:
+            raise ConfError(f"{file}: expected at most {INCLUDES_MAX} files with all includes")
         text = config.read_text(file)
         self.bytes_left -= len(text)
         if self.bytes_left < 0:

@@ -72,7 +72,7 @@ OTHER_WORDS = {
 """Broken files for which midge has words of its own, and why."""
 
 RANDOM_WORDS = {"export_twice"}
-"""Broken files about which nats-server says now this and now that, since it walks maps at random."""
+"""Broken files about which nats-server says now this, now that: it walks maps at random."""
 
 SAME_PLACE = re.compile(r"^[^:]+:\d+:\d+(?=: )", re.MULTILINE)
 

@@ -10,7 +10,6 @@ import pytest
 from midge.server.conf.errors import ConfError
 from midge.server.conf.lexer import DEPTH_MAX, Kind, Lexer, Token
 
-
 TOP_END = (
     "Parse error on line 1: 'Expected a top-level value to end with a new line, comment or EOF, "
     "but got '2' instead.'"
@@ -155,8 +154,7 @@ def test_nothing(text: str) -> None:
         ("a: {b: 1", "Parse error on line 1: 'Unexpected EOF processing map.'"),
         (
             "a: [1}",
-            'Parse error on line 1: \'Expected an array value terminator "," or an array'
-            " terminator \"]\", but got '}' instead.'",
+            ARRAY_END,
         ),
         ("a: 99999999999999999999", "integer '99999999999999999999' is out of the range"),
         (
@@ -180,7 +178,7 @@ def test_deep_nesting_is_refused_early(text: str) -> None:
         tokens(text)
 
 
-@pytest.mark.parametrize("text", ["a: " + "9" * 5_000_000, "a: " + "1" * 5_000_000 + "k"])
+@pytest.mark.parametrize("text", ["a: " + "9" * 500_000, "a: " + "1" * 500_000 + "k"])
 def test_endless_numbers_are_refused_quickly(text: str) -> None:
     with pytest.raises(ConfError, match="is out of the range"):
         tokens(text)
