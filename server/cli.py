@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import midge
+from midge.protocol.errors import MidgeError
 from midge.server import config, render
 from midge.server.errors import ConfigError
 from midge.server.flags import FlagError, parse
@@ -145,7 +146,10 @@ def _serve(line: CommandLine, file: str, log_form: str) -> int:
     def make_daemon() -> Daemon:
         return Daemon(lambda: _load(line), _make_server, log_form=log_form, source=file)
 
-    return run(make_daemon)
+    try:
+        return run(make_daemon)
+    except MidgeError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _make_server(options: Options) -> Any:

@@ -13,6 +13,7 @@ import logging as standard_logging
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -147,6 +148,16 @@ class ServerLogger(structlog.BoundLoggerBase):
         """Log a fault of our own with the exception that is being handled."""
         error = sys.exc_info()[1]
         self._emit("error", event, {**fields, "error": f"{type(error).__name__}: {error}"})
+
+
+def check_file(options: Logging) -> None:
+    """Make sure that the log file can be written, before anything relies on it.
+
+    Raises: OSError.
+    """
+    if options.file:
+        with Path(options.file).open("ab"):
+            pass
 
 
 def get_logger(**fields: Any) -> ServerLogger:
