@@ -41,13 +41,15 @@ SENTENCES = {
     "slow_consumer_closed": "Slow Consumer Detected: {reason}",
     "stale_connection_closed": "Stale Client Connection - Closing",
     "protocol_error": "Client parser ERROR: {error}",
+    "error_sent": "Client was told: {error}",
     "authentication_failed": "authentication error",
     "authentication_timed_out": "Authentication Timeout",
     "tls_handshake_failed": "TLS handshake error: {error}",
     "permission_denied": "{error}",
     # The protocol as it passes.
     "protocol_received": "<<- [{line}]",
-    "payload_received": '<<- MSG_PAYLOAD: ["{payload}"]',
+    "payload_received": "<<- MSG_PAYLOAD: [{payload}]",
     "protocol_sent": "->> [{line}]",
+    "payload_sent": "->> MSG_PAYLOAD: [{payload}]",
     "subscription_removed": "<-> [DELSUB {sid}]",
 }

@@ -83,6 +83,8 @@ class Server:
         check_reload(self.options, options)
         self.options = options
         self.hub.options = options
+        for connection in self.connections():
+            self.hub.trace(connection)
 
     async def lame_duck(self) -> None:
         """Refuse new clients, tell the others, and close them one by one; then return."""
