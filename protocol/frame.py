@@ -71,7 +71,7 @@ class Frame:
     def payload_bytes(self) -> bytes:
         """Copy the payload out, without the header."""
         start = self.base + self.payload
-        header = self.header_size if self.header_size > 0 else 0
+        header = max(0, self.header_size)
         return memory.take(self.data, start + header, start + self.size)
 
     def has_reply(self) -> bool:

@@ -9,9 +9,9 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import NODEFAULT, inspect
+from msgspec import inspect
 
-from midge.server.schema import fields_of, is_secret, strip_metadata
+from midge.server.schema import fields_of, is_required, is_secret, strip_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,8 +56,7 @@ def find_problems(raw: Any, table: type[Struct], path: Path = ()) -> Iterator[Pr
         else:
             yield Problem((*path, name), "unknown key" + nearest(name, list(fields)))
     for name, field in fields.items():
-        required = field.default is NODEFAULT and field.default_factory is NODEFAULT
-        if required and name not in raw:
+        if name not in raw and is_required(field):
             yield Problem((*path, name), "missing")
 
 

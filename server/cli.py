@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import midge
+from midge.protocol.errors import MidgeError
 from midge.server import config, render
 from midge.server.errors import ConfigError
 from midge.server.flags import FlagError, parse
@@ -69,7 +70,7 @@ def check(arguments: Sequence[str]) -> int:
         loaded = _load(line)
     except (FlagError, ConfigError) as error:
         return _refuse(error, "midge check")
-    for warning in loaded.warnings:
+    for warning in loaded.warnings + loaded.file_warnings:
         print(f"# warning: {warning}", file=sys.stderr)
     sys.stdout.write(render.effective(loaded.options, loaded.origins))
     return 0
@@ -131,6 +132,8 @@ def _check_file(line: CommandLine, file: str, program: str) -> None:
         text = "must specify [-c, --config] option to check configuration file syntax"
         raise ConfigError(text)
     loaded = _load(line)
+    if loaded.file_warnings:
+        raise ConfigError("\n".join(loaded.file_warnings))
     text = f"{program}: configuration file {file} is valid ({loaded.digest})"
     print(text, file=sys.stderr)
 
@@ -143,7 +146,10 @@ def _serve(line: CommandLine, file: str, log_form: str) -> int:
     def make_daemon() -> Daemon:
         return Daemon(lambda: _load(line), _make_server, log_form=log_form, source=file)
 
-    return run(make_daemon)
+    try:
+        return run(make_daemon)
+    except MidgeError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _make_server(options: Options) -> Any:

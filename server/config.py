@@ -9,15 +9,16 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import re
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import tomllib
 
 from midge.server import schema
-from midge.server.checking import find_problems, format_path, nearest
-from midge.server.errors import ConfigError, ConfigErrors
+from midge.server.checking import Problem, find_problems, format_path, nearest
+from midge.server.errors import CombinedConfigError, ConfigError
 from midge.server.options import Options
 from midge.server.text_values import from_text
 from midge.server.toml_lines import KeyLines
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
 FILE_SIZE_MAX_BYTES = 16 << 20
 """Largest configuration file; real ones are a thousand times smaller."""
 
+DEEP_KEY = re.compile(
+    r"""^[ \t]*\[{0,2}[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){32}""", re.MULTILINE
+)
+"""A key of more parts than any setting has; the standard parser takes quadratic time for those."""
+
 NOT_SETTINGS = frozenset({"MIDGE_PURE"})
 """Variables that begin like settings but concern the build."""
 
@@ -40,6 +46,9 @@ class Layer(NamedTuple):
 
     values: dict[str, Any]
     where: Callable[[KeyPath], str]
+    error: type[ConfigError] = ConfigError
+    """How errors of this source look."""
+    warnings: tuple[str, ...] = ()
 
 
 class Loaded(NamedTuple):
@@ -50,12 +59,18 @@ class Loaded(NamedTuple):
     """Where each setting was set; settings left at their default are absent."""
     warnings: tuple[str, ...]
     """What is probably a mistake, but no reason to refuse."""
+    file_warnings: tuple[str, ...] = ()
+    """The same about the file, for which `-t` does refuse, as nats-server's does."""
 
     @property
     def digest(self) -> str:
         """Return a fingerprint of the options, the same for the same settings."""
         content = json.dumps(msgspec.to_builtins(self.options), sort_keys=True).encode()
         return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+NOBODY = Layer({}, lambda _path: "")
+"""The source of what nobody set."""
 
 
 def load(
@@ -76,7 +91,8 @@ def load(
     layers.append(_read_flags(flags))
     raw, places = _merge(layers)
     options = _build(raw, places)
-    return Loaded(options, _origins(raw, places), tuple(unknown))
+    found = tuple(warning for layer in layers for warning in layer.warnings)
+    return Loaded(options, _origins(raw, places), tuple(unknown), found)
 
 
 def read_file(file: Path) -> Layer:
@@ -86,6 +102,10 @@ def read_file(file: Path) -> Layer:
 
         return read_conf_file(file)
     text = read_text(file)
+    deep = DEEP_KEY.search(text)
+    if deep is not None:
+        line = text.count("\n", 0, deep.end()) + 1
+        raise ConfigError("key is nested too deeply", where=f"{file}:{line}")
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -185,26 +205,31 @@ def _lay(
             under[name] = value
 
 
-def _place(path: KeyPath, owners: dict[KeyPath, Layer]) -> str:
-    for end in range(len(path), 0, -1):
-        layer = owners.get(path[:end])
-        if layer is not None:
-            return layer.where(path)
-    return ""
+def _owner(path: KeyPath, owners: dict[KeyPath, Layer]) -> Layer:
+    ends = range(len(path), 0, -1)
+    return next((owners[path[:end]] for end in ends if path[:end] in owners), NOBODY)
 
 
 def _build(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> Options:
     problems = list(find_problems(raw, Options))
     if not problems:
         options = msgspec.convert(raw, Options)
-        problems = list(find_contradictions(options))
+        problems = list(find_contradictions(options)) or _try_out(options)
         if not problems:
             return options
-    errors = [
-        ConfigError(problem.text, key=format_path(problem.path), where=_place(problem.path, owners))
-        for problem in problems
-    ]
-    raise errors[0] if len(errors) == 1 else ConfigErrors(errors)
+    errors = [_error(problem, _owner(problem.path, owners)) for problem in problems]
+    raise errors[0] if len(errors) == 1 else CombinedConfigError(errors)
+
+
+def _try_out(options: Options) -> list[Problem]:
+    from midge.server.trial import find_unusable  # noqa: PLC0415 - heavy, and often not reached
+
+    return list(find_unusable(options))
+
+
+def _error(problem: Problem, owner: Layer) -> ConfigError:
+    key, where = format_path(problem.path), owner.where(problem.path)
+    return owner.error(problem.text, key=key, where=where)
 
 
 def _origins(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> dict[tuple[str, ...], str]:
@@ -216,5 +241,5 @@ def _origins(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> dict[tuple[st
                 break
             value = value[name]
         else:
-            found[setting.path] = _place(setting.path, owners)
+            found[setting.path] = _owner(setting.path, owners).where(setting.path)
     return found

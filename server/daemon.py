@@ -1,16 +1,15 @@
 """Run a server as a process: logging, pid and ports files, signals, exit codes.
 
-    SIGTERM, SIGINT   stop, exit 0 (SIGTERM waits when lame duck mode is under way)
-    SIGHUP            reload the configuration; a broken one changes nothing
-    SIGUSR1           reopen the log file
-    SIGUSR2           lame duck mode, then exit 0
+SIGTERM, SIGINT   stop, exit 0 (SIGTERM waits when lame duck mode is under way)
+SIGHUP            reload the configuration; a broken one changes nothing
+SIGUSR1           reopen the log file
+SIGUSR2           lame duck mode, then exit 0
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +20,7 @@ from midge.protocol import COMPATIBLE_VERSION
 from midge.protocol.errors import MidgeError
 from midge.server import logging
 from midge.server.process_files import PortsFile, write_pid_file
+from midge.server.reloading import changes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -92,29 +92,51 @@ class Daemon:
         self._source = source
         self._stopping = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._reloading = asyncio.Lock()
         self._is_lame_duck = False
         self._ports_file: PortsFile | None = None
 
     async def run(self) -> int:
-        """Serve until a signal ends it; return the exit code."""
+        """Serve until a signal ends it; return the exit code.
+
+        Raises: MidgeError when not even a log can be written.
+        """
         loaded = self._load()
-        logging.configure(loaded.options.logging, form=self._log_form)
+        self._configure_logging(loaded.options)
         self._server = self._make_server(loaded.options)
+        self._options = loaded.options
         self._announce(loaded)
+        self._handle_signals()
         try:
             self._write_pid_file(loaded.options)
-            await self._server.start()
-        except (OSError, MidgeError) as error:
-            log.fatal("server_failed", error=_explain(error))
+            await self._start()
+        except MidgeError as error:
+            log.fatal("server_failed", error=str(error))
             return 1
         try:
-            self._handle_signals()
             self._report_ready(loaded.options)
             await self._stopping.wait()
             await self._stop()
         finally:
             self._remove_ports_file()
         return 0
+
+    def _configure_logging(self, options: Options) -> None:
+        """Log as `options` say; raise MidgeError, and log as before, when that cannot be."""
+        try:
+            logging.check_file(options.logging)
+        except OSError as error:
+            raise MidgeError(f"error opening log file: {_explain(error)}") from None
+        logging.configure(options.logging, form=self._log_form)
+
+    async def _start(self) -> None:
+        """Start the server; name the address when it cannot be bound."""
+        try:
+            await self._server.start()
+        except OSError as error:
+            reason = _reason(error)
+            text = f'Error listening on port: {error.filename}, "{reason}"'
+            raise MidgeError(text if error.filename else reason) from None
 
     def _announce(self, loaded: Loaded) -> None:
         log.info("server_starting", program="midge-server")
@@ -125,8 +147,11 @@ class Daemon:
         log.info("id_announced", server_id=self._server.server_id)
         if self._source:
             log.info("configuration_used", file=self._source, digest=loaded.digest)
-        for warning in loaded.warnings:
-            log.warning("setting_ignored", text=warning)
+        self._warn(loaded)
+
+    def _warn(self, loaded: Loaded) -> None:
+        for warning in loaded.warnings + loaded.file_warnings:
+            log.warning("setting_doubtful", text=warning)
 
     def _write_pid_file(self, options: Options) -> None:
         path = options.process.pid_file
@@ -142,17 +167,18 @@ class Daemon:
         for kind, event in LISTENERS.items():
             for url in urls.get(kind, ()):
                 log.info(event, url=url, address=url.partition("://")[2])
-        self._write_ports_file(options, urls)
+        self._write_ports_file(options)
         log.info("server_ready")
 
-    def _write_ports_file(self, options: Options, urls: Mapping[str, Sequence[str]]) -> None:
+    def _write_ports_file(self, options: Options) -> None:
+        self._remove_ports_file()
         if not options.process.ports_file_dir:
             return
         self._ports_file = PortsFile(options.process.ports_file_dir)
         try:
-            self._ports_file.write(urls)
+            self._ports_file.write(self._server.urls())
         except OSError as error:
-            log.error("ports_file_failed", error=_explain(error))
+            log.warning("ports_file_failed", error=_explain(error))
 
     def _remove_ports_file(self) -> None:
         if self._ports_file is not None:
@@ -169,7 +195,7 @@ class Daemon:
         if number == signal.SIGINT or (number == signal.SIGTERM and not self._is_lame_duck):
             self._stopping.set()
         elif number == signal.SIGHUP:
-            self._begin(self._reload())
+            self._begin(self._reload_in_turn())
         elif number == signal.SIGUSR1:
             logging.JOURNAL.reopen()
             log.info("log_reopened")
@@ -182,17 +208,28 @@ class Daemon:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def _reload_in_turn(self) -> None:
+        async with self._reloading:
+            try:
+                await self._reload()
+            except MidgeError as error:
+                for line in str(error).splitlines():
+                    log.error("configuration_refused", error=line)
+
     async def _reload(self) -> None:
-        try:
-            loaded = self._load()
-            await self._server.reload(loaded.options)
-        except MidgeError as error:
-            for line in str(error).splitlines():
-                log.error("configuration_refused", error=line)
-            return
-        logging.configure(loaded.options.logging, form=self._log_form)
-        for warning in loaded.warnings:
-            log.warning("setting_ignored", text=warning)
+        """Load the options again, off the loop, and take them all or none."""
+        loaded = await asyncio.to_thread(self._load)
+        options = loaded.options
+        await self._server.reload(options)
+        old, self._options = self._options, options
+        if options.logging != old.logging:
+            self._configure_logging(options)
+        if options.process != old.process:
+            self._write_pid_file(options)
+            self._write_ports_file(options)
+        self._warn(loaded)
+        for change in changes(old, options):
+            log.info("option_reloaded", option=f"{change.setting.key} = {change.text(change.new)}")
         log.info("configuration_reloaded")
 
     async def _lame_duck(self) -> None:
@@ -224,9 +261,10 @@ async def _run(daemon_of: Callable[[], Daemon]) -> int:
     return await daemon_of().run()
 
 
-def _explain(error: BaseException) -> str:
-    """Say an operating system's error in nats-server's way: `open /x: permission denied`."""
-    if not isinstance(error, OSError) or not error.strerror:
-        return str(error)
-    reason = os.strerror(error.errno).lower() if error.errno else error.strerror
-    return f"open {error.filename}: {reason}" if error.filename else error.strerror
+def _explain(error: OSError) -> str:
+    """Say what went wrong with a file in nats-server's way: `open /x: permission denied`."""
+    return f"open {error.filename}: {_reason(error)}" if error.filename else _reason(error)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

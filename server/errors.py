@@ -1,7 +1,7 @@
 """The server's errors.
 
-    MidgeError
-      ConfigError     a setting is wrong: names file, line and key
+MidgeError
+  ConfigError     a setting is wrong: names file, line and key
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ConfigError(MidgeError):
         return f"{key}{self.text}{where}"
 
 
-class ConfigErrors(ConfigError):
+class CombinedConfigError(ConfigError):
     """Several wrong settings, reported together, one line each."""
 
     def __init__(self, errors: list[ConfigError]) -> None:

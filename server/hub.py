@@ -30,6 +30,7 @@ from midge.server.reasons import ClosedReason
 from midge.server.router import Router
 from midge.server.server_keys import ServerKeys
 from midge.server.subscription import RoutedSubscription
+from midge.server.tracing import Tracer
 from midge.sublist import SubList
 
 _NONCE_BYTES = 11
@@ -173,11 +174,18 @@ class Hub:
             return
         self.global_account.clients[connection.cid] = connection
         log.debug("client_connected", cid=connection.cid, peer=_peer(connection))
+        self.trace(connection)
         if self.authenticator.admits_silent_clients:
             self._bind_silent(connection)
             connection.keepalive.start()
         else:
             connection.require_connect(self.options.authorization.timeout_s)
+
+    def trace(self, connection: Connection) -> None:
+        """Trace `connection` while `logging.trace` says so."""
+        wanted = self.options.logging.trace or self.options.logging.trace_verbose
+        if wanted or connection.tracer is not None:
+            connection.trace(Tracer(connection, self.options.logging) if wanted else None)
 
     def authenticate(self, connection: Connection) -> None:
         """Find out who the client of `connection` is; `authenticated` or an -ERR follows."""

@@ -56,9 +56,9 @@ class Listener:
             listener.bind((host, max(port, 0)))
             listener.listen(_BACKLOG)
             listener.setblocking(False)
-        except BaseException:
+        except OSError as error:
             listener.close()
-            raise
+            raise OSError(error.errno, error.strerror, f"{host}:{port}") from error
         self._socket = listener
         self._watch()
         bound = listener.getsockname()

@@ -13,6 +13,7 @@ import logging as standard_logging
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -121,12 +122,12 @@ class ServerLogger(structlog.BoundLoggerBase):
 
     def debug(self, event: str, **fields: Any) -> None:
         """Log what helps to find a fault."""
-        if JOURNAL.level <= 10:  # noqa: PLR2004 - the level's number
+        if JOURNAL.level <= 10:
             self._emit("debug", event, fields)
 
     def info(self, event: str, **fields: Any) -> None:
         """Log an event of normal operation."""
-        if JOURNAL.level <= 20:  # noqa: PLR2004 - the level's number
+        if JOURNAL.level <= 20:
             self._emit("info", event, fields)
 
     def warning(self, event: str, **fields: Any) -> None:
@@ -147,6 +148,16 @@ class ServerLogger(structlog.BoundLoggerBase):
         """Log a fault of our own with the exception that is being handled."""
         error = sys.exc_info()[1]
         self._emit("error", event, {**fields, "error": f"{type(error).__name__}: {error}"})
+
+
+def check_file(options: Logging) -> None:
+    """Make sure that the log file can be written, before anything relies on it.
+
+    Raises: OSError.
+    """
+    if options.file:
+        with Path(options.file).open("ab"):
+            pass
 
 
 def get_logger(**fields: Any) -> ServerLogger:

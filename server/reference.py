@@ -10,6 +10,7 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import inspect
 
 from midge.server import schema
@@ -25,10 +26,10 @@ UNITS = {"_s": "seconds", "_bytes": "bytes", "_percent": "per cent", "_per_s": "
 """What the last part of a setting's name says about its unit."""
 
 PREAMBLE = """\
-# Every setting of midge, with its meaning, unit and default. As it stands this file changes nothing:
-# copy it and keep the lines that you change. `midge check -c FILE` shows what would be in effect.
-# A setting `table.field` is also the environment variable MIDGE_TABLE_FIELD and the flag
-# --table-field; flags outweigh the environment, and that outweighs this file.
+# Every setting of midge, with its meaning, unit and default. As it stands this file changes
+# nothing: copy it and keep the lines that you change. `midge check -c FILE` shows what would be
+# in effect. A setting `table.field` is also the environment variable MIDGE_TABLE_FIELD and the
+# flag --table-field; flags outweigh the environment, and that outweighs this file.
 """
 
 EXAMPLES = {
@@ -84,10 +85,12 @@ def type_text(kind: Any) -> str:
     """Say in words which values a setting takes."""
     kind = schema.strip_metadata(kind)
     if isinstance(kind, inspect.VarTupleType):
-        return "list of tables" if schema.struct_of(kind.item_type) else "list of str"
+        table = schema.struct_of(kind.item_type)
+        return f"list of `{table.__name__}`" if table else "list of str"
     if isinstance(kind, inspect.DictType):
         return "table of str"
-    return "table" if schema.struct_of(kind) else expectation(kind)
+    table = schema.struct_of(kind)
+    return f"`{table.__name__}`" if table else expectation(kind)
 
 
 def example() -> str:
@@ -142,24 +145,51 @@ def expectation_is_choice(kind: Any) -> bool:
 
 def markdown() -> str:
     """Return the tables of `docs/configuration.md`."""
-    return "\n".join(_markdown_lines()) + "\n"
+    return "\n".join([*_setting_tables(), *_inner_tables()]).strip() + "\n"
 
 
-def _markdown_lines() -> Iterator[str]:
+def _setting_tables() -> Iterator[str]:
+    """Yield a Markdown table for each table of settings."""
     table: tuple[str, ...] | None = None
     for setting in _by_table():
         if setting.path[:-1] != table:
             table = setting.path[:-1]
-            title = f"`[{'.'.join(table)}]`" if table else "Top level"
-            yield from ("", f"### {title}", "")
-            yield "| Setting | Value | Default | Meaning |"
-            yield "|---|---|---|---|"
-        value = type_text(setting.type)
-        unit = unit_of(setting.path[-1])
-        default = "none" if setting.default is None else f"`{toml_value(setting.default)}`"
-        value += f", {unit}" if unit else ""
-        cells = (f"`{setting.path[-1]}`", value, default, setting.doc)
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+            yield from _heading(f"`[{'.'.join(table)}]`" if table else "Top level")
+        yield _row(setting.path[-1], setting.type, setting.default, setting.doc)
+
+
+def _inner_tables() -> Iterator[str]:
+    """Yield a Markdown table for each table that stands within a list or is optional."""
+    for table in schema.inner_tables():
+        yield from _heading(f"Table `{table.__name__}`")
+        docs = schema.docstrings(table)
+        for field in schema.fields_of(table):
+            default = REQUIRED if schema.is_required(field) else schema.default_of(field)
+            yield _row(field.name, field.type, default, docs[field.name])
+
+
+REQUIRED = object()
+"""Stands for the default of a setting that has none."""
+
+
+def _heading(title: str) -> tuple[str, ...]:
+    columns = ("| Setting | Value | Default | Meaning |", "|---|---|---|---|")
+    return ("", f"### {title}", "", *columns)
+
+
+def _row(name: str, kind: Any, default: Any, doc: str) -> str:
+    unit = unit_of(name)
+    value = type_text(kind) + (f", {unit}" if unit else "")
+    cells = (f"`{name}`", value, _default_text(default), doc)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _default_text(default: Any) -> str:
+    if default is REQUIRED:
+        return "required"
+    if default is None or isinstance(default, msgspec.Struct):
+        return ""
+    return f"`{toml_value(default)}`"
 
 
 def main(arguments: list[str]) -> int:
@@ -171,5 +201,3 @@ def main(arguments: list[str]) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
-
-

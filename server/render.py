@@ -63,9 +63,7 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
             text = f"{text:<48}  # {self.note(path)}"  # type: ignore[arg-type]  # all names
         return text
 
-    def _nested(
-        self, field: Any, value: Any, header: tuple[str, ...], path: Path
-    ) -> Iterator[str]:
+    def _nested(self, field: Any, value: Any, header: tuple[str, ...], path: Path) -> Iterator[str]:
         name = ".".join(header)
         if isinstance(value, tuple):
             for index, item in enumerate(value):
@@ -73,8 +71,9 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
                 yield from self._table(item, header, (*path, index))
             return
         lines = list(self._table(value, header, path))
-        # Nested headers come after an empty line, so a first line with text is a setting.
-        if (lines and lines[0]) or schema.is_optional(field.type):
+        # Nested headers come after an empty line, so a first line with text is a setting. An
+        # optional table that is there but has only defaults still needs its header.
+        if lines[0] if lines else schema.is_optional(field.type):
             yield from ("", f"[{name}]")
         yield from lines
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import functools
 import inspect as python_inspect
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import inspect
@@ -78,9 +79,7 @@ def is_optional(kind: Any) -> bool:
 
 def fields_of(table: type[msgspec.Struct]) -> tuple[inspect.Field, ...]:
     """Return the fields of a table class."""
-    info = type_info(table)
-    assert isinstance(info, inspect.StructType)
-    return info.fields
+    return cast("inspect.StructType", type_info(table)).fields
 
 
 def default_of(field: inspect.Field) -> Any:
@@ -90,18 +89,24 @@ def default_of(field: inspect.Field) -> Any:
     return None if field.default is msgspec.NODEFAULT else field.default
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def docstrings(table: type[msgspec.Struct]) -> dict[str, str]:
     """Return the text under each field of a table class, read from its source."""
     found: dict[str, str] = {}
-    body = ast.parse(python_inspect.getsource(table)).body[0]
-    assert isinstance(body, ast.ClassDef)
-    for field, text in zip(body.body, body.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            assert isinstance(text, ast.Expr), field.target.id
-            assert isinstance(text.value, ast.Constant), field.target.id
-            found[field.target.id] = " ".join(str(text.value.value).split())
+    body = cast("ast.ClassDef", ast.parse(python_inspect.getsource(table)).body[0]).body
+    for field, text in pairwise(body):
+        match field, text:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(doc))),
+            ):
+                found[name] = " ".join(doc.split())
     return found
+
+
+def is_required(field: inspect.Field) -> bool:
+    """Tell whether `field` has no default."""
+    return field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
 
 
 def is_table(kind: Any) -> bool:
@@ -113,12 +118,25 @@ def _walk(table: type[msgspec.Struct], path: tuple[str, ...]) -> Iterator[Settin
     for field in fields_of(table):
         here = (*path, field.name)
         if is_table(field.type):
-            inner = struct_of(field.type)
-            assert inner is not None
-            yield from _walk(inner, here)
+            yield from _walk(cast("type[msgspec.Struct]", struct_of(field.type)), here)
         else:
             doc = docstrings(table)[field.name]
             yield Setting(here, field.type, default_of(field), doc, is_secret(field.type))
+
+
+def inner_tables() -> list[type[msgspec.Struct]]:
+    """Return the tables within settings: elements of lists, and optional ones."""
+    found: dict[type[msgspec.Struct], None] = {}
+    waiting = [setting.type for setting in settings()]
+    while waiting:
+        kind = strip_metadata(waiting.pop(0))
+        if isinstance(kind, inspect.VarTupleType):
+            kind = kind.item_type
+        table = struct_of(kind)
+        if table is not None and table not in found:
+            found[table] = None
+            waiting += [field.type for field in fields_of(table)]
+    return list(found)
 
 
 @functools.lru_cache(maxsize=1)

@@ -1,7 +1,8 @@
 """The options that decide who may do what: permissions, users, accounts, operator mode and TLS.
 
-Plain data only; `midge.server.options` re-exports every name, so import from there. An empty string,
-an empty list or a zero means "not set" wherever a docstring says so, since TOML has no null.
+Plain data only; `midge.server.options` re-exports every name, so import from there. An empty
+string, an empty list or a zero means "not set" wherever a docstring says so, since TOML has no
+null.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from midge.server.listener import Listener
 from midge.server.logging import get_logger
 from midge.server.options import Options
 from midge.server.reasons import ClosedReason
+from midge.server.reloading import check_reload
 from midge.server.tls import TlsContexts
 
 _DRAIN_POLL_S = 0.005
@@ -74,9 +75,16 @@ class Server:
         hub.close()
 
     async def reload(self, options: Options) -> None:
-        """Take new options for what can change while serving."""
+        """Take new options for what can change while serving.
+
+        Raises:
+            ConfigError: they would change what cannot; nothing has changed then.
+        """
+        check_reload(self.options, options)
         self.options = options
         self.hub.options = options
+        for connection in self.connections():
+            self.hub.trace(connection)
 
     async def lame_duck(self) -> None:
         """Refuse new clients, tell the others, and close them one by one; then return."""

@@ -73,8 +73,11 @@ UNSUPPORTED = (
 DEFAULT_PORT = 4222
 """The port that nats-server takes for `-p 0`."""
 
-_LEVELS = {"VV": ("trace", "trace_verbose"), "DV": ("debug", "trace")}
-_LEVELS["DVV"] = ("debug", "trace", "trace_verbose")
+_LEVELS: dict[str, tuple[str, ...]] = {
+    "VV": ("trace", "trace_verbose"),
+    "DV": ("debug", "trace"),
+    "DVV": ("debug", "trace", "trace_verbose"),
+}
 
 USAGE = """
 Usage: midge-server [options]

@@ -48,7 +48,7 @@ def _pid_of(target: str) -> int:
             text = Path(target).read_text(encoding="ascii").strip()
         except (OSError, ValueError):
             raise ConfigError(f"invalid pid: {target}") from None
-    if not (text.isascii() and text.isdecimal() and 0 < len(text) < 10 and int(text) > 0):  # noqa: PLR2004 - no pid is longer
+    if not (text.isascii() and text.isdecimal() and 0 < len(text) < 10 and int(text) > 0):
         raise ConfigError(f"invalid pid: {target}")
     return int(text)
 

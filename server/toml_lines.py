@@ -6,9 +6,8 @@ Works on texts that `tomllib` has accepted, so it needs no error handling of its
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
 import tomllib
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from midge.server.checking import Path
@@ -16,8 +15,11 @@ if TYPE_CHECKING:
 _KEY_PART = re.compile(r"""[ \t]*("(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)[ \t]*""")
 _SKIPPED = re.compile(r"(?:[ \t\r\n]|#[^\n]*)+")
 _IN_VALUE = re.compile(
-    r'"""(?:[^"\\]|\\.|"(?!""))*"{3,5}' r"|'''(?:[^']|'(?!''))*'{3,5}"
-    r'|"(?:[^"\\\n]|\\.)*"' r"|'[^'\n]*'" r"|\#[^\n]*|[\[\]{}\n]",
+    r'"""(?:[^"\\]|\\.|"(?!""))*"{3,5}'
+    r"|'''(?:[^']|'(?!''))*'{3,5}"
+    r'|"(?:[^"\\\n]|\\.)*"'
+    r"|'[^'\n]*'"
+    r"|\#[^\n]*|[\[\]{}\n]",
     re.DOTALL,
 )
 
@@ -77,7 +79,8 @@ class KeyLines:
         keys = []
         while True:
             part = _KEY_PART.match(self._text, position)
-            assert part is not None, "tomllib accepted what has no key"
+            if part is None:
+                raise ValueError("tomllib accepted what has no key")
             keys.append(_unquote(part[1]))
             position = part.end()
             if self._text[position] != ".":
@@ -93,17 +96,18 @@ class KeyLines:
         return path
 
     def _note(self, path: Path, line: int) -> None:
-        self._lines.setdefault(path, line)
+        for end in range(1, len(path) + 1):
+            self._lines.setdefault(path[:end], line)
 
     def _skip_value(self, position: int) -> int:
         depth = 0
         for found in _IN_VALUE.finditer(self._text, position):
-            token = found[0]
-            if token in "[{":
+            piece = found[0]
+            if piece in "[{":
                 depth += 1
-            elif token in "]}":
+            elif piece in "]}":
                 depth -= 1
-            elif token == "\n" and depth == 0:
+            elif piece == "\n" and depth == 0:
                 return found.start()
         return len(self._text)
 

@@ -25,6 +25,7 @@ def find_contradictions(options: Options) -> Iterator[Problem]:
     """Yield the contradictions in `options`."""
     yield from _check_server(options)
     yield from _check_authorization(options.authorization)
+    yield from _check_all_users(options)
     yield from _check_accounts(options)
     yield from _check_no_auth_users(options)
     yield from _check_tls(options.tls, ("tls",))
@@ -40,7 +41,9 @@ def _check_server(options: Options) -> Iterator[Problem]:
         text = f"expected at most limits.max_pending_bytes ({limits.max_pending_bytes}), "
         yield Problem(("limits", "max_payload_bytes"), text + f"got {limits.max_payload_bytes}")
     if shutdown.lame_duck_grace_period_s >= shutdown.lame_duck_duration_s:
-        text = f"expected less than shutdown.lame_duck_duration_s ({shutdown.lame_duck_duration_s:g})"
+        text = (
+            f"expected less than shutdown.lame_duck_duration_s ({shutdown.lame_duck_duration_s:g})"
+        )
         path = ("shutdown", "lame_duck_grace_period_s")
         yield Problem(path, f"{text}, got {shutdown.lame_duck_grace_period_s:g}")
     if routing.cache_sweep_to > routing.cache_max:
@@ -58,7 +61,22 @@ def _check_authorization(authorization: Authorization) -> Iterator[Problem]:
         yield Problem((*path, "user"), "Can not have a single user/pass and a users array")
     if authorization.password and not authorization.user:
         yield Problem((*path, "user"), "expected a user name, since a password is set")
-    yield from _check_users(authorization.users, (*path, "users"))
+
+
+def _check_all_users(options: Options) -> Iterator[Problem]:
+    """Check each user, and that no name is used twice, whichever account it belongs to."""
+    groups: list[tuple[Path, tuple[User, ...]]]
+    groups = [(("authorization", "users"), options.authorization.users)]
+    groups += [(("accounts", i, "users"), one.users) for i, one in enumerate(options.accounts)]
+    seen: set[str] = set()
+    for path, users in groups:
+        yield from _check_users(users, path)
+        for index, user in enumerate(users):
+            name = user.user or user.nkey
+            if name and name in seen:
+                kind = "nkey" if user.nkey else "user"
+                yield Problem((*path, index), f'Duplicate {kind} "{name}" detected')
+            seen.add(name)
 
 
 def _check_users(users: tuple[User, ...], path: Path) -> Iterator[Problem]:
@@ -70,11 +88,6 @@ def _check_users(users: tuple[User, ...], path: Path) -> Iterator[Problem]:
             yield Problem(here, "User entry requires a user")
         elif user.nkey and user.password:
             yield Problem((*here, "password"), "an nkey user takes no password")
-    names = Counter(user.user or user.nkey for user in users)
-    for name, times in names.items():
-        if name and times > 1:
-            kind = "nkey" if any(user.nkey == name for user in users) else "user"
-            yield Problem(path, f'Duplicate {kind} "{name}" detected')
 
 
 def _check_accounts(options: Options) -> Iterator[Problem]:
@@ -89,7 +102,6 @@ def _check_accounts(options: Options) -> Iterator[Problem]:
             yield Problem((*path, "name"), f'"{account.name}" is a Reserved Account')
         elif not account.name or any(character.isspace() for character in account.name):
             yield Problem((*path, "name"), "expected a name without blanks")
-        yield from _check_users(account.users, (*path, "users"))
         yield from _check_exchange(account, known, path)
     if options.system_account and options.system_account not in known:
         text = "expected the name of an account"

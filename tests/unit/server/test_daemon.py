@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog
 
+from midge.protocol.errors import MidgeError
 from midge.server import logging
 from midge.server.config import Loaded
 from midge.server.daemon import Daemon
@@ -31,7 +32,6 @@ class PretendedServer:
         self.calls: list[str] = []
         self.options = options
         self.started = asyncio.Event()
-        self.reloaded = asyncio.Event()
         self.lame_duck_done = asyncio.Event()
         self.start_error: Exception | None = None
         self.reload_error: Exception | None = None
@@ -47,7 +47,6 @@ class PretendedServer:
     async def reload(self, options: Options) -> None:
         self.options = options
         self.calls.append("reload")
-        self.reloaded.set()
         if self.reload_error is not None:
             raise self.reload_error
 
@@ -96,6 +95,12 @@ def lines(log_file: Path) -> list[str]:
     return [re.sub(r"^\[\d+\] ", "", line) for line in log_file.read_text().splitlines()]
 
 
+async def logged(log_file: Path, text: str) -> None:
+    """Wait until `text` is in the log; the test's time-out bounds it."""
+    while text not in log_file.read_text():
+        await asyncio.sleep(0.001)
+
+
 def send(number: signal.Signals) -> None:
     os.kill(os.getpid(), number)
 
@@ -114,7 +119,7 @@ async def test_sigterm_ends_it_with_exit_code_0(log_file: Path, tmp_path: Path) 
     assert list(tmp_path.glob("*.ports")) == []
     written = lines(log_file)
     assert "[INF]   Protocol: 2.15.1" in written
-    assert "[WRN] Setting ignored: text=MIDGE_X: no such setting" in written
+    assert "[WRN] MIDGE_X: no such setting" in written
     ready = written.index("[INF] Server is ready")
     assert written[ready - 2 : ready] == [
         "[INF] Listening for client connections on 127.0.0.1:4222",
@@ -133,9 +138,19 @@ async def test_sigint_ends_it_too(log_file: Path) -> None:
 
 async def test_port_in_use_is_one_fatal_line_and_exit_code_1(log_file: Path) -> None:
     stage = Stage(options(log_file))
-    stage.server.start_error = OSError(errno.EADDRINUSE, "127.0.0.1:4222: address already in use")
+    stage.server.start_error = OSError(errno.EADDRINUSE, "Address already in use", "h:4222")
     assert await stage.daemon.run() == 1
-    assert lines(log_file)[-1] == "[FTL] 127.0.0.1:4222: address already in use"
+    expected = '[FTL] Error listening on port: h:4222, "address already in use"'
+    assert lines(log_file)[-1] == expected
+
+
+async def test_log_file_that_cannot_be_opened_is_no_start() -> None:
+    stage = Stage(Options(logging=Logging(file="/nonexistent/log")))
+    with pytest.raises(MidgeError) as caught:
+        await stage.daemon.run()
+    expected = "error opening log file: open /nonexistent/log: no such file or directory"
+    assert str(caught.value) == expected
+    assert stage.server.calls == []
 
 
 async def test_pid_file_that_cannot_be_written_ends_it(log_file: Path) -> None:
@@ -151,7 +166,7 @@ async def test_ports_directory_that_is_missing_does_not_end_it(log_file: Path) -
     running = await stage.ready()
     send(signal.SIGTERM)
     assert await running == 0
-    assert any("[ERR] Error writing ports file: open" in line for line in lines(log_file))
+    assert any("[WRN] Error writing ports file: open" in line for line in lines(log_file))
 
 
 async def test_sighup_reloads_options_and_logging(log_file: Path) -> None:
@@ -160,11 +175,12 @@ async def test_sighup_reloads_options_and_logging(log_file: Path) -> None:
     debug = Logging(file=str(log_file), format="nats", logtime=False, debug=True)
     stage.options = Options(logging=debug, server_name="new")
     send(signal.SIGHUP)
-    await stage.server.reloaded.wait()
+    await logged(log_file, "Reloaded server configuration")
     send(signal.SIGTERM)
     assert await running == 0
     assert stage.server.options.server_name == "new"
-    assert "[INF] Reloaded server configuration" in lines(log_file)
+    assert '[INF] Reloaded: server_name = "new"' in lines(log_file)
+    assert "[INF] Reloaded: logging.debug = true" in lines(log_file)
     assert logging.JOURNAL.level == logging.LEVELS["debug"]
 
 
@@ -173,6 +189,7 @@ async def test_a_broken_file_keeps_the_old_options(log_file: Path) -> None:
     running = await stage.ready()
     stage.load_error = ConfigError("expected int, got 'x'", key="listen.port", where="x.toml:2")
     send(signal.SIGHUP)
+    await logged(log_file, "Failed to reload")
     send(signal.SIGTERM)
     assert await running == 0
     assert "reload" not in stage.server.calls
@@ -185,10 +202,36 @@ async def test_a_setting_that_cannot_change_is_refused(log_file: Path) -> None:
     running = await stage.ready()
     stage.server.reload_error = ConfigError("config reload not supported for Port: old=1, new=2")
     send(signal.SIGHUP)
-    await stage.server.reloaded.wait()
+    await logged(log_file, "config reload not supported for Port")
     send(signal.SIGTERM)
     assert await running == 0
     assert not any("Reloaded" in line for line in lines(log_file))
+
+
+async def test_a_reload_moves_pid_and_ports_files(log_file: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "new"
+    directory.mkdir()
+    stage = Stage(options(log_file, process=Process(ports_file_dir=str(tmp_path))))
+    running = await stage.ready()
+    files = Process(ports_file_dir=str(directory), pid_file=str(directory / "pid"))
+    stage.options = options(log_file, process=files)
+    send(signal.SIGHUP)
+    await logged(log_file, "Reloaded server configuration")
+    assert list(tmp_path.glob("*.ports")) == []
+    assert len(list(directory.iterdir())) == 2
+    send(signal.SIGTERM)
+    assert await running == 0
+
+
+async def test_a_log_file_that_cannot_be_opened_is_no_reload(log_file: Path) -> None:
+    stage = Stage(options(log_file))
+    running = await stage.ready()
+    stage.options = Options(logging=Logging(file="/nonexistent/log"))
+    send(signal.SIGHUP)
+    await logged(log_file, "error opening log file")
+    send(signal.SIGTERM)
+    assert await running == 0
+    assert lines(log_file)[-1] == "[INF] Server Exiting.."
 
 
 async def test_sigusr1_reopens_the_log(log_file: Path) -> None:

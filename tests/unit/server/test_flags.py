@@ -36,7 +36,7 @@ def test_integers_as_go_reads_them(text: str, number: int) -> None:
     ("argument", "value"),
     [("-D", True), ("--debug", True), ("-D=false", False), ("-D=T", True), ("-debug=0", False)],
 )
-def test_booleans(argument: str, value: bool) -> None:  # noqa: FBT001 - a parameter of the test
+def test_booleans(argument: str, value: bool) -> None:
     assert values(argument) == [value]
 
 

@@ -21,7 +21,7 @@ def settings_of(*arguments: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["-a", "0.0.0.0"], {"listen.host": "0.0.0.0"}),  # noqa: S104 - only a word here
+        (["-a", "0.0.0.0"], {"listen.host": "0.0.0.0"}),
         (["--net=h"], {"listen.host": "h"}),
         (["-p", "-1"], {"listen.port": -1}),
         (["-p", "0"], {"listen.port": 4222}),

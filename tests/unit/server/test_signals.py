@@ -71,7 +71,7 @@ def test_the_only_server_is_found(tmp_path: Path, sent: list[tuple[int, int]]) -
 
 
 def test_no_server(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="^no midge-server processes running$"):
+    with pytest.raises(ConfigError, match=r"^no midge-server processes running$"):
         signals.send_signal("term", proc=tmp_path)
 
 

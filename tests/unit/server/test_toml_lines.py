@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 import tomllib
+
+import pytest
 
 from midge.server.toml_lines import KeyLines
 

@@ -44,12 +44,12 @@ def contradictions(raw: dict[str, Any]) -> dict[str, str]:
         ({"authorization": {"password": "p"}}, "authorization.user", "expected a user name"),
         (
             {"authorization": {"users": [USER, USER]}},
-            "authorization.users",
+            "authorization.users[1]",
             'Duplicate user "a" detected',
         ),
         (
             {"authorization": {"users": [{"nkey": "U1"}, {"nkey": "U1"}]}},
-            "authorization.users",
+            "authorization.users[1]",
             'Duplicate nkey "U1" detected',
         ),
         ({"authorization": {"users": [{}]}}, "authorization.users[0]", "requires a user"),

@@ -1,0 +1,43 @@
+"""Read a nats-server configuration file into the values that the options are made of."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from midge.server import config
+from midge.server.conf.errors import ConfError
+from midge.server.conf.parser import Node, Source, parse_file
+from midge.server.conf.sections import Result, Section, read_map
+from midge.server.conf.server_keys import SERVER
+from midge.server.errors import CombinedConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from midge.server.checking import Path as KeyPath
+
+
+def read_conf_file(file: Path, environment: Mapping[str, str] | None = None) -> config.Layer:
+    """Return the values of `file` with the place of each.
+
+    Variables that the file does not define are looked up in `environment`, by default the
+    process's.
+
+    Raises: ConfError, one or several, naming file, line and column.
+    """
+    source = Source(os.environ if environment is None else environment)
+    entries = parse_file(file, source)
+    if not entries:
+        raise ConfError("config has no values or is empty", where=str(file))
+    result = Result()
+    read_map(Node(entries, str(file), 1, 0), Section(result, result.values, ()), SERVER)
+    if result.errors:
+        raise result.errors[0] if len(result.errors) == 1 else CombinedConfigError(result.errors)
+
+    def where(path: KeyPath) -> str:
+        ends = range(len(path), 0, -1)
+        return next((result.places[path[:n]] for n in ends if path[:n] in result.places), str(file))
+
+    return config.Layer(result.values, where, ConfError, tuple(result.warnings))

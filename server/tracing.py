@@ -1,0 +1,117 @@
+"""Protocol traces: what one connection receives and is sent, line by line, secrets redacted.
+
+A `Tracer` is attached to a connection while `logging.trace` is on; without one, tracing costs the
+message path nothing. Passwords and tokens never reach the log, whatever their JSON looks like.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from midge.protocol.errors import quote
+from midge.server.logging import get_logger
+from midge.server.render import REDACTED
+
+if TYPE_CHECKING:
+    from midge.protocol import Frame
+    from midge.server.connection import Connection
+    from midge.server.options import Logging
+    from midge.sublist.subscription import Subscription
+
+SECRETS = frozenset({"pass", "auth_token", "jwt", "sig", "proxy_sig"})
+"""Fields of CONNECT that prove who a client is."""
+
+
+class Tracer:
+    """Write what one connection receives and is sent."""
+
+    def __init__(self, connection: Connection, options: Logging) -> None:
+        """Trace `connection`; `options` say how much of a payload is shown, and of which account."""
+        self._connection = connection
+        self._payload_max = options.max_traced_message_bytes
+        self._verbose = options.trace_verbose
+        peer = f"{connection.peer_host}:{connection.peer_port}"
+        self._log = get_logger(peer=peer, cid=connection.cid)
+
+    def connect_received(self, document: bytes) -> None:
+        """Trace a CONNECT with its secrets redacted."""
+        self.received(f"CONNECT {redact(document)}")
+
+    def subscribe_received(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
+        """Trace a SUB."""
+        self.received(_line(b"SUB", subject, queue, sid))
+
+    def unsubscribe_received(self, sid: bytes, max_messages: int) -> None:
+        """Trace an UNSUB."""
+        self.received(_line(b"UNSUB", sid, b"%d" % max_messages if max_messages else None))
+
+    def publish_received(self, frame: Frame) -> None:
+        """Trace a PUB or HPUB and its payload."""
+        verb = b"PUB" if frame.header_size < 0 else b"HPUB"
+        line = _line(verb, frame.subject_bytes(), frame.reply_bytes(), *_sizes(frame))
+        self.received(line)
+        if frame.size:
+            self._write("payload_received", payload=self._payload(frame))
+
+    def message_sent(self, subscription: Subscription, frame: Frame) -> None:
+        """Trace a MSG or HMSG and its payload."""
+        verb = b"MSG" if frame.header_size < 0 else b"HMSG"
+        subject, sid = frame.subject_bytes(), subscription.sid
+        self.sent(_line(verb, subject, sid, frame.reply_bytes(), *_sizes(frame)))
+        if frame.size:
+            self._write("payload_sent", payload=self._payload(frame))
+
+    def received(self, line: str) -> None:
+        """Trace a protocol line from the client."""
+        self._write("protocol_received", line=line)
+
+    def sent(self, line: str) -> None:
+        """Trace a protocol line to the client."""
+        self._write("protocol_sent", line=line)
+
+    def _write(self, event: str, **fields: str) -> None:
+        connection = self._connection
+        if self._verbose or connection.account is not connection.hub.system_account:
+            self._log.trace(event, client=client_label(connection), **fields)
+
+    def _payload(self, frame: Frame) -> str:
+        raw = (frame.header_bytes() or b"") + frame.payload_bytes()
+        if 0 < self._payload_max < len(raw):
+            raw = raw[: self._payload_max] + b"..."
+        return quote(raw)
+
+
+def _line(*words: bytes | None) -> str:
+    return b" ".join(word for word in words if word is not None).decode("utf-8", "backslashreplace")
+
+
+def _sizes(frame: Frame) -> tuple[bytes, ...]:
+    size = b"%d" % frame.size
+    return (size,) if frame.header_size < 0 else (b"%d" % frame.header_size, size)
+
+
+def client_label(connection: Connection) -> str:
+    """Return how a client calls itself, as nats-server writes it: `v2.3:python3:shop`."""
+    options = connection.options
+    if not (options.name or options.lang or options.version):
+        return ""
+    version = f"v{options.version}" if options.version else ""
+    return ":".join(part for part in (version, options.lang, options.name) if part)
+
+
+def redact(document: bytes) -> str:
+    """Return the JSON of a CONNECT with every secret replaced.
+
+    The document is read and written anew, so that no spelling of a key hides its value.
+    """
+    try:
+        fields = json.loads(document)
+    except (ValueError, RecursionError):
+        return REDACTED
+    if not isinstance(fields, dict):
+        return REDACTED
+    shown: dict[str, Any] = {
+        name: REDACTED if name.lower() in SECRETS else value for name, value in fields.items()
+    }
+    return json.dumps(shown, separators=(",", ":"), ensure_ascii=False)
