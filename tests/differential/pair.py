@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from typing import Self
 
 from tests.servers import Server, midge_command, nats_server_command
 
@@ -14,53 +12,45 @@ from .script import Script, ServerConfig
 NAMES = ("nats-server", "midge")
 
 
-class ServerPair(contextlib.ExitStack):
+class ServerPair:
     """Both servers; disposable configurations get fresh ones for every play."""
 
     def __init__(self, config: ServerConfig) -> None:
-        super().__init__()
         self._config = config
-        self._owned: list[Server] = []
-        if not config.disposable:
-            self._real = self._own(nats_server_command())
-            self._midge = self._own(midge_command())
+        self._commands = dict(zip(NAMES, (nats_server_command(), midge_command()), strict=True))
+        self._running: dict[str, Server] = {}
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Start both at once and wait until they are ready.
+
+        Raises:
+            RuntimeError: one does not start; its log is in the message, and neither is left.
+        """
+        if self._config.disposable:
+            return
+        self._running = {name: self._start(name) for name in NAMES}
         try:
-            for server in self._owned:
+            for server in self._running.values():
                 server.wait_ready()
-        except BaseException:
-            self.close()
+        except RuntimeError:
+            self.stop()
             raise
-        return self
 
-    async def real(self, script: Script, split: Splitter) -> Outcome:
-        """What nats-server does when the bytes arrive as `split` cuts them."""
-        server = None if self._config.disposable else self._real
-        return await self._play(script, nats_server_command(), server, split)
+    def stop(self) -> None:
+        """Stop what is running."""
+        for server in self._running.values():
+            server.stop()
 
-    async def midge(self, script: Script, split: Splitter) -> Outcome:
-        """What midge does when the bytes arrive as `split` cuts them."""
-        server = None if self._config.disposable else self._midge
-        return await self._play(script, midge_command(), server, split)
-
-    async def _play(
-        self, script: Script, command: list[str], server: Server | None, split: Splitter
-    ) -> Outcome:
-        if server is not None:
-            return await play(script, server, split)
-        fresh = self._start(command)
+    async def play(self, name: str, script: Script, split: Splitter) -> Outcome:
+        """What the server of that name does when the bytes arrive as `split` cuts them."""
+        if name in self._running:
+            return await play(script, self._running[name], split)
+        fresh = self._start(name)
         try:
             await asyncio.to_thread(fresh.wait_ready)
             return await play(script, fresh, split)
         finally:
             await asyncio.to_thread(fresh.stop)
 
-    def _own(self, command: list[str]) -> Server:
-        server = self._start(command)
-        self.callback(server.stop)
-        self._owned.append(server)
-        return server
-
-    def _start(self, command: list[str]) -> Server:
-        return Server(command, self._config.text)
+    def _start(self, name: str) -> Server:
+        return Server(self._commands[name], self._config.text)
