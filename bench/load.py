@@ -8,7 +8,6 @@ beside this file says how the measuring works and what it can and cannot tell.
 
 import argparse
 import ssl
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -66,13 +65,9 @@ def _tls(wanted: bool) -> Iterator[tuple[tuple[str, ...], ssl.SSLContext | None]
         yield (), None
         return
     with tempfile.TemporaryDirectory() as folder:
-        certificate, key = f"{folder}/certificate.pem", f"{folder}/key.pem"
-        make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-        make += ["-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
-        make += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate]
-        subprocess.run(make, check=True, capture_output=True)
-        context = ssl.create_default_context(cafile=certificate)
-        yield ("--tls", "--tlscert", certificate, "--tlskey", key), context
+        certificate, key = servers.make_certificate(Path(folder))
+        flags = ("--tls", "--tlscert", str(certificate), "--tlskey", str(key))
+        yield flags, ssl.create_default_context(cafile=certificate)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,6 +1,7 @@
 """Who used the CPU during a round: the server, the load generator, or somebody else."""
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from bench.workers import Worker
 class Reading:
     """CPU seconds used up to one moment."""
 
+    at_s: float
     server_s: float
     workers_s: tuple[float, ...]
     ours_s: float
@@ -24,7 +26,8 @@ class Reading:
     def take(cls, server: Server, workers: Sequence[Worker]) -> "Reading":
         """Read what the server and the generator's processes have used so far."""
         workers_s = tuple(worker.cpu_s() for worker in workers)
-        return cls(server.cpu_s(), workers_s, sum(os.times()[:2]), procfs.machine_busy_s())
+        at_s = time.monotonic()
+        return cls(at_s, server.cpu_s(), workers_s, sum(os.times()[:2]), procfs.machine_busy_s())
 
 
 def figures(before: Reading, after: Reading, count: int, elapsed_s: float) -> Measurement:
@@ -32,11 +35,12 @@ def figures(before: Reading, after: Reading, count: int, elapsed_s: float) -> Me
     server_s = after.server_s - before.server_s
     workers_s = [end - start for start, end in zip(before.workers_s, after.workers_s, strict=True)]
     machine_s = after.machine_s - before.machine_s
+    window_s = after.at_s - before.at_s
     others_s = machine_s - server_s - sum(workers_s) - (after.ours_s - before.ours_s)
     return {
         "rate": count / elapsed_s,
         "cpu_us": server_s / count * 1e6,
-        "server_busy": server_s / elapsed_s,
-        "generator_busy": max(workers_s, default=0.0) / elapsed_s,
-        "others_busy": max(others_s, 0.0) / elapsed_s,
+        "server_busy": server_s / window_s,
+        "generator_busy": max(workers_s, default=0.0) / window_s,
+        "others_busy": max(others_s, 0.0) / window_s,
     }

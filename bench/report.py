@@ -133,11 +133,18 @@ def _busy(comparison: Comparison, who: str) -> str:
 def environment(setup: Setup) -> dict[str, str]:
     """Return what a figure is worthless without: commit, builds, machine and date."""
     return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": _commit(),
+        **machine(),
         setup.a.name: _version(setup.a.argv),
         setup.b.name: _version(setup.b.argv),
-        "machine": f"{_cpu_model()}, {os.cpu_count()} cores shared by server and generator",
+    }
+
+
+def machine() -> dict[str, str]:
+    """Return what holds for every measurement made now from this checkout."""
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": _commit(),
+        "machine": f"{_cpu_model()}, {os.cpu_count()} cores",
         "kernel": f"{platform.system()} {platform.release()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
     }

@@ -79,6 +79,23 @@ def running(
             _stop(process)
 
 
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """Make a self-signed certificate for 127.0.0.1; return its file and that of its key.
+
+    Raises:
+        StartError: there is no working openssl.
+    """
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    argv += ["-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-keyout", str(key)]
+    argv += ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(certificate)]
+    try:
+        subprocess.run(argv, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise StartError(f"cannot make a certificate with openssl: {error}") from None
+    return certificate, key
+
+
 def _start(argv: Sequence[str], output: IO[bytes]) -> tuple[subprocess.Popen[bytes], int]:
     # Another program can take the port between our look and the server's bind: then once more.
     for attempt in range(1, _START_ATTEMPTS + 1):

@@ -35,7 +35,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
         raise ValueError("a percentile of no values is not defined")
     if not 0 <= percent <= 100:
         raise ValueError(f"percent: expected 0 to 100, got {percent}")
-    rank = math.ceil(percent / 100 * len(ordered))
+    rank = math.ceil(percent * len(ordered) / 100)
     return ordered[max(rank, 1) - 1]
 
 

@@ -75,15 +75,15 @@ def test_json_has_every_round(setup: Setup) -> None:
 
 
 def test_figures_share_out_the_cpu() -> None:
-    before = Reading(server_s=1.0, workers_s=(0.5, 0.0), ours_s=0.1, machine_s=10.0)
-    after = Reading(server_s=3.0, workers_s=(1.0, 1.0), ours_s=0.2, machine_s=14.0)
+    before = Reading(at_s=5.0, server_s=1.0, workers_s=(0.5, 0.0), ours_s=0.1, machine_s=10.0)
+    after = Reading(at_s=7.5, server_s=3.0, workers_s=(1.0, 1.0), ours_s=0.2, machine_s=14.0)
     assert figures(before, after, count=1000, elapsed_s=2.0) == pytest.approx(
         {
             "rate": 500.0,
             "cpu_us": 2000.0,
-            "server_busy": 1.0,
-            "generator_busy": 0.5,
-            "others_busy": 0.2,
+            "server_busy": 0.8,
+            "generator_busy": 0.4,
+            "others_busy": 0.16,
         }
     )
 

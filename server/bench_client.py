@@ -1,0 +1,308 @@
+"""A client that does little, for `midge bench`: it publishes what it is given and counts messages.
+
+It works against any NATS server. Payloads of incoming messages are skipped, not kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import unquote, urlsplit
+
+from midge.protocol.errors import MidgeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CRLF = b"\r\n"
+DEFAULT_PORT = 4222
+CONNECT_TIMEOUT_S = 10.0
+_MESSAGE_VERBS = (b"MSG ", b"HMSG ")
+_NO_RESPONDERS = b"NATS/1.0 503"
+_T = TypeVar("_T")
+
+
+class BenchError(MidgeError):
+    """The benchmark cannot go on; the text says why in one line."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the server is and how to get in."""
+
+    host: str
+    port: int
+    url: str
+    """The URL without its credentials, for messages."""
+    tls: bool = False
+    user: str = ""
+    password: str = ""
+    token: str = ""
+    ca_file: str = ""
+
+    @classmethod
+    def parse(cls, url: str, ca_file: str = "") -> Target:
+        """Read `[nats://|tls://][user:password@|token@]host[:port]`.
+
+        Raises:
+            BenchError: it is no such URL.
+        """
+        try:
+            parts = urlsplit(url if "://" in url else f"nats://{url}")
+            host, port = parts.hostname, parts.port or DEFAULT_PORT
+        except ValueError as error:
+            raise BenchError(f"server URL: {error}, got {url!r}") from None
+        if parts.scheme not in {"nats", "tls"} or not host:
+            raise BenchError(f"server URL: expected nats://host:port or tls://…, got {url!r}")
+        shown = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        user, password = unquote(parts.username or ""), unquote(parts.password or "")
+        token = user if parts.password is None else ""
+        return cls(
+            host=host,
+            port=port,
+            url=shown,
+            tls=parts.scheme == "tls",
+            user="" if token else user,
+            password=password,
+            token=token,
+            ca_file=ca_file,
+        )
+
+    def connect_line(self) -> bytes:
+        """Return the CONNECT line."""
+        options: dict[str, object] = {
+            "verbose": False,
+            "pedantic": False,
+            "protocol": 0,
+            "headers": True,
+            "no_responders": True,
+            "lang": "python",
+            "name": "midge bench",
+        }
+        credentials = {"user": self.user, "pass": self.password, "auth_token": self.token}
+        options.update({key: value for key, value in credentials.items() if value})
+        return b"CONNECT " + json.dumps(options, separators=(",", ":")).encode() + CRLF
+
+    def tls_context(self) -> ssl.SSLContext:
+        """Return a context that trusts the given certificates, or else the system's.
+
+        Raises:
+            BenchError: the file cannot be used.
+        """
+        try:
+            return ssl.create_default_context(cafile=self.ca_file or None)
+        except OSError as error:
+            raise BenchError(f"{self.ca_file}: {_reason(error)}") from None
+
+
+class Client(asyncio.Protocol):
+    """One connection.
+
+    `on_message(subject, reply, size)` is called for every message, `on_batch()` after the messages
+    of one read.
+    """
+
+    def __init__(
+        self,
+        on_message: Callable[[bytes, bytes, int], None] | None = None,
+        on_batch: Callable[[], None] | None = None,
+    ) -> None:
+        """Take the callbacks; `connect` makes the connection."""
+        self._on_message = on_message or _ignore_message
+        self._on_batch = on_batch or _ignore_batch
+        self._transport: asyncio.Transport | None = None
+        self._rest = b""
+        self._skip_bytes = 0
+        self._partial: tuple[bytes, bytes, int] | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        loop = asyncio.get_running_loop()
+        self._info: asyncio.Future[bytes] = loop.create_future()
+        self._pongs: deque[asyncio.Future[None]] = deque()
+        self._error: BenchError | None = None
+        self.failed: asyncio.Future[None] = loop.create_future()
+        """Gets the error as its exception when the connection breaks."""
+
+    async def connect(self, target: Target) -> None:
+        """Connect and go through the handshake.
+
+        Raises:
+            BenchError: that was not possible.
+        """
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await self._shake_hands(target)
+        except TimeoutError:
+            reason = f"no answer within {CONNECT_TIMEOUT_S:g} s"
+        except ssl.SSLCertVerificationError as error:
+            reason = f"certificate refused: {error.verify_message}"
+        except OSError as error:
+            reason = _reason(error)
+        else:
+            return
+        raise BenchError(f"cannot connect to {target.url}: {reason}")
+
+    async def _shake_hands(self, target: Target) -> None:
+        loop = asyncio.get_running_loop()
+        context = target.tls_context() if target.tls or target.ca_file else None
+        transport, _ = await loop.create_connection(lambda: self, target.host, target.port)
+        info = _parse_info(await self._info, target)
+        if info.get("tls_required"):
+            context = context or target.tls_context()
+        if context is not None:
+            self._transport = await loop.start_tls(
+                transport, self, context, server_hostname=target.host
+            )
+        self.write(target.connect_line())
+        await self.flush()
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes for the server.
+
+        Raises:
+            BenchError: the connection is broken.
+        """
+        if self._error is not None or self._transport is None:
+            raise self._error or BenchError("the connection is not open")
+        self._transport.write(data)
+
+    async def drain(self) -> None:
+        """Wait until the server has taken most of what was written."""
+        await self._writable.wait()
+
+    async def flush(self) -> None:
+        """Wait until the server has processed everything that was written.
+
+        Raises:
+            BenchError: the connection broke.
+        """
+        pong: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pongs.append(pong)
+        self.write(b"PING\r\n")
+        await pong
+
+    def close(self) -> None:
+        """Close the connection; to call it again does nothing."""
+        if self._transport is not None:
+            self._error = self._error or BenchError("the connection is closed")
+            self._transport.close()
+
+    def fail(self, text: str) -> None:
+        """Make everything that waits for this connection end with an error."""
+        if self._error is not None:
+            return
+        self._error = BenchError(text)
+        self._writable.set()
+        everything: list[asyncio.Future[Any]] = [self._info, self.failed, *self._pongs]
+        for waiting in everything:
+            if not waiting.done():
+                waiting.set_exception(self._error)
+                waiting.exception()  # nobody may be waiting, and that is fine
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail whatever still waits."""
+        self.fail(f"the server closed the connection{f': {exc}' if exc else ''}")
+
+    def pause_writing(self) -> None:
+        """Hold back `drain`."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Let `drain` go on."""
+        self._writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        """Go through all whole frames in what has come in."""
+        if self._skip_bytes > len(data):
+            self._skip_bytes -= len(data)
+            return
+        if self._partial is not None:
+            self._on_message(*self._partial)
+            self._partial = None
+        data = self._rest + data[self._skip_bytes :]
+        self._skip_bytes = 0
+        position = 0
+        while (end := data.find(CRLF, position)) >= 0:
+            line = data[position:end]
+            if line.startswith(_MESSAGE_VERBS):
+                body = self._message(line, data, end + 2)
+                if body < 0:
+                    break
+                position = body
+            else:
+                self._control_line(line)
+                position = end + 2
+        self._skip_bytes = max(position - len(data), 0)
+        self._rest = data[position:]
+        self._on_batch()
+
+    def _message(self, line: bytes, data: bytes, body: int) -> int:
+        """Report a message and return where its frame ends; -1 when its header is not all here."""
+        tokens = line.split()
+        subject, size = tokens[1], int(tokens[-1])
+        has_header = line[:1] == b"H"
+        end = body + size + 2
+        if has_header and len(data) < body + int(tokens[-2]):
+            return -1
+        if has_header and data.startswith(_NO_RESPONDERS, body):
+            self.fail("no responders: nobody subscribes to the subject of the requests")
+        else:
+            reply = tokens[3] if len(tokens) == (6 if has_header else 5) else b""
+            if end > len(data):
+                self._partial = (subject, reply, size)
+            else:
+                self._on_message(subject, reply, size)
+        return end
+
+    def _control_line(self, line: bytes) -> None:
+        if line == b"PONG":
+            if self._pongs:
+                self._resolve(self._pongs.popleft(), None)
+        elif line == b"PING":
+            self.write(b"PONG\r\n")
+        elif line.startswith(b"INFO"):
+            self._resolve(self._info, line)
+        elif line.startswith(b"-ERR"):
+            text = line[4:].strip().decode(errors="replace")
+            self.fail(f"the server refused: {text}")
+        elif line != b"+OK" and not self._info.done():
+            self.fail(f"expected INFO, got {line[:80]!r}")
+
+    @staticmethod
+    def _resolve(future: asyncio.Future[_T], value: _T) -> None:
+        if not future.done():
+            future.set_result(value)
+
+
+def _parse_info(line: bytes, target: Target) -> dict[str, object]:
+    try:
+        info = json.loads(line[4:])
+    except ValueError:
+        info = None
+    if not isinstance(info, dict):
+        raise BenchError(f"{target.url}: expected INFO with a JSON object, got {line[:80]!r}")
+    return info
+
+
+def _reason(error: OSError) -> str:
+    # asyncio reports several addresses, and uvloop some errors, with the number alone.
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+
+
+def _ignore_message(_subject: bytes, _reply: bytes, _size: int) -> None:
+    pass
+
+
+def _ignore_batch() -> None:
+    pass
