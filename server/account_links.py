@@ -63,12 +63,8 @@ class AccountLinks:
         self.describe = describe
         self._random = random
         self._account = account
-        self._plans: dict[str, AccountPlan] = {}
+        self.plans: dict[str, AccountPlan] = {}
         self._links: dict[ImportPlan, RoutedSubscription] = {}
-
-    def plan_of(self, account: Account) -> AccountPlan | None:
-        """Return the plan that `account` follows; None when it is not among the planned ones."""
-        return self._plans.get(account.name)
 
     def apply(self, plans: Mapping[str, AccountPlan]) -> None:
         """Make everything as `plans` say; links that stay the same are not touched."""
@@ -78,7 +74,7 @@ class AccountLinks:
         for gone in self._links.keys() - wanted.keys():
             self._unlink(gone)
         for plan in plans.values():
-            before = self._plans.get(plan.name)
+            before = self.plans.get(plan.name)
             if before is None or before.mappings != plan.mappings:
                 account = self._account(plan.name)
                 account.mapper = Mappings(plan.mappings, self._random) if plan.mappings else None
@@ -91,7 +87,7 @@ class AccountLinks:
                     self._link(
                         service, ServiceLink(self, service, self._account(plan.name), exporter)
                     )
-        self._plans = dict(plans)
+        self.plans = dict(plans)
 
     def _link(self, plan: ImportPlan, link: RoutedSubscription) -> None:
         """Begin to carry messages over `link`."""

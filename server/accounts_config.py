@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from midge.server.errors import ConfigError
 from midge.server.mapping import Mappings, Transform
@@ -83,10 +83,12 @@ def plan_accounts(
     *,
     mappings: tuple[options.Mapping, ...] = (),
     system_account: str = "",
+    is_lenient: bool = False,
 ) -> dict[str, AccountPlan]:
     """Check `accounts` and return their plans by name, the global and the system account included.
 
-    `mappings` are those of the global account.
+    `mappings` are those of the global account. With `is_lenient`, for accounts that different
+    people write, what cannot be is left out, so that nobody's mistake is another one's.
 
     Raises:
         ConfigError: a name, an export or an import cannot be; names the account and the entry.
@@ -95,17 +97,27 @@ def plan_accounts(
     system = system_account or SYSTEM_ACCOUNT
     if system_account and system_account not in tables:
         raise ConfigError(f"{system_account!r} is no configured account", key="system_account")
-    for account in accounts:
-        _check_exports(account)
+    if not is_lenient:
+        for account in accounts:
+            _check_exports(account)
     global_mappings = _checked_mappings("mappings", mappings)
     plans = {
         GLOBAL_ACCOUNT: AccountPlan(name=GLOBAL_ACCOUNT, mappings=global_mappings),
         system: AccountPlan(name=system, is_system=True),
     }
     for account in accounts:
-        plans[account.name] = _plan(account, tables, is_system=account.name == system)
-    _refuse_cycles(list(plans.values()))
-    return plans
+        is_system = account.name == system
+        plans[account.name] = _plan(account, tables, is_system=is_system, is_lenient=is_lenient)
+    excess = _excess_imports(plans.values())
+    if not excess:
+        return plans
+    if not is_lenient:
+        raise ConfigError(
+            f"{excess[0].source.decode()!r} of {excess[0].source_account!r} is in or behind a "
+            f"cycle of imports, or in a chain of more than {CHAIN_MAX}",
+            key=f"accounts[{excess[0].target_account!r}].imports",
+        )
+    return {name: _without(plan, excess) for name, plan in plans.items()}
 
 
 def _by_name(accounts: Sequence[options.Account]) -> dict[str, options.Account]:
@@ -141,33 +153,57 @@ def _check_exports(account: options.Account) -> None:
 
 
 def _plan(
-    account: options.Account, tables: dict[str, options.Account], *, is_system: bool
+    account: options.Account,
+    tables: dict[str, options.Account],
+    *,
+    is_system: bool,
+    is_lenient: bool,
 ) -> AccountPlan:
     """Check what `account` imports and return its plan."""
     streams: list[StreamImport] = []
-    services: list[ServiceImport] = []
+    services: dict[bytes, ServiceImport] = {}
     for i, table in enumerate(account.imports):
-        where = f"accounts[{account.name!r}].imports[{i}]"
-        if (table.stream is None) == (table.service is None):
-            raise ConfigError("expected either a stream or a service", key=where)
         try:
-            if table.stream is not None:
-                streams.append(_plan_stream(account, table, table.stream, tables))
-            elif table.service is not None:
-                services.append(_plan_service(account, table, table.service, tables))
+            planned = _plan_import(account, table, tables)
+            if isinstance(planned, StreamImport):
+                streams.append(planned)
+            elif planned.source in services:
+                # A request would be answered twice.
+                raise ValueError(f"duplicate service import {planned.source.decode()!r}")
+            else:
+                services[planned.source] = planned
         except ValueError as error:
-            raise ConfigError(str(error), key=where) from error
-    _refuse_duplicates(account.name, services)
+            if not is_lenient:
+                where = f"accounts[{account.name!r}].imports[{i}]"
+                raise ConfigError(str(error), key=where) from error
+    mappings = account.mappings
+    try:
+        _checked_mappings(f"accounts[{account.name!r}].mappings", mappings)
+    except ConfigError:
+        if not is_lenient:
+            raise
+        mappings = ()
     return AccountPlan(
         name=account.name,
         max_connections=account.limits.max_connections,
         max_subscriptions=account.limits.max_subscriptions,
         max_payload_bytes=account.limits.max_payload_bytes,
-        mappings=_checked_mappings(f"accounts[{account.name!r}].mappings", account.mappings),
+        mappings=mappings,
         stream_imports=tuple(streams),
-        service_imports=tuple(services),
+        service_imports=tuple(services.values()),
         is_system=is_system,
     )
+
+
+def _plan_import(
+    account: options.Account, table: options.Import, tables: dict[str, options.Account]
+) -> StreamImport | ServiceImport:
+    """Check one import; raises ValueError."""
+    if table.stream is not None and table.service is None:
+        return _plan_stream(account, table, table.stream, tables)
+    if table.service is not None and table.stream is None:
+        return _plan_service(account, table, table.service, tables)
+    raise ValueError("expected either a stream or a service")
 
 
 def _plan_stream(
@@ -308,51 +344,50 @@ def _checked_mappings(
     return mappings
 
 
-def _refuse_duplicates(name: str, services: Iterable[ServiceImport]) -> None:
-    """Refuse two services under one local subject: a request would be answered twice."""
-    seen: set[bytes] = set()
-    for service in services:
-        if service.source in seen:
-            raise ConfigError(
-                f"duplicate service import {service.source.decode()!r}",
-                key=f"accounts[{name!r}].imports",
-            )
-        seen.add(service.source)
+def _without(plan: AccountPlan, excess: list[ImportPlan]) -> AccountPlan:
+    """Return `plan` without the imports in `excess`."""
+    left_out = set(excess)
+    return structs.replace(
+        plan,
+        stream_imports=tuple(each for each in plan.stream_imports if each not in left_out),
+        service_imports=tuple(each for each in plan.service_imports if each not in left_out),
+    )
 
 
-def _refuse_cycles(plans: Sequence[AccountPlan]) -> None:
-    """Refuse imports that a message could follow back to where it was, or for too long."""
+def _excess_imports(plans: Iterable[AccountPlan]) -> list[ImportPlan]:
+    """List the imports that a message could follow back to where it was, or for too long."""
+    plans = list(plans)
+    found: list[ImportPlan] = []
     for kind in ("stream_imports", "service_imports"):
         imports: list[ImportPlan] = [each for plan in plans for each in getattr(plan, kind)]
-        following = {
-            i: [
+        leaving: dict[str, list[int]] = {}
+        for i, one in enumerate(imports):
+            leaving.setdefault(one.source_account, []).append(i)
+        following = [
+            [
                 j
-                for j, after in enumerate(imports)
-                if after.source_account == one.target_account and overlaps(one.target, after.source)
+                for j in leaving.get(one.target_account, ())
+                if overlaps(one.target, imports[j].source)
             ]
-            for i, one in enumerate(imports)
-        }
-        _refuse_long_paths(imports, following)
+            for one in imports
+        ]
+        found += [imports[i] for i in _out_of_reach(following)]
+    return found
 
 
-def _refuse_long_paths(imports: list[ImportPlan], following: dict[int, list[int]]) -> None:
-    """Refuse cycles in the graph `following`, and paths of more than `CHAIN_MAX` imports.
+def _out_of_reach(following: list[list[int]]) -> list[int]:
+    """List the nodes of a graph that are in or behind a cycle, or more than `CHAIN_MAX` deep.
 
-    Takes the imports that nothing leads to away, layer by layer, so the time is that of the edges:
-    what remains in the end is in, or behind, a cycle.
+    Takes the nodes that nothing leads to away, layer by layer, so the time is that of the edges.
     """
-    leading_to = dict.fromkeys(following, 0)
-    for after in following.values():
+    leading_to = [0] * len(following)
+    for after in following:
         for j in after:
             leading_to[j] += 1
-    layer = [i for i, count in leading_to.items() if count == 0]
-    taken = 0
-    depth = 0
-    while layer:
-        depth += 1
-        if depth > CHAIN_MAX:
-            raise ConfigError(f"imports form a chain of more than {CHAIN_MAX}", key="accounts")
-        taken += len(layer)
+    layer = [i for i, count in enumerate(leading_to) if count == 0]
+    remaining = set(range(len(following)))
+    for _ in range(CHAIN_MAX):
+        remaining.difference_update(layer)
         next_layer = []
         for i in layer:
             for j in following[i]:
@@ -360,9 +395,4 @@ def _refuse_long_paths(imports: list[ImportPlan], following: dict[int, list[int]
                 if leading_to[j] == 0:
                     next_layer.append(j)
         layer = next_layer
-    if taken < len(imports):
-        stuck = next(imports[i] for i, count in leading_to.items() if count)
-        raise ConfigError(
-            f"imports form a cycle through {stuck.source.decode()!r} of {stuck.source_account!r}",
-            key=f"accounts[{stuck.target_account!r}].imports",
-        )
+    return sorted(remaining)
