@@ -7,6 +7,7 @@ from midge.protocol.inbound cimport Inbound
 from midge.protocol.parser cimport Parser
 from midge.server.account cimport Account
 from midge.server.client cimport Client
+from midge.server.permissions cimport Permissions
 from midge.server.router cimport Router
 from midge.server.subscription cimport RoutedSubscription
 from midge.sublist.result cimport SubListResult
@@ -14,7 +15,7 @@ from midge.sublist.sublist cimport SubList
 from midge.sublist.subscription cimport Subscription
 
 cdef int _DOLLAR, _UNDERSCORE
-cdef Py_ssize_t _HOLD_BACK_BYTES
+cdef Py_ssize_t _HOLD_BACK_BYTES, _HELD_BYTES
 
 
 cdef class Connection(Client):
@@ -26,7 +27,7 @@ cdef class Connection(Client):
     cdef readonly str kind
     cdef public object options
     cdef public object identity
-    cdef public object permissions
+    cdef public Permissions permissions
     cdef public object tracer
     cdef public bytes nonce
     cdef public dict subscriptions
@@ -39,6 +40,7 @@ cdef class Connection(Client):
     cdef readonly double started_at
     cdef readonly double last_active_at
     cdef readonly bint connected
+    cdef public bint has_info
     cdef readonly object keepalive
     cdef object _transport
     cdef bint _told_info
@@ -54,6 +56,7 @@ cdef class Connection(Client):
     cdef object _auth_timer
     cdef object _linger_timer
     cdef bint _eof
+    cdef bint _paused
     cdef readonly bint _ended
 
     cpdef object get_buffer(self, Py_ssize_t size_hint)
@@ -72,7 +75,7 @@ cdef class Connection(Client):
     cdef void _route(self, Frame frame) except *
     @cython.locals(guard=int, subject=bytes)
     cdef void _publish_guarded(self, Frame frame) except *
-    cdef void _send_no_responders(self, Frame frame) except *
+    cdef void _send_no_responders(self, Frame frame, bytes subject) except *
     @cython.locals(watch=int, allowed=Frame)
     cpdef Frame checked(self, Subscription subscription, Client publisher, Frame frame)
     cpdef void finished(self, Subscription subscription) except *

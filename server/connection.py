@@ -5,6 +5,7 @@ the router's; here stands what happens to this client, in the order of a connect
 authenticated, subscribing, publishing, receiving, held back, closed.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from midge.protocol import errors
@@ -57,6 +58,7 @@ _PONG = b"PONG\r\n"
 _HOLD_BACK_BYTES = 4 * 1024 * 1024  # a receiver this far behind slows down who publishes to it
 _HOLD_BACK_S = 0.01  # for so long per batch at most, unless it catches up before
 _LINGER_S = 0.25  # how long to read on after the last word, so that it is not lost in a reset
+_HELD_BYTES = 64 * 1024  # what may wait unparsed while it is found out who a client is
 _CLEAN_UP_SLICE = 2000  # subscriptions removed before others have their turn
 
 
@@ -81,7 +83,7 @@ class Connection(Client):
         self.tracer: Any = None
         self.nonce = b""
         self.subscriptions: dict[bytes, RoutedSubscription] = {}
-        self.max_subscriptions = limits.max_subscriptions
+        self.max_subscriptions = limits.max_subscriptions or -1
         self.max_pending_bytes = limits.max_pending_bytes
         self.parser = Parser(
             self,
@@ -94,6 +96,7 @@ class Connection(Client):
         self.started_at = hub.clock.monotonic()
         self.last_active_at = self.started_at
         self.connected = False
+        self.has_info = False  # whether INFO went out before there was a transport
         self.keepalive = Keepalive(
             hub.clock,
             hub.random,
@@ -116,6 +119,7 @@ class Connection(Client):
         self._auth_timer: Timer | None = None
         self._linger_timer: Timer | None = None
         self._eof = False
+        self._paused = False
         self._ended = False
 
     # Made and heard.
@@ -147,6 +151,8 @@ class Connection(Client):
         self.router.flush()
         if self._held_by is not None:
             self._hold_back()
+        if self.parser.halted:
+            self._wait_with_reading()
 
     def feed(self, data: bytes) -> None:
         """Take `data`, from a transport that reads into buffers of its own."""
@@ -162,6 +168,8 @@ class Connection(Client):
         self.router.flush()
         if self._held_by is not None:
             self._hold_back()
+        if self.parser.halted:
+            self._wait_with_reading()
 
     def eof_received(self) -> bool:
         """Hear that the client sends no more; what it has asked for is still answered."""
@@ -201,11 +209,17 @@ class Connection(Client):
         options = parse_connect(document)
         if self.tracer is not None:
             self.tracer.connect_received(document)
-        if self.subscriptions:
-            self._drop_subscriptions()
         self.options = options
         self.parser.halted = True  # until it is known who this is; the rest waits, unparsed
-        self.hub.authenticate(self)
+        # What it subscribed to as somebody else must get nothing more, gone already or not.
+        self._set_watch(CLOSED, True)
+        self._drop_subscriptions(self._introduced)
+
+    def _introduced(self) -> None:
+        """Find out who the client is, now that nothing is left of who it was."""
+        if not self._ended:
+            self._set_watch(CLOSED, False)
+            self.hub.gate.authenticate(self)
 
     def authenticated(self, identity: "Identity") -> None:
         """Go on as `identity`, with the options of the CONNECT at hand.
@@ -246,6 +260,9 @@ class Connection(Client):
         """Parse what came while the parser was halted."""
         if self._ended:
             return
+        if self._paused and not self.parser.halted:
+            self._paused = False
+            self._transport.resume_reading()
         try:
             self.inbound.resume()
         except ProtocolError as error:
@@ -282,7 +299,7 @@ class Connection(Client):
         """Add a subscription, unless something forbids it; then say so and go on."""
         if self.tracer is not None:
             self.tracer.subscribe_received(subject, queue, sid)
-        refusal = self.hub.refuse_subscription(self, subject, queue)
+        refusal = self.hub.gate.refuse_subscription(self, subject, queue)
         if refusal is not None:
             self.send_error(refusal)
             return
@@ -353,7 +370,7 @@ class Connection(Client):
             self._result = result
         taken = self.router.route(self.account, result, self, frame)
         if taken == 0 and frame.reply_end > frame.reply_start and self.options.no_responders:
-            self._send_no_responders(frame)
+            self._send_no_responders(frame, self._subject)
 
     def _publish_guarded(self, frame: Frame) -> None:
         """Deliver `frame` after everything that may forbid, change or accompany it."""
@@ -363,8 +380,8 @@ class Connection(Client):
             self.tracer.publish_received(frame)
         if guard & PEDANTIC and not is_valid_publish_subject(subject):
             self.send_error(errors.INVALID_PUBLISH_SUBJECT)
-        if guard & (RESERVED | RESTRICTED):
-            refusal = self.hub.refuse_publish(self, subject, frame)
+        if guard & RESERVED or (guard & RESTRICTED and not self.permissions.may_publish(subject)):
+            refusal = self.hub.gate.refuse_publish(self, subject, frame)
             if refusal is not None:
                 self.send_error(refusal)
                 return
@@ -380,16 +397,25 @@ class Connection(Client):
 
     def route_mapped(self, frame: Frame) -> None:
         """Deliver `frame` under the subject that its account's mappings give it."""
-        self._subject = self.account.mapper.map(frame.subject_bytes())
-        self._result = None
-        self._route(with_subject(frame, self._subject))
+        mapper = self.account.mapper
+        subject = self._subject if mapper is None else mapper.map(self._subject)
+        if subject is None:
+            return  # the weights of the mapping leave this one out
+        if subject == self._subject:
+            self._route(frame)
+            return
+        result = self.account.sublist.match(subject)
+        mapped = with_subject(frame, subject)
+        taken = self.router.route(self.account, result, self, mapped)
+        if taken == 0 and frame.has_reply() and self.options.no_responders:
+            self._send_no_responders(frame, subject)
 
-    def _send_no_responders(self, frame: Frame) -> None:
-        """Tell the client that nobody is there to answer, if it listens for the answer."""
+    def _send_no_responders(self, frame: Frame, subject: bytes) -> None:
+        """Tell the client that nobody is there on `subject`, if it listens for the answer."""
         reply = frame.reply_bytes()
         for subscription in self.account.sublist.match(reply).plain:
             if subscription.owner is self:
-                headers = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % self._subject
+                headers = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
                 self.outbound.append_message(compose(reply, b"", None, headers), subscription.sid)
                 self.router.touch(self)
                 return
@@ -415,7 +441,7 @@ class Connection(Client):
             if allowed is None:
                 return None
         if watch & REPLY_GRANTS and frame.has_reply():
-            self.hub.grant_reply(self, frame)
+            self.hub.gate.grant_reply(self, frame)
         if watch & NO_HEADERS and frame.header_size > 0:
             allowed = without_headers(allowed)
         if watch & TRACED and self.tracer is not None:
@@ -535,11 +561,30 @@ class Connection(Client):
         self.account.sublist.remove(subscription)
         self.hub.unsubscribed(self, subscription, cause)
 
-    def _drop_subscriptions(self) -> None:
-        """End all subscriptions, a slice at a time so that others have their turn between."""
-        subscriptions = self.subscriptions
+    def _drop_subscriptions(self, dropped: Callable[[], None] | None = None) -> None:
+        """End all subscriptions, a slice at a time so that others have their turn between.
+
+        Calls `dropped` when none is left: at once, or later and then going on with what came meanwhile.
+        """
+        subscriptions = list(self.subscriptions.values())
         self.subscriptions = {}
-        self.hub.clean_up(self, self.account, list(subscriptions.values()), _CLEAN_UP_SLICE)
+        self.hub.clean_up(self, self.account, subscriptions, _CLEAN_UP_SLICE)
+        if dropped is None:
+            return
+        if subscriptions:
+            self.hub.clock.call_later(0, self._go_on_when_dropped, subscriptions, dropped)
+        else:
+            dropped()
+
+    def _go_on_when_dropped(
+        self, left: list[RoutedSubscription], dropped: Callable[[], None]
+    ) -> None:
+        """Call `dropped` once nothing is `left`, and parse what came meanwhile."""
+        if left:
+            self.hub.clock.call_later(0, self._go_on_when_dropped, left, dropped)
+            return
+        dropped()
+        self.resume()
 
     def _set_watch(self, bit: int, on: bool) -> None:
         self.watch = self.watch | bit if on else self.watch & ~bit
@@ -570,6 +615,12 @@ class Connection(Client):
         self.account = account
         self._result = None
         self._set_guard(MAPPED, account.mapper is not None)
+
+    def peer_certificate(self) -> bytes:
+        """Give the certificate that the client has proven to own, in DER; empty without one."""
+        transport = self._transport
+        tls = None if transport is None else transport.get_extra_info("ssl_object")
+        return b"" if tls is None else tls.getpeercert(binary_form=True) or b""
 
     # The end.
 
@@ -627,6 +678,12 @@ class Connection(Client):
             transport.close()
             return
         self._linger_timer = self.hub.clock.call_later(_LINGER_S, transport.close)
+
+    def _wait_with_reading(self) -> None:
+        """Read no more while nobody parses: who is not known yet may not fill the memory."""
+        if not self._paused and self.inbound.held_bytes() > _HELD_BYTES:
+            self._paused = True
+            self._transport.pause_reading()
 
     def _end_on_error(self, error: ProtocolError) -> None:
         """End on what the parser, or a command, found wrong."""

@@ -4,11 +4,7 @@ A connection asks here who its client is and what it may do, and tells here what
 refusal is decided in this one place, so that no path around it exists.
 """
 
-import asyncio
-import base64
-import secrets
 from collections import deque
-from collections.abc import Awaitable
 from random import Random
 from typing import Any
 
@@ -18,25 +14,19 @@ from midge.protocol.frame import Frame
 from midge.protocol.inbound import SharedBuffer
 from midge.protocol.messages import Info
 from midge.server.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
-from midge.server.auth import Authenticator, AuthRequest, Identity, Verdict
 from midge.server.client import Client
 from midge.server.clock import Clock
 from midge.server.connection import Connection
+from midge.server.gatekeeper import Gatekeeper
 from midge.server.logging import get_logger
 from midge.server.options import Options
 from midge.server.outbound import ChunkPool
-from midge.server.permissions import Permissions
 from midge.server.reasons import ClosedReason
 from midge.server.router import Router
 from midge.server.server_keys import ServerKeys
 from midge.server.subscription import RoutedSubscription
 from midge.server.tracing import Tracer
 from midge.sublist import SubList
-
-_NONCE_BYTES = 11
-_SYSTEM_QUEUE = b"_sys_"
-_RESERVED_SUBJECTS = (b"$NRG.", b"_GR_.")
-_RESERVED_REPLIES = (b"_R_.", b"_GR_.", b"$JS.ACK.")
 
 log = get_logger()
 
@@ -125,7 +115,6 @@ class Hub:
         self.accounts: dict[str, Account] = {}
         self.global_account = self.account(GLOBAL_ACCOUNT)
         self.system_account = self.account(options.system_account or SYSTEM_ACCOUNT)
-        self.authenticator = Authenticator(options, wall_clock=clock.wall)
         self.clients: dict[int, Connection] = {}
         self.closed: deque[Connection] = deque(maxlen=options.limits.max_closed_clients)
         self.totals = Totals()
@@ -137,7 +126,10 @@ class Hub:
         self.port = options.listen.port
         self._last_cid = 4  # nats-server's internal clients take the first few
         self._transports: set[Connection] = set()
-        self._tasks: set[asyncio.Future[None]] = set()
+        self.gate = Gatekeeper(self)
+        operator = self.gate.authenticator.operator
+        if operator is not None and operator.system_account:
+            self.system_account = self.account(operator.system_account)
 
     # Connections.
 
@@ -159,9 +151,7 @@ class Hub:
         """Make a connection with a cid of its own, not yet on a transport."""
         self._last_cid += 1
         connection = Connection(self, self._last_cid, peer, kind)
-        if self.authenticator.needs_nonce:
-            raw = secrets.token_bytes(_NONCE_BYTES)
-            connection.nonce = base64.urlsafe_b64encode(raw).rstrip(b"=")
+        self.gate.prepare(connection)
         return connection
 
     def connection_made(self, connection: Connection) -> None:
@@ -169,31 +159,15 @@ class Hub:
         self.totals.connections += 1
         self._transports.add(connection)
         self.clients[connection.cid] = connection
-        if len(self.clients) > self.options.limits.max_connections:
-            connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
-            return
-        self.global_account.clients[connection.cid] = connection
-        log.debug("client_connected", cid=connection.cid, peer=_peer(connection))
-        self.trace(connection)
-        if self.authenticator.admits_silent_clients:
-            self._bind_silent(connection)
-            connection.keepalive.start()
-        else:
-            connection.require_connect(self.options.authorization.timeout_s)
+        if self.gate.admit(connection):
+            log.debug("client_connected", cid=connection.cid, peer=_peer(connection))
+            self.trace(connection)
 
     def trace(self, connection: Connection) -> None:
         """Trace `connection` while `logging.trace` says so."""
         wanted = self.options.logging.trace or self.options.logging.trace_verbose
         if wanted or connection.tracer is not None:
             connection.trace(Tracer(connection, self.options.logging) if wanted else None)
-
-    def authenticate(self, connection: Connection) -> None:
-        """Find out who the client of `connection` is; `authenticated` or an -ERR follows."""
-        verdict = self.authenticator.authenticate(self._request(connection))
-        if isinstance(verdict, Verdict):
-            self._conclude(connection, verdict)
-        else:
-            self._begin(self._conclude_later(connection, verdict))
 
     def client_connected(self, connection: Connection) -> None:
         """Hear that the client has been let in."""
@@ -203,7 +177,7 @@ class Hub:
     def client_closed(self, connection: Connection) -> None:
         """Hear that a connection has ended; its transport may have some last words to write."""
         self.clients.pop(connection.cid, None)
-        connection.account.clients.pop(connection.cid, None)
+        self.gate.release(connection)
         self.totals.add(connection)
         self.closed.append(connection)
         reason = connection.reason
@@ -239,101 +213,7 @@ class Hub:
         """Log an -ERR after which the connection goes on."""
         log.debug("error_sent", cid=connection.cid, peer=_peer(connection), error=text)
 
-    # Who it is.
-
-    def _request(self, connection: Connection) -> AuthRequest:
-        options = connection.options
-        return AuthRequest(
-            user=options.user,
-            password=options.password,
-            token=options.auth_token,
-            jwt=options.jwt,
-            nkey=options.nkey,
-            signature=options.sig,
-            client_name=options.name,
-            lang=options.lang,
-            version=options.version,
-            nonce=connection.nonce,
-            peer_host=connection.peer_host,
-            peer_port=connection.peer_port,
-            connection_type=connection.kind,
-        )
-
-    def _bind_silent(self, connection: Connection) -> None:
-        """Give a client that may go without CONNECT the identity it has until then."""
-        verdict = self.authenticator.authenticate(self._request(connection))
-        if isinstance(verdict, Identity):
-            self._bind(connection, verdict)
-
-    async def _conclude_later(
-        self, connection: Connection, pending: Awaitable[Verdict]
-    ) -> None:
-        verdict = await pending
-        if connection.reason is None:
-            self._conclude(connection, verdict)
-            connection.resume()
-
-    def _conclude(self, connection: Connection, verdict: Verdict) -> None:
-        if isinstance(verdict, Identity):
-            self._bind(connection, verdict)
-            connection.authenticated(verdict)
-            return
-        log.error(
-            "authentication_failed", cid=connection.cid, peer=_peer(connection), detail=verdict.detail
-        )
-        connection.close(ClosedReason(verdict.reason), verdict.wire)
-
-    def _bind(self, connection: Connection, identity: Identity) -> None:
-        """Put `connection` into its account with its permissions and limits."""
-        connection.account.clients.pop(connection.cid, None)
-        account = self.account(identity.account)
-        connection.join(account)
-        account.clients[connection.cid] = connection
-        rules = identity.rules
-        connection.restrict(None if rules is None else Permissions(rules))
-        limits = self.options.limits
-        connection.max_subscriptions = _tighter(limits.max_subscriptions, identity.max_subscriptions)
-        connection.parser.max_payload = _tighter(
-            limits.max_payload_bytes, identity.max_payload_bytes
-        )
-
-    # What it may do.
-
-    def refuse_subscription(
-        self, connection: Connection, subject: bytes, queue: bytes | None
-    ) -> str | None:
-        """Give the -ERR text for a subscription that may not be, or None."""
-        permissions = connection.permissions
-        if queue == _SYSTEM_QUEUE or (
-            permissions is not None and not permissions.may_subscribe(subject, queue)
-        ):
-            return errors.subscription_violation(subject, queue)
-        limits = self.options.limits
-        if limits.max_subscription_tokens and (
-            subject.count(b".") + 1 > limits.max_subscription_tokens
-        ):
-            return errors.too_many_tokens(subject)
-        most = connection.max_subscriptions
-        if most > 0 and len(connection.subscriptions) >= most:
-            return errors.MAXIMUM_SUBSCRIPTIONS
-        return None
-
-    def refuse_publish(self, connection: Connection, subject: bytes, frame: Frame) -> str | None:
-        """Give the -ERR text for a message that may not be published, or None."""
-        reply = frame.reply_bytes()
-        if reply is not None and reply.startswith(_RESERVED_REPLIES):
-            return errors.reply_violation(reply)
-        permissions = connection.permissions
-        allowed = not subject.startswith(_RESERVED_SUBJECTS) and (
-            permissions is None
-            or permissions.may_publish(subject)
-            or permissions.use_response(subject, self.clock.monotonic())
-        )
-        return None if allowed else errors.publish_violation(subject)
-
-    def grant_reply(self, connection: Connection, frame: Frame) -> None:
-        """Note that `connection` may answer the message that it is about to get."""
-        connection.permissions.grant_response(frame.reply_bytes(), self.clock.monotonic())
+    # Interceptors.
 
     def screen_publish(self, connection: Connection, frame: Frame) -> None:
         """Show a publish to the interceptors; without any, route it."""
@@ -379,10 +259,12 @@ class Hub:
         info.client_ip = connection.peer_host
         if connection.nonce:
             info.nonce = connection.nonce.decode()
-        if self.authenticator.is_required and (
-            connect_info or not self.authenticator.admits_silent_clients
+        if self.gate.authenticator.is_required and (
+            connect_info or not self.gate.authenticator.admits_silent_clients
         ):
             info.auth_required = True
+        if connection.kind == "STANDARD":
+            self._add_tls(info)
         if self.lame_duck:
             info.ldm = True
         if connect_info:
@@ -392,6 +274,18 @@ class Hub:
             if connection.account is self.system_account:
                 info.acc_is_sys = True
         return info.line()
+
+    def _add_tls(self, info: Info) -> None:
+        """Say in `info` what TLS the client listener asks for."""
+        tls = self.options.tls
+        if not tls.enabled:
+            return
+        if tls.allow_non_tls:
+            info.tls_available = True
+        else:
+            info.tls_required = True
+        if tls.verify or tls.verify_and_map:
+            info.tls_verify = True
 
     def _info(self) -> Info:
         limits = self.options.limits
@@ -429,26 +323,13 @@ class Hub:
 
     def close(self) -> None:
         """Let go of what outlives connections."""
-        for task in list(self._tasks):
-            task.cancel()
-        self.authenticator.close()
+        self.gate.close()
 
     def abort_all(self) -> None:
         """Cut every transport that is still there."""
         for connection in list(self._transports):
             connection.abort()
 
-    def _begin(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
 
 def _peer(connection: Connection) -> str:
     return f"{connection.peer_host}:{connection.peer_port}"
-
-
-def _tighter(one: int, other: int) -> int:
-    """Give the smaller of two limits, where less than 1 is none."""
-    bounds = [limit for limit in (one, other) if limit > 0]
-    return min(bounds, default=0)

@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
+from midge.protocol import errors
 from midge.server.connection import Connection
 from midge.server.hub import Hub
 from midge.server.logging import get_logger
@@ -24,7 +25,6 @@ _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 64  # so that a storm of connections does not starve those that are there
 _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 1.0
-_AUTO_HANDSHAKE_WAIT_S = 0.05  # for a ClientHello, before INFO goes out in plain text
 
 log = get_logger()
 
@@ -111,6 +111,9 @@ class Listener:
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
+        if len(self._tasks) >= self._hub.options.limits.max_connections:
+            accepted.close()  # as many as may connect are still shaking hands
+            return
         connection = self._hub.make_connection(peer)
         task = asyncio.ensure_future(self._settle(accepted, connection))
         self._tasks.add(task)
@@ -124,7 +127,7 @@ class Listener:
         except asyncio.CancelledError:
             accepted.close()
             raise
-        except (OSError, ssl.SSLError, asyncio.TimeoutError) as error:
+        except (OSError, ssl.SSLError, TimeoutError) as error:
             accepted.close()
             if self._tls is not None:
                 log.error(
@@ -138,11 +141,27 @@ class Listener:
     async def _agree_on_tls(
         self, accepted: socket.socket, connection: Connection
     ) -> ssl.SSLContext | None:
-        """Send INFO in plain text where that comes first; give the context of the handshake, if any."""
+        """Say INFO in plain text where that comes first; give the context of the handshake, if any."""
+        info = self._hub.info_line(connection)
         if self._tls is None:
-            accepted.send(self._hub.info_line(connection))
+            accepted.send(info)
             return None
-        return self._tls.context
+        table = self._tls.table
+        context = self._tls.context
+        if not self._limit.admit(self._hub.clock.monotonic()):
+            accepted.send(info + b"-ERR '%b'\r\n" % errors.CONNECTION_THROTTLED.encode())
+            raise ConnectionAbortedError("too many handshakes in this second")
+        if table.handshake_first == "on":
+            return context
+        if table.handshake_first == "auto" and await _begins_tls(
+            accepted, table.handshake_first_fallback_s
+        ):
+            return context
+        connection.has_info = True
+        accepted.send(info)
+        if table.allow_non_tls and not await _begins_tls(accepted, table.timeout_s):
+            return None
+        return context
 
     async def _connect(
         self, accepted: socket.socket, connection: Connection, context: ssl.SSLContext | None
@@ -151,7 +170,27 @@ class Listener:
         factory: Callable[[], Any] = protocol_for(loop, connection)
         if context is None:
             await loop.connect_accepted_socket(factory, accepted)
-        else:
-            await loop.connect_accepted_socket(
-                factory, accepted, ssl=context, ssl_handshake_timeout=self._hub.options.tls.timeout_s
-            )
+            return
+        timeout_s = self._hub.options.tls.timeout_s
+        await loop.connect_accepted_socket(
+            factory, accepted, ssl=context, ssl_handshake_timeout=timeout_s
+        )
+        if not connection.has_info:
+            connection.send_info()
+            self._hub.router.flush()
+
+
+async def _begins_tls(accepted: socket.socket, wait_s: float) -> bool:
+    """Tell whether the first byte that comes within `wait_s` begins TLS; it stays unread."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(accepted, readable.set)
+    try:
+        async with asyncio.timeout(wait_s):
+            await readable.wait()
+    except TimeoutError:
+        return False
+    finally:
+        loop.remove_reader(accepted)
+    first = accepted.recv(1, socket.MSG_PEEK)
+    return bool(first) and is_client_hello(first[0])

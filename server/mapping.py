@@ -79,6 +79,16 @@ class Transform:
         if is_reversible and not compiler.is_reversible():
             raise ValueError(f"{destination!r} must use each '*' of {source!r} once, unchanged")
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Transform) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[bytes, bytes]:
+        """Return what makes two transforms the same."""
+        return self.source, self.destination
+
     def apply(self, subject: bytes) -> bytes | None:
         """Return what `subject` becomes, or None when the source does not match it."""
         return self.rewrite(subject) if matches(subject, self.source) else None

@@ -37,6 +37,7 @@ class Server:
         self._random = random or random_module.Random()
         self._hub: Hub | None = None
         self._listener: Listener | None = None
+        self._tls: TlsContexts | None = None
 
     @property
     def hub(self) -> Hub:
@@ -58,8 +59,8 @@ class Server:
             ConfigError: the settings name files or rules that cannot be.
         """
         hub = self.hub
-        tls = TlsContexts(self.options.tls) if self.options.tls.cert_file else None
-        self._listener = Listener(hub, tls)
+        self._tls = TlsContexts(self.options.tls) if self.options.tls.enabled else None
+        self._listener = Listener(hub, self._tls)
         listen = self.options.listen
         hub.host, hub.port = self._listener.open(listen.host, listen.port)
 
@@ -78,13 +79,18 @@ class Server:
         """Take new options for what can change while serving.
 
         Raises:
-            ConfigError: they would change what cannot; nothing has changed then.
+            ConfigError: they cannot be, or would change what cannot; nothing has changed then.
         """
         check_reload(self.options, options)
+        put_in_force = self.hub.gate.prepare_reload(options)
+        if self._tls is not None and options.tls.enabled:
+            self._tls.reload(options.tls)
         self.options = options
         self.hub.options = options
+        put_in_force()
         for connection in self.connections():
             self.hub.trace(connection)
+        self.hub.router.flush()
 
     async def lame_duck(self) -> None:
         """Refuse new clients, tell the others, and close them one by one; then return."""

@@ -11,7 +11,6 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from midge.server.permissions import PermissionRules
-    from midge.server.security_options import ConnectionType
 
 GLOBAL_ACCOUNT = "$G"
 """Account of everyone who is not given another one."""
@@ -47,7 +46,7 @@ class AuthRequest(Struct, frozen=True, kw_only=True):
     """Address that the client connects from."""
     peer_port: int = 0
     """Port that the client connects from."""
-    connection_type: ConnectionType = "STANDARD"
+    connection_type: str = "STANDARD"
     """How the client reached the server."""
     certificate: bytes = b""
     """Client certificate in DER that the TLS handshake verified; empty when there is none."""

@@ -32,7 +32,7 @@ class KnownUser(Struct, frozen=True, kw_only=True):
     connection_types: tuple[ConnectionType, ...]
     """How the user may connect; empty allows every way."""
 
-    def may_connect_by(self, connection_type: ConnectionType) -> bool:
+    def may_connect_by(self, connection_type: str) -> bool:
         """Tell whether the user may come in by `connection_type`."""
         return not self.connection_types or connection_type in self.connection_types
 
@@ -85,9 +85,7 @@ class UserDirectory:
         """Return the user that owns `public_key`."""
         return self._by_nkey.get(public_key)
 
-    def by_certificate(
-        self, names: CertificateNames, connection_type: ConnectionType
-    ) -> KnownUser | None:
+    def by_certificate(self, names: CertificateNames, connection_type: str) -> KnownUser | None:
         """Return the user that the first fitting name of a certificate names."""
         for name in names.alternatives:
             user = self._by_name.get(name)
