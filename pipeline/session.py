@@ -53,6 +53,7 @@ def spark_session(
     Raises:
         JavaNotFoundError: there is no Java 17 or newer.
         PipelineError: PySpark is not installed, or Spark did not start.
+
     """
     try:
         from pyspark.errors import PySparkRuntimeError
@@ -150,6 +151,7 @@ def find_java() -> Java:
 
     Raises:
         JavaNotFoundError: there is none; the text lists what was looked at.
+
     """
     seen: list[str] = []
     for home, origin in _java_homes():
