@@ -4,15 +4,13 @@ It connects, publishes, subscribes and asks; what to do when the connection brea
 to say, who knows what has been done so far.
 """
 
-import base64
-import binascii
 import collections
 import json
 import secrets
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +20,6 @@ from midge.pipeline.framing import FrameReader, Message
 from midge.pipeline.options import ConnectOptions, ServerAddress
 
 _READ_BYTES = 1 << 18
-_SEED_PREFIX_USER = b"SU"
 _REFUSALS = ("authorization", "authentication", "credentials")
 
 
@@ -231,7 +228,7 @@ class Client:
             raise
         return self._socket
 
-    def _wait_for(self, done: Any, deadline: float, what: str) -> None:  # noqa: ANN401 - predicate
+    def _wait_for(self, done: Callable[[], bool], deadline: float, what: str) -> None:
         while not done():
             if time.monotonic() >= deadline:
                 raise ServerError(f"the server did not send {what} in time")
@@ -274,6 +271,9 @@ class Client:
         }
         options = self._options
         if options.credentials:
+            # Only nkeys need cryptography, which a cluster's executors may well lack.
+            from midge.pipeline.credentials import sign_nonce  # noqa: PLC0415
+
             arguments |= sign_nonce(options.credentials, str(self.info.get("nonce", "")))
         if options.user:
             arguments |= {"user": options.user, "pass": options.password}
@@ -302,60 +302,3 @@ def _parse_info(argument: bytes) -> dict[str, Any]:
     if not isinstance(info, dict):
         raise ServerError(f"INFO is not a JSON object: {argument[:80]!r}")
     return info
-
-
-def sign_nonce(credentials: str, nonce: str) -> dict[str, str]:
-    """Return the fields of CONNECT that prove who we are by an nkey, with the JWT if there is one.
-
-    `credentials` is a credentials file's text, or a bare user seed (`SU…`).
-
-    Raises:
-        OptionError: no usable seed is in it, or the `cryptography` package is missing.
-
-    """
-    try:
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    except ImportError as error:
-        raise OptionError("credentialsFile: needs the cryptography package") from error
-    jwt, seed = split_credentials(credentials)
-    key = Ed25519PrivateKey.from_private_bytes(decode_seed(seed))
-    signature = base64.urlsafe_b64encode(key.sign(nonce.encode())).rstrip(b"=").decode()
-    if jwt:
-        return {"jwt": jwt, "sig": signature}
-    public = key.public_key().public_bytes(
-        serialization.Encoding.Raw, serialization.PublicFormat.Raw
-    )
-    return {"nkey": _encode_public(public), "sig": signature}
-
-
-def split_credentials(text: str) -> tuple[str, str]:
-    """Return the JWT (empty if there is none) and the seed from a credentials file's text."""
-    lines = [line.strip() for line in text.splitlines()]
-    words = [line for line in lines if line and not line.startswith(("-", "#", "*", "/"))]
-    seeds = [word for word in words if word.startswith("SU") and " " not in word]
-    jwts = [word for word in words if word.startswith("eyJ")]
-    if not seeds:
-        raise OptionError("credentialsFile: expected a user's nkey seed (SU…) in it")
-    return (jwts[0] if jwts else ""), seeds[0]
-
-
-def decode_seed(seed: str) -> bytes:
-    """Return the 32 bytes of an Ed25519 seed from its nkey form: prefix, key and CRC in base32."""
-    try:
-        raw = base64.b32decode(seed + "=" * (-len(seed) % 8))
-    except (binascii.Error, ValueError) as error:
-        raise OptionError("credentialsFile: the nkey seed is not base32") from error
-    body, check = raw[:-2], int.from_bytes(raw[-2:], "little")
-    if len(body) != 34 or not seed.encode().startswith(_SEED_PREFIX_USER):  # noqa: PLR2004
-        raise OptionError("credentialsFile: expected a user's nkey seed of 58 characters")
-    if binascii.crc_hqx(body, 0) != check:
-        raise OptionError("credentialsFile: the nkey seed has a typing error (its CRC is wrong)")
-    return body[2:]
-
-
-def _encode_public(public: bytes) -> str:
-    """Return an nkey's public form: `U`, the key and its CRC in base32."""
-    body = bytes([20 << 3]) + public
-    raw = body + binascii.crc_hqx(body, 0).to_bytes(2, "little")
-    return base64.b32encode(raw).rstrip(b"=").decode()

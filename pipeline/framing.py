@@ -136,7 +136,7 @@ def _control(line: bytes) -> Control:
 
 
 def parse_headers(raw: bytes) -> Headers:
-    """Take a header block apart; what is not UTF-8 comes out escaped as `\\xNN`.
+    r"""Take a header block apart; what is not UTF-8 comes out escaped as `\xNN`.
 
     Raises:
         ServerError: the block does not begin with `NATS/1.0`.

@@ -61,7 +61,7 @@ class JetStream:
 
     def __init__(self, client: Client, domain: str = "") -> None:
         self.client = client
-        self._prefix = f"$JS.{domain}.API" if domain else "$JS.API"
+        self.prefix = f"$JS.{domain}.API" if domain else "$JS.API"
 
     def call(self, operation: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the answer of an API operation such as `STREAM.INFO.ORDERS`.
@@ -73,8 +73,8 @@ class JetStream:
 
         """
         payload = json.dumps(body).encode() if body else b""
-        answer = self.client.request(f"{self._prefix}.{operation}".encode(), payload)
-        if answer.headers and parse_headers(answer.headers).status == 503:  # noqa: PLR2004
+        answer = self.client.request(f"{self.prefix}.{operation}".encode(), payload)
+        if answer.headers and parse_headers(answer.headers).status == 503:
             raise StreamNotFoundError(
                 f"nobody answers {operation}: JetStream is off for this server or account"
             )
@@ -153,7 +153,7 @@ class PullConsumer:
             self._client.send(b"UNSUB %b\r\n" % self._sid)
             self._client.send(
                 frame(
-                    f"{self._jetstream._prefix}.CONSUMER.DELETE.{self._stream}.{self.name}".encode(),
+                    f"{self._jetstream.prefix}.CONSUMER.DELETE.{self._stream}.{self.name}".encode(),
                     self._client.new_inbox(),
                     b"",
                     b"",
@@ -215,7 +215,7 @@ class PullConsumer:
             # One message alone is larger than what a request may bring: take it by itself.
             request["batch"] = count = 1
             self._pull_bytes = PULL_BYTES
-        subject = f"{self._jetstream._prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self.name}"
+        subject = f"{self._jetstream.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self.name}"
         self._client.send(frame(subject.encode(), self._inbox, b"", json.dumps(request).encode()))
         self._requested += count
 

@@ -71,7 +71,7 @@ class Loss:
 
     text: str
 
-    def raise_or_warn(self, *, fail: bool, warn: Any) -> None:  # noqa: ANN401 - a logging method
+    def raise_or_warn(self, *, fail: bool, warn: Any) -> None:
         """Raise `DataLossError`, or call `warn` with the text when the user said to go on."""
         if fail:
             raise DataLossError(
@@ -163,6 +163,6 @@ def lag(source_progress: Mapping[str, Any]) -> int:
     return 0 if end is None or latest is None else max(0, latest - end)
 
 
-def _progress_seq(value: Any) -> int | None:  # noqa: ANN401 - Spark gives JSON text or a dict
+def _progress_seq(value: Any) -> int | None:
     offset = json.loads(value) if isinstance(value, str) else value
     return offset.get("seq") if isinstance(offset, Mapping) else None

@@ -8,7 +8,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone, UTC
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar, Self
 from urllib.parse import unquote, urlsplit

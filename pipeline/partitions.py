@@ -1,7 +1,7 @@
 """Cut a range of stream sequences into parts that tasks read side by side. Pure arithmetic."""
 
-from dataclasses import dataclass
 import itertools
+from dataclasses import dataclass
 
 SMALL_PARTITION = 10_000
 """Below this many sequences a task costs more to start than it saves."""

@@ -1,5 +1,7 @@
-"""Read one range of a stream's sequences into columns, across broken connections and with an eye
-on what disappears meanwhile. Runs in Spark's workers and knows nothing of Spark.
+"""Read one range of a stream's sequences into columns.
+
+It reads on across broken connections and keeps an eye on what disappears meanwhile. Runs in Spark's
+workers and knows nothing of Spark.
 """
 
 import logging

@@ -189,8 +189,7 @@ class _Planner:
     def _lose(self, loss: Loss) -> None:
         loss.raise_or_warn(fail=self._options.fail_on_data_loss, warn=_log.warning)
 
-    def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, NatsPartition)
+    def _read(self, partition: NatsPartition) -> Iterator[pa.RecordBatch]:
         wanted = SequenceRange(partition.start, partition.end)
         schema = to_arrow_schema(
             source_schema(include_headers=self._options.include_headers), timezone="UTC"
@@ -281,7 +280,7 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range, on an executor."""
-        return self._read(partition)
+        return self._read(partition) if isinstance(partition, NatsPartition) else iter(())
 
     def stop(self) -> None:
         """Close the driver's connection."""

@@ -15,12 +15,6 @@ from midge.pipeline.options import ConnectOptions, SourceOptions
 from midge.pipeline.session import spark_session
 
 
-def pytest_configure(config):
-    """Declare this folder's markers."""
-    config.addinivalue_line("markers", "spark: needs a Spark session, about eight seconds to start")
-    config.addinivalue_line("markers", "cluster: starts a standalone Spark cluster on loopback")
-
-
 def pytest_collection_modifyitems(items):
     """Mark what uses the Spark session and give it the time that a cold JVM takes."""
     for item in items:

@@ -1,4 +1,4 @@
-"""The server-to-client reader: every split of the bytes, every kind of frame, every kind of junk."""
+"""The server-to-client reader: every split of the bytes, every kind of frame and of junk."""
 
 import pytest
 
@@ -106,5 +106,5 @@ def test_header_bytes_that_are_not_utf8_stay_visible():
 
 
 def test_header_block_without_its_first_line_is_refused():
-    with pytest.raises(ServerError, match="expected 'NATS/1.0'"):
+    with pytest.raises(ServerError, match=r"expected 'NATS/1\.0'"):
         parse_headers(b"A: 1\r\n\r\n")

@@ -48,7 +48,20 @@ def test_starting_offsets(text, seq):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "first", "42", '"earliest"', "{}", '{"OTHER": 1}', '{"ORDERS": "1"}', '{"ORDERS": true}', '{"ORDERS": 0}', '{"ORDERS": -3}', '{"ORDERS": 1, "OTHER": 1}', '{"ORDERS": 1'],
+    [
+        "",
+        "first",
+        "42",
+        '"earliest"',
+        "{}",
+        '{"OTHER": 1}',
+        '{"ORDERS": "1"}',
+        '{"ORDERS": true}',
+        '{"ORDERS": 0}',
+        '{"ORDERS": -3}',
+        '{"ORDERS": 1, "OTHER": 1}',
+        '{"ORDERS": 1',
+    ],
 )
 def test_a_meaningless_offset_says_what_was_expected(text):
     with pytest.raises(OptionError, match=r'startingOffsets: expected .*\{"ORDERS": <sequence>\}'):

@@ -30,7 +30,11 @@ def test_names_are_taken_in_any_case():
 
 def test_servers():
     options = source(servers="nats://ann:s%40t@a.example, tls://[::1]:4333,b:1")
-    assert [str(server) for server in options.connect.servers] == ["a.example:4222", "[::1]:4333", "b:1"]
+    assert [str(server) for server in options.connect.servers] == [
+        "a.example:4222",
+        "[::1]:4333",
+        "b:1",
+    ]
     assert (options.connect.user, options.connect.password) == ("ann", "s@t")
     assert options.connect.tls
 

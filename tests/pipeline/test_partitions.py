@@ -1,11 +1,12 @@
 """Cutting ranges of sequences: nothing twice, nothing left out, as many parts as asked for."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from midge.pipeline.partitions import LARGE_PARTITION, SMALL_PARTITION, SequenceRange, split
-import itertools
 
 pytestmark = pytest.mark.timeout(20)
 

@@ -1,4 +1,4 @@
-"""Reading ranges of a real stream in a worker's stead: gaps, losses, filters, broken connections."""
+"""Reading ranges of a real stream: gaps, losses, filters, broken connections."""
 
 import threading
 

@@ -227,7 +227,7 @@ def test_driver_survives_a_restart_of_the_server(streaming, orders, nats_server)
 
 
 def test_missing_stream_is_named(streaming, nats_server):
-    with pytest.raises(StreamNotFoundError, match="STREAM.INFO.ORDERS: stream not found"):
+    with pytest.raises(StreamNotFoundError, match=r"STREAM\.INFO\.ORDERS: stream not found"):
         streaming().initialOffset()
 
 
@@ -248,7 +248,7 @@ def test_work_queue_stream_says_why_it_cannot_be_read(batch, nats_server, make_s
 
 def test_nobody_listens(source):
     made = source(servers="nats://127.0.0.1:1")
-    with pytest.raises(ServerError, match="cannot connect to NATS .127.0.0.1:1: "):
+    with pytest.raises(ServerError, match=r"cannot connect to NATS .127\.0\.0\.1:1: "):
         made.reader(made.schema()).partitions()
 
 
@@ -292,5 +292,7 @@ def test_missing_permission_is_named_at_once(make_nats_server):
     )
     url = server.url.replace("://", "://ann:pass@")
     made = NatsDataSource(CaseInsensitiveDict({"servers": url, "stream": "ORDERS"}))
-    with pytest.raises(AuthorizationError, match='Permissions Violation for Publish to "\\$JS.API'):
+    with pytest.raises(
+        AuthorizationError, match=r'Permissions Violation for Publish to "\$JS\.API'
+    ):
         made.reader(made.schema()).partitions()

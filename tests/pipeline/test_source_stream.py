@@ -83,7 +83,7 @@ def test_purged_stream_fails_the_query_or_is_accepted(spark, read, orders, tmp_p
 
 
 def test_errors_reach_the_user_by_name(spark, read, nats_server):
-    with pytest.raises(Exception, match="STREAM.INFO.ORDERS: stream not found"):
+    with pytest.raises(Exception, match=r"STREAM\.INFO.ORDERS: stream not found"):
         read(spark.read).collect()
     with pytest.raises(Exception, match="there is no such option; did you mean stream"):
         read(spark.read, straem="x")
