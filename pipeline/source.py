@@ -54,9 +54,10 @@ from midge.pipeline.offsets import (
     resume_seq,
     starting_seq,
 )
-from midge.pipeline.options import SourceOptions
+from midge.pipeline.options import SinkOptions, SourceOptions
 from midge.pipeline.partitions import SequenceRange, split
 from midge.pipeline.reader import Columns, RangeReader, header_pairs
+from midge.pipeline.sink import NatsStreamWriter, NatsWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,6 +107,14 @@ class NatsDataSource(DataSource):
         """Return the streaming reader."""
         return NatsStreamReader(self._source_options(schema))
 
+    def writer(self, schema: StructType, overwrite: bool) -> NatsWriter:
+        """Return the batch writer."""
+        return NatsWriter(_sink_options(self.options, overwrite=overwrite), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NatsStreamWriter:  # noqa: N802
+        """Return the streaming writer."""
+        return NatsStreamWriter(_sink_options(self.options, overwrite=overwrite), schema)
+
     def _source_options(self, schema: StructType) -> SourceOptions:
         options = SourceOptions.parse(_plain(self.options))
         expected = source_schema(include_headers=options.include_headers)
@@ -114,6 +123,12 @@ class NatsDataSource(DataSource):
                 f"schema: expected none, or the source's own: {expected.simpleString()}"
             )
         return options
+
+
+def _sink_options(options: Mapping[str, str], *, overwrite: bool) -> SinkOptions:
+    if overwrite:
+        raise OptionError("mode: expected append, messages cannot be overwritten")
+    return SinkOptions.parse(_plain(options))
 
 
 def _plain(options: Mapping[str, str]) -> dict[str, str]:
