@@ -1,9 +1,9 @@
 """The `nats` sink: batch and streaming writes of rows to subjects.
 
-Columns: `payload` (binary or text), `subject` unless the option gives one for all rows, and if
-wanted `headers` (a map of text to a list of texts, or to a text) and `msg_id`. Through JetStream every
-row carries a `Nats-Msg-Id`, so that a row written again after a failure is stored once, as long as
-both writes are within the stream's duplicate window.
+Columns: `payload` (binary or text), `subject` unless the option gives one for all rows, and where
+wanted `headers` (a map of text to a list of texts, or to a text) and `msg_id`. Through JetStream
+every row carries a `Nats-Msg-Id`, so that a row written again after a failure is stored once, as
+long as both writes are within the stream's duplicate window.
 """
 
 import json
