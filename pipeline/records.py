@@ -109,7 +109,7 @@ disconnecting client gives one row for each subscription that it still had."""
 
 CLIENT_EVENTS = ("connect", "disconnect")
 
-SLOW_CONSUMER_REASONS = ("slow consumer", "write deadline")
+SLOW_CONSUMER_REASON = "slow consumer"
 """How a disconnect reason begins, in lower case, when the client was too slow."""
 
 _SEGMENT_NAME = re.compile(r"part-(?P<server>.+)-(?P<number>\d+)\.parquet")
