@@ -4,8 +4,9 @@ Every file is read whole by pyarrow in a worker before Spark reads it, so a bad 
 quarantine instead of failing the job or, worse, being left out in silence.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -13,46 +14,55 @@ from pyarrow import fs
 from pyspark.sql import functions as F
 
 from midge.pipeline.records import DATA_SETS, DataSet, check_segment, data_set_of
+from midge.pipeline.tables import TABLES
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 LISTING = "path string, modificationTime timestamp, length long, content binary"
 """What Spark's `binaryFile` source gives for a file; `content` is never asked for."""
 
-_VERDICT = "path string, segment string, reason string"
-_VERDICT_ARROW = pa.schema([(name, pa.string()) for name in ("path", "segment", "reason")])
+class Verdict(NamedTuple):
+    """A file, its path under the record root, and why it is no segment: None for a good one."""
+
+    path: str
+    segment: str
+    reason: str | None
 
 
-def inspect_segments(listing: "DataFrame", record_root: str, parallelism: int) -> "DataFrame":
-    """Return each file of a listing with its `segment`, the path under the root, and a `reason`.
+def inspect_segments(
+    spark: "SparkSession", listing: "Sequence[Row]", record_root: str
+) -> list[Verdict]:
+    """Read all the files of a listing in the workers and judge them."""
 
-    `reason` says why the file is no segment; it is null for a good one.
-    """
+    def inspect(paths: Iterable[str]) -> Iterator[Verdict]:
+        for path in paths:
+            segment = segment_of(path, record_root)
+            yield Verdict(path, segment, _judge(path, segment))
 
-    def inspect(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            paths = batch.column("path").to_pylist()
-            segments = [segment_of(path, record_root) for path in paths]
-            reasons = [_verdict(*pair) for pair in zip(paths, segments, strict=True)]
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(each, pa.string()) for each in (paths, segments, reasons)],
-                schema=_VERDICT_ARROW,
-            )
-
-    return listing.select("path").repartition(parallelism).mapInArrow(inspect, _VERDICT)
+    context = spark.sparkContext
+    paths = [row.path for row in listing]
+    slices = max(1, min(len(paths), context.defaultParallelism))
+    return context.parallelize(paths, slices).mapPartitions(inspect).collect()
 
 
-def quarantine(listing: "DataFrame", verdicts: "DataFrame") -> "DataFrame":
+def quarantine(
+    spark: "SparkSession", listing: "Sequence[Row]", bad: Sequence[Verdict]
+) -> "DataFrame":
     """Return the files that are no segments, with what is known of them."""
-    bad = verdicts.where("reason IS NOT NULL")
-    return bad.join(F.broadcast(listing), "path").select(
-        "segment",
-        "reason",
-        F.col("length").alias("size_bytes"),
-        F.col("modificationTime").alias("modified"),
-        F.current_timestamp().alias("seen"),
-    )
+    files = {row.path: row for row in listing}
+    seen = datetime.now(UTC)
+    rows = [
+        (
+            each.segment,
+            each.reason,
+            files[each.path].length,
+            files[each.path].modificationTime,
+            seen,
+        )
+        for each in bad
+    ]
+    return spark.createDataFrame(rows, TABLES["bronze/quarantine"].columns)
 
 
 def read_segments(
@@ -76,7 +86,7 @@ def segment_of(path: str, record_root: str) -> str:
     return _normal(path).removeprefix(_normal(record_root)).lstrip("/")
 
 
-def _verdict(path: str, segment: str) -> str | None:
+def _judge(path: str, segment: str) -> str | None:
     data_set = data_set_of(segment)
     if data_set is None:
         return f"not in a data set: expected {', '.join(f'{name}/' for name in DATA_SETS)}"

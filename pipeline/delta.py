@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _APP_ID = "midge.pipeline"
 
 
-def commit(storage: Storage, table: "Table", mode: str, batch: int | None) -> None:
-    """Commit what lies in `batch` of a growing table, or all of a replaced one.
+def commit(storage: Storage, table: "Table", place: str, batch: int | None) -> None:
+    """Commit the files in `place`: as a growing table's `batch`, or as all that a table now has.
 
     A batch that an earlier commit has already taken is left alone.
 
@@ -45,7 +45,6 @@ def commit(storage: Storage, table: "Table", mode: str, batch: int | None) -> No
         if taken is not None and taken >= batch:
             return
         transactions = [Transaction(_APP_ID, batch)]
-    place = table.name if batch is None else f"{table.name}/batch={batch}"
     actions = [
         AddAction(
             path=file.place.removeprefix(f"{table.name}/"),
@@ -60,7 +59,7 @@ def commit(storage: Storage, table: "Table", mode: str, batch: int | None) -> No
     ]
     log.create_write_transaction(
         actions,
-        mode,
+        "overwrite" if batch is None else "append",
         log.schema(),
         partition_by=["batch"] if table.is_growing else None,
         commit_properties=CommitProperties(app_transactions=transactions),

@@ -90,12 +90,15 @@ class Truth:
 def build_fleet(vans: int = 60, seed: int = 1) -> list[Member]:
     """Return the members of a fleet with so many vans; the same seed gives the same fleet."""
     rng = random.Random(seed)
-    return [
-        *_services(),
-        *_offices(),
-        *(_van(number, rng) for number in range(vans)),
-        *_faults(),
+    on_the_road = [_van(number, rng) for number in range(vans)]
+    commands = [
+        Publication(listening.subject, 40.0, 20, 40, has_headers=True)
+        for van in on_the_road
+        for listening in van.listens
+        if listening.subject.endswith(".cmd")
     ]
+    control = Member(name="control-room", publishes=tuple(commands))
+    return [*_services(), *_offices(), control, *on_the_road, *_faults()]
 
 
 def duplicate_listeners() -> set[str]:

@@ -7,16 +7,17 @@ Gold is derived from silver afterwards.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from midge.pipeline import bronze, gold, silver
-from midge.pipeline.errors import PipelineError
 from midge.pipeline.records import CLIENTS, DATA_SETS, INTEREST, MESSAGES, require_records
 from midge.pipeline.settings import PipelineSettings
 from midge.pipeline.storage import as_uri
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 CHECKPOINT = "_checkpoint"
 """The checkpoint lies in the lake, so that tables and progress come and go together."""
+
+
+_WORKERS = 4
 
 
 @dataclass
@@ -74,21 +78,30 @@ class LakeJob:
 
     def run(self) -> Progress:
         """Take everything that is recorded and not yet in the lake, then rebuild gold."""
-        self._start(available_now=True).awaitTermination()
+        self.take()
         self.build_gold()
+        return self.progress
+
+    def take(self) -> Progress:
+        """Take everything that is recorded and not yet in the lake into bronze and silver."""
+        self._start(available_now=True).awaitTermination()
         return self.progress
 
     def stream(self) -> "StreamingQuery":
         """Follow the records as they are written; gold is rebuilt every `gold_interval_s`."""
         return self._start(available_now=False)
 
-    def build_gold(self) -> None:
-        """Derive all gold tables from silver."""
+    def build_gold(self, names: Iterable[str] | None = None) -> None:
+        """Derive all gold tables from silver, or only those called `names`."""
         builds = gold.build(self.lake, self.settings.window_s, self.settings.prefix_tokens)
-        for table in GOLD:
-            self._report(table.name, self.progress)
-            self.lake.replace(table.name, builds[table.name]())
+
+        def build(name: str) -> None:
+            self.lake.replace(name, builds[name]())
             self.progress.gold_tables += 1
+            self._report(name, self.progress)
+
+        wanted = [table.name for table in GOLD] if names is None else list(names)
+        _all_at_once(*(partial(build, name) for name in wanted))
         self._gold_built_s = time.monotonic()
 
     def _start(self, *, available_now: bool) -> "StreamingQuery":
@@ -118,51 +131,80 @@ class LakeJob:
     def _take_batch(self, listing: "DataFrame", batch: int) -> None:
         """Bring a batch of files through bronze and silver."""
         self._report("checking segments", self.progress)
-        listing = listing.localCheckpoint()
-        parallelism = self._spark.sparkContext.defaultParallelism
-        verdicts = bronze.inspect_segments(listing, self._records, parallelism).localCheckpoint()
-        bad = bronze.quarantine(listing, verdicts)
-        self.lake.append("bronze/quarantine", bad, batch)
-        good = verdicts.where("reason IS NULL").select("path", "segment").collect()
-        for data_set in DATA_SETS.values():
-            paths = [row.path for row in good if row.segment.startswith(f"{data_set.name}/")]
-            if paths:
-                self._report(f"bronze/{data_set.name}", self.progress)
-                rows = bronze.read_segments(self._spark, data_set, paths, self._records)
-                self.lake.append(f"bronze/{data_set.name}", rows, batch)
-        found_bad = verdicts.where("reason IS NOT NULL").select("segment", "reason").collect()
-        self._refine(batch, len(good) + len(found_bad), len(found_bad))
-        self._note(len(good) + len(found_bad), [tuple(row) for row in found_bad], batch)
+        files = listing.collect()
+        verdicts = bronze.inspect_segments(self._spark, files, self._records)
+        bad = [each for each in verdicts if each.reason is not None]
+        good = [each for each in verdicts if each.reason is None]
+        if bad:
+            self.lake.append("bronze/quarantine", bronze.quarantine(self._spark, files, bad), batch)
+        paths = {
+            name: [each.path for each in good if each.segment.startswith(f"{name}/")]
+            for name in DATA_SETS
+        }
+        self._report("bronze", self.progress)
+        _all_at_once(
+            *(
+                partial(self._append_bronze, name, paths[name], batch)
+                for name in DATA_SETS
+                if paths[name]
+            )
+        )
+        if paths[INTEREST.name] or paths[CLIENTS.name]:
+            self._derive_subscriptions()
+        self._refine(batch, len(files), len(bad))
+        self._note(len(files), [(each.segment, str(each.reason)) for each in bad], batch)
+
+    def _append_bronze(self, name: str, paths: list[str], batch: int) -> None:
+        rows = bronze.read_segments(self._spark, DATA_SETS[name], paths, self._records)
+        self.lake.append(f"bronze/{name}", rows, batch)
+
+    def _derive_subscriptions(self) -> None:
+        """Derive sessions and intervals from all that is known of clients and interest."""
+        self._report("silver/subscriptions", self.progress)
+        sessions = silver.sessions(self.lake.read(f"bronze/{CLIENTS.name}"))
+        self.lake.replace("silver/sessions", sessions)
+        intervals = silver.subscriptions(
+            self.lake.read(f"bronze/{INTEREST.name}"), self.lake.read("silver/sessions")
+        )
+        self.lake.replace("silver/subscriptions", intervals)
 
     def _refine(self, batch: int, files: int, quarantined: int) -> None:
-        """Derive silver from what a batch added to bronze."""
+        """Derive silver from the messages that a batch added to bronze."""
         lake, settings = self.lake, self.settings
-        self._report("silver/subscriptions", self.progress)
-        lake.replace("silver/sessions", silver.sessions(lake.read(f"bronze/{CLIENTS.name}")))
-        intervals = silver.subscriptions(
-            lake.read(f"bronze/{INTEREST.name}"), lake.read("silver/sessions")
-        )
-        lake.replace("silver/subscriptions", intervals)
         self._report("silver/messages", self.progress)
         raw = lake.read_batch(f"bronze/{MESSAGES.name}", batch)
         lake.append("silver/messages", silver.messages(raw, settings.prefix_tokens), batch)
         added = lake.read_batch("silver/messages", batch)
-        lake.append("silver/traffic", silver.traffic(added, settings.window_s), batch)
-        self._report("silver/matches", self.progress)
-        subscriptions = lake.read("silver/subscriptions")
-        matches = silver.matches_batch(
-            added, subscriptions, settings.window_s, settings.match_strategy
-        )
-        lake.append("silver/matches", matches, batch)
-        self._report("silver/exchanges", self.progress)
         before = lake.read_before("silver/messages", batch).drop("batch")
-        exchanges = silver.exchanges_batch(added, before, settings.request_timeout_s)
-        lake.append("silver/exchanges", exchanges, batch)
+
+        def append(name: str, make: Callable[[], "DataFrame"]) -> None:
+            lake.append(f"silver/{name}", make(), batch)
+            self._report(f"silver/{name}", self.progress)
+
+        _all_at_once(
+            lambda: append("traffic", lambda: silver.traffic(added, settings.window_s)),
+            lambda: append("matches", lambda: self._matches(added)),
+            lambda: append(
+                "exchanges",
+                lambda: silver.exchanges_batch(added, before, settings.request_timeout_s),
+            ),
+        )
+        # Last, since a batch that has its row here is known to be complete.
         newest = _newest(lake.read_before("silver/batches", batch))
         summary = silver.batch_summary(added, newest, settings.late_after_s, files, quarantined)
         lake.append("silver/batches", summary, batch)
 
-    def _note(self, files: int, bad: list[Any], batch: int) -> None:
+    def _matches(self, added: "DataFrame") -> "DataFrame":
+        settings = self.settings
+        return silver.matches_batch(
+            added,
+            self.lake.read("silver/subscriptions"),
+            settings.window_s,
+            settings.match_strategy,
+            settings.broadcast_max_patterns,
+        )
+
+    def _note(self, files: int, bad: list[tuple[str, str]], batch: int) -> None:
         self.progress.batches += 1
         self.progress.files += files
         self.progress.quarantined += len(bad)
@@ -186,16 +228,14 @@ def open_lake(spark: "SparkSession", settings: PipelineSettings) -> Lake:
     return lake
 
 
-def wait(query: "StreamingQuery", timeout_s: float | None = None) -> bool:
-    """Wait for a query to end; return False when it is still running after `timeout_s`.
+def _all_at_once(*works: Callable[[], None]) -> None:
+    """Do independent pieces of work, several at a time: small Spark jobs mostly wait for planning.
 
-    Raises:
-        PipelineError: the query failed.
+    The first that fails is raised when all have ended.
     """
-    if timeout_s is None:
-        query.awaitTermination()
-        return True
-    return bool(query.awaitTermination(max(1, round(timeout_s))))
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        for done in [pool.submit(work) for work in works]:
+            done.result()
 
 
 def _newest(batches: "DataFrame") -> datetime | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from midge.pipeline.match import Strategy, match
+from midge.pipeline.match import BROADCAST_MAX_PATTERNS, Strategy, match
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -127,6 +127,7 @@ def matches_batch(
     silver_subscriptions: "DataFrame",
     window_s: int = 60,
     strategy: Strategy = "auto",
+    broadcast_max_patterns: int = BROADCAST_MAX_PATTERNS,
 ) -> "DataFrame":
     """Return which subscriptions the added messages matched; see `silver/matches`.
 
@@ -135,7 +136,13 @@ def matches_batch(
     scope = ("server", "account")
     patterns = silver_subscriptions.select(*scope, "pattern").distinct()
     subjects = added.select(*scope, "subject").distinct()
-    pairs = match(subjects, patterns, strategy=strategy, scope=scope)
+    pairs = match(
+        subjects,
+        patterns,
+        strategy=strategy,
+        scope=scope,
+        broadcast_max_patterns=broadcast_max_patterns,
+    )
     interested = pairs.join(silver_subscriptions, [*scope, "pattern"])
     slim = added.select(*scope, "subject", "time", "size")
     met = slim.join(interested, [*scope, "subject"]).where(

@@ -259,7 +259,7 @@ class Lake:
             scratch = self._write_scratch(name, frame)
             self.storage.rename(scratch, place)
         if self.format == "delta":
-            self._commit(name, "append", batch)
+            self._commit(name, place, batch)
         return is_new
 
     def replace(self, name: str, frame: "DataFrame") -> None:
@@ -269,7 +269,7 @@ class Lake:
             # The files of one version lie beside those of the last; the log says which ones count.
             version = f"{name}/version={uuid.uuid4().hex}"
             self.storage.rename(scratch, version)
-            self._commit(name, "overwrite", None)
+            self._commit(name, version, None)
             self.storage.delete_siblings(version, keep={"_delta_log"})
             return
         self.storage.swap(scratch, name)
@@ -285,10 +285,10 @@ class Lake:
         chosen.write.option("compression", "zstd").parquet(self.path(scratch))
         return scratch
 
-    def _commit(self, name: str, mode: str, batch: int | None) -> None:
+    def _commit(self, name: str, place: str, batch: int | None) -> None:
         from midge.pipeline.delta import commit
 
-        commit(self.storage, TABLES[name], mode, batch)
+        commit(self.storage, TABLES[name], place, batch)
 
 
 def table_named(name: str) -> Table:
