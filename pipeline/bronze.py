@@ -7,13 +7,13 @@ quarantine instead of failing the job or, worse, being left out in silence.
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import functions as F
 
 from midge.pipeline.records import DATA_SETS, DataSet, check_segment, data_set_of
+from midge.pipeline.storage import as_path
 from midge.pipeline.tables import TABLES
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ class Verdict(NamedTuple):
 
 
 def inspect_segments(
-    spark: "SparkSession", listing: "Sequence[Row]", record_root: str
+    spark: "SparkSession", paths: Sequence[str], record_root: str
 ) -> list[Verdict]:
-    """Read all the files of a listing in the workers and judge them."""
+    """Read all the files in the workers and judge them; `paths` are URIs."""
 
     def inspect(paths: Iterable[str]) -> Iterator[Verdict]:
         for path in paths:
@@ -41,7 +41,6 @@ def inspect_segments(
             yield Verdict(path, segment, _judge(path, segment))
 
     context = spark.sparkContext
-    paths = [row.path for row in listing]
     slices = max(1, min(len(paths), context.defaultParallelism))
     return context.parallelize(paths, slices).mapPartitions(inspect).collect()
 
@@ -72,7 +71,7 @@ def read_segments(
     from pyspark.sql.pandas.types import from_arrow_schema
 
     frame = spark.read.schema(from_arrow_schema(data_set.schema)).parquet(*paths)
-    prefix = _normal(record_root)
+    prefix = as_path(record_root)
     path = F.regexp_replace(F.url_decode(F.col("_metadata.file_path")), r"^file:/+", "/")
     return frame.select(
         "*",
@@ -83,7 +82,7 @@ def read_segments(
 
 def segment_of(path: str, record_root: str) -> str:
     """Return a file's path relative to the record root."""
-    return _normal(path).removeprefix(_normal(record_root)).lstrip("/")
+    return as_path(path).removeprefix(as_path(record_root)).lstrip("/")
 
 
 def _judge(path: str, segment: str) -> str | None:
@@ -91,7 +90,7 @@ def _judge(path: str, segment: str) -> str | None:
     if data_set is None:
         return f"not in a data set: expected {', '.join(f'{name}/' for name in DATA_SETS)}"
     if path.startswith("file:"):
-        return check_segment(_normal(path), data_set)
+        return check_segment(as_path(path), data_set)
     try:
         # Hadoop and Arrow call the same store by two names.
         system, place = fs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1))
@@ -101,10 +100,3 @@ def _judge(path: str, segment: str) -> str | None:
         return "gone before it was read"
     except (pa.ArrowException, OSError) as error:
         return f"not readable: {error}"
-
-
-def _normal(path: str) -> str:
-    """Return a `file:` URI as a bare path, whichever way it is spelled, and any other as it is."""
-    if path.startswith("file:"):
-        return "/" + unquote(path.removeprefix("file:")).strip("/")
-    return path.rstrip("/")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from midge.pipeline.errors import PipelineError
-from midge.pipeline.storage import Storage
+from midge.pipeline.storage import Storage, as_path
 
 if TYPE_CHECKING:
     from midge.pipeline.tables import Table
@@ -34,7 +34,7 @@ def commit(storage: Storage, table: "Table", place: str, batch: int | None) -> N
             "the format 'delta' needs deltalake: pip install 'midge[pipeline,delta]'"
         ) from error
 
-    uri = storage.uri(table.name)
+    uri = as_path(storage.uri(table.name))
     if not DeltaTable.is_deltatable(uri):
         partitions = ["batch"] if table.is_growing else None
         DeltaTable.create(uri, schema=_schema(storage, table), partition_by=partitions)

@@ -132,7 +132,7 @@ class LakeJob:
         """Bring a batch of files through bronze and silver."""
         self._report("checking segments", self.progress)
         files = listing.collect()
-        verdicts = bronze.inspect_segments(self._spark, files, self._records)
+        verdicts = bronze.inspect_segments(self._spark, [f.path for f in files], self._records)
         bad = [each for each in verdicts if each.reason is not None]
         good = [each for each in verdicts if each.reason is None]
         if bad:

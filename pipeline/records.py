@@ -168,6 +168,14 @@ def list_segments(root: Path, data_set: DataSet) -> list[Path]:
     return sorted(found, key=_segment_order)
 
 
+def servers_and_segments(root: Path, data_set: DataSet) -> list[tuple[str, list[Path]]]:
+    """Return each server's segments in the order it wrote them, by the server's file name."""
+    by_server: dict[str, list[Path]] = {}
+    for path in list_segments(root, data_set):
+        by_server.setdefault(_segment_order(path)[1], []).append(path)
+    return sorted(by_server.items())
+
+
 def require_records(root: Path) -> None:
     """Check that `root` is a record directory.
 
@@ -221,16 +229,26 @@ def read_batches(
 
     A file that is no good segment is given to `on_bad` and left out as a whole.
     """
+    for path in list_segments(root, data_set):
+        yield from read_segment(path, data_set, columns, on_bad)
+
+
+def read_segment(
+    path: Path,
+    data_set: DataSet,
+    columns: Iterable[str] | None = None,
+    on_bad: Callable[[BadSegment], None] = lambda bad: None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one segment; a bad one is given to `on_bad` and yields nothing."""
     wanted = list(columns) if columns is not None else data_set.schema.names
     schema = pa.schema([data_set.schema.field(name) for name in wanted])
-    for path in list_segments(root, data_set):
-        reason = check_segment(path, data_set)
-        if reason is not None:
-            on_bad(BadSegment(path, reason))
-            continue
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(columns=wanted):
-                yield batch.select(wanted).cast(schema)
+    reason = check_segment(path, data_set)
+    if reason is not None:
+        on_bad(BadSegment(path, reason))
+        return
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(columns=wanted):
+            yield batch.select(wanted).cast(schema)
 
 
 def read_table(

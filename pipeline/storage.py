@@ -83,8 +83,15 @@ class Storage:
 
 
 def as_uri(root: str | os.PathLike[str]) -> str:
-    """Return a path as a `file:` URI, and a URI as it is."""
+    """Return a path as a `file:` URI with nothing escaped, as Hadoop wants it, and a URI as it is."""
     text = os.fspath(root)
     if len(urlsplit(text).scheme) > 1:
         return text.rstrip("/")
-    return Path(text).expanduser().absolute().as_uri()
+    return f"file://{Path(text).expanduser().absolute()}"
+
+
+def as_path(uri: str) -> str:
+    """Return a `file:` URI as a bare path, whichever way it is spelled, and any other as it is."""
+    if uri.startswith("file:"):
+        return "/" + uri.removeprefix("file:").strip("/")
+    return uri.rstrip("/")
