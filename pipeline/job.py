@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from midge.pipeline import bronze, gold, silver
@@ -66,15 +67,16 @@ class LakeJob:
         settings: PipelineSettings,
         report: Report = lambda step, progress: None,
     ) -> None:
-        if "://" not in settings.records:
-            require_records(Path(settings.records))
+        if "://" not in settings.records_directory:
+            require_records(Path(settings.records_directory))
         self.settings = settings
-        self.lake = Lake(spark, settings.lake, settings.format)
+        self.lake = Lake(spark, settings.lake_directory, settings.format)
         self.progress = Progress()
         self._spark = spark
-        self._records = as_uri(settings.records)
+        self._records = as_uri(settings.records_directory)
         self._report = report
         self._gold_built_s = float("-inf")
+        self._failure: Exception | None = None
 
     def run(self) -> Progress:
         """Take everything that is recorded and not yet in the lake, then rebuild gold."""
@@ -84,8 +86,23 @@ class LakeJob:
 
     def take(self) -> Progress:
         """Take everything that is recorded and not yet in the lake into bronze and silver."""
-        self._start(available_now=True).awaitTermination()
+        self.wait(self._start(available_now=True))
         return self.progress
+
+    def wait(self, query: "StreamingQuery", timeout_s: float | None = None) -> bool:
+        """Wait for a query to end; return False when it is still running after `timeout_s`.
+
+        What went wrong in a batch is raised as it was, not as Spark wraps it.
+        """
+        try:
+            if timeout_s is None:
+                query.awaitTermination()
+                return True
+            return bool(query.awaitTermination(max(1, round(timeout_s))))
+        except StreamingQueryException:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
 
     def stream(self) -> "StreamingQuery":
         """Follow the records as they are written; gold is rebuilt every `gold_interval_s`."""
@@ -113,7 +130,16 @@ class LakeJob:
             .load(self._records)
             .select("path", "modificationTime", "length")
         )
-        on_batch = self._take_batch if available_now else self._take_batch_and_gold
+
+        def on_batch(files: "DataFrame", batch: int) -> None:
+            try:
+                self._take_batch(files, batch)
+                if not available_now:
+                    self._refresh_gold()
+            except Exception as error:
+                self._failure = error
+                raise
+
         writer = listing.writeStream.foreachBatch(on_batch).option(
             "checkpointLocation", self.lake.path(CHECKPOINT)
         )
@@ -123,8 +149,7 @@ class LakeJob:
             writer = writer.trigger(processingTime=f"{self.settings.trigger_interval_s} seconds")
         return writer.queryName("midge-lake").start()
 
-    def _take_batch_and_gold(self, listing: "DataFrame", batch: int) -> None:
-        self._take_batch(listing, batch)
+    def _refresh_gold(self) -> None:
         if time.monotonic() - self._gold_built_s >= self.settings.gold_interval_s:
             self.build_gold()
 
@@ -220,10 +245,10 @@ def open_lake(spark: "SparkSession", settings: PipelineSettings) -> Lake:
     Raises:
         LakeError: there is none.
     """
-    lake = Lake(spark, settings.lake, settings.format)
+    lake = Lake(spark, settings.lake_directory, settings.format)
     if not lake.exists("silver/batches"):
         raise LakeError(
-            f"{settings.lake}: holds no lake yet; expected the tables of `midge pipeline run`"
+            f"{settings.lake_directory}: holds no lake yet; expected the tables of `midge pipeline run`"
         )
     return lake
 

@@ -176,6 +176,17 @@ def servers_and_segments(root: Path, data_set: DataSet) -> list[tuple[str, list[
     return sorted(by_server.items())
 
 
+def read_counts(root: Path, data_set: DataSet) -> int:
+    """Return how many rows the footers of all readable segments promise."""
+    total = 0
+    for path in list_segments(root, data_set):
+        try:
+            total += pq.read_metadata(path).num_rows
+        except (pa.ArrowException, OSError):
+            continue  # named when it is read
+    return total
+
+
 def require_records(root: Path) -> None:
     """Check that `root` is a record directory.
 

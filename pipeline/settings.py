@@ -20,9 +20,9 @@ class SettingsError(PipelineError):
 class PipelineSettings:
     """Settings of the pipeline; every field can be given in `[pipeline]`."""
 
-    records: str = "records"
-    """The directory that a server records into."""
-    lake: str = "lake"
+    records_directory: str = "records"
+    """The directory that a server records into; the file's `recorder.directory` when there is one."""
+    lake_directory: str = "lake"
     """Where the tables go: a path, or a URI of a file system that Spark knows."""
     format: Format = "parquet"
     """`parquet`, or `delta` for a Delta log beside the same files."""
@@ -69,11 +69,16 @@ def load_settings(path: Path | None) -> PipelineSettings:
     if path is None:
         return PipelineSettings()
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8")).get("pipeline", {})
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"{path}: {error}") from error
+    table = document.get("pipeline", {})
     if not isinstance(table, dict):
         raise SettingsError(f"pipeline: expected a table, got {table!r} ({path})")
+    recorder = document.get("recorder")
+    recorded = recorder.get("directory") if isinstance(recorder, dict) else None
+    if isinstance(recorded, str) and recorded:
+        table = {"records_directory": recorded} | table
     try:
         return replace(PipelineSettings(), **_checked(table))
     except SettingsError as error:

@@ -46,8 +46,8 @@ def spoil(root):
 def job(spark, records, tmp_path_factory):
     """The lake after one run in a few batches."""
     settings = PipelineSettings(
-        records=str(records),
-        lake=str(tmp_path_factory.mktemp("lake") / "lake"),
+        records_directory=str(records),
+        lake_directory=str(tmp_path_factory.mktemp("lake") / "lake"),
         max_files_per_batch=6,
         window_s=30,
     )
@@ -287,9 +287,9 @@ def test_a_crash_in_every_step_of_a_batch_neither_loses_nor_repeats(spark, job, 
             steps.pop(0)
             raise RuntimeError(f"crashed in {step}")
 
-    settings = replace(job.settings, lake=str(tmp_path / "lake"), max_files_per_batch=50)
+    settings = replace(job.settings, lake_directory=str(tmp_path / "lake"), max_files_per_batch=50)
     for _ in range(len(steps)):
-        with pytest.raises(Exception, match="crashed in"):
+        with pytest.raises(RuntimeError, match="crashed in"):
             LakeJob(spark, settings, fail_once).take()
     lake_job = LakeJob(spark, settings)
     lake_job.run()
@@ -301,7 +301,7 @@ def test_late_data_is_counted_against_the_watermark(spark, tmp_path):
     records = tmp_path / "records"
     newer = Simulation(members, 300.0, server="s2")
     settings = PipelineSettings(
-        records=str(records), lake=str(tmp_path / "lake"), late_after_s=100.0
+        records_directory=str(records), lake_directory=str(tmp_path / "lake"), late_after_s=100.0
     )
     newer.run().write(records)
     LakeJob(spark, settings).take()
@@ -324,10 +324,10 @@ def test_late_data_is_counted_against_the_watermark(spark, tmp_path):
 
 
 def test_no_records_and_no_lake_are_clear_errors(spark, tmp_path):
-    settings = PipelineSettings(records=str(tmp_path / "none"), lake=str(tmp_path / "lake"))
+    settings = PipelineSettings(records_directory=str(tmp_path / "none"), lake_directory=str(tmp_path / "lake"))
     with pytest.raises(RecordsError, match="none: no such directory"):
         LakeJob(spark, settings)
     with pytest.raises(LakeError, match="holds no lake yet"):
         open_lake(spark, settings)
     with pytest.raises(LakeError, match="expected one of bronze/messages"):
-        Lake(spark, settings.lake).read("gold/nothing")
+        Lake(spark, settings.lake_directory).read("gold/nothing")
