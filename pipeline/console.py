@@ -1,0 +1,91 @@
+"""What the pipeline's commands show: progress bars on a terminal, plain lines anywhere else."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from midge.pipeline.errors import PipelineError
+from midge.protocol.errors import MidgeError
+
+
+class Bars:
+    """Progress bars on standard error; each is named and moves on its own."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+
+    def update(
+        self, name: str, completed: float, total: float | None = None, note: str = ""
+    ) -> None:
+        """Set how far `name` has come; without `total` it is not known where it ends."""
+        if name not in self._tasks:
+            self._tasks[name] = self._progress.add_task(name, total=total, note="")
+        self._progress.update(self._tasks[name], completed=completed, total=total, note=note)
+
+
+@contextmanager
+def bars() -> Iterator[Bars]:
+    """Show progress bars while the block runs."""
+    console = Console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}", style="dim"),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        yield Bars(progress)
+
+
+def say(text: str) -> None:
+    """Print one line of result to standard output."""
+    sys.stdout.write(text + "\n")
+
+
+def warn(text: str) -> None:
+    """Print one line to standard error."""
+    sys.stderr.write(text + "\n")
+
+
+def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table; numbers stand to the right, with separators."""
+    table = Table(title=title, title_justify="left")
+    for index, name in enumerate(columns):
+        is_number = all(isinstance(row[index], int | float) for row in rows)
+        table.add_column(name, justify="right" if is_number else "left")
+    for row in rows:
+        table.add_row(*(_text(value) for value in row))
+    width = None if sys.stdout.isatty() else 160
+    Console(width=width).print(table)
+
+
+@contextmanager
+def errors_told(program: str, codes: list[int]) -> Iterator[None]:
+    """Turn the errors that midge raises on purpose into one line, and append the exit code 1."""
+    try:
+        yield
+    except MidgeError as error:
+        kind = "" if isinstance(error, PipelineError) else f"{type(error).__name__}: "
+        warn(f"{program}: {kind}{error}")
+        codes.append(1)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

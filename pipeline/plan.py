@@ -1,0 +1,350 @@
+"""What-if routing: the fan-out, bytes and load per server that recorded traffic would cause.
+
+The traffic of the lake is routed again, in sums: each distinct subject meets each subscription that
+was there at the time, after a proposed change (`midge.pipeline.change`) to both. Servers form a full
+mesh as NATS clusters do: a message crosses once to each other server with interest, and a queue
+group is served where the message is published if it has a member there.
+
+Three simplifications: clients are placed by hash of their cid; the choice among the members of a
+queue group is even, so their load is an expected value; a message that reaches a server both for a
+plain subscription and for a queue group counts as one crossing, exactly as it would, but crossings
+to several possible members of several groups are added up to at most one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from midge.pipeline.change import Change, Split
+from midge.pipeline.match import BROADCAST_MAX_PATTERNS, Strategy, match
+from midge.pipeline.rewriting import Rewrite
+from midge.pipeline.silver import prefix_column
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from midge.pipeline.tables import Lake
+
+_FLOW = ("flow", "account", "subject", "home", "messages", "bytes", "first_time", "last_time")
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What all servers do together."""
+
+    messages: int
+    bytes: int
+    plain_deliveries: int
+    queue_deliveries: int
+    delivered_bytes: int
+    unheard: int
+    """Messages that reach nobody."""
+    crossings: float
+    """Messages from server to server."""
+
+    @property
+    def fan_out(self) -> float:
+        """Deliveries per message."""
+        return (self.plain_deliveries + self.queue_deliveries) / max(1, self.messages)
+
+
+@dataclass(frozen=True)
+class ServerLoad:
+    """What one server does. Queue groups make some of it an expected value."""
+
+    server: int
+    clients: int
+    in_msgs: int
+    in_bytes: int
+    out_msgs: float
+    out_bytes: float
+    routed_in: float
+    routed_out: float
+    peak_in_msgs_per_s: float
+    """In the busiest window, on average over it."""
+
+
+@dataclass(frozen=True)
+class SubjectFanOut:
+    """The fan-out of the subjects with one prefix."""
+
+    prefix: str
+    messages: int
+    deliveries: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a change would lead to."""
+
+    totals: Totals
+    servers: Sequence[ServerLoad]
+    prefixes: Sequence[SubjectFanOut]
+
+
+def plan(
+    lake: "Lake",
+    change: Change,
+    *,
+    strategy: Strategy = "auto",
+    broadcast_max_patterns: int = BROADCAST_MAX_PATTERNS,
+    window_s: int = 60,
+    prefix_tokens: int = 2,
+) -> Outcome:
+    """Return what the recorded traffic of a lake would lead to after `change`."""
+    sessions = lake.read("silver/sessions")
+    flows = proposed_flows(lake.read("silver/traffic"), sessions, change).localCheckpoint()
+    subscriptions = proposed_subscriptions(
+        lake.read("silver/subscriptions"), change, _span(flows)
+    ).localCheckpoint()
+    reached = deliveries(flows, subscriptions, strategy, broadcast_max_patterns).localCheckpoint()
+    return Outcome(
+        _totals(flows, reached),
+        _server_loads(flows, subscriptions, reached, change.servers, window_s),
+        _prefixes(flows, reached, prefix_tokens),
+    )
+
+
+def proposed_flows(traffic: "DataFrame", sessions: "DataFrame", change: Change) -> "DataFrame":
+    """Return the traffic as it would be published, a row for each account that hears it.
+
+    `home` is the server it is published on. Rows of one flow that is shared with a second account
+    have the same `flow`, and `is_copy` is true for all but the first.
+    """
+    names = sessions.groupBy("server", "account", "cid").agg(
+        F.max_by("client_name", "connected").alias("client_name")
+    )
+    flows = traffic.join(names, ["server", "account", "cid"], "left").select(
+        F.monotonically_increasing_id().alias("flow"),
+        "account",
+        F.coalesce("client_name", F.lit("")).alias("client_name"),
+        "subject",
+        _home(change.servers).alias("home"),
+        *("messages", "bytes", "window_start", "first_time", "last_time"),
+        F.lit(False).alias("is_copy"),
+    )
+    if change.split:
+        # The number of a flow must be the same in all of its copies.
+        flows = flows.localCheckpoint()
+    for mapped in change.mapping:
+        rewritten = _rewrite_column(mapped.rule)
+        applies = F.col("account") == mapped.account
+        subject = F.when(applies, F.coalesce(rewritten, "subject")).otherwise(F.col("subject"))
+        flows = flows.withColumn("subject", subject)
+    for split in change.split:
+        flows = _split_flows(flows, split)
+    return flows
+
+
+def proposed_subscriptions(
+    subscriptions: "DataFrame", change: Change, span: tuple[Any, Any]
+) -> "DataFrame":
+    """Return the subscriptions as they would be; `span` is when the added ones are there."""
+    kept = subscriptions.select(
+        "account",
+        F.coalesce("client_name", F.lit("")).alias("client_name"),
+        F.concat_ws("/", "server", "cid").alias("client"),
+        "pattern",
+        "queue",
+        "since",
+        "until",
+        _home(change.servers).alias("at"),
+    )
+    for removed in change.remove:
+        goes = F.col("client_name").rlike(removed.name_pattern)
+        if removed.subject is not None:
+            goes = goes & (F.col("pattern") == removed.subject)
+        if removed.account is not None:
+            goes = goes & (F.col("account") == removed.account)
+        kept = kept.where(~goes)
+    for split in change.split:
+        kept = kept.withColumn("account", _account_after(split))
+    rows = [
+        (
+            added.account,
+            added.client,
+            f"added/{number}",
+            added.subject,
+            added.queue,
+            *span,
+            number % change.servers,
+        )
+        for number, added in enumerate(one for one in change.add for _ in range(one.copies))
+    ]
+    if not rows:
+        return kept
+    return kept.unionByName(subscriptions.sparkSession.createDataFrame(rows, kept.schema))
+
+
+def deliveries(
+    flows: "DataFrame",
+    subscriptions: "DataFrame",
+    strategy: Strategy = "auto",
+    broadcast_max_patterns: int = BROADCAST_MAX_PATTERNS,
+) -> "DataFrame":
+    """Return a row for every flow and subscription that it reaches, with its `share` of the flow.
+
+    The share is 1 for a plain subscription. Of a queue group each member that may be chosen has an
+    equal part: those on the flow's own server, or all when there are none.
+    """
+    subjects = flows.select("account", "subject").distinct()
+    patterns = subscriptions.select("account", "pattern").distinct()
+    pairs = match(
+        subjects,
+        patterns,
+        strategy=strategy,
+        scope=["account"],
+        broadcast_max_patterns=broadcast_max_patterns,
+    )
+    met = (
+        flows.select(*_FLOW)
+        .join(pairs, ["account", "subject"])
+        .join(subscriptions.drop("client_name"), ["account", "pattern"])
+        .where("since <= last_time AND (until IS NULL OR until >= first_time)")
+        .withColumn("is_local", F.col("at") == F.col("home"))
+    )
+    group = ("flow", "account", "queue")
+    sizes = (
+        met.where("queue IS NOT NULL")
+        .groupBy(*group)
+        .agg(F.count("*").alias("members"), F.sum(F.col("is_local").cast("int")).alias("local"))
+    )
+    plain = met.where("queue IS NULL").withColumn("share", F.lit(1.0))
+    chosen = (
+        met.join(sizes, list(group))
+        .where("is_local OR local = 0")
+        .withColumn("share", 1.0 / F.when(F.col("local") > 0, F.col("local")).otherwise(F.col("members")))
+        .drop("members", "local")
+    )
+    return plain.unionByName(chosen)
+
+
+def _split_flows(flows: "DataFrame", split: Split) -> "DataFrame":
+    """Move the flows of the clients that move; give shared ones to both sides."""
+    moves = _moves(split)
+    moved = flows.withColumn("account", _account_after(split))
+    if not split.shared:
+        return moved
+    pattern = "|".join(f"(?:{_subject_regex(subject)})" for subject in split.shared)
+    is_either_side = F.col("account").isin(split.account, split.into)
+    is_new_side = moves | (F.col("account") == split.into)
+    other_side = F.when(is_new_side, F.lit(split.account)).otherwise(F.lit(split.into))
+    copies = (
+        flows.where(is_either_side & F.col("subject").rlike(pattern))
+        .withColumn("account", other_side)
+        .withColumn("is_copy", F.lit(True))
+    )
+    return moved.unionByName(copies)
+
+
+def _moves(split: Split) -> "Column":
+    return (F.col("account") == split.account) & F.col("client_name").rlike(split.name_pattern)
+
+
+def _account_after(split: Split) -> "Column":
+    return F.when(_moves(split), F.lit(split.into)).otherwise(F.col("account"))
+
+
+def _home(servers: int) -> "Column":
+    """Place a client by hash of what names it."""
+    return F.pmod(F.xxhash64("server", "cid"), F.lit(servers)).cast("int")
+
+
+def _rewrite_column(rule: Rewrite) -> "Column":
+    rewrite = F.udf(lambda subject: rule.apply(subject), "string", useArrow=False)
+    return rewrite("subject")
+
+
+def _subject_regex(pattern: str) -> str:
+    """Return a subject pattern as a regular expression that Java knows."""
+    tokens = [
+        r"[^.]+" if token == "*" else r"\Q" + token.replace(r"\E", r"\E\\E\Q") + r"\E"
+        for token in pattern.split(".")
+    ]
+    if pattern.split(".")[-1] == ">":
+        tokens[-1] = ".+"
+    return "^" + r"\.".join(tokens) + "$"
+
+
+def _span(flows: "DataFrame") -> tuple[Any, Any]:
+    row = flows.agg(F.min("first_time"), F.max("last_time")).first()
+    return (row[0], row[1]) if row else (None, None)
+
+
+def _totals(flows: "DataFrame", reached: "DataFrame") -> Totals:
+    sent = flows.where("NOT is_copy").agg(F.sum("messages"), F.sum("bytes")).first()
+    per_flow = reached.groupBy("flow").agg(F.first("messages").alias("messages"))
+    heard = per_flow.agg(F.sum("messages")).first()
+    # A queue group counts once for a flow and account, however its members share it.
+    weight = F.col("share") * F.col("messages")
+    is_plain = F.col("queue").isNull()
+    done = reached.agg(
+        F.sum(F.when(is_plain, weight)),
+        F.sum(F.when(~is_plain, weight)),
+        F.sum(F.col("share") * F.col("bytes")),
+    ).first()
+    crossings = _crossings(reached).agg(F.sum("crossing")).first()
+    messages, size = (int(value or 0) for value in sent)
+    plain, queued, delivered = (round(value or 0) for value in done)
+    unheard = messages - int(heard[0] or 0)
+    return Totals(messages, size, plain, queued, delivered, unheard, float(crossings[0] or 0.0))
+
+
+def _crossings(reached: "DataFrame") -> "DataFrame":
+    """Return how many messages of a flow cross from its home to each other server."""
+    return (
+        reached.where("NOT is_local")
+        .groupBy("flow", "home", "at")
+        .agg((F.least(F.sum("share"), F.lit(1.0)) * F.first("messages")).alias("crossing"))
+    )
+
+
+def _server_loads(
+    flows: "DataFrame",
+    subscriptions: "DataFrame",
+    reached: "DataFrame",
+    servers: int,
+    window_s: int,
+) -> list[ServerLoad]:
+    published = flows.where("NOT is_copy")
+    inward = _by(published.groupBy("home").agg(F.sum("messages"), F.sum("bytes")))
+    share = F.col("share")
+    outward = _by(
+        reached.groupBy("at").agg(
+            F.sum(share * F.col("messages")), F.sum(share * F.col("bytes"))
+        )
+    )
+    crossings = _crossings(reached)
+    arriving = _by(crossings.groupBy("at").agg(F.sum("crossing")))
+    leaving = _by(crossings.groupBy("home").agg(F.sum("crossing")))
+    windows = published.groupBy("home", "window_start").agg(F.sum("messages").alias("messages"))
+    peaks = _by(windows.groupBy("home").agg(F.max("messages") / window_s))
+    clients = _by(subscriptions.groupBy("at").agg(F.count_distinct("client")))
+    return [
+        ServerLoad(
+            server,
+            *(int(value) for value in clients.get(server, (0,))),
+            *(int(value) for value in inward.get(server, (0, 0))),
+            *outward.get(server, (0.0, 0.0)),
+            *arriving.get(server, (0.0,)),
+            *leaving.get(server, (0.0,)),
+            *peaks.get(server, (0.0,)),
+        )
+        for server in range(servers)
+    ]
+
+
+def _by(frame: "DataFrame") -> dict[int, tuple[Any, ...]]:
+    return {row[0]: tuple(row[1:]) for row in frame.collect()}
+
+
+def _prefixes(flows: "DataFrame", reached: "DataFrame", tokens: int) -> list[SubjectFanOut]:
+    prefix = prefix_column(F.col("subject"), tokens).alias("prefix")
+    sent = flows.where("NOT is_copy").groupBy(prefix).agg(F.sum("messages").alias("messages"))
+    got = reached.groupBy(prefix).agg(
+        F.round(F.sum(F.col("share") * F.col("messages"))).cast("long").alias("deliveries")
+    )
+    rows = sent.join(got, "prefix", "left").orderBy(F.desc("messages"), "prefix").collect()
+    return [SubjectFanOut(row.prefix, row.messages, row.deliveries or 0) for row in rows]

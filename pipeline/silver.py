@@ -1,0 +1,232 @@
+"""Silver: what the records mean. Every function takes DataFrames and gives one.
+
+Those with `batch` in their name follow a growing lake: given what a batch added and what was there
+before, they return exactly the rows that the batch adds, so that their union over all batches is
+what one run over everything would have given.
+"""
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from midge.pipeline.match import BROADCAST_MAX_PATTERNS, Strategy, match
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_CLIENT = ("server", "account", "cid")
+_ROUTE = ("account", "subject", "reply")
+
+
+def messages(bronze: "DataFrame", prefix_tokens: int = 2) -> "DataFrame":
+    """Return the recorded messages with their subjects taken apart; see `silver/messages`."""
+    tokens = F.split("subject", r"\.")
+    return bronze.select(
+        "*",
+        tokens.alias("tokens"),
+        F.size(tokens).alias("token_count"),
+        prefix_column(F.col("subject"), prefix_tokens).alias("prefix"),
+        F.col("headers").isNotNull().alias("has_headers"),
+        (F.col("plain_deliveries") + F.col("queue_deliveries")).alias("deliveries"),
+    ).drop("payload", "headers")
+
+
+def prefix_column(subject: "Column", tokens: int) -> "Column":
+    """Return the first tokens of subjects, closed by `.>` where more follow."""
+    start = F.substring_index(subject, ".", tokens)
+    return F.when(start == subject, subject).otherwise(F.concat(start, F.lit(".>")))
+
+
+def window_column(time: "Column", window_s: int) -> "Column":
+    """Return the beginning of the window of `window_s` seconds that holds `time`."""
+    seconds = F.unix_timestamp(time)
+    return F.timestamp_seconds(seconds - seconds % window_s)
+
+
+def traffic(silver_messages: "DataFrame", window_s: int = 60) -> "DataFrame":
+    """Sum up messages; see `silver/traffic`. Sums of parts add up to the sum of the whole."""
+    keys = (*_CLIENT, "subject", "prefix", "plain_deliveries", "queue_deliveries")
+    start = window_column(F.col("time"), window_s).alias("window_start")
+    return silver_messages.groupBy(start, *keys).agg(
+        F.count("*").alias("messages"),
+        F.sum("size").alias("bytes"),
+        F.sum(F.col("no_interest").cast("long")).alias("no_interest"),
+        F.min("time").alias("first_time"),
+        F.max("time").alias("last_time"),
+    )
+
+
+def sessions(clients: "DataFrame") -> "DataFrame":
+    """Return one row for every connection; see `silver/sessions`.
+
+    The cid of a client that was there when its server died is given again later. Its session ends
+    where that next one begins, with the reason null.
+    """
+    order = Window.partitionBy("server", "cid").orderBy("time", *_recorded_order())
+    following = {
+        name: F.lead(name).over(order) for name in ("time", "event", *_CLOSING)
+    }
+    ended = following["event"] == "disconnect"
+    rows = clients.select(
+        "*",
+        *(column.alias(f"_next_{name}") for name, column in following.items()),
+        ended.alias("_ended"),
+    ).where("event = 'connect'")
+    return rows.select(
+        *_CLIENT,
+        *("client_name", "lang", "version", "host", "port"),
+        F.col("time").alias("connected"),
+        F.col("_next_time").alias("disconnected"),
+        *(F.when(F.col("_ended"), F.col(f"_next_{name}")).alias(name) for name in _CLOSING),
+    )
+
+
+_CLOSING = ("reason", "in_msgs", "out_msgs", "in_bytes", "out_bytes")
+
+
+def subscriptions(interest: "DataFrame", silver_sessions: "DataFrame") -> "DataFrame":
+    """Return the interval of every subscription; see `silver/subscriptions`.
+
+    A subscription without an end ends with the session it belongs to, if that has one.
+    """
+    order = Window.partitionBy("server", "cid", "sid").orderBy("time", *_recorded_order())
+    following = {name: F.lead(name).over(order) for name in ("time", "event", "delivered")}
+    begun = interest.select(
+        "*", *(column.alias(f"_next_{name}") for name, column in following.items())
+    ).where("event = 'sub'")
+    ended = F.coalesce(F.col("_next_event") != "sub", F.lit(False))
+    intervals = begun.select(
+        *_CLIENT,
+        *("sid", "client_name", "queue"),
+        F.col("subject").alias("pattern"),
+        F.col("time").alias("since"),
+        F.col("_next_time").alias("_until"),
+        F.when(ended, F.col("_next_event")).alias("_ended_by"),
+        F.when(ended, F.col("_next_delivered")).alias("delivered"),
+    )
+    of_client = silver_sessions.select(
+        F.col("server").alias("_server"), F.col("cid").alias("_cid"), "connected", "disconnected"
+    )
+    belongs = F.expr(
+        "server = _server AND cid = _cid AND since >= connected "
+        "AND (disconnected IS NULL OR since <= disconnected)"
+    )
+    with_session = intervals.join(of_client, belongs, "left")
+    until = F.coalesce(F.least("_until", "disconnected"), "_until")
+    return with_session.select(
+        "*",
+        until.alias("until"),
+        F.coalesce("_ended_by", F.when(until.isNotNull(), F.lit("session"))).alias("ended_by"),
+    ).drop("_until", "_ended_by", "_server", "_cid", "connected", "disconnected")
+
+
+def matches_batch(
+    added: "DataFrame",
+    silver_subscriptions: "DataFrame",
+    window_s: int = 60,
+    strategy: Strategy = "auto",
+    broadcast_max_patterns: int = BROADCAST_MAX_PATTERNS,
+) -> "DataFrame":
+    """Return which subscriptions the added messages matched; see `silver/matches`.
+
+    A message meets the subscriptions of its account on its server that were there at its time.
+    """
+    scope = ("server", "account")
+    patterns = silver_subscriptions.select(*scope, "pattern").distinct()
+    subjects = added.select(*scope, "subject").distinct()
+    pairs = match(
+        subjects,
+        patterns,
+        strategy=strategy,
+        scope=scope,
+        broadcast_max_patterns=broadcast_max_patterns,
+    )
+    interested = pairs.join(silver_subscriptions, [*scope, "pattern"])
+    slim = added.select(*scope, "subject", "time", "size")
+    met = slim.join(interested, [*scope, "subject"]).where(
+        "time >= since AND (until IS NULL OR time <= until)"
+    )
+    start = window_column(F.col("time"), window_s).alias("window_start")
+    keys = ("cid", "sid", "client_name", "since", "pattern", "queue", "subject")
+    return met.groupBy(start, *scope, *keys).agg(
+        F.count("*").alias("messages"), F.sum("size").alias("bytes")
+    )
+
+
+def exchanges_batch(
+    added: "DataFrame", before: "DataFrame", timeout_s: float = 30.0
+) -> "DataFrame":
+    """Return the requests and replies that a batch completes; see `silver/exchanges`.
+
+    `before` are the messages of the batches before; those too old to belong to the batch are passed
+    over. A reply is a message to the reply subject of a request, no longer than `timeout_s` after it.
+    """
+    bounds = added.agg(F.min("time").alias("low"), F.max("time").alias("high")).first()
+    if bounds is None or bounds["low"] is None:
+        return _exchanges(added, added, timeout_s)
+    near = before.where(_within(bounds["low"], bounds["high"], timeout_s))
+    fresh = _exchanges(added, added.unionByName(near), timeout_s)
+    awaited = _exchanges(near, added, timeout_s)
+    return fresh.unionByName(awaited)
+
+
+def _exchanges(requests: "DataFrame", replies: "DataFrame", timeout_s: float) -> "DataFrame":
+    asked = requests.where("reply IS NOT NULL").select(
+        *_ROUTE, F.col("cid").alias("requester"), F.col("time").alias("asked")
+    )
+    answered = replies.select(
+        "account",
+        F.col("subject").alias("reply"),
+        F.col("cid").alias("responder"),
+        F.col("time").alias("answered"),
+    )
+    latency = F.unix_micros("answered") - F.unix_micros("asked")
+    return (
+        asked.join(answered, ["account", "reply"])
+        .withColumn("latency_us", latency)
+        .where(F.col("latency_us").between(0, int(timeout_s * 1_000_000)))
+        .select(*_ROUTE, "requester", "responder", "asked", "answered", "latency_us")
+    )
+
+
+def batch_summary(
+    added: "DataFrame",
+    newest_before: datetime | None,
+    late_after_s: float,
+    files: int,
+    quarantined: int,
+) -> "DataFrame":
+    """Return the one row that a batch adds to `silver/batches`.
+
+    The watermark is the newest time of all earlier batches less `late_after_s`; what is older than
+    that comes late. The first batch has none.
+    """
+    newest = F.lit(newest_before).cast("timestamp")
+    watermark = F.timestamp_micros(F.unix_micros(newest) - int(late_after_s * 1_000_000))
+    lateness_s = (F.unix_micros(watermark) - F.unix_micros("time")) / 1_000_000
+    return added.agg(
+        F.lit(files).alias("files"),
+        F.lit(quarantined).alias("quarantined"),
+        F.count("*").alias("messages"),
+        F.min("time").alias("first_time"),
+        F.max("time").alias("last_time"),
+        F.max(watermark).alias("watermark"),
+        F.sum(F.when(lateness_s > 0, 1).otherwise(0)).alias("late_messages"),
+        F.max(F.when(lateness_s > 0, lateness_s).otherwise(0.0)).alias("max_lateness_s"),
+    )
+
+
+def _within(low: datetime, high: datetime, timeout_s: float) -> "Column":
+    """Select the times from which a message can belong to a batch that spans `low` to `high`."""
+    time = F.unix_micros("time")
+    reach_us = int(timeout_s * 1_000_000)
+    low_us, high_us = F.unix_micros(F.lit(low)), F.unix_micros(F.lit(high))
+    return time.between(low_us - reach_us, high_us + reach_us)
+
+
+def _recorded_order() -> "tuple[Column, ...]":
+    """Order rows of one server with equal times as it wrote them."""
+    number = F.regexp_extract("segment", r"-(\d+)\.parquet$", 1).cast("long")
+    return number, F.col("row")

@@ -1,0 +1,97 @@
+"""Files of the lake, through whichever file system Spark has for them."""
+
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file, by its place under the root."""
+
+    place: str
+    size_bytes: int
+    modified_ms: int
+
+
+class Storage:
+    """The directory `root`, a path or a URI; every place is relative to it, with slashes."""
+
+    def __init__(self, spark: "SparkSession", root: str) -> None:
+        self.spark = spark
+        self.root = as_uri(root)
+        jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no public door to Hadoop's file systems
+        self._path_class = jvm.org.apache.hadoop.fs.Path
+        base = self._path_class(self.root)
+        self._fs = base.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+        self._qualified_root = self._fs.makeQualified(base).toString().rstrip("/") + "/"
+
+    def uri(self, place: str) -> str:
+        """Return the URI of a place."""
+        return f"{self.root}/{place}"
+
+    def exists(self, place: str) -> bool:
+        """Tell whether there is a file or directory."""
+        return bool(self._fs.exists(self._path(place)))
+
+    def rename(self, place: str, target: str) -> None:
+        """Move a directory to where nothing is yet, in one step on a real file system."""
+        target_path = self._path(target)
+        self._fs.mkdirs(target_path.getParent())
+        if not self._fs.rename(self._path(place), target_path):
+            raise OSError(f"could not rename {self.uri(place)} to {self.uri(target)}")
+
+    def swap(self, place: str, target: str) -> None:
+        """Put a directory in the place of another, which goes; a reader misses it for an instant."""
+        if self.exists(target):
+            old = f"{place}.old"
+            self.rename(target, old)
+            self.rename(place, target)
+            self.delete(old)
+        else:
+            self.rename(place, target)
+
+    def delete(self, place: str) -> None:
+        """Delete a file or a directory with all that is in it; what is not there is no error."""
+        self._fs.delete(self._path(place), True)
+
+    def delete_siblings(self, place: str, keep: Collection[str] = ()) -> None:
+        """Delete everything beside `place`, except it and the names to keep."""
+        parent, _, name = place.rpartition("/")
+        for status in self._fs.listStatus(self._path(parent)):
+            if status.getPath().getName() not in {name, *keep}:
+                self._fs.delete(status.getPath(), True)
+
+    def files(self, place: str) -> Iterator[StoredFile]:
+        """Yield the visible files below a directory."""
+        listing = self._fs.listFiles(self._path(place), True)
+        while listing.hasNext():
+            status = listing.next()
+            under_root = status.getPath().toString().removeprefix(self._qualified_root)
+            below = under_root.removeprefix(place).lstrip("/")
+            if not any(part.startswith(("_", ".")) for part in below.split("/")):
+                yield StoredFile(under_root, status.getLen(), status.getModificationTime())
+
+    def _path(self, place: str) -> Any:
+        return self._path_class(self.uri(place))
+
+
+def as_uri(root: str | os.PathLike[str]) -> str:
+    """Return a path as a `file:` URI with nothing escaped, as Hadoop wants it, and a URI as it is."""
+    text = os.fspath(root)
+    if len(urlsplit(text).scheme) > 1:
+        return text.rstrip("/")
+    return f"file://{Path(text).expanduser().absolute()}"
+
+
+def as_path(uri: str) -> str:
+    """Return a `file:` URI as a bare path, whichever way it is spelled, and any other as it is."""
+    if uri.startswith("file:"):
+        return "/" + uri.removeprefix("file:").strip("/")
+    return uri.rstrip("/")
