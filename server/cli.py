@@ -27,12 +27,18 @@ from midge.server.signals import send_signal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import TextIO
 
     from midge.server.config import Loaded
     from midge.server.flags import CommandLine
     from midge.server.options import Options
 
 PROGRAM = "midge-server"
+
+CHECK_USAGE = """\
+usage: midge check [-c FILE] [flags of midge serve]
+
+Show the options that would be in effect, and where each of them came from."""
 
 
 def server_main(arguments: Sequence[str] | None = None) -> int:
@@ -41,8 +47,8 @@ def server_main(arguments: Sequence[str] | None = None) -> int:
     try:
         line = parse(words, server_flags())
     except FlagError as error:
-        print(error, file=sys.stderr)
-        print(USAGE)
+        _say(error, sys.stderr)
+        _say(USAGE)
         return 0
     try:
         return _act(line)
@@ -55,7 +61,7 @@ def serve(arguments: Sequence[str]) -> int:
     try:
         line = parse(arguments, server_flags())
     except FlagError as error:
-        print(f"midge serve: {error} (see midge serve -h)", file=sys.stderr)
+        _say(f"midge serve: {error} (see midge serve -h)", sys.stderr)
         return 1
     try:
         return _act(line, program="midge serve", log_form="")
@@ -67,12 +73,17 @@ def check(arguments: Sequence[str]) -> int:
     """Be `midge check`: print the effective options and where each came from."""
     try:
         line = parse(arguments, server_flags())
+        if _actions(line).get("help"):
+            _say(CHECK_USAGE)
+            return 0
+        if line.words:
+            raise ConfigError(f"unexpected '{line.words[0]}'; a file is given as -c FILE")
         loaded = _load(line)
     except (FlagError, ConfigError) as error:
         return _refuse(error, "midge check")
     for warning in loaded.warnings + loaded.file_warnings:
-        print(f"# warning: {warning}", file=sys.stderr)
-    sys.stdout.write(render.effective(loaded.options, loaded.origins))
+        _say(f"# warning: {warning}", sys.stderr)
+    _say(render.effective(loaded.options, loaded.origins).rstrip("\n"))
     return 0
 
 
@@ -80,19 +91,28 @@ def convert(arguments: Sequence[str]) -> int:
     """Be `midge convert FILE`: print a configuration file's settings as TOML."""
     if len(arguments) != 1 or arguments[0].startswith("-"):
         wants_help = arguments[:1] in (["-h"], ["--help"])
-        print("usage: midge convert FILE.conf > FILE.toml", file=None if wants_help else sys.stderr)
+        _say("usage: midge convert FILE.conf > FILE.toml", sys.stdout if wants_help else sys.stderr)
         return 0 if wants_help else 1
     try:
         loaded = config.load(Path(arguments[0]))
     except ConfigError as error:
         return _refuse(error, "midge convert")
-    sys.stdout.write(render.Writer().document(loaded.options))
+    _say(render.Writer().document(loaded.options).rstrip("\n"))
     return 0
+
+
+def _say(text: object, stream: TextIO | None = None) -> None:
+    """Print `text`; a reader that has had enough is no reason to complain."""
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        # The interpreter flushes once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _refuse(error: Exception, program: str = PROGRAM) -> int:
     for line in str(error).splitlines():
-        print(f"{program}: {line}", file=sys.stderr)
+        _say(f"{program}: {line}", sys.stderr)
     return 1
 
 
@@ -100,11 +120,11 @@ def _act(line: CommandLine, program: str = PROGRAM, log_form: str = "nats") -> i
     actions = _actions(line)
     word = line.words[0].lower() if line.words else ""
     if actions.get("help") or word == "help":
-        print(USAGE.replace("midge-server [", f"{program} ["))
+        _say(USAGE.replace("midge-server [", f"{program} ["))
     elif actions.get("version") or word == "version":
-        print(f"{PROGRAM}: v{midge.__version__}")
+        _say(f"{PROGRAM}: v{midge.__version__}")
     elif actions.get("help_tls"):
-        print(HELP_TLS)
+        _say(HELP_TLS)
     elif word:
         raise ConfigError(f'unrecognized command: "{line.words[0]}"')
     elif actions.get("signal"):
@@ -135,7 +155,7 @@ def _check_file(line: CommandLine, file: str, program: str) -> None:
     if loaded.file_warnings:
         raise ConfigError("\n".join(loaded.file_warnings))
     text = f"{program}: configuration file {file} is valid ({loaded.digest})"
-    print(text, file=sys.stderr)
+    _say(text, sys.stderr)
 
 
 def _serve(line: CommandLine, file: str, log_form: str) -> int:

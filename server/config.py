@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import re
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -20,6 +19,7 @@ from midge.server import schema
 from midge.server.checking import Problem, find_problems, format_path, nearest
 from midge.server.errors import CombinedConfigError, ConfigError
 from midge.server.options import Options
+from midge.server.render import Writer
 from midge.server.text_values import from_text
 from midge.server.toml_lines import KeyLines
 from midge.server.validation import find_contradictions
@@ -64,10 +64,15 @@ class Loaded(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Return a fingerprint of the options, the same for the same settings."""
-        content = json.dumps(msgspec.to_builtins(self.options), sort_keys=True).encode()
+        """Return a fingerprint of the options, the same for the same settings.
+
+        Secrets are left out: it is logged, and must not help anyone to guess them.
+        """
+        content = Writer(redact=True).document(self.options).encode()
         return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
+
+T = TypeVar("T")
 
 NOBODY = Layer({}, lambda _path: "")
 """The source of what nobody set."""
@@ -146,7 +151,7 @@ def read_text(file: Path) -> str:
 def _read_environment(environment: Mapping[str, str], unknown: list[str]) -> Layer:
     known = {setting.environment: setting for setting in schema.settings()}
     values: dict[str, Any] = {}
-    names: dict[tuple[str, ...], str] = {}
+    names: dict[KeyPath, str] = {}
     for name, text in environment.items():
         if name in known:
             setting = known[name]
@@ -154,20 +159,16 @@ def _read_environment(environment: Mapping[str, str], unknown: list[str]) -> Lay
             names[setting.path] = f"environment {name}"
         elif name.startswith("MIDGE_") and name not in NOT_SETTINGS:
             unknown.append(f"{name}: no such setting" + nearest(name, list(known)))
-    return Layer(values, lambda path: _nearest_place(names, path))
+    return Layer(values, lambda path: _nearest(names, path, ""))
 
 
 def _read_flags(flags: Iterable[tuple[tuple[str, ...], str, Any]]) -> Layer:
     values: dict[str, Any] = {}
-    names: dict[tuple[str, ...], str] = {}
+    names: dict[KeyPath, str] = {}
     for path, name, value in flags:
         _put(values, path, value)
         names[path] = f"flag {name}"
-    return Layer(values, lambda path: _nearest_place(names, path))
-
-
-def _nearest_place(names: Mapping[tuple[str, ...], str], path: KeyPath) -> str:
-    return next((names[path[:end]] for end in range(len(path), 0, -1) if path[:end] in names), "")  # type: ignore[index]  # a list index simply is no key
+    return Layer(values, lambda path: _nearest(names, path, ""))
 
 
 def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
@@ -205,9 +206,10 @@ def _lay(
             under[name] = value
 
 
-def _owner(path: KeyPath, owners: dict[KeyPath, Layer]) -> Layer:
+def _nearest(known: Mapping[KeyPath, T], path: KeyPath, default: T) -> T:
+    """Return what is known of `path`, or of the nearest table around it."""
     ends = range(len(path), 0, -1)
-    return next((owners[path[:end]] for end in ends if path[:end] in owners), NOBODY)
+    return next((known[path[:end]] for end in ends if path[:end] in known), default)
 
 
 def _build(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> Options:
@@ -217,7 +219,7 @@ def _build(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> Options:
         problems = list(find_contradictions(options)) or _try_out(options)
         if not problems:
             return options
-    errors = [_error(problem, _owner(problem.path, owners)) for problem in problems]
+    errors = [_error(problem, _nearest(owners, problem.path, NOBODY)) for problem in problems]
     raise errors[0] if len(errors) == 1 else CombinedConfigError(errors)
 
 
@@ -241,5 +243,5 @@ def _origins(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> dict[tuple[st
                 break
             value = value[name]
         else:
-            found[setting.path] = _owner(setting.path, owners).where(setting.path)
+            found[setting.path] = _nearest(owners, setting.path, NOBODY).where(setting.path)
     return found

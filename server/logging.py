@@ -41,7 +41,7 @@ class Journal:
 
     def __init__(self) -> None:
         """Start as a library does: everything to the standard library's logger."""
-        self.level = standard_logging.getLogger("midge").getEffectiveLevel()
+        self.level = 0  # the standard logger has a level of its own, which may change
         self._form: Form | None = None
         self._output: StreamOutput | FileOutput | None = None
         self._limiter = OffenderLimiter(0, time.monotonic)
@@ -94,6 +94,13 @@ class Journal:
         # With -V but not -D nats-server shows traces and no debug lines.
         return level != "debug" or self.options.debug
 
+    @property
+    def is_tracing(self) -> bool:
+        """Tell whether traces are written."""
+        if self._form is None:
+            return standard_logging.getLogger("midge").isEnabledFor(TRACE)
+        return self.level <= TRACE
+
     def reopen(self) -> None:
         """Open the log file again, after something else has renamed it."""
         if self._output is not None:
@@ -113,7 +120,7 @@ class ServerLogger(structlog.BoundLoggerBase):
     @property
     def is_tracing(self) -> bool:
         """Tell whether traces are written, so that callers need not make the text."""
-        return JOURNAL.level <= TRACE
+        return JOURNAL.is_tracing
 
     def trace(self, event: str, **fields: Any) -> None:
         """Log a line of the protocol."""

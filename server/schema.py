@@ -32,10 +32,15 @@ class Setting(msgspec.Struct, frozen=True):
     """The `msgspec.inspect` type, with constraints."""
     default: Any
     """The value when nobody sets it."""
-    doc: str
-    """What the setting means."""
     secret: bool
     """Whether the value must never be shown."""
+    table: type[msgspec.Struct]
+    """The class that the setting is a field of."""
+
+    @property
+    def doc(self) -> str:
+        """Return what the setting means."""
+        return docstrings(self.table)[self.path[-1]]
 
     @property
     def key(self) -> str:
@@ -120,8 +125,7 @@ def _walk(table: type[msgspec.Struct], path: tuple[str, ...]) -> Iterator[Settin
         if is_table(field.type):
             yield from _walk(cast("type[msgspec.Struct]", struct_of(field.type)), here)
         else:
-            doc = docstrings(table)[field.name]
-            yield Setting(here, field.type, default_of(field), doc, is_secret(field.type))
+            yield Setting(here, field.type, default_of(field), is_secret(field.type), table)
 
 
 def inner_tables() -> list[type[msgspec.Struct]]:

@@ -27,7 +27,7 @@ class Tracer:
     """Write what one connection receives and is sent."""
 
     def __init__(self, connection: Connection, options: Logging) -> None:
-        """Trace `connection`; `options` say how much of a payload is shown, and of which account."""
+        """Trace `connection`; `options` say how much of a payload, and of which accounts."""
         self._connection = connection
         self._payload_max = options.max_traced_message_bytes
         self._verbose = options.trace_verbose

@@ -131,6 +131,14 @@ def test_check_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == 'midge check: invalid value "x" for flag -p: parse error\n'
 
 
+def test_check_takes_its_file_as_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.check(["a.toml"]) == 1
+    expected = "midge check: unexpected 'a.toml'; a file is given as -c FILE\n"
+    assert capsys.readouterr().err == expected
+    assert cli.check(["-h"]) == 0
+    assert capsys.readouterr().out.startswith("usage: midge check")
+
+
 def test_convert_wants_one_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.convert([]) == 1
     assert cli.convert(["-h"]) == 0

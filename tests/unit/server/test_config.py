@@ -145,6 +145,15 @@ def test_same_settings_have_the_same_digest(tmp_path: Path) -> None:
     assert first.digest != config.load().digest
 
 
+def test_the_digest_tells_nothing_of_secrets() -> None:
+    digests = {
+        config.load(flags=[(("authorization", "token"), "--auth", token)]).digest
+        for token in ("one", "two")
+    }
+    assert len(digests) == 1
+    assert digests != {config.load().digest}
+
+
 def test_structured_settings_come_through_the_environment_as_json() -> None:
     environment = {"MIDGE_AUTHORIZATION_USERS": '[{"user": "a", "password": "b"}]'}
     (user,) = config.load(environment=environment).options.authorization.users

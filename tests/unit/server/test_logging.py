@@ -146,6 +146,11 @@ def test_as_a_library_events_go_to_the_standard_logger(caplog: pytest.LogCapture
     logging.JOURNAL.reset()
     logging.get_logger(cid=1).warning("slow_consumer_closed")
     assert caplog.messages == ["slow_consumer_closed cid=1"]
+    with caplog.at_level("INFO", logger="midge"):
+        logging.get_logger().info("server_ready")
+        logging.get_logger().debug("client_connected")
+    assert caplog.messages[1:] == ["server_ready "]
+    assert not logging.get_logger().is_tracing
 
 
 def test_one_peer_cannot_fill_the_log() -> None:
