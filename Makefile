@@ -6,8 +6,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
-# setuptools warns of every editable install that folders may shadow it; that is what it is for.
-EDITABLE := PYTHONWARNINGS=ignore $(PIP) --no-build-isolation --editable
+# The install only links to the checkout: the `build` step compiles, once. setuptools warns of every
+# editable install that folders may shadow it; that is what it is for.
+EDITABLE := MIDGE_PURE=1 PYTHONWARNINGS=ignore $(PIP) --no-build-isolation --editable
 
 # What the extension modules are made of.
 COMPILED := $(shell find protocol sublist server -name '*.py' -o -name '*.pxd')
