@@ -135,7 +135,7 @@ class Server:
         return code
 
     def _read_ports(self) -> bool:
-        for path in self._root.glob(f"*_{self.pid}.ports"):
+        for path in self._root.glob(f"[!.]*_{self.pid}.ports"):
             try:
                 self._ports = json.loads(path.read_bytes())
             except ValueError:  # caught in the middle of being written
