@@ -1,6 +1,7 @@
 """The two JSON documents of the protocol: CONNECT from the client and INFO to it."""
 
 import json
+from copy import copy
 from typing import Any, Literal
 
 import msgspec
@@ -36,25 +37,26 @@ class ConnectOptions(msgspec.Struct, kw_only=True):
     proxy_sig: str = ""
 
 
+_2_63 = 1 << 63
 _FIELDS = {field.encode_name: field for field in msgspec.structs.fields(ConnectOptions)}
 
 
-def parse_connect(document: bytes) -> ConnectOptions:
-    """Read the JSON of a CONNECT as Go's decoder would.
+def parse_connect(document: bytes, earlier: ConnectOptions | None = None) -> ConnectOptions:
+    """Read the JSON of a CONNECT as Go's decoder would; what it leaves out is as in `earlier`.
 
     Names are matched without regard to case, the last of two counts, unknown ones and nulls are ignored
-    and invalid UTF-8 is replaced; but a value of the wrong type, ``1.0`` for an int included, is not
-    taken.
+    and invalid UTF-8 is replaced; but a value of the wrong type, ``1.0`` or more than 64 bits for an int
+    included, is not taken.
 
     Raises:
         ProtocolError: not a JSON object, or a value of the wrong type; closes without a word.
     """
-    options = ConnectOptions()
+    options = ConnectOptions() if earlier is None else copy(earlier)
     for name, value in _object_pairs(document, "CONNECT"):
         field = _FIELDS.get(name.lower())
         if field is None or value is None:
             continue
-        if type(value) is not field.type:
+        if type(value) is not field.type or (type(value) is int and not -_2_63 <= value < _2_63):
             expected = field.type.__name__
             raise ProtocolError(None, f"CONNECT: {name}: expected {expected}, got {value!r:.40}")
         setattr(options, field.name, value)

@@ -92,6 +92,7 @@ class Connection(Client):
         )
         self.inbound = Inbound(self.parser, hub.shared_buffer)
         self.guard = VERBOSE | PEDANTIC
+        self.watch = NO_HEADERS
         self.reason: ClosedReason | None = None
         self.started_at = hub.clock.monotonic()
         self.last_active_at = self.started_at
@@ -206,11 +207,14 @@ class Connection(Client):
 
     def on_connect(self, document: bytes) -> None:
         """Take the client's introduction, and find out who it is."""
-        options = parse_connect(document)
+        options = parse_connect(document, self.options)
         if self.tracer is not None:
             self.tracer.connect_received(document)
         self.options = options
         self.parser.halted = True  # until it is known who this is; the rest waits, unparsed
+        if not (self.connected or self.hub.gate.authenticator.is_required):
+            self._introduced()  # it was nobody in particular, and keeps what it subscribed to
+            return
         # What it subscribed to as somebody else must get nothing more, gone already or not.
         self._set_watch(CLOSED, True)
         self._drop_subscriptions(self._introduced)
@@ -248,7 +252,6 @@ class Connection(Client):
         self._set_guard(VERBOSE, options.verbose)
         self._set_guard(PEDANTIC, options.pedantic)
         self.connected = True
-        self._told_info = False
         self._result = None
         self.parser.halted = False
         if options.verbose:

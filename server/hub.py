@@ -289,13 +289,16 @@ class Hub:
 
     def _info(self) -> Info:
         limits = self.options.limits
+        host, _, port = self.options.listen.client_advertise.rpartition(":")
+        if not host:
+            host, port = port or self.host, ""
         return Info(
             server_id=self.keys.server_id,
             server_name=self.options.server_name or self.keys.server_id,
             version=COMPATIBLE_VERSION,
             go="python",
-            host=self.host,
-            port=self.port,
+            host=host.strip("[]"),
+            port=int(port or self.port),
             headers=limits.header_support,
             max_payload=limits.max_payload_bytes,
             xkey=self.keys.xkey,

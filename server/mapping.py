@@ -132,7 +132,8 @@ class Mappings:
 
     def _find(self, subject: bytes) -> _WeightedMapping | None:
         """Return the first mapping with wildcards that matches `subject`."""
-        return next((m for m in self._patterns if matches(subject, m.source)), None)
+        tokens = subject.split(b".")
+        return next((m for m in self._patterns if m.covers(subject, tokens)), None)
 
 
 class _WeightedMapping:
@@ -141,6 +142,7 @@ class _WeightedMapping:
     def __init__(self, table: options.Mapping, random: Random) -> None:
         where = f"mapping of {table.source!r}"
         self.source = table.source.encode()
+        self._before_fwc = self.source.count(b".") + (not self.source.endswith(b">"))
         self._random = random
         self._choices: list[tuple[int, Transform]] = []
         reached = 0
@@ -160,6 +162,13 @@ class _WeightedMapping:
         self._keeps_rest = table.source not in seen
         is_random = any(transform.is_random for _, transform in self._choices)
         self.is_steady = not is_random and (reached == 0 or self._choices[0][0] == 100)
+
+    def covers(self, subject: bytes, tokens: list[bytes]) -> bool:
+        """Tell whether all that `subject`, split into `tokens`, may stand for is in the source.
+
+        As on nats-server, a published ``>`` is matched by ``>`` but not by ``*``.
+        """
+        return b">" not in tokens[: self._before_fwc] and matches(subject, self.source)
 
     def choose(self, subject: bytes) -> bytes | None:
         """Return where this message to `subject` goes; None drops it."""

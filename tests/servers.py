@@ -17,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 from urllib.parse import urlsplit
 
 START_TIMEOUT_S = 20.0
@@ -67,7 +68,7 @@ class Server:
             )
         self._ports: dict[str, list[str]] = {}
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         return self.wait_ready()
 
     def __exit__(
@@ -135,7 +136,7 @@ class Server:
         return code
 
     def _read_ports(self) -> bool:
-        for path in self._root.glob(f"*_{self.pid}.ports"):
+        for path in self._root.glob(f"[!.]*_{self.pid}.ports"):
             try:
                 self._ports = json.loads(path.read_bytes())
             except ValueError:  # caught in the middle of being written

@@ -9,7 +9,6 @@ import pytest
 from .pair import ServerPair
 from .script import ServerConfig
 
-
 _failed: dict[str, str] = {}
 """Why a configuration's servers do not start: tried once, not again for every script."""
 

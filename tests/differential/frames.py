@@ -19,7 +19,7 @@ _OTHERS_OWN_INFO = frozenset({"git_commit", "go", "xkey", "api_lvl"})
 """Facts about nats-server's build, its authentication callout and its JetStream level: fields
 that clients do not need and that another server may leave out."""
 
-_SERVICE_REPLY = re.compile(rb"_R_\.\w+\.\w+")
+_SERVICE_REPLY = re.compile(rb"_R_\.[\w-]+\.[\w-]+")
 _REQUEST_INFO = re.compile(rb"(Nats-Request-Info: \{.*?\"rtt\":)\d+(\})")
 
 

@@ -32,7 +32,7 @@ class ServerPair:
         try:
             for server in self._running.values():
                 server.wait_ready()
-        except RuntimeError:
+        except BaseException:
             self.stop()
             raise
 

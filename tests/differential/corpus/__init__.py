@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from ..script import Script
+from tests.differential.script import Script
 
 TOPICS = (
     "handshake",

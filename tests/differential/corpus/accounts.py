@@ -5,7 +5,7 @@ says: mappings inside an account of a configuration file have no effect, and a l
 UNSUB is not kept by a subscription to an imported stream.
 """
 
-from ..script import (
+from tests.differential.script import (
     AwaitClose,
     HalfClose,
     Open,
@@ -19,6 +19,7 @@ from ..script import (
     script,
     sub,
 )
+
 from .auth import login
 
 ACCOUNTS = ServerConfig(
@@ -69,32 +70,140 @@ LIMITED = login("l", "p")
 _ISOLATION = group(
     "accounts",
     script("info", "the second INFO names the account", login("b", "p", protocol=1)),
-    script("separate", "the same subject is another one elsewhere", on("a", A + sub(b"x")), on("b", B + sub(b"x")), on("c", C + pub(b"x", b"c")), on("b", pub(b"x", b"b")), on("a", pub(b"x", b"a"))),
-    script("separate-wildcard", "even a chevron stays inside", on("a", A + sub(b">")), on("b", B + pub(b"x", b"1") + pub(b"svc.other", b"2")), on("a", b"PING\r\n")),
-    script("separate-queue", "queue groups are per account", on("a", A + sub(b"x", queue=b"q")), on("b", B + sub(b"x", queue=b"q")), on("c", A + pub(b"x", b"1") * 5)),
-    script("no-responders-inside", "no one in the account: 503", on("a", A + sub(b"x")), on("b", B + sub(b"in") + pub(b"x", b"?", b"in"))),
-    script("change-of-account", "a second CONNECT may change it", on("a", A + sub(b"x")), on("b", B), on("b", A + pub(b"x", b"1"))),
+    script(
+        "separate",
+        "the same subject is another one elsewhere",
+        on("a", A + sub(b"x")),
+        on("b", B + sub(b"x")),
+        on("c", C + pub(b"x", b"c")),
+        on("b", pub(b"x", b"b")),
+        on("a", pub(b"x", b"a")),
+    ),
+    script(
+        "separate-wildcard",
+        "even a chevron stays inside",
+        on("a", A + sub(b">")),
+        on("b", B + pub(b"x", b"1") + pub(b"svc.other", b"2")),
+        on("a", b"PING\r\n"),
+    ),
+    script(
+        "separate-queue",
+        "queue groups are per account",
+        on("a", A + sub(b"x", queue=b"q")),
+        on("b", B + sub(b"x", queue=b"q")),
+        on("c", A + pub(b"x", b"1") * 5),
+    ),
+    script(
+        "no-responders-inside",
+        "no one in the account: 503",
+        on("a", A + sub(b"x")),
+        on("b", B + sub(b"in") + pub(b"x", b"?", b"in")),
+    ),
+    script(
+        "change-of-account",
+        "a second CONNECT may change it",
+        on("a", A + sub(b"x")),
+        on("b", B),
+        on("b", A + pub(b"x", b"1")),
+    ),
     config=ACCOUNTS,
-)  # fmt: skip
+)
 
 _STREAMS = group(
     "accounts/stream",
-    script("prefix", "an imported subject gets its prefix", on("b", B + sub(b"from.a.feed.>")), on("a", A + pub(b"feed.x", b"1") + pub(b"other", b"2"))),
-    script("prefix-only", "without it there is nothing", on("b", B + sub(b"feed.>")), on("a", A + pub(b"feed.x", b"1"))),
-    script("literal", "for a literal subscription", on("b", B + sub(b"from.a.feed.x")), on("a", A + pub(b"feed.x", b"1") + pub(b"feed.y", b"2"))),
-    script("wide-wildcard", "for wider patterns too", on("b", B + sub(b">")), on("a", A + pub(b"feed.x", b"1"))),
-    script("star", "and stars", on("b", B + sub(b"from.*.feed.*")), on("a", A + pub(b"feed.x", b"1") + pub(b"feed.x.y", b"2"))),
-    script("private", "a private export under another name", on("b", B + sub(b"p.one")), on("a", A + pub(b"private.one", b"1") + pub(b"private.two", b"2"))),
-    script("same-name", "without prefix the name stays", on("c", C + sub(b"feed.*")), on("a", A + pub(b"feed.news", b"1") + pub(b"feed.other", b"2"))),
-    script("several-importers", "each importer gets it", on("b", B + sub(b"from.a.feed.news")), on("c", C + sub(b"feed.news")), on("d", A + sub(b"feed.news")), on("a", A + pub(b"feed.news", b"1"))),
-    script("one-way", "nothing flows back", on("a", A + sub(b"feed.>")), on("b", B + pub(b"from.a.feed.x", b"1")), on("c", C + pub(b"feed.news", b"2")), on("a", b"PING\r\n")),
-    script("queue", "a queue group of the importer", on("b", B + sub(b"from.a.feed.x", queue=b"q")), on("a", A + pub(b"feed.x", b"1") * 3)),
-    script("unsub", "UNSUB ends it", on("b", B + sub(b"from.a.feed.x") + b"UNSUB 1\r\n"), on("a", A + pub(b"feed.x", b"1"))),
-    script("headers", "headers come along", on("b", B + sub(b"from.a.feed.x")), on("a", A + hpub(b"feed.x", b"NATS/1.0\r\nK: v\r\n\r\n", b"1"))),
-    script("reply", "a reply subject comes along", on("b", B + sub(b"from.a.feed.x")), on("a", A + pub(b"feed.x", b"1", b"inbox.a"))),
-    script("leaver", "who leaves gets nothing", on("b", B + sub(b"from.a.feed.x")), HalfClose("b"), on("a", A + pub(b"feed.x", b"1")), on("b2", B + sub(b"from.a.feed.x")), on("a", pub(b"feed.x", b"2"))),
+    script(
+        "prefix",
+        "an imported subject gets its prefix",
+        on("b", B + sub(b"from.a.feed.>")),
+        on("a", A + pub(b"feed.x", b"1") + pub(b"other", b"2")),
+    ),
+    script(
+        "prefix-only",
+        "without it there is nothing",
+        on("b", B + sub(b"feed.>")),
+        on("a", A + pub(b"feed.x", b"1")),
+    ),
+    script(
+        "literal",
+        "for a literal subscription",
+        on("b", B + sub(b"from.a.feed.x")),
+        on("a", A + pub(b"feed.x", b"1") + pub(b"feed.y", b"2")),
+    ),
+    script(
+        "wide-wildcard",
+        "for wider patterns too",
+        on("b", B + sub(b">")),
+        on("a", A + pub(b"feed.x", b"1")),
+    ),
+    script(
+        "star",
+        "and stars",
+        on("b", B + sub(b"from.*.feed.*")),
+        on("a", A + pub(b"feed.x", b"1") + pub(b"feed.x.y", b"2")),
+    ),
+    script(
+        "private",
+        "a private export under another name",
+        on("b", B + sub(b"p.one")),
+        on("a", A + pub(b"private.one", b"1") + pub(b"private.two", b"2")),
+    ),
+    script(
+        "same-name",
+        "without prefix the name stays",
+        on("c", C + sub(b"feed.*")),
+        on("a", A + pub(b"feed.news", b"1") + pub(b"feed.other", b"2")),
+    ),
+    script(
+        "several-importers",
+        "each importer gets it",
+        on("b", B + sub(b"from.a.feed.news")),
+        on("c", C + sub(b"feed.news")),
+        on("d", A + sub(b"feed.news")),
+        on("a", A + pub(b"feed.news", b"1")),
+    ),
+    script(
+        "one-way",
+        "nothing flows back",
+        on("a", A + sub(b"feed.>")),
+        on("b", B + pub(b"from.a.feed.x", b"1")),
+        on("c", C + pub(b"feed.news", b"2")),
+        on("a", b"PING\r\n"),
+    ),
+    script(
+        "queue",
+        "a queue group of the importer",
+        on("b", B + sub(b"from.a.feed.x", queue=b"q")),
+        on("a", A + pub(b"feed.x", b"1") * 3),
+    ),
+    script(
+        "unsub",
+        "UNSUB ends it",
+        on("b", B + sub(b"from.a.feed.x") + b"UNSUB 1\r\n"),
+        on("a", A + pub(b"feed.x", b"1")),
+    ),
+    script(
+        "headers",
+        "headers come along",
+        on("b", B + sub(b"from.a.feed.x")),
+        on("a", A + hpub(b"feed.x", b"NATS/1.0\r\nK: v\r\n\r\n", b"1")),
+    ),
+    script(
+        "reply",
+        "a reply subject comes along",
+        on("b", B + sub(b"from.a.feed.x")),
+        on("a", A + pub(b"feed.x", b"1", b"inbox.a")),
+    ),
+    script(
+        "leaver",
+        "who leaves gets nothing",
+        on("b", B + sub(b"from.a.feed.x")),
+        HalfClose("b"),
+        on("a", A + pub(b"feed.x", b"1")),
+        on("b2", B + sub(b"from.a.feed.x")),
+        on("a", pub(b"feed.x", b"2")),
+    ),
     config=ACCOUNTS,
-)  # fmt: skip
+)
 
 _ANSWER = b"PUB {reply} 6\r\nanswer\r\n"
 
@@ -117,30 +226,97 @@ _SERVICES = group(
     "accounts/service",
     _service("answer", "a request crosses, its answer comes back", b"svc.echo", b"echo", _ANSWER),
     _service("answer-once", "one answer only", b"svc.echo", b"echo", _ANSWER, _ANSWER),
-    _service("stream-answers", "unless the export says stream", b"svc.stream", b"svc.stream", _ANSWER, _ANSWER, _ANSWER),
+    _service(
+        "stream-answers",
+        "unless the export says stream",
+        b"svc.stream",
+        b"svc.stream",
+        _ANSWER,
+        _ANSWER,
+        _ANSWER,
+    ),
     _service("wildcard", "tokens are carried over", b"svc.args.*", b"args.xyz", _ANSWER),
     _service("private", "for whom it is meant", b"svc.private", b"svc.private", _ANSWER),
     _service("queue", "a queue group serves", b"svc.echo", b"echo", _ANSWER, queue=b"q"),
-    _service("empty-answer", "an answer may be empty", b"svc.echo", b"echo", b"PUB {reply} 0\r\n\r\n"),
-    _service("answer-with-headers", "or carry headers", b"svc.echo", b"echo", b"HPUB {reply} 12 13\r\nNATS/1.0\r\n\r\nx\r\n"),
+    _service(
+        "empty-answer", "an answer may be empty", b"svc.echo", b"echo", b"PUB {reply} 0\r\n\r\n"
+    ),
+    _service(
+        "answer-with-headers",
+        "or carry headers",
+        b"svc.echo",
+        b"echo",
+        b"HPUB {reply} 12 13\r\nNATS/1.0\r\n\r\nx\r\n",
+    ),
     _service("not-by-exported-name", "the importer's name counts", b"svc.echo", b"svc.echo"),
     script("no-responder", "nobody serves: 503", B + sub(b"in") + pub(b"svc.gone", b"?", b"in")),
-    script("no-reply", "a request without reply", on("svc", A + sub(b"svc.echo")), on("req", B + pub(b"echo", b"!"))),
-    script("own-header", "a request's headers are kept", on("svc", A + sub(b"svc.echo")), on("req", B + sub(b"in") + hpub(b"echo", b"NATS/1.0\r\nK: v\r\n\r\n", b"?", b"in")), on("svc", b"PING\r\n")),
-    script("not-imported", "who does not import it gets nothing", on("svc", A + sub(b"svc.echo")), on("req", C + sub(b"in") + pub(b"echo", b"?", b"in") + pub(b"svc.echo", b"?", b"in"))),
-    script("inside", "inside the account it is an ordinary request", on("svc", A + sub(b"svc.echo")), on("req", A + sub(b"in") + pub(b"svc.echo", b"?", b"in")), Respond("svc", _ANSWER), on("req", b"PING\r\n")),
-    script("responder-may-be-anywhere-inside", "two in the account: both hear it", on("s1", A + sub(b"svc.echo")), on("s2", A + sub(b"svc.*")), on("req", B + pub(b"echo", b"!"))),
+    script(
+        "no-reply",
+        "a request without reply",
+        on("svc", A + sub(b"svc.echo")),
+        on("req", B + pub(b"echo", b"!")),
+    ),
+    script(
+        "own-header",
+        "a request's headers are kept",
+        on("svc", A + sub(b"svc.echo")),
+        on("req", B + sub(b"in") + hpub(b"echo", b"NATS/1.0\r\nK: v\r\n\r\n", b"?", b"in")),
+        on("svc", b"PING\r\n"),
+    ),
+    script(
+        "not-imported",
+        "who does not import it gets nothing",
+        on("svc", A + sub(b"svc.echo")),
+        on("req", C + sub(b"in") + pub(b"echo", b"?", b"in") + pub(b"svc.echo", b"?", b"in")),
+    ),
+    script(
+        "inside",
+        "inside the account it is an ordinary request",
+        on("svc", A + sub(b"svc.echo")),
+        on("req", A + sub(b"in") + pub(b"svc.echo", b"?", b"in")),
+        Respond("svc", _ANSWER),
+        on("req", b"PING\r\n"),
+    ),
+    script(
+        "responder-may-be-anywhere-inside",
+        "two in the account: both hear it",
+        on("s1", A + sub(b"svc.echo")),
+        on("s2", A + sub(b"svc.*")),
+        on("req", B + pub(b"echo", b"!")),
+    ),
     config=ACCOUNTS,
-)  # fmt: skip
+)
 
 _LIMITS = group(
     "accounts/limits",
     script("info", "the second INFO tells the account's payload", login("l", "p", protocol=1)),
-    script("payload", "the account's maximum holds", LIMITED + sub(b"x") + pub(b"x", b"8" * 8) + pub(b"x", b"9" * 9)),
-    script("subscriptions", "so does its number of subscriptions", LIMITED + sub(b"x", b"1") + sub(b"y", b"2") + sub(b"z", b"3") + pub(b"z", b"1")),
-    script("subscriptions-shared", "all connections together or each", on("a", LIMITED + sub(b"x", b"1") + sub(b"y", b"2")), on("b", LIMITED + sub(b"z", b"1") + pub(b"z", b"1"))),
-    script("connections", "and of connections", on("a", LIMITED), on("b", LIMITED), Open("c"), on("c", LIMITED), AwaitClose("c"), on("a", b"PING\r\n")),
+    script(
+        "payload",
+        "the account's maximum holds",
+        LIMITED + sub(b"x") + pub(b"x", b"8" * 8) + pub(b"x", b"9" * 9),
+    ),
+    script(
+        "subscriptions",
+        "so does its number of subscriptions",
+        LIMITED + sub(b"x", b"1") + sub(b"y", b"2") + sub(b"z", b"3") + pub(b"z", b"1"),
+    ),
+    script(
+        "subscriptions-shared",
+        "all connections together or each",
+        on("a", LIMITED + sub(b"x", b"1") + sub(b"y", b"2")),
+        on("b", LIMITED + sub(b"z", b"1") + pub(b"z", b"1")),
+    ),
+    script(
+        "connections",
+        "and of connections",
+        on("a", LIMITED),
+        on("b", LIMITED),
+        Open("c"),
+        on("c", LIMITED),
+        AwaitClose("c"),
+        on("a", b"PING\r\n"),
+    ),
     config=ACCOUNTS,
-)  # fmt: skip
+)
 
 SCRIPTS = (*_ISOLATION, *_STREAMS, *_SERVICES, *_LIMITS)

@@ -1,6 +1,6 @@
 """Authentication: who gets in, what the others are told, and when."""
 
-from ..script import (
+from tests.differential.script import (
     Await,
     AwaitClose,
     Open,
@@ -85,17 +85,39 @@ _PASSWORD = group(
     script("empty-connect", "is a violation", b"CONNECT {}\r\n"),
     script("null-connect", "is a violation", b"CONNECT null\r\n"),
     script("token-instead", "is a violation", connect(auth_token="secret")),
-    script("token-besides", "a token besides does no harm", login("alice", "secret", auth_token="x")),
+    script(
+        "token-besides", "a token besides does no harm", login("alice", "secret", auth_token="x")
+    ),
     script("nkey-besides", "nor an nkey", login("alice", "secret", nkey="UABC", sig="x")),
     script("jwt-besides", "nor a JWT", login("alice", "secret", jwt="x.y.z")),
     script("wrong-verbose", "no +OK then", login("alice", "x", verbose=True)),
-    script("wrong-then-commands", "nothing after it is acted upon", login("alice", "x") + sub(b"au.a") + pub(b"au.a")),
-    script("right-then-commands", "commands may follow at once", ALICE + sub(b"au.a") + pub(b"au.a", b"x")),
-    script("account", "credentials give no right to choose an account", login("alice", "secret", account="$G")),
+    script(
+        "wrong-then-commands",
+        "nothing after it is acted upon",
+        login("alice", "x") + sub(b"au.a") + pub(b"au.a"),
+    ),
+    script(
+        "right-then-commands",
+        "commands may follow at once",
+        ALICE + sub(b"au.a") + pub(b"au.a", b"x"),
+    ),
+    script(
+        "account",
+        "credentials give no right to choose an account",
+        login("alice", "secret", account="$G"),
+    ),
     script("bad-json", "closes without a word", b"CONNECT {\r\n"),
-    script("bad-protocol", "the password is looked at before the protocol number", login("alice", "x", protocol=9)),
+    script(
+        "bad-protocol",
+        "the password is looked at before the protocol number",
+        login("alice", "x", protocol=9),
+    ),
     script("bad-protocol-right", "which is refused after it", login("alice", "secret", protocol=9)),
-    script("no-responders-without-headers", "as are options that do not fit", login("alice", "secret", no_responders=True)),
+    script(
+        "no-responders-without-headers",
+        "as are options that do not fit",
+        login("alice", "secret", no_responders=True),
+    ),
     script("ping-first", "CONNECT must be first", b"PING\r\n"),
     script("sub-first", "CONNECT must be first", sub(b"au.a")),
     script("pub-first", "CONNECT must be first", pub(b"au.a")),
@@ -105,15 +127,25 @@ _PASSWORD = group(
     script("first-byte-is-enough", "the first byte decides", b"P", quiet_after("a")),
     script("c-waits", "C may become CONNECT", b"C", quiet_after("a")),
     script("c-but-not-connect", "CFOO is unknown", b"CFOO\r\n"),
-    script("lower-case-connect", "verbs are matched in any case", ALICE.replace(b"CONNECT", b"connect")),
+    script(
+        "lower-case-connect", "verbs are matched in any case", ALICE.replace(b"CONNECT", b"connect")
+    ),
     script("connect-cut", "half a CONNECT waits", ALICE[:20], quiet_after("a")),
-    script("connect-too-long", "the limit of control lines holds", login("alice", "secret", name="x" * 5000)),
-    script("again-right", "a second CONNECT authenticates anew", ALICE + ALICE + sub(b"au.a") + pub(b"au.a")),
+    script(
+        "connect-too-long",
+        "the limit of control lines holds",
+        login("alice", "secret", name="x" * 5000),
+    ),
+    script(
+        "again-right",
+        "a second CONNECT authenticates anew",
+        ALICE + ALICE + sub(b"au.a") + pub(b"au.a"),
+    ),
     script("again-wrong", "and can fail", ALICE + sub(b"au.a"), login("alice", "x") + pub(b"au.a")),
     script("again-none", "credentials left out are those of the first", ALICE, connect()),
     script("half-close", "leaving without CONNECT", final_ping=False),
     config=PASSWORD,
-)  # fmt: skip
+)
 
 _TOKEN = group(
     "auth/token",
@@ -131,7 +163,7 @@ _TOKEN = group(
     script("wrong", "is a violation", connect(auth_token="Secret")),
     script("hash-itself", "the hash is not the token", connect(auth_token=_BCRYPT)),
     config=BCRYPT_TOKEN,
-)  # fmt: skip
+)
 
 _USERS = group(
     "auth/users",
@@ -146,25 +178,51 @@ _USERS = group(
     script("token", "is a violation", connect(auth_token="secret")),
     script("none", "is a violation", connect()),
     script("wrong-connection-type", "a user for WebSocket only", login("weby", "secret")),
-    script("change-user", "a second CONNECT may name another", ALICE + sub(b"au.a"), login("bob", "secret") + pub(b"au.a", b"x")),
-    script("shared-account", "they share one account", on("a", ALICE + sub(b"au.s")), on("b", login("bob", "secret") + pub(b"au.s", b"x"))),
+    script(
+        "change-user",
+        "a second CONNECT may name another",
+        ALICE + sub(b"au.a"),
+        login("bob", "secret") + pub(b"au.a", b"x"),
+    ),
+    script(
+        "shared-account",
+        "they share one account",
+        on("a", ALICE + sub(b"au.s")),
+        on("b", login("bob", "secret") + pub(b"au.s", b"x")),
+    ),
     config=USERS,
-)  # fmt: skip
+)
 
 _TIMEOUT = group(
     "auth/timeout",
     script("silent", "who says nothing is cut off", Open("a"), AwaitClose("a")),
     script("slow", "half a CONNECT does not help", ALICE[:30], AwaitClose("a")),
-    script("in-time", "who is in stays", ALICE, b"PING\r\n", Await("a", b"PONG\r\n"), quiet_after("a"), b"PING\r\n"),
+    script(
+        "in-time",
+        "who is in stays",
+        ALICE,
+        b"PING\r\n",
+        Await("a", b"PONG\r\n"),
+        quiet_after("a"),
+        b"PING\r\n",
+    ),
     config=TIMEOUT,
-)  # fmt: skip
+)
 
 _NO_AUTH_USER = group(
     "auth/no-auth-user",
     script("info", "the first INFO does not ask for credentials"),
     script("no-connect", "CONNECT may be left out", sub(b"guest.a") + pub(b"guest.a", b"x")),
-    script("no-connect-permissions", "the guest's permissions hold", sub(b"other.a") + pub(b"other.a", b"x")),
-    script("no-credentials", "or carry none", connect(protocol=1) + b"PING\r\n" + sub(b"other.a") + pub(b"guest.a")),
+    script(
+        "no-connect-permissions",
+        "the guest's permissions hold",
+        sub(b"other.a") + pub(b"other.a", b"x"),
+    ),
+    script(
+        "no-credentials",
+        "or carry none",
+        connect(protocol=1) + b"PING\r\n" + sub(b"other.a") + pub(b"guest.a"),
+    ),
     script("empty-credentials", "empty ones are none", login("", "") + sub(b"other.a")),
     script("right", "others log in", ALICE + sub(b"other.a") + pub(b"other.a", b"x")),
     script("wrong", "wrong credentials are a violation", login("alice", "x")),
@@ -172,11 +230,31 @@ _NO_AUTH_USER = group(
     script("guest-by-name", "the guest may log in too", login("guest", "g") + sub(b"other.a")),
     script("token", "a token alone is a violation", connect(auth_token="x") + sub(b"other.a")),
     script("password-only", "as is a password", connect(**{"pass": "x"}) + sub(b"other.a")),
-    script("late-login", "a guest may log in later", sub(b"guest.a") + ALICE + sub(b"other.a") + pub(b"other.a", b"x")),
-    script("late-wrong-login", "wrong credentials end it then too", sub(b"guest.a") + login("alice", "x")),
+    script(
+        "late-login",
+        "a guest may log in later",
+        sub(b"guest.a") + ALICE + sub(b"other.a") + pub(b"other.a", b"x"),
+    ),
+    script(
+        "late-login-drops",
+        "what the guest subscribed to ends then",
+        sub(b"guest.a") + ALICE + pub(b"guest.a", b"x"),
+    ),
+    script(
+        "late-login-permissions",
+        "in both directions",
+        ALICE + sub(b"other.a"),
+        login("guest", "g") + pub(b"guest.a", b"x"),
+        on("b", ALICE + pub(b"other.a", b"x")),
+    ),
+    script(
+        "late-wrong-login",
+        "wrong credentials end it then too",
+        sub(b"guest.a") + login("alice", "x"),
+    ),
     script("ping-first", "PING is answered", b"PING\r\n"),
     config=NO_AUTH_USER,
-)  # fmt: skip
+)
 
 _PUBLIC_KEY = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
 
@@ -194,6 +272,6 @@ _NKEY = group(
     script("no-key", "is a violation", connect()),
     script("password", "is a violation", login("alice", "secret")),
     config=NKEY,
-)  # fmt: skip
+)
 
 SCRIPTS = (*_PASSWORD, *_TOKEN, *_USERS, *_TIMEOUT, *_NO_AUTH_USER, *_NKEY)

@@ -1,6 +1,6 @@
 """CONNECT's JSON: what is accepted, what closes the connection without a word."""
 
-from ..script import group, script
+from tests.differential.script import group, script
 
 
 def _connect(document: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """From accept to the first PONG: INFO, CONNECT's options, CONNECT left out or repeated."""
 
-from ..script import ServerConfig, connect, group, hpub, on, pub, script, sub
+from tests.differential.script import ServerConfig, connect, group, hpub, on, pub, script, sub
 
 NO_HEADERS = ServerConfig("no-headers", "no_header_support: true\n")
 ADVERTISE = ServerConfig("advertise", "client_advertise: 'broker.example:4333'\n")

@@ -1,6 +1,16 @@
 """The server's own PINGs, and what becomes of those who do not answer."""
 
-from ..script import Await, AwaitClose, Open, ServerConfig, connect, group, pub, script, sub
+from tests.differential.script import (
+    Await,
+    AwaitClose,
+    Open,
+    ServerConfig,
+    connect,
+    group,
+    pub,
+    script,
+    sub,
+)
 
 OFTEN = ServerConfig("ping-often", "ping_interval: '300ms'\nping_max: 2\n", early_ping=True)
 ONCE = ServerConfig("ping-once", "ping_interval: '300ms'\nping_max: 1\n", early_ping=True)

@@ -1,6 +1,6 @@
 """Limits of the server: control line, payload, connections, subscriptions, tokens."""
 
-from ..script import (
+from tests.differential.script import (
     AwaitClose,
     Open,
     Script,

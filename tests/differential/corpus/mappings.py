@@ -1,6 +1,16 @@
 """Subject mappings: rewritten before matching, seen by subscribers as the destination."""
 
-from ..script import Script, ServerConfig, connect, group, hpub, on, pub, script, sub
+from tests.differential.script import (
+    Script,
+    ServerConfig,
+    connect,
+    group,
+    hpub,
+    on,
+    pub,
+    script,
+    sub,
+)
 
 MAPPINGS = ServerConfig(
     "mappings",
@@ -56,13 +66,45 @@ SCRIPTS = group(
     _seen("no-loop", "so loops are harmless", b"loop.a", b"loop.b"),
     _seen("published-wildcard", "a published star is a literal", b"swap.*.>", b"plain", b"old.>"),
     _seen("empty-token", "an invalid subject is left alone", b"swap..x", b"old."),
-    script("source-is-gone", "the source's own subscribers hear nothing", connect() + sub(b"plain") + pub(b"plain", b"x")),
-    script("destination", "the destination's hear it", connect() + sub(b"renamed") + pub(b"plain", b"x")),
-    script("headers", "headers go along", connect(headers=True) + sub(b"renamed") + hpub(b"plain", b"NATS/1.0\r\n\r\n", b"x", b"r")),
-    script("reply-is-not-mapped", "a reply subject stays", connect() + sub(b"renamed") + pub(b"plain", b"x", b"plain")),
-    script("subscription-is-not-mapped", "nor does a subscription", connect() + sub(b"old.*") + pub(b"short.x", b"1") + pub(b"old.x", b"2")),
-    script("503", "no responders: the mapped subject is named", _R + sub(b"in") + pub(b"plain", b"?", b"in")),
-    script("pedantic", "the published subject is checked", connect(pedantic=True) + sub(b">") + pub(b"swap.*.1", b"x")),
-    script("queue", "queue groups see the destination", connect() + sub(b"renamed", queue=b"q") + pub(b"plain", b"x")),
+    script(
+        "source-is-gone",
+        "the source's own subscribers hear nothing",
+        connect() + sub(b"plain") + pub(b"plain", b"x"),
+    ),
+    script(
+        "destination",
+        "the destination's hear it",
+        connect() + sub(b"renamed") + pub(b"plain", b"x"),
+    ),
+    script(
+        "headers",
+        "headers go along",
+        connect(headers=True) + sub(b"renamed") + hpub(b"plain", b"NATS/1.0\r\n\r\n", b"x", b"r"),
+    ),
+    script(
+        "reply-is-not-mapped",
+        "a reply subject stays",
+        connect() + sub(b"renamed") + pub(b"plain", b"x", b"plain"),
+    ),
+    script(
+        "subscription-is-not-mapped",
+        "nor does a subscription",
+        connect() + sub(b"old.*") + pub(b"short.x", b"1") + pub(b"old.x", b"2"),
+    ),
+    script(
+        "503",
+        "no responders: the mapped subject is named",
+        _R + sub(b"in") + pub(b"plain", b"?", b"in"),
+    ),
+    script(
+        "pedantic",
+        "the published subject is checked",
+        connect(pedantic=True) + sub(b">") + pub(b"swap.*.1", b"x"),
+    ),
+    script(
+        "queue",
+        "queue groups see the destination",
+        connect() + sub(b"renamed", queue=b"q") + pub(b"plain", b"x"),
+    ),
     config=MAPPINGS,
-)  # fmt: skip
+)

@@ -1,6 +1,6 @@
 """Sizes and limits on the wire: plain ASCII digits, nine at most, handed on as they were."""
 
-from ..script import Script, connect, group, script, sub
+from tests.differential.script import Script, connect, group, script, sub
 
 _SIZES = {
     "leading-zero": b"01",
@@ -17,8 +17,8 @@ _SIZES = {
     "text": b"abc",
     "digit-then-text": b"1x",
     "text-then-digit": b"x1",
-    "arabic-digit": "١".encode(),
-    "fullwidth-digit": "１".encode(),
+    "arabic-digit": "\u0661".encode(),
+    "fullwidth-digit": "\uff11".encode(),
     "superscript": "¹".encode(),
     "nul": b"1\x00",
     "twenty-digits": b"18446744073709551617",

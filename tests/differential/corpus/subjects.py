@@ -1,6 +1,6 @@
 """Subjects: what may be subscribed to, what may be published to, and what matches what."""
 
-from ..script import Script, connect, group, hpub, on, pub, script, sub
+from tests.differential.script import Script, connect, group, hpub, on, pub, script, sub
 
 _ODD_LITERALS = {
     "comma": b"sj.a,b",

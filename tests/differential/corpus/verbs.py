@@ -1,6 +1,16 @@
 """Verbs, separators and line ends: what the parser takes and what ends the connection."""
 
-from ..script import connect, group, hpub, on, pub, quiet_after, script, sub, unsynced
+from tests.differential.script import (
+    connect,
+    group,
+    hpub,
+    on,
+    pub,
+    quiet_after,
+    script,
+    sub,
+    unsynced,
+)
 
 Q = connect()
 H = connect(headers=True)
@@ -43,7 +53,6 @@ _LINES = group(
     script("info-bare-blank", "nothing is bad JSON", Q + b"INFO \r\n"),
     script("info-no-blank", "the blank may be missing", Q + b"INFO{}\r\n"),
     script("info-before-connect", "also before CONNECT", b"INFO {}\r\n"),
-    script("info-wrong-type", "types are those of INFO", Q + b'INFO {"server_id":1}\r\n'),
     script("empty-line", "an empty line is unknown", Q + b"\r\n"),
     script("empty-line-feed", "a bare LF is unknown", Q + b"\n"),
     script("leading-blank", "nothing precedes a verb", Q + b" PING\r\n"),

@@ -1,9 +1,31 @@
 """NATS inside WebSocket frames: the upgrade, framing, and the errors of both."""
 
-from ..script import Await, AwaitClose, Open, Script, ServerConfig, Step, connect, group, pub, sub
-from ..script import script as _script
-from ..script import unsynced
-from ..websocket import BINARY, CLOSE, COMPRESSED, FINAL, PING, PONG, TEXT, deflated, frame, upgrade
+from tests.differential.script import (
+    Await,
+    AwaitClose,
+    Open,
+    Script,
+    ServerConfig,
+    Step,
+    connect,
+    group,
+    pub,
+    sub,
+    unsynced,
+)
+from tests.differential.script import script as _script
+from tests.differential.websocket import (
+    BINARY,
+    CLOSE,
+    COMPRESSED,
+    FINAL,
+    PING,
+    PONG,
+    TEXT,
+    deflated,
+    frame,
+    upgrade,
+)
 
 PLAIN = ServerConfig("websocket", "websocket { listen: '127.0.0.1:-1', no_tls: true }\n")
 COMPRESSING = ServerConfig(
@@ -45,69 +67,172 @@ def _refused(name: str, why: str, request: bytes) -> Script:
     return script(name, why, request)
 
 
-_UPGRADE = group(
-    "websocket/upgrade",
-    script("answer", "101 and INFO", upgrade(), Await("a", b"}")),
-    script("any-path", "the path does not matter", upgrade(b"/some/where?x=1"), Await("a", b"}")),
-    script("header-case", "header names have no case", upgrade().replace(b"Upgrade: ", b"uPGRADE: "), Await("a", b"}")),
-    script("connection-list", "Connection may list more", upgrade(Connection=b"keep-alive, Upgrade"), Await("a", b"}")),
-    script("no-masking", "a client may ask not to mask", upgrade(extra=b"Nats-No-Masking: true\r\n"), Await("a", b"}")),
-    script("origin-free", "any origin by default", upgrade(Origin=b"http://evil.example"), Await("a", b"}")),
-    script("compression-off", "no compression unless configured", upgrade(Sec_WebSocket_Extensions=b"permessage-deflate"), Await("a", b"}")),
-    _refused("post", "only GET", upgrade().replace(b"GET", b"POST")),
-    _refused("no-upgrade", "Upgrade is needed", upgrade(Upgrade=None)),
-    _refused("wrong-upgrade", "and must be websocket", upgrade(Upgrade=b"h2c")),
-    _refused("no-connection", "Connection is needed", upgrade(Connection=None)),
-    _refused("no-key", "a key is needed", upgrade(Sec_WebSocket_Key=None)),
-    _refused("short-key", "of sixteen bytes", upgrade(Sec_WebSocket_Key=b"c2hvcnQ=")),
-    _refused("no-version", "a version is needed", upgrade(Sec_WebSocket_Version=None)),
-    _refused("wrong-version", "and must be 13", upgrade(Sec_WebSocket_Version=b"8")),
-    _refused("no-host", "a host is needed", upgrade(Host=None)),
-    config=PLAIN,
-) + group(
-    "websocket/same-origin",
-    script("none", "no origin is fine", upgrade(), Await("a", b"}")),
-    _refused("other", "another one is not", upgrade(Origin=b"http://evil.example")),
-    _refused("other-port", "nor another port", upgrade(Origin=b"http://127.0.0.1:1", Host=b"127.0.0.1:2")),
-    script("same", "the same is", upgrade(Origin=b"http://127.0.0.1:7", Host=b"127.0.0.1:7"), Await("a", b"}")),
-    config=SAME_ORIGIN,
-) + group(
-    "websocket/origins",
-    script("listed", "a listed origin", upgrade(Origin=b"http://one.example"), Await("a", b"}")),
-    script("listed-port", "with its port", upgrade(Origin=b"http://two.example:8080"), Await("a", b"}")),
-    script("none", "no origin is fine", upgrade(), Await("a", b"}")),
-    _refused("other-scheme", "not with another scheme", upgrade(Origin=b"https://one.example")),
-    _refused("other-port", "not with another port", upgrade(Origin=b"http://two.example")),
-    _refused("unlisted", "nor any other", upgrade(Origin=b"http://three.example")),
-    config=ORIGINS,
-)  # fmt: skip
+_UPGRADE = (
+    group(
+        "websocket/upgrade",
+        script("answer", "101 and INFO", upgrade(), Await("a", b"}")),
+        script(
+            "any-path", "the path does not matter", upgrade(b"/some/where?x=1"), Await("a", b"}")
+        ),
+        script(
+            "header-case",
+            "header names have no case",
+            upgrade().replace(b"Upgrade: ", b"uPGRADE: "),
+            Await("a", b"}"),
+        ),
+        script(
+            "connection-list",
+            "Connection may list more",
+            upgrade(Connection=b"keep-alive, Upgrade"),
+            Await("a", b"}"),
+        ),
+        script(
+            "no-masking",
+            "a client may ask not to mask",
+            upgrade(extra=b"Nats-No-Masking: true\r\n"),
+            Await("a", b"}"),
+        ),
+        script(
+            "origin-free",
+            "any origin by default",
+            upgrade(Origin=b"http://evil.example"),
+            Await("a", b"}"),
+        ),
+        script(
+            "compression-off",
+            "no compression unless configured",
+            upgrade(Sec_WebSocket_Extensions=b"permessage-deflate"),
+            Await("a", b"}"),
+        ),
+        _refused("post", "only GET", upgrade().replace(b"GET", b"POST")),
+        _refused("no-upgrade", "Upgrade is needed", upgrade(Upgrade=None)),
+        _refused("wrong-upgrade", "and must be websocket", upgrade(Upgrade=b"h2c")),
+        _refused("no-connection", "Connection is needed", upgrade(Connection=None)),
+        _refused("no-key", "a key is needed", upgrade(Sec_WebSocket_Key=None)),
+        _refused("short-key", "of sixteen bytes", upgrade(Sec_WebSocket_Key=b"c2hvcnQ=")),
+        _refused("no-version", "a version is needed", upgrade(Sec_WebSocket_Version=None)),
+        _refused("wrong-version", "and must be 13", upgrade(Sec_WebSocket_Version=b"8")),
+        _refused("no-host", "a host is needed", upgrade(Host=None)),
+        config=PLAIN,
+    )
+    + group(
+        "websocket/same-origin",
+        script("none", "no origin is fine", upgrade(), Await("a", b"}")),
+        _refused("other", "another one is not", upgrade(Origin=b"http://evil.example")),
+        _refused(
+            "other-port",
+            "nor another port",
+            upgrade(Origin=b"http://127.0.0.1:1", Host=b"127.0.0.1:2"),
+        ),
+        script(
+            "same",
+            "the same is",
+            upgrade(Origin=b"http://127.0.0.1:7", Host=b"127.0.0.1:7"),
+            Await("a", b"}"),
+        ),
+        config=SAME_ORIGIN,
+    )
+    + group(
+        "websocket/origins",
+        script(
+            "listed", "a listed origin", upgrade(Origin=b"http://one.example"), Await("a", b"}")
+        ),
+        script(
+            "listed-port",
+            "with its port",
+            upgrade(Origin=b"http://two.example:8080"),
+            Await("a", b"}"),
+        ),
+        script("none", "no origin is fine", upgrade(), Await("a", b"}")),
+        _refused("other-scheme", "not with another scheme", upgrade(Origin=b"https://one.example")),
+        _refused("other-port", "not with another port", upgrade(Origin=b"http://two.example")),
+        _refused("unlisted", "nor any other", upgrade(Origin=b"http://three.example")),
+        config=ORIGINS,
+    )
+)
 
 _FRAMES = group(
     "websocket/frames",
     _talk("binary", "a binary frame", frame(Q + sub(b"w.a") + pub(b"w.a", b"x"))),
     _talk("text", "a text frame does as well", frame(Q + sub(b"w.a") + pub(b"w.a", b"x"), TEXT)),
-    _talk("split-lines", "lines may be cut anywhere", frame(Q[:9]), frame(Q[9:] + b"SUB w.a"), frame(b" 1\r\n" + pub(b"w.a", b"xyz"))),
-    _talk("fragments", "messages may come in fragments", frame(Q, flags=0), frame(sub(b"w.a"), 0, flags=0), frame(pub(b"w.a", b"x"), 0)),
+    _talk(
+        "split-lines",
+        "lines may be cut anywhere",
+        frame(Q[:9]),
+        frame(Q[9:] + b"SUB w.a"),
+        frame(b" 1\r\n" + pub(b"w.a", b"xyz")),
+    ),
+    _talk(
+        "fragments",
+        "messages may come in fragments",
+        frame(Q, flags=0),
+        frame(sub(b"w.a"), 0, flags=0),
+        frame(pub(b"w.a", b"x"), 0),
+    ),
     _talk("empty", "a frame may be empty", frame(b""), frame(Q)),
     _talk("medium", "16-bit lengths", frame(Q + sub(b"w.a") + pub(b"w.a", b"m" * 1000))),
     _talk("large", "64-bit lengths", frame(Q + sub(b"w.a") + pub(b"w.a", b"l" * 100_000))),
     _talk("ping", "a PING frame is answered", frame(Q), frame(b"hello", PING)),
-    _talk("ping-between-fragments", "even inside a message", frame(Q, flags=0), frame(b"hello", PING), frame(sub(b"w.a"), 0)),
+    _talk(
+        "ping-between-fragments",
+        "even inside a message",
+        frame(Q, flags=0),
+        frame(b"hello", PING),
+        frame(sub(b"w.a"), 0),
+    ),
     _talk("pong", "a PONG frame is ignored", frame(Q), frame(b"hello", PONG)),
     _talk("verbose", "verbose replies", frame(connect(verbose=True) + sub(b"w.a"))),
-    script("to-plain-client", "both ports share one subject space", upgrade(), _UPGRADED, frame(Q + sub(b"w.a") + b"PING\r\n"), _SERVED, unsynced("b", Q + pub(b"w.a", b"x") + b"PING\r\n"), Await("b", b"PONG\r\n"), frame(b"PING\r\n"), Await("a", b"PONG\r\n", 2)),
+    script(
+        "to-plain-client",
+        "both ports share one subject space",
+        upgrade(),
+        _UPGRADED,
+        frame(Q + sub(b"w.a") + b"PING\r\n"),
+        _SERVED,
+        unsynced("b", Q + pub(b"w.a", b"x") + b"PING\r\n"),
+        Await("b", b"PONG\r\n"),
+        frame(b"PING\r\n"),
+        Await("a", b"PONG\r\n", 2),
+    ),
     _fatal("unmasked", "client frames must be masked", frame(b"PONG\r\n", masked=False)),
     _fatal("reserved-bit", "no reserved bits", frame(b"PONG\r\n", flags=FINAL | 0x20)),
-    _fatal("compressed-unasked", "no compression that was not agreed", frame(b"PONG\r\n", flags=FINAL | COMPRESSED)),
+    _fatal(
+        "compressed-unasked",
+        "no compression that was not agreed",
+        frame(b"PONG\r\n", flags=FINAL | COMPRESSED),
+    ),
     _fatal("unknown-opcode", "no unknown opcodes", frame(b"x", 0x5)),
     _fatal("unknown-control", "nor control frames", frame(b"x", 0xB)),
     _fatal("fragmented-control", "control frames are whole", frame(b"x", PING, flags=0)),
     _fatal("long-control", "and short", frame(b"x" * 126, PING)),
     _fatal("continuation-first", "nothing to continue", frame(b"PONG\r\n", 0)),
-    _fatal("nested-message", "a message inside another", frame(b"PONG\r\n", flags=0), frame(b"PONG\r\n", BINARY)),
-    _fatal("huge-length", "a length of 2**63", bytes([FINAL | BINARY, 0xFF]) + b"\x80" + bytes(7) + b"\x11\x22\x33\x44"),
-    script("close", "a close frame is echoed", upgrade(), _UPGRADED, frame(Q) + frame(b"\x03\xe8bye", CLOSE), AwaitClose("a")),
-    script("close-empty", "also an empty one", upgrade(), _UPGRADED, frame(Q) + frame(b"", CLOSE), AwaitClose("a")),
+    _fatal(
+        "nested-message",
+        "a message inside another",
+        frame(b"PONG\r\n", flags=0),
+        frame(b"PONG\r\n", BINARY),
+    ),
+    _fatal(
+        "huge-length",
+        "a length of 2**63",
+        bytes([FINAL | BINARY, 0xFF]) + b"\x80" + bytes(7) + b"\x11\x22\x33\x44",
+    ),
+    script(
+        "close",
+        "a close frame is echoed",
+        upgrade(),
+        _UPGRADED,
+        frame(Q) + frame(b"\x03\xe8bye", CLOSE),
+        AwaitClose("a"),
+    ),
+    script(
+        "close-empty",
+        "also an empty one",
+        upgrade(),
+        _UPGRADED,
+        frame(Q) + frame(b"", CLOSE),
+        AwaitClose("a"),
+    ),
     _fatal("close-one-byte", "also half a code", frame(b"\x03", CLOSE)),
     _fatal("unknown-verb", "protocol errors end the connection", frame(b"FOO\r\n")),
     _fatal("silent-error", "also those without text", frame(b"SUB x\r\n")),
@@ -115,13 +240,44 @@ _FRAMES = group(
     config=PLAIN,
 ) + group(
     "websocket/compression",
-    script("agreed", "compression is agreed upon", upgrade(Sec_WebSocket_Extensions=b"permessage-deflate"), _UPGRADED),
-    script("with-parameters", "with parameters", upgrade(Sec_WebSocket_Extensions=b"permessage-deflate; server_no_context_takeover; client_no_context_takeover"), _UPGRADED),
+    script(
+        "agreed",
+        "compression is agreed upon",
+        upgrade(Sec_WebSocket_Extensions=b"permessage-deflate"),
+        _UPGRADED,
+    ),
+    script(
+        "with-parameters",
+        "with parameters",
+        upgrade(
+            Sec_WebSocket_Extensions=b"permessage-deflate; server_no_context_takeover; client_no_context_takeover"
+        ),
+        _UPGRADED,
+    ),
     script("not-asked", "not without being asked", upgrade(), Await("a", b"}")),
-    script("other-extension", "other extensions are ignored", upgrade(Sec_WebSocket_Extensions=b"x-unknown"), Await("a", b"}")),
-    script("compressed-frames", "compressed frames", upgrade(Sec_WebSocket_Extensions=b"permessage-deflate"), _UPGRADED, deflated(Q + sub(b"w.a") + pub(b"w.a", b"z" * 5000))),
-    script("garbage", "garbage instead of compressed data", upgrade(Sec_WebSocket_Extensions=b"permessage-deflate"), _UPGRADED, frame(b"\xff\xff\xff\xff", flags=FINAL | COMPRESSED), AwaitClose("a"), racy_end=True),
+    script(
+        "other-extension",
+        "other extensions are ignored",
+        upgrade(Sec_WebSocket_Extensions=b"x-unknown"),
+        Await("a", b"}"),
+    ),
+    script(
+        "compressed-frames",
+        "compressed frames",
+        upgrade(Sec_WebSocket_Extensions=b"permessage-deflate"),
+        _UPGRADED,
+        deflated(Q + sub(b"w.a") + pub(b"w.a", b"z" * 5000)),
+    ),
+    script(
+        "garbage",
+        "garbage instead of compressed data",
+        upgrade(Sec_WebSocket_Extensions=b"permessage-deflate"),
+        _UPGRADED,
+        frame(b"\xff\xff\xff\xff", flags=FINAL | COMPRESSED),
+        AwaitClose("a"),
+        racy_end=True,
+    ),
     config=COMPRESSING,
-)  # fmt: skip
+)
 
 SCRIPTS = (*_UPGRADE, *_FRAMES)
