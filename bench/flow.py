@@ -78,7 +78,7 @@ class Flow:
 
     def subject_names(self, group: int) -> list[bytes]:
         """Return the subjects that one group publishes to, in the order of their sids."""
-        return frames.numbered(b"load.%d" % group, self.subjects)
+        return frames.numbered(self._prefix(group), self.subjects)
 
     def chunks(self, group: int) -> list[frames.Chunk]:
         """Build what one publisher sends, over and over."""
@@ -93,7 +93,7 @@ class Flow:
     def subscriptions(self, group: int) -> list[bytes]:
         """Build the SUB lines of one subscriber connection."""
         if self.wildcard:
-            return [frames.sub(b"load.%d.>" % group, b"1", self.queue)]
+            return [frames.sub(self._prefix(group) + b".>", b"1", self.queue)]
         return [
             frames.sub(subject, sid, self.queue)
             for subject, sid in zip(self.subject_names(group), self._sids(), strict=True)
@@ -108,6 +108,9 @@ class Flow:
     def members(self, group: int) -> slice:
         """Return which subscriber connections belong to a group."""
         return slice(group * self.subscribers, (group + 1) * self.subscribers)
+
+    def _prefix(self, group: int) -> bytes:
+        return frames.numbered(b"load", self.groups)[group]
 
     def _sids(self) -> list[bytes]:
         width = len(str(self.subjects))

@@ -24,6 +24,7 @@ from bench.scenarios import SCENARIOS, Scenario, select
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print, write the files that were asked for; 1 when a scenario failed."""
+    servers.unwind_on_sigterm()
     parser = _parser()
     args = parser.parse_args(argv)
     if args.list:
@@ -72,8 +73,8 @@ def _tls(wanted: bool) -> Iterator[tuple[tuple[str, ...], ssl.SSLContext | None]
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Drive two NATS servers side by side.")
-    parser.add_argument("a_command", nargs="?", default=_beside("midge-server"), metavar="A_CMD")
-    parser.add_argument("b_command", nargs="?", default=_beside("nats-server"), metavar="B_CMD")
+    parser.add_argument("a_command", nargs="?", default=beside("midge-server"), metavar="A_CMD")
+    parser.add_argument("b_command", nargs="?", default=beside("nats-server"), metavar="B_CMD")
     parser.add_argument("--a-name", default="", help="what to call A in the report")
     parser.add_argument("--b-name", default="", help="what to call B in the report")
     parser.add_argument("--rounds", type=int, default=3, help="rounds per server (default: 3)")
@@ -92,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _beside(program: str) -> str:
+def beside(program: str) -> str:
     """Return the program that pip installed beside this Python, else the one on the path."""
     beside = Path(sys.executable).parent / program
     return str(beside) if beside.exists() else program

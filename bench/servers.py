@@ -5,6 +5,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -77,6 +78,11 @@ def running(
             yield Server(command.name, process.pid, wire.Address("127.0.0.1", port, tls))
         finally:
             _stop(process)
+
+
+def unwind_on_sigterm() -> None:
+    """Let SIGTERM end the program by way of its `finally` blocks, so that no server outlives it."""
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(128 + signal.SIGTERM))
 
 
 def make_certificate(folder: Path) -> tuple[Path, Path]:

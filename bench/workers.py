@@ -64,7 +64,7 @@ class Worker:
 
     def dismiss(self) -> None:
         """End the process and wait until it is gone."""
-        self._process.terminate()
+        self._process.kill()
         self._process.join()
         self.pipe.close()
 

@@ -37,7 +37,7 @@ def _compile() -> None:
     from setuptools import Distribution, Extension  # noqa: PLC0415
 
     extension = Extension(NAME, [str(source.relative_to(ROOT))])
-    modules = cythonize(
+    modules = cythonize(  # type: ignore[no-untyped-call]
         [extension],
         build_dir=str(ROOT / "build" / "micro"),
         include_path=[str(ROOT)],

@@ -1,6 +1,6 @@
 """Nanoseconds per operation, beside the limits that midge sets itself."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -18,7 +18,7 @@ def loops() -> ModuleType:
 
 
 @pytest.fixture
-def measure(benchmark: Any) -> Iterator[Measure]:
+def measure(benchmark: Any) -> Measure:
     """A function that times `target(*setup())`, which does `count` operations, for 15 rounds."""
 
     def run(target: Callable[..., Any], setup: Callable[[], tuple[Any, ...]], count: int) -> None:

@@ -35,6 +35,11 @@ def test_groups_have_subjects_of_their_own() -> None:
     assert (flow.members(0), flow.members(1)) == (slice(0, 1), slice(1, 2))
 
 
+def test_frames_of_all_groups_have_one_length() -> None:
+    flow = Flow(name="pairs", title="", groups=12)
+    assert len({len(flow.subject_names(group)[0]) for group in range(12)}) == 1
+
+
 def test_copies_are_per_subscriber_but_one_for_a_queue_group() -> None:
     assert Flow(name="fan", title="", subscribers=3).copies == 3
     assert Flow(name="queue", title="", subscribers=3, queue=b"q").copies == 1
