@@ -48,7 +48,11 @@ class Client:
         self._inbox = b"_INBOX." + secrets.token_hex(11).encode()
         self._requests = 0
         self._socket = self._connect()
-        self._inbox_sid = self.subscribe(self._inbox + b".*")
+        try:
+            self.subscribe(self._inbox + b".*")
+        except ServerError:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         """Return the connected client itself."""
@@ -229,19 +233,17 @@ class Client:
         return self._socket
 
     def _wait_for(self, done: Callable[[], bool], deadline: float, what: str) -> None:
+        """Read until `done`, and tell a refusal from a connection that merely broke."""
         while not done():
             if time.monotonic() >= deadline:
                 raise ServerError(f"the server did not send {what} in time")
             try:
-                self._read(deadline)
-            except ServerError as error:
+                self._backlog.extend(self._read(deadline))
+            finally:
                 if self._was_refused():
                     raise AuthorizationError(
-                        f"{self._options.servers[0]} refused the credentials: {self.errors[-1]}"
-                    ) from error
-                raise
-            if self._was_refused():
-                raise AuthorizationError(f"the server refused the credentials: {self.errors[-1]}")
+                        f"the server refused the credentials: {self.errors[-1]}"
+                    )
 
     def _was_refused(self) -> bool:
         return any(word in text.lower() for text in self.errors for word in _REFUSALS)
