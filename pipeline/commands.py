@@ -128,16 +128,18 @@ def match_subjects(args: argparse.Namespace) -> None:
             messages = open_lake(spark, settings).read("silver/messages")
         patterns = _patterns(spark, settings, args.patterns)
         scope = [name for name in ("server", "account") if name in patterns.columns]
-        limits = {
-            "strategy": args.strategy or settings.match_strategy,
-            "broadcast_max_patterns": settings.broadcast_max_patterns,
-        }
+        strategy = args.strategy or settings.match_strategy
+        most = settings.broadcast_max_patterns
         if args.output:
-            pairs = match(messages, patterns, scope=scope, **limits)
+            pairs = match(
+                messages, patterns, strategy=strategy, scope=scope, broadcast_max_patterns=most
+            )
             pairs.write.mode("error").parquet(args.output)
             say(f"{spark.read.parquet(args.output).count():,} pairs: {args.output}")
             return
-        counts = match_counts(messages, patterns, scope=scope, **limits)
+        counts = match_counts(
+            messages, patterns, strategy=strategy, scope=scope, broadcast_max_patterns=most
+        )
         top = counts.orderBy("messages", ascending=False).limit(args.limit).collect()
     show_table("Messages by pattern", counts.columns, [tuple(row) for row in top])
 
@@ -224,7 +226,7 @@ def _document(outcome: "Outcome") -> dict[str, Any]:
 
 def _show_outcomes(recorded: "Outcome", proposed: "Outcome") -> None:
     def change_of(before: float, after: float) -> str:
-        return f"{(after - before) / before:+.1%}" if before else "–"
+        return f"{(after - before) / before:+.1%}" if before else "\N{EN DASH}"
 
     names = [*asdict(recorded.totals), "fan_out"]
     rows = [

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from midge.pipeline import bronze, gold, silver
 from midge.pipeline.records import CLIENTS, DATA_SETS, INTEREST, MESSAGES, require_records
@@ -65,7 +65,7 @@ class LakeJob:
         self,
         spark: "SparkSession",
         settings: PipelineSettings,
-        report: Report = lambda step, progress: None,
+        report: Report = lambda *_: None,
     ) -> None:
         if "://" not in settings.records_directory:
             require_records(Path(settings.records_directory))
@@ -248,7 +248,8 @@ def open_lake(spark: "SparkSession", settings: PipelineSettings) -> Lake:
     lake = Lake(spark, settings.lake_directory, settings.format)
     if not lake.exists("silver/batches"):
         raise LakeError(
-            f"{settings.lake_directory}: holds no lake yet; expected the tables of `midge pipeline run`"
+            f"{settings.lake_directory}: holds no lake yet; "
+            "expected the tables of `midge pipeline run`"
         )
     return lake
 
@@ -264,6 +265,6 @@ def _all_at_once(*works: Callable[[], None]) -> None:
 
 
 def _newest(batches: "DataFrame") -> datetime | None:
-    row = batches.agg(F.max("last_time")).first()
+    row = batches.agg(sf.max("last_time")).first()
     newest: datetime | None = row[0] if row else None
     return newest

@@ -10,7 +10,7 @@ same files, so that every reader of Delta sees a consistent table; no JVM packag
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from midge.pipeline.errors import PipelineError
 from midge.pipeline.storage import Storage

@@ -62,9 +62,7 @@ def duck(records):
     connection = duckdb.connect()
     for name in ("messages", "interest", "clients"):
         files = [
-            str(path)
-            for path in (records / name).rglob("*.parquet")
-            if "900001" not in path.name
+            str(path) for path in (records / name).rglob("*.parquet") if "900001" not in path.name
         ]
         connection.execute(
             f"CREATE VIEW {name} AS SELECT * FROM read_parquet({files}, hive_partitioning=false)"
@@ -176,7 +174,8 @@ def test_fan_out(job, duck, simulation):
 def test_no_interest(job, duck, simulation):
     found = rows(job, "gold/no_interest", "subject", "messages", "bytes")
     assert found == sql(
-        duck, "SELECT subject, count(*), sum(size)::BIGINT FROM messages WHERE no_interest GROUP BY 1"
+        duck,
+        "SELECT subject, count(*), sum(size)::BIGINT FROM messages WHERE no_interest GROUP BY 1",
     )
     assert {row[0]: row[1] for row in found} == simulation.truth.no_interest
 
@@ -259,9 +258,10 @@ def test_subscription_intervals(job, duck):
     found = job.lake.read("silver/subscriptions")
     assert found.count() == sql(duck, "SELECT count(*) FROM interest WHERE event = 'sub'")[0][0]
     assert found.where("until IS NULL").count() == 0
-    assert found.agg({"delivered": "sum"}).first()[0] == sql(
-        duck, "SELECT sum(delivered)::BIGINT FROM interest WHERE event <> 'sub'"
-    )[0][0]
+    assert (
+        found.agg({"delivered": "sum"}).first()[0]
+        == sql(duck, "SELECT sum(delivered)::BIGINT FROM interest WHERE event <> 'sub'")[0][0]
+    )
 
 
 def test_a_second_run_without_new_records_changes_nothing(spark, job):
@@ -324,7 +324,9 @@ def test_late_data_is_counted_against_the_watermark(spark, tmp_path):
 
 
 def test_no_records_and_no_lake_are_clear_errors(spark, tmp_path):
-    settings = PipelineSettings(records_directory=str(tmp_path / "none"), lake_directory=str(tmp_path / "lake"))
+    settings = PipelineSettings(
+        records_directory=str(tmp_path / "none"), lake_directory=str(tmp_path / "lake")
+    )
     with pytest.raises(RecordsError, match="none: no such directory"):
         LakeJob(spark, settings)
     with pytest.raises(LakeError, match="holds no lake yet"):
