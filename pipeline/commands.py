@@ -69,9 +69,8 @@ def stream(args: argparse.Namespace) -> None:
     """Follow the records until interrupted, or for `--for` seconds."""
     settings = settings_of(args)
     _require(settings)
-    with bars() as show, session(settings, show) as spark:
+    with bars() as show, session(settings, show) as spark, _stop_signals() as stop_asked:
         job = make_job(spark, settings, show)
-        stop_asked = _stop_signals()
         query = job.stream()
         left_s = args.for_s
         while not stop_asked() and (left_s is None or left_s > 0):
@@ -252,9 +251,14 @@ def _show_outcomes(recorded: "Outcome", proposed: "Outcome") -> None:
     show_table("Fan-out by prefix", ("prefix", "messages", "recorded", "proposed"), prefixes)
 
 
-def _stop_signals() -> Callable[[], bool]:
+@contextmanager
+def _stop_signals() -> Iterator[Callable[[], bool]]:
     """Turn SIGINT and SIGTERM into a question that can be asked between batches."""
-    asked = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: asked.append(True))
-    return lambda: bool(asked)
+    asked: list[bool] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: asked.append(True)) for number in numbers]
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

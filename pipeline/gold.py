@@ -90,7 +90,9 @@ def dead_subscriptions(
     subscriptions: "DataFrame", matches: "DataFrame", batches: "DataFrame"
 ) -> "DataFrame":
     """Return the subscriptions that no message matched, with how long they have been there."""
-    used = matches.select(*_SUBSCRIPTION).distinct()
+    # What a later batch took back leaves a sum of nothing.
+    sums = matches.groupBy(*_SUBSCRIPTION).agg(sf.sum("messages").alias("messages"))
+    used = sums.where("messages > 0")
     newest = batches.agg(sf.max("last_time").alias("_newest"))
     age = sf.unix_micros(sf.coalesce("until", "_newest", "since")) - sf.unix_micros("since")
     return (
@@ -205,7 +207,7 @@ def reconciliation(traffic: "DataFrame", matches: "DataFrame") -> "DataFrame":
     """Return what the server counted as plain deliveries beside what matching finds.
 
     They differ where permissions, `no echo` or a dying connection kept a message from a match, and
-    where interest was recorded after the messages it concerns.
+    where records were lost.
     """
     counted = traffic.groupBy("server", "account").agg(
         sf.sum(sf.col("plain_deliveries") * sf.col("messages")).alias("recorded")

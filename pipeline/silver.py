@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _CLIENT = ("server", "account", "cid")
+_INTERVAL = (*_CLIENT, "sid", "since")
 _ROUTE = ("account", "subject", "reply")
 
 
@@ -95,7 +96,7 @@ def subscriptions(interest: "DataFrame", silver_sessions: "DataFrame") -> "DataF
         "*", *(column.alias(f"_next_{name}") for name, column in following.items())
     ).where("event = 'sub'")
     ended = sf.coalesce(sf.col("_next_event") != "sub", sf.lit(False))
-    intervals = begun.select(
+    bounds = begun.select(
         *_CLIENT,
         *("sid", "client_name", "queue"),
         sf.col("subject").alias("pattern"),
@@ -111,7 +112,7 @@ def subscriptions(interest: "DataFrame", silver_sessions: "DataFrame") -> "DataF
         "server = _server AND cid = _cid AND since >= connected "
         "AND (disconnected IS NULL OR since <= disconnected)"
     )
-    with_session = intervals.join(of_client, belongs, "left")
+    with_session = bounds.join(of_client, belongs, "left")
     until = sf.coalesce(sf.least("_until", "disconnected"), "_until")
     return with_session.select(
         "*",
@@ -120,20 +121,49 @@ def subscriptions(interest: "DataFrame", silver_sessions: "DataFrame") -> "DataF
     ).drop("_until", "_ended_by", "_server", "_cid", "connected", "disconnected")
 
 
-def matches_batch(
-    added: "DataFrame",
-    silver_subscriptions: "DataFrame",
+def intervals(silver_subscriptions: "DataFrame") -> "DataFrame":
+    """Return subscriptions with the time that a batch has to match: all that they lasted."""
+    return silver_subscriptions.select(
+        "*",
+        sf.col("since").alias("begin"),
+        sf.col("until").alias("end"),
+        sf.lit(1).alias("sign"),
+    )
+
+
+def interval_changes(before: "DataFrame", now: "DataFrame") -> "DataFrame":
+    """Return what became known of subscriptions since `before`, as intervals.
+
+    Interest may be recorded after messages that it concerns. A subscription that is new adds its
+    time; one whose end is new takes away, with the sign -1, what it was believed to last longer.
+    """
+    known = before.select(*_INTERVAL, sf.col("until").alias("_was"), sf.lit(True).alias("_known"))
+    compared = now.join(known, list(_INTERVAL), "left")
+    fresh = intervals(compared.where("_known IS NULL"))
+    shorter = compared.where(
+        "_known AND until IS NOT NULL AND (_was IS NULL OR until < _was)"
+    ).select("*", _just_after("until"), sf.col("_was").alias("end"), sf.lit(-1).alias("sign"))
+    longer = compared.where(
+        "_known AND _was IS NOT NULL AND (until IS NULL OR until > _was)"
+    ).select("*", _just_after("_was"), sf.col("until").alias("end"), sf.lit(1).alias("sign"))
+    return fresh.unionByName(shorter).unionByName(longer).drop("_was", "_known")
+
+
+def matches(
+    silver_messages: "DataFrame",
+    subscription_intervals: "DataFrame",
     window_s: int = 60,
     strategy: Strategy = "auto",
     broadcast_max_patterns: int = BROADCAST_MAX_PATTERNS,
 ) -> "DataFrame":
-    """Return which subscriptions the added messages matched; see `silver/matches`.
+    """Return how many messages each subscription matched; see `silver/matches`.
 
-    A message meets the subscriptions of its account on its server that were there at its time.
+    A message meets the intervals of its account on its server that hold its time, and counts with
+    their sign.
     """
     scope = ("server", "account")
-    patterns = silver_subscriptions.select(*scope, "pattern").distinct()
-    subjects = added.select(*scope, "subject").distinct()
+    patterns = subscription_intervals.select(*scope, "pattern").distinct()
+    subjects = silver_messages.select(*scope, "subject").distinct()
     pairs = match(
         subjects,
         patterns,
@@ -141,15 +171,15 @@ def matches_batch(
         scope=scope,
         broadcast_max_patterns=broadcast_max_patterns,
     )
-    interested = pairs.join(silver_subscriptions, [*scope, "pattern"])
-    slim = added.select(*scope, "subject", "time", "size")
+    interested = pairs.join(subscription_intervals, [*scope, "pattern"])
+    slim = silver_messages.select(*scope, "subject", "time", "size")
     met = slim.join(interested, [*scope, "subject"]).where(
-        "time >= since AND (until IS NULL OR time <= until)"
+        "time >= begin AND (end IS NULL OR time <= end)"
     )
     start = window_column(sf.col("time"), window_s).alias("window_start")
     keys = ("cid", "sid", "client_name", "since", "pattern", "queue", "subject")
     return met.groupBy(start, *scope, *keys).agg(
-        sf.count("*").alias("messages"), sf.sum("size").alias("bytes")
+        sf.sum("sign").alias("messages"), sf.sum(sf.col("sign") * sf.col("size")).alias("bytes")
     )
 
 
@@ -214,6 +244,11 @@ def batch_summary(
         sf.sum(sf.when(lateness_s > 0, 1).otherwise(0)).alias("late_messages"),
         sf.max(sf.when(lateness_s > 0, lateness_s).otherwise(0.0)).alias("max_lateness_s"),
     )
+
+
+def _just_after(name: str) -> "Column":
+    """Return the first moment after a time, to begin there."""
+    return sf.timestamp_micros(sf.unix_micros(name) + 1).alias("begin")
 
 
 def _within(low: datetime, high: datetime, timeout_s: float) -> "Column":

@@ -94,7 +94,8 @@ _TABLES = (
     ),
     Table(
         "silver/matches",
-        "the messages of one window that one subscription matches, by subject",
+        "the messages of one window that one subscription matches, by subject; less than nothing "
+        "where a later batch takes back",
         f"window_start timestamp, {_SUBSCRIPTION}, since timestamp, pattern string, queue string, "
         f"subject string, {_USE}",
         is_growing=True,

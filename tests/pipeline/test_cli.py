@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 from contextlib import contextmanager
 
 import pytest
@@ -79,13 +80,29 @@ def test_from_records_to_report_plan_and_match(one_session, simulation, records,
     assert 0 < after < before
 
 
-def test_stream_follows_until_told_to_stop(one_session, simulation, records, tmp_path, capsys):
+def test_stream_follows_until_told_to_stop(
+    one_session, simulation, records, tmp_path, capsys, monkeypatch
+):
+    make_job = commands.make_job
+
+    def make_stopping_job(*args):
+        job = make_job(*args)
+        note = job._note
+
+        def note_and_stop(*details):
+            note(*details)
+            signal.raise_signal(signal.SIGTERM)
+
+        job._note = note_and_stop
+        return job
+
+    monkeypatch.setattr(commands, "make_job", make_stopping_job)
     config = tmp_path / "midge.toml"
     config.write_text(
         f"[pipeline]\nrecords_directory = '{records}'\nlake_directory = '{tmp_path / 'lake'}'\n"
         "trigger_interval_s = 0.5\ngold_interval_s = 1000\n"
     )
-    assert call(cli, "stream", "--config", config, "--for", 45) == 0
+    assert call(cli, "stream", "--config", config, "--for", 120) == 0
     assert f"{simulation.truth.total:,} messages from" in capsys.readouterr().out
 
 

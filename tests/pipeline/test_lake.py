@@ -10,7 +10,14 @@ import pytest
 from midge.pipeline.fleet import build_fleet, dead_subjects, duplicate_listeners
 from midge.pipeline.fleet_records import Simulation
 from midge.pipeline.job import LakeJob, open_lake
-from midge.pipeline.records import MESSAGES, RecordsError, list_segments
+from midge.pipeline.records import (
+    INTEREST,
+    MESSAGES,
+    RecordsError,
+    list_segments,
+    read_table,
+    write_records,
+)
 from midge.pipeline.settings import PipelineSettings
 from midge.pipeline.tables import GOLD, TABLES, Lake, LakeError
 
@@ -294,6 +301,30 @@ def test_a_crash_in_every_step_of_a_batch_neither_loses_nor_repeats(spark, job, 
     lake_job = LakeJob(spark, settings)
     lake_job.run()
     assert snapshot(lake_job.lake) == snapshot(job.lake)
+
+
+def test_interest_recorded_after_its_messages_still_counts(spark, job, records, tmp_path):
+    """Messages first, then ends of subscriptions with no beginning, then all the rest."""
+    late = tmp_path / "records"
+    settings = replace(
+        job.settings, records_directory=str(late), lake_directory=str(tmp_path / "lake")
+    )
+    everything = read_table(records, INTEREST).to_pylist()
+    half = everything[len(everything) // 3 :: 2]
+    shutil.copytree(records / "messages", late / "messages")
+    LakeJob(spark, settings).take()
+    write_records(late, INTEREST, "midge-1a", half)
+    LakeJob(spark, settings).take()
+    write_records(late, INTEREST, "midge-1b", [row for row in everything if row not in half])
+    shutil.copytree(records / "clients", late / "clients")
+    follower = LakeJob(spark, settings)
+    follower.take()
+    names = [f"gold/{name}" for name in ("reconciliation", "dead_subscriptions")]
+    names += ["gold/duplicate_subscriptions", "gold/queue_balance"]
+    follower.build_gold(names)
+    whole, parts = snapshot(job.lake), snapshot(follower.lake)
+    for name in names:
+        assert parts[name] == whole[name], name
 
 
 def test_late_data_is_counted_against_the_watermark(spark, tmp_path):
