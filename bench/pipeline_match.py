@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from midge.pipeline.match import match_broadcast, match_shuffle
 from midge.pipeline.session import spark_session
@@ -49,7 +49,11 @@ def build_workload(directory: Path, messages: int, patterns: int) -> tuple[Path,
     """Write the messages and patterns as Parquet; the same arguments give the same rows."""
     rng = random.Random(7)
     subjects = [
-        f"fleet.{r}.{k}.{n}.{m}" for r in REGIONS for k in KINDS for n in range(200) for m in METRICS
+        f"fleet.{r}.{k}.{n}.{m}"
+        for r in REGIONS
+        for k in KINDS
+        for n in range(200)
+        for m in METRICS
     ]
     rng.shuffle(subjects)
     weights = 1.0 / np.arange(1, len(subjects) + 1) ** 0.80
@@ -67,7 +71,9 @@ def build_workload(directory: Path, messages: int, patterns: int) -> tuple[Path,
         chosen[form.format(r=r, k=k, n=rng.randrange(200), m=m)] = None
         if len(chosen) == patterns - 1:
             chosen[f"fleet.{r}.{k}.*.{m}"] = None
-    listed = pa.table({"pattern_id": pa.array(range(len(chosen)), pa.int64()), "pattern": list(chosen)})
+    listed = pa.table(
+        {"pattern_id": pa.array(range(len(chosen)), pa.int64()), "pattern": list(chosen)}
+    )
     pq.write_table(table, directory / "messages.parquet", row_group_size=messages // 4)
     pq.write_table(listed, directory / "patterns.parquet")
     return directory / "messages.parquet", directory / "patterns.parquet"
@@ -108,21 +114,21 @@ def shapes_broadcast(messages: DataFrame, patterns: DataFrame) -> DataFrame:
     """Join by shape in SQL with the patterns broadcast, once per message."""
     keyed = patterns.select(
         "pattern_id",
-        mask_column(F.col("pattern")).alias("mask"),
-        key_column(F.col("pattern")).alias("key"),
+        mask_column(sf.col("pattern")).alias("mask"),
+        key_column(sf.col("pattern")).alias("key"),
     )
     shapes = [Shape(row[0]) for row in keyed.select("mask").distinct().collect()]
     candidates = messages.select(
-        "id", F.explode(candidates_column(F.col("subject"), shapes)).alias("c")
-    ).select("id", F.col("c.mask").alias("mask"), F.col("c.key").alias("key"))
-    return candidates.join(F.broadcast(keyed), ["mask", "key"]).select("id", "pattern_id")
+        "id", sf.explode(candidates_column(sf.col("subject"), shapes)).alias("c")
+    ).select("id", sf.col("c.mask").alias("mask"), sf.col("c.key").alias("key"))
+    return candidates.join(sf.broadcast(keyed), ["mask", "key"]).select("id", "pattern_id")
 
 
 def rlike_cross_join(messages: DataFrame, patterns: DataFrame) -> DataFrame:
     """Turn every pattern into a regular expression and try each against each message."""
-    regex = F.udf(lambda pattern: "^" + _regex(pattern) + "$")
+    regex = sf.udf(lambda pattern: "^" + _regex(pattern) + "$")
     tried = patterns.select("pattern_id", regex("pattern").alias("regex")).localCheckpoint()
-    return messages.crossJoin(F.broadcast(tried)).where("subject rlike regex")
+    return messages.crossJoin(sf.broadcast(tried)).where("subject rlike regex")
 
 
 def _regex(pattern: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 from pyarrow import fs
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from midge.pipeline.records import DATA_SETS, DataSet, check_segment, data_set_of
 from midge.pipeline.storage import as_path
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LISTING = "path string, modificationTime timestamp, length long, content binary"
 """What Spark's `binaryFile` source gives for a file; `content` is never asked for."""
+
 
 class Verdict(NamedTuple):
     """A file, its path under the record root, and why it is no segment: None for a good one."""
@@ -42,7 +43,8 @@ def inspect_segments(
 
     context = spark.sparkContext
     slices = max(1, min(len(paths), context.defaultParallelism))
-    return context.parallelize(paths, slices).mapPartitions(inspect).collect()
+    verdicts: list[Verdict] = context.parallelize(paths, slices).mapPartitions(inspect).collect()
+    return verdicts
 
 
 def quarantine(
@@ -72,11 +74,11 @@ def read_segments(
 
     frame = spark.read.schema(from_arrow_schema(data_set.schema)).parquet(*paths)
     prefix = as_path(record_root)
-    path = F.regexp_replace(F.url_decode(F.col("_metadata.file_path")), r"^file:/+", "/")
+    path = sf.regexp_replace(sf.url_decode(sf.col("_metadata.file_path")), r"^file:/+", "/")
     return frame.select(
         "*",
-        F.substring(path, len(prefix) + 2, 4096).alias("segment"),
-        F.col("_metadata.row_index").alias("row"),
+        sf.substring(path, len(prefix) + 2, 4096).alias("segment"),
+        sf.col("_metadata.row_index").alias("row"),
     )
 
 

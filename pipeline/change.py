@@ -1,23 +1,23 @@
 """A proposed change to a running system: who listens, who is where, and what subjects become.
 
-    servers = 3
+servers = 3
 
-    [[add]]                       # one more client, or many alike
-    client = "new-dashboard"
-    subject = "fleet.>"
-    copies = 4
+[[add]]                       # one more client, or many alike
+client = "new-dashboard"
+subject = "fleet.>"
+copies = 4
 
-    [[remove]]                    # what both name and subject fit, either of them may be left out
-    client = "wall-map"
+[[remove]]                    # what both name and subject fit, either of them may be left out
+client = "wall-map"
 
-    [[split]]                     # clients that move to an account of their own
-    clients = "van-*"
-    into = "VANS"
-    shared = ["fleet.*.van.*.pos"]   # still heard across
+[[split]]                     # clients that move to an account of their own
+clients = "van-*"
+into = "VANS"
+shared = ["fleet.*.van.*.pos"]   # still heard across
 
-    [[mapping]]                   # a published subject becomes another
-    from = "debug.>"
-    to = "dev.debug.>"
+[[mapping]]                   # a published subject becomes another
+from = "debug.>"
+to = "dev.debug.>"
 """
 
 import re

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 if TYPE_CHECKING:
-    _Actions = argparse._SubParsersAction[argparse.ArgumentParser]
+    _Actions = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - its type
 
 
 def _add_run(actions: "_Actions") -> None:
@@ -94,7 +94,9 @@ def _add_demo(actions: "_Actions") -> None:
     parser.set_defaults(config=None)
 
 
-def _add(actions: "_Actions", name: str, command: _Command, summary: str) -> argparse.ArgumentParser:
+def _add(
+    actions: "_Actions", name: str, command: _Command, summary: str
+) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=summary, description=summary)
     parser.set_defaults(command=command)
     return parser

@@ -69,9 +69,8 @@ def stream(args: argparse.Namespace) -> None:
     """Follow the records until interrupted, or for `--for` seconds."""
     settings = settings_of(args)
     _require(settings)
-    with bars() as show, session(settings, show) as spark:
+    with bars() as show, session(settings, show) as spark, _stop_signals() as stop_asked:
         job = make_job(spark, settings, show)
-        stop_asked = _stop_signals()
         query = job.stream()
         left_s = args.for_s
         while not stop_asked() and (left_s is None or left_s > 0):
@@ -128,16 +127,18 @@ def match_subjects(args: argparse.Namespace) -> None:
             messages = open_lake(spark, settings).read("silver/messages")
         patterns = _patterns(spark, settings, args.patterns)
         scope = [name for name in ("server", "account") if name in patterns.columns]
-        limits = {
-            "strategy": args.strategy or settings.match_strategy,
-            "broadcast_max_patterns": settings.broadcast_max_patterns,
-        }
+        strategy = args.strategy or settings.match_strategy
+        most = settings.broadcast_max_patterns
         if args.output:
-            pairs = match(messages, patterns, scope=scope, **limits)
+            pairs = match(
+                messages, patterns, strategy=strategy, scope=scope, broadcast_max_patterns=most
+            )
             pairs.write.mode("error").parquet(args.output)
             say(f"{spark.read.parquet(args.output).count():,} pairs: {args.output}")
             return
-        counts = match_counts(messages, patterns, scope=scope, **limits)
+        counts = match_counts(
+            messages, patterns, strategy=strategy, scope=scope, broadcast_max_patterns=most
+        )
         top = counts.orderBy("messages", ascending=False).limit(args.limit).collect()
     show_table("Messages by pattern", counts.columns, [tuple(row) for row in top])
 
@@ -224,7 +225,7 @@ def _document(outcome: "Outcome") -> dict[str, Any]:
 
 def _show_outcomes(recorded: "Outcome", proposed: "Outcome") -> None:
     def change_of(before: float, after: float) -> str:
-        return f"{(after - before) / before:+.1%}" if before else "–"
+        return f"{(after - before) / before:+.1%}" if before else "\N{EN DASH}"
 
     names = [*asdict(recorded.totals), "fan_out"]
     rows = [
@@ -250,9 +251,14 @@ def _show_outcomes(recorded: "Outcome", proposed: "Outcome") -> None:
     show_table("Fan-out by prefix", ("prefix", "messages", "recorded", "proposed"), prefixes)
 
 
-def _stop_signals() -> Callable[[], bool]:
+@contextmanager
+def _stop_signals() -> Iterator[Callable[[], bool]]:
     """Turn SIGINT and SIGTERM into a question that can be asked between batches."""
-    asked = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: asked.append(True))
-    return lambda: bool(asked)
+    asked: list[bool] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: asked.append(True)) for number in numbers]
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

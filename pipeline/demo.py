@@ -1,4 +1,4 @@
-"""The whole pipeline in one command: a server, a fleet on it, the recorder, every layer, the report."""
+"""The whole pipeline in one command: a server, a fleet, the recorder, all layers, the report."""
 
 import argparse
 import asyncio
@@ -102,9 +102,7 @@ def _perform(args: argparse.Namespace, settings: PipelineSettings, show: "Bars")
 
     with _server(args.directory.absolute(), settings.records_directory) as address:
         truth = asyncio.run(
-            perform(
-                build_fleet(args.vans), address, args.seconds, args.speed, progress=progress
-            )
+            perform(build_fleet(args.vans), address, args.seconds, args.speed, progress=progress)
         )
     require_records(Path(settings.records_directory))
     return truth

@@ -1,9 +1,9 @@
 """A believable fleet: who connects, what they listen to and what they publish.
 
 A parcel company: vans that report positions, trackers that share the load in a queue group,
-dispatchers that ask services for routes, dashboards, an audit log. It has the faults that real ones
-have as well: a forgotten billing subscriber, a dashboard that subscribes twice, debug traces that no
-one listens to, a tracker that joins late and a wall map that is too slow.
+dispatchers that ask services for routes, dashboards, an audit log. It has the faults that real
+ones have as well: a forgotten billing subscriber, a dashboard that subscribes twice, debug traces
+that no one listens to, a tracker that joins late and a wall map that is too slow.
 
 `midge.pipeline.fleet_records` turns it into record files, `midge.pipeline.fleet_live` into traffic.
 """
@@ -103,9 +103,7 @@ def build_fleet(vans: int = 60, seed: int = 1) -> list[Member]:
 
 def duplicate_listeners() -> set[str]:
     """Return the names of the members that listen to the same subject twice."""
-    return {
-        member.name for member in _faults() if len(set(member.listens)) < len(member.listens)
-    }
+    return {member.name for member in _faults() if len(set(member.listens)) < len(member.listens)}
 
 
 def dead_subjects() -> set[str]:

@@ -102,7 +102,9 @@ class Connection(asyncio.Protocol):
         """Publish once."""
         size = self._rng.randint(publication.size_min, publication.size_max)
         reply = f"{publication.inbox}.{number}" if publication.inbox else ""
-        headers = f"NATS/1.0\r\norigin: {self._member.name}\r\n\r\n" if publication.has_headers else ""
+        headers = (
+            f"NATS/1.0\r\norigin: {self._member.name}\r\n\r\n" if publication.has_headers else ""
+        )
         self._send(publication.subject, reply, headers.encode(), size)
 
     def close(self) -> None:
@@ -147,7 +149,7 @@ async def perform(
     duration_s: float,
     speed: float = 1.0,
     seed: int = 1,
-    progress: Callable[[float, Truth], None] = lambda share, truth: None,
+    progress: Callable[[float, Truth], None] = lambda *_: None,
 ) -> Truth:
     """Let the fleet work on a server for `duration_s` of its own time; return what it sent.
 

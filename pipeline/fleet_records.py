@@ -1,4 +1,4 @@
-"""The fleet as record files: a simulated server routes its messages and writes what it would record.
+"""The fleet as record files: a simulated server routes and writes what it would record.
 
 Time is simulated and the routing is the SubList's, so a day of traffic takes seconds and everything
 about it is known afterwards.
@@ -10,9 +10,10 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from midge.pipeline.fleet import Listening, Member, Publication, Truth, ticks
 from midge.pipeline.records import CLIENTS, INTEREST, MESSAGES, write_records
@@ -68,7 +69,7 @@ class Simulation:
     def run(self) -> "Simulation":
         """Let all of it happen."""
         for member in self._members:
-            self._at(member.joins * self._duration_s, lambda member=member: self._connect(member))
+            self._at(member.joins * self._duration_s, partial(self._connect, member))
         while self._agenda:
             self._now_s, _, happen = heapq.heappop(self._agenda)
             happen()
@@ -93,8 +94,8 @@ class Simulation:
         leaves_s = ends_s if member.leaves < 1.0 else ends_s + 1.0
         for publication in member.publishes:
             for time_s in ticks(publication, self._now_s, ends_s, self._rng):
-                self._at(time_s, lambda p=publication: self._tick(client, p))
-        self._at(leaves_s, lambda: self._disconnect(client))
+                self._at(time_s, partial(self._tick, client, publication))
+        self._at(leaves_s, partial(self._disconnect, client))
 
     def _subscribe(self, client: _Client, sid: str, listening: Listening) -> None:
         queue = listening.queue.encode() if listening.queue else None
@@ -132,7 +133,8 @@ class Simulation:
         client.in_msgs += 1
         client.in_bytes += size
         for subscription in chosen:
-            self.truth.queue_shares[subscription.queue.decode(), _name(subscription)] += 1
+            queue = (subscription.queue or b"").decode()
+            self.truth.queue_shares[queue, _owner(subscription)[0].member.name] += 1
         for subscription in (*result.plain, *chosen):
             self._deliver(subscription, subject, size, reply)
         self.rows["messages"].append(
@@ -152,7 +154,7 @@ class Simulation:
     def _deliver(
         self, subscription: Subscription, subject: str, size: int, reply: str | None
     ) -> None:
-        receiver, listening = subscription.owner
+        receiver, listening = _owner(subscription)
         subscription.delivered += 1
         receiver.out_msgs += 1
         receiver.out_bytes += size
@@ -161,7 +163,7 @@ class Simulation:
             asked_us = round(self._now_s * 1_000_000)
             answered_s = (asked_us + after_us) / 1_000_000
             self.truth.latencies_us.setdefault(subject, []).append(after_us)
-            self._at(answered_s, lambda: self._publish(receiver, reply, 48, None))
+            self._at(answered_s, partial(self._publish, receiver, reply, 48, None))
 
     def _choose(self, queue: bytes, members: Sequence[Subscription]) -> Subscription:
         """Take the members of a queue group in turns, as a server does."""
@@ -204,9 +206,8 @@ class Simulation:
         )
 
 
-def _name(subscription: Subscription) -> str:
-    name: str = subscription.owner[0].member.name
-    return name
+def _owner(subscription: Subscription) -> tuple[_Client, Listening]:
+    return cast("tuple[_Client, Listening]", subscription.owner)
 
 
 def _payload(member: str, time_s: float, size: int) -> bytes:

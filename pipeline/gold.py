@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from midge.pipeline.records import SLOW_CONSUMER_REASON
 from midge.pipeline.silver import prefix_column
@@ -27,8 +27,8 @@ def rates(traffic: "DataFrame", window_s: int = 60) -> "DataFrame":
     return traffic.groupBy("window_start", "account", "prefix").agg(
         *_use(),
         _deliveries(),
-        (F.sum("messages") / window_s).alias("messages_per_s"),
-        (F.sum("bytes") / window_s).alias("bytes_per_s"),
+        (sf.sum("messages") / window_s).alias("messages_per_s"),
+        (sf.sum("bytes") / window_s).alias("bytes_per_s"),
     )
 
 
@@ -37,9 +37,9 @@ def subjects(traffic: "DataFrame") -> "DataFrame":
     summed = traffic.groupBy("account", "subject", "prefix").agg(
         *_use(),
         _deliveries(),
-        F.count_distinct("server", "cid").alias("publishers"),
-        F.min("first_time").alias("first_time"),
-        F.max("last_time").alias("last_time"),
+        sf.count_distinct("server", "cid").alias("publishers"),
+        sf.min("first_time").alias("first_time"),
+        sf.max("last_time").alias("last_time"),
     )
     return summed.withColumn("place", _place("account", "subject"))
 
@@ -50,36 +50,38 @@ def talkers(traffic: "DataFrame", sessions: "DataFrame") -> "DataFrame":
     A cid that was given twice is counted as one client under its latest name.
     """
     summed = traffic.groupBy(*_CLIENT).agg(
-        F.count_distinct("subject").alias("subjects"), *_use(), _deliveries()
+        sf.count_distinct("subject").alias("subjects"), *_use(), _deliveries()
     )
-    names = sessions.groupBy(*_CLIENT).agg(F.max_by("client_name", "connected").alias("client_name"))
+    names = sessions.groupBy(*_CLIENT).agg(
+        sf.max_by("client_name", "connected").alias("client_name")
+    )
     named = summed.join(names, list(_CLIENT), "left")
     return named.withColumn("place", _place(*_CLIENT))
 
 
 def fan_out(traffic: "DataFrame") -> "DataFrame":
     """Return how many messages were delivered zero, one, two, … times."""
-    deliveries = (F.col("plain_deliveries") + F.col("queue_deliveries")).alias("deliveries")
+    deliveries = (sf.col("plain_deliveries") + sf.col("queue_deliveries")).alias("deliveries")
     summed = traffic.groupBy("account", deliveries).agg(*_use())
-    total = F.sum("messages").over(Window.partitionBy("account"))
-    return summed.withColumn("share", F.col("messages") / total)
+    total = sf.sum("messages").over(Window.partitionBy("account"))
+    return summed.withColumn("share", sf.col("messages") / total)
 
 
 def no_interest(traffic: "DataFrame") -> "DataFrame":
     """Return the subjects with messages that reached nobody; `share` is of that subject's own."""
-    unheard = F.col("no_interest") > 0
+    unheard = sf.col("no_interest") > 0
     summed = traffic.groupBy("account", "subject").agg(
-        F.sum("no_interest").alias("lost"),
-        F.sum(F.when(unheard, F.col("bytes"))).alias("lost_bytes"),
-        F.sum("messages").alias("all"),
-        F.max(F.when(unheard, F.col("last_time"))).alias("last_time"),
+        sf.sum("no_interest").alias("lost"),
+        sf.sum(sf.when(unheard, sf.col("bytes"))).alias("lost_bytes"),
+        sf.sum("messages").alias("all"),
+        sf.max(sf.when(unheard, sf.col("last_time"))).alias("last_time"),
     )
     return summed.where("lost > 0").select(
         "account",
         "subject",
-        F.col("lost").alias("messages"),
-        F.col("lost_bytes").alias("bytes"),
-        (F.col("lost") / F.col("all")).alias("share"),
+        sf.col("lost").alias("messages"),
+        sf.col("lost_bytes").alias("bytes"),
+        (sf.col("lost") / sf.col("all")).alias("share"),
         "last_time",
     )
 
@@ -88,13 +90,15 @@ def dead_subscriptions(
     subscriptions: "DataFrame", matches: "DataFrame", batches: "DataFrame"
 ) -> "DataFrame":
     """Return the subscriptions that no message matched, with how long they have been there."""
-    used = matches.select(*_SUBSCRIPTION).distinct()
-    newest = batches.agg(F.max("last_time").alias("_newest"))
-    age = F.unix_micros(F.coalesce("until", "_newest", "since")) - F.unix_micros("since")
+    # What a later batch took back leaves a sum of nothing.
+    sums = matches.groupBy(*_SUBSCRIPTION).agg(sf.sum("messages").alias("messages"))
+    used = sums.where("messages > 0")
+    newest = batches.agg(sf.max("last_time").alias("_newest"))
+    age = sf.unix_micros(sf.coalesce("until", "_newest", "since")) - sf.unix_micros("since")
     return (
         subscriptions.join(used, list(_SUBSCRIPTION), "left_anti")
-        .crossJoin(F.broadcast(newest))
-        .withColumn("age_s", F.greatest(age / 1_000_000, F.lit(0.0)))
+        .crossJoin(sf.broadcast(newest))
+        .withColumn("age_s", sf.greatest(age / 1_000_000, sf.lit(0.0)))
     )
 
 
@@ -105,24 +109,24 @@ def duplicate_subscriptions(subscriptions: "DataFrame", matches: "DataFrame") ->
     """
     keys = (*_CLIENT, "pattern", "queue")
     one, other = subscriptions.alias("one"), subscriptions.alias("other")
-    same = [F.col(f"one.{key}").eqNullSafe(F.col(f"other.{key}")) for key in keys]
-    overlapping = (F.col("one.since") <= F.coalesce("other.until", F.col("one.since"))) & (
-        F.col("other.since") <= F.coalesce("one.until", F.col("other.since"))
+    same = [sf.col(f"one.{key}").eqNullSafe(sf.col(f"other.{key}")) for key in keys]
+    overlapping = (sf.col("one.since") <= sf.coalesce("other.until", sf.col("one.since"))) & (
+        sf.col("other.since") <= sf.coalesce("one.until", sf.col("other.since"))
     )
-    later = (F.col("one.since") > F.col("other.since")) | (
-        (F.col("one.since") == F.col("other.since")) & (F.col("one.sid") > F.col("other.sid"))
+    later = (sf.col("one.since") > sf.col("other.since")) | (
+        (sf.col("one.since") == sf.col("other.since")) & (sf.col("one.sid") > sf.col("other.sid"))
     )
     condition = overlapping & later
     for equal in same:
         condition = condition & equal
     extra = one.join(other, condition, "left_semi").select("one.*")
-    sums = matches.groupBy(*_SUBSCRIPTION).agg(F.sum("messages").alias("got"))
+    sums = matches.groupBy(*_SUBSCRIPTION).agg(sf.sum("messages").alias("got"))
     return (
         extra.join(sums, list(_SUBSCRIPTION), "left")
         .groupBy(*_CLIENT, "client_name", "pattern", "queue")
         .agg(
-            (F.count("*") + 1).alias("copies"),
-            F.coalesce(F.sum("got"), F.lit(0)).alias("wasted_deliveries"),
+            (sf.count("*") + 1).alias("copies"),
+            sf.coalesce(sf.sum("got"), sf.lit(0)).alias("wasted_deliveries"),
         )
     )
 
@@ -134,12 +138,12 @@ def queue_balance(subscriptions: "DataFrame") -> "DataFrame":
     """
     members = subscriptions.where("queue IS NOT NULL AND delivered IS NOT NULL")
     group = Window.partitionBy("server", "account", "pattern", "queue")
-    total = F.sum("delivered").over(group)
-    share = F.when(total > 0, F.col("delivered") / total).otherwise(0.0)
-    fair = 1 / F.count("*").over(group)
+    total = sf.sum("delivered").over(group)
+    share = sf.when(total > 0, sf.col("delivered") / total).otherwise(0.0)
+    fair = 1 / sf.count("*").over(group)
     return members.select(
         "*",
-        F.count("*").over(group).alias("members"),
+        sf.count("*").over(group).alias("members"),
         share.alias("share"),
         fair.alias("fair_share"),
         (share / fair).alias("skew"),
@@ -149,13 +153,13 @@ def queue_balance(subscriptions: "DataFrame") -> "DataFrame":
 def disconnects(sessions: "DataFrame") -> "DataFrame":
     """Return how often connections ended, by reason."""
     ended = sessions.where("disconnected IS NOT NULL")
-    duration = F.unix_micros("disconnected") - F.unix_micros("connected")
-    reason = F.coalesce("reason", F.lit("unknown")).alias("reason")
+    duration = sf.unix_micros("disconnected") - sf.unix_micros("connected")
+    reason = sf.coalesce("reason", sf.lit("unknown")).alias("reason")
     return ended.groupBy("server", "account", reason).agg(
-        F.count("*").alias("disconnects"),
-        F.count_distinct("cid").alias("clients"),
-        F.sum(_is_slow().cast("long")).alias("slow_consumers"),
-        (F.avg(duration) / 1_000_000).alias("mean_duration_s"),
+        sf.count("*").alias("disconnects"),
+        sf.count_distinct("cid").alias("clients"),
+        sf.sum(_is_slow().cast("long")).alias("slow_consumers"),
+        (sf.avg(duration) / 1_000_000).alias("mean_duration_s"),
     )
 
 
@@ -165,11 +169,11 @@ def slow_consumers(sessions: "DataFrame") -> "DataFrame":
         sessions.where(_is_slow())
         .groupBy("server", "account", "client_name")
         .agg(
-            F.count("*").alias("disconnects"),
-            F.max("disconnected").alias("last_time"),
-            F.max_by("reason", "disconnected").alias("reason"),
-            F.sum("out_msgs").alias("out_msgs"),
-            F.sum("out_bytes").alias("out_bytes"),
+            sf.count("*").alias("disconnects"),
+            sf.max("disconnected").alias("last_time"),
+            sf.max_by("reason", "disconnected").alias("reason"),
+            sf.sum("out_msgs").alias("out_msgs"),
+            sf.sum("out_bytes").alias("out_bytes"),
         )
     )
 
@@ -182,41 +186,44 @@ def latency(exchanges: "DataFrame", prefix_tokens: int = 2) -> "DataFrame":
     """
     request = ("account", "subject", "reply", "requester", "asked")
     first = exchanges.groupBy(*request).agg(
-        F.min("latency_us").alias("latency_us"), F.count("*").alias("replies")
+        sf.min("latency_us").alias("latency_us"), sf.count("*").alias("replies")
     )
-    prefix = prefix_column(F.col("reply"), prefix_tokens).alias("reply_prefix")
+    prefix = prefix_column(sf.col("reply"), prefix_tokens).alias("reply_prefix")
     return first.groupBy("account", "subject", prefix).agg(
-        F.count("*").alias("requests"),
-        F.sum("replies").alias("replies"),
+        sf.count("*").alias("requests"),
+        sf.sum("replies").alias("replies"),
         *(_percentile(share).alias(f"p{round(share * 100)}_us") for share in (0.5, 0.9, 0.99)),
-        F.max("latency_us").alias("max_us"),
+        sf.max("latency_us").alias("max_us"),
     )
 
 
 def late_data(batches: "DataFrame") -> "DataFrame":
     """Return how much of each batch came after the watermark."""
-    share = F.when(F.col("messages") > 0, F.col("late_messages") / F.col("messages"))
-    return batches.withColumn("share", F.coalesce(share, F.lit(0.0)))
+    share = sf.when(sf.col("messages") > 0, sf.col("late_messages") / sf.col("messages"))
+    return batches.withColumn("share", sf.coalesce(share, sf.lit(0.0)))
 
 
 def reconciliation(traffic: "DataFrame", matches: "DataFrame") -> "DataFrame":
     """Return what the server counted as plain deliveries beside what matching finds.
 
     They differ where permissions, `no echo` or a dying connection kept a message from a match, and
-    where interest was recorded after the messages it concerns.
+    where records were lost.
     """
     counted = traffic.groupBy("server", "account").agg(
-        F.sum(F.col("plain_deliveries") * F.col("messages")).alias("recorded")
+        sf.sum(sf.col("plain_deliveries") * sf.col("messages")).alias("recorded")
     )
     found = (
         matches.where("queue IS NULL")
         .groupBy("server", "account")
-        .agg(F.sum("messages").alias("matched"))
+        .agg(sf.sum("messages").alias("matched"))
     )
-    matched = F.coalesce("matched", F.lit(0))
+    matched = sf.coalesce("matched", sf.lit(0))
     return counted.join(found, ["server", "account"], "left").select(
-        "server", "account", "recorded", matched.alias("matched"),
-        (F.col("recorded") - matched).alias("difference"),
+        "server",
+        "account",
+        "recorded",
+        matched.alias("matched"),
+        (sf.col("recorded") - matched).alias("difference"),
     )
 
 
@@ -253,22 +260,22 @@ Build = Callable[[], "DataFrame"]
 
 
 def _use() -> "tuple[Column, Column]":
-    return F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes")
+    return sf.sum("messages").alias("messages"), sf.sum("bytes").alias("bytes")
 
 
 def _deliveries() -> "Column":
-    each = F.col("plain_deliveries") + F.col("queue_deliveries")
-    return F.sum(each * F.col("messages")).alias("deliveries")
+    each = sf.col("plain_deliveries") + sf.col("queue_deliveries")
+    return sf.sum(each * sf.col("messages")).alias("deliveries")
 
 
 def _place(*ties: str) -> "Column":
     """Number rows by their messages, the most first; equal ones by name."""
-    return F.row_number().over(Window.orderBy(F.desc("messages"), F.desc("bytes"), *ties))
+    return sf.row_number().over(Window.orderBy(sf.desc("messages"), sf.desc("bytes"), *ties))
 
 
 def _is_slow() -> "Column":
-    return F.coalesce(F.lower("reason").startswith(SLOW_CONSUMER_REASON), F.lit(False))
+    return sf.coalesce(sf.lower("reason").startswith(SLOW_CONSUMER_REASON), sf.lit(False))
 
 
 def _percentile(share: float) -> "Column":
-    return F.percentile_approx("latency_us", share, 100_000)
+    return sf.percentile_approx("latency_us", share, 100_000)

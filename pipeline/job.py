@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from midge.pipeline import bronze, gold, silver
 from midge.pipeline.records import CLIENTS, DATA_SETS, INTEREST, MESSAGES, require_records
@@ -65,7 +65,7 @@ class LakeJob:
         self,
         spark: "SparkSession",
         settings: PipelineSettings,
-        report: Report = lambda step, progress: None,
+        report: Report = lambda *_: None,
     ) -> None:
         if "://" not in settings.records_directory:
             require_records(Path(settings.records_directory))
@@ -174,9 +174,10 @@ class LakeJob:
                 if paths[name]
             )
         )
-        if paths[INTEREST.name] or paths[CLIENTS.name]:
+        is_interest_new = bool(paths[INTEREST.name] or paths[CLIENTS.name])
+        if is_interest_new:
             self._derive_subscriptions()
-        self._refine(batch, len(files), len(bad))
+        self._refine(batch, len(files), len(bad), is_interest_new=is_interest_new)
         self._note(len(files), [(each.segment, str(each.reason)) for each in bad], batch)
 
     def _append_bronze(self, name: str, paths: list[str], batch: int) -> None:
@@ -186,14 +187,20 @@ class LakeJob:
     def _derive_subscriptions(self) -> None:
         """Derive sessions and intervals from all that is known of clients and interest."""
         self._report("silver/subscriptions", self.progress)
-        sessions = silver.sessions(self.lake.read(f"bronze/{CLIENTS.name}"))
-        self.lake.replace("silver/sessions", sessions)
-        intervals = silver.subscriptions(
+        clients = self.lake.read(f"bronze/{CLIENTS.name}")
+        self.lake.replace("silver/sessions", silver.sessions(clients))
+        subscriptions = silver.subscriptions(
             self.lake.read(f"bronze/{INTEREST.name}"), self.lake.read("silver/sessions")
         )
-        self.lake.replace("silver/subscriptions", intervals)
+        self.lake.replace("silver/subscriptions", subscriptions)
 
-    def _refine(self, batch: int, files: int, quarantined: int) -> None:
+    def _subscriptions_before(self, batch: int) -> "DataFrame":
+        """Return the subscriptions as they were known before a batch, also when it is repeated."""
+        clients = self.lake.read_before(f"bronze/{CLIENTS.name}", batch)
+        interest = self.lake.read_before(f"bronze/{INTEREST.name}", batch)
+        return silver.subscriptions(interest, silver.sessions(clients))
+
+    def _refine(self, batch: int, files: int, quarantined: int, *, is_interest_new: bool) -> None:
         """Derive silver from the messages that a batch added to bronze."""
         lake, settings = self.lake, self.settings
         self._report("silver/messages", self.progress)
@@ -208,7 +215,9 @@ class LakeJob:
 
         _all_at_once(
             lambda: append("traffic", lambda: silver.traffic(added, settings.window_s)),
-            lambda: append("matches", lambda: self._matches(added)),
+            lambda: append(
+                "matches", lambda: self._matches(added, batch, is_interest_new=is_interest_new)
+            ),
             lambda: append(
                 "exchanges",
                 lambda: silver.exchanges_batch(added, before, settings.request_timeout_s),
@@ -219,11 +228,30 @@ class LakeJob:
         summary = silver.batch_summary(added, newest, settings.late_after_s, files, quarantined)
         lake.append("silver/batches", summary, batch)
 
-    def _matches(self, added: "DataFrame") -> "DataFrame":
+    def _matches(self, added: "DataFrame", batch: int, *, is_interest_new: bool) -> "DataFrame":
+        """Match what a batch added, and correct what its interest says of earlier messages."""
+        now = self.lake.read("silver/subscriptions")
+        found = self._match(added, silver.intervals(now))
+        newest = _newest(self.lake.read_before("silver/batches", batch))
+        if newest is None or not is_interest_new:
+            return found
+        changes = silver.interval_changes(self._subscriptions_before(batch), now).where(
+            sf.col("begin") <= sf.lit(newest)
+        )
+        changes = changes.localCheckpoint()
+        first = changes.agg(sf.min("begin")).first()
+        if first is None or first[0] is None:
+            return found
+        concerned = self.lake.read_before("silver/messages", batch).where(
+            sf.col("time") >= sf.lit(first[0])
+        )
+        return found.unionByName(self._match(concerned, changes))
+
+    def _match(self, messages: "DataFrame", intervals: "DataFrame") -> "DataFrame":
         settings = self.settings
-        return silver.matches_batch(
-            added,
-            self.lake.read("silver/subscriptions"),
+        return silver.matches(
+            messages,
+            intervals,
             settings.window_s,
             settings.match_strategy,
             settings.broadcast_max_patterns,
@@ -248,7 +276,8 @@ def open_lake(spark: "SparkSession", settings: PipelineSettings) -> Lake:
     lake = Lake(spark, settings.lake_directory, settings.format)
     if not lake.exists("silver/batches"):
         raise LakeError(
-            f"{settings.lake_directory}: holds no lake yet; expected the tables of `midge pipeline run`"
+            f"{settings.lake_directory}: holds no lake yet; "
+            "expected the tables of `midge pipeline run`"
         )
     return lake
 
@@ -264,6 +293,6 @@ def _all_at_once(*works: Callable[[], None]) -> None:
 
 
 def _newest(batches: "DataFrame") -> datetime | None:
-    row = batches.agg(F.max("last_time")).first()
+    row = batches.agg(sf.max("last_time")).first()
     newest: datetime | None = row[0] if row else None
     return newest

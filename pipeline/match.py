@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from midge.pipeline.errors import OptionError
@@ -33,7 +33,7 @@ Strategy = Literal["auto", "broadcast", "shuffle"]
 STRATEGIES: tuple[Strategy, ...] = ("auto", "broadcast", "shuffle")
 
 BROADCAST_MAX_PATTERNS = 250_000
-"""Up to how many patterns `auto` broadcasts: a SubList takes some 700 bytes for each, per worker."""
+"""Up to how many patterns `auto` broadcasts: each takes a worker some 700 bytes."""
 
 
 def match(
@@ -77,7 +77,7 @@ def match_counts(
     Every distinct subject is matched once. Equal rows of `patterns` become one, with the counts of
     all of them.
     """
-    counted = messages.groupBy(*scope, "subject").agg(F.count("*").alias("messages"))
+    counted = messages.groupBy(*scope, "subject").agg(sf.count("*").alias("messages"))
     pairs = match(
         counted,
         patterns,
@@ -85,7 +85,7 @@ def match_counts(
         scope=scope,
         broadcast_max_patterns=broadcast_max_patterns,
     )
-    return pairs.groupBy(*patterns.columns).agg(F.sum("messages").alias("messages"))
+    return pairs.groupBy(*patterns.columns).agg(sf.sum("messages").alias("messages"))
 
 
 def match_broadcast(
@@ -125,12 +125,12 @@ def match_shuffle(
     columns: Sequence[str] | None = None,
 ) -> "DataFrame":
     """Match by shape through shuffles; see `match`."""
-    subjects = messages.where(~F.col("subject").rlike(INVALID_SUBJECT))
+    subjects = messages.where(~sf.col("subject").rlike(INVALID_SUBJECT))
     distinct = subjects.select(*scope, "subject").distinct()
-    shaped = patterns.where(~F.col("pattern").rlike(INVALID_PATTERN)).withColumn(
-        "_mask", mask_column(F.col("pattern"))
+    shaped = patterns.where(~sf.col("pattern").rlike(INVALID_PATTERN)).withColumn(
+        "_mask", mask_column(sf.col("pattern"))
     )
-    general = general_column(F.col("_mask"))
+    general = general_column(sf.col("_mask"))
     shapes = [Shape(row[0]) for row in shaped.where(~general).select("_mask").distinct().collect()]
     pairs = _join_by_shape(distinct, shaped.where(~general), shapes, scope).unionByName(
         _match_general(distinct, shaped.where(general).drop("_mask"), scope)
@@ -142,14 +142,14 @@ def match_shuffle(
 def _join_by_shape(
     subjects: "DataFrame", shaped: "DataFrame", shapes: list[Shape], scope: Sequence[str]
 ) -> "DataFrame":
-    """Return the distinct subjects with the patterns they match, by an equi-join on shape and key."""
-    keyed = shaped.withColumn("_key", key_column(F.col("pattern")))
+    """Return the distinct subjects with the patterns they match, joined by shape and key."""
+    keyed = shaped.withColumn("_key", key_column(sf.col("pattern")))
     candidates = subjects.select(
-        "*", F.explode(candidates_column(F.col("subject"), shapes)).alias("_candidate")
+        "*", sf.explode(candidates_column(sf.col("subject"), shapes)).alias("_candidate")
     ).select(
         *subjects.columns,
-        F.col("_candidate.mask").alias("_mask"),
-        F.col("_candidate.key").alias("_key"),
+        sf.col("_candidate.mask").alias("_mask"),
+        sf.col("_candidate.key").alias("_key"),
     )
     joined = candidates.join(keyed.hint("shuffle_hash"), [*scope, "_mask", "_key"])
     return joined.drop("_mask", "_key")
@@ -176,7 +176,10 @@ def _check(
 ) -> None:
     if strategy not in STRATEGIES:
         raise OptionError(f"strategy: expected one of {', '.join(STRATEGIES)}, got {strategy!r}")
-    for side, frame, needed in (("messages", messages, "subject"), ("patterns", patterns, "pattern")):
+    for side, frame, needed in (
+        ("messages", messages, "subject"),
+        ("patterns", patterns, "pattern"),
+    ):
         for column in (needed, *scope):
             if column not in frame.columns:
                 raise OptionError(f"{side}: expected a column {column!r}, got {frame.columns}")

@@ -29,8 +29,8 @@ _matchers: OrderedDict[str, "Matcher"] = OrderedDict()
 class Matcher:
     """Patterns by scope, and which of them match a subject.
 
-    `patterns` has a column `pattern` and the columns named in `scope`; a pattern only meets subjects
-    of equal scope. A pattern that is not valid matches nothing.
+    `patterns` has a column `pattern` and the columns named in `scope`; a pattern only meets
+    subjects of equal scope. A pattern that is not valid matches nothing.
     """
 
     def __init__(self, patterns: pa.Table, scope: Sequence[str] = ()) -> None:

@@ -1,9 +1,9 @@
 """What-if routing: the fan-out, bytes and load per server that recorded traffic would cause.
 
-The traffic of the lake is routed again, in sums: each distinct subject meets each subscription that
-was there at the time, after a proposed change (`midge.pipeline.change`) to both. Servers form a full
-mesh as NATS clusters do: a message crosses once to each other server with interest, and a queue
-group is served where the message is published if it has a member there.
+The traffic of the lake is routed again, in sums: each distinct subject meets each subscription
+that was there at the time, after a proposed change (`midge.pipeline.change`) to both. Servers form
+a full mesh as NATS clusters do: a message crosses once to each other server with interest, and a
+queue group is served where the message is published if it has a member there.
 
 Three simplifications: clients are placed by hash of their cid; the choice among the members of a
 queue group is even, so their load is an expected value; a message that reaches a server both for a
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from midge.pipeline.change import Change, Split
 from midge.pipeline.match import BROADCAST_MAX_PATTERNS, Strategy, match
@@ -114,24 +114,24 @@ def proposed_flows(traffic: "DataFrame", sessions: "DataFrame", change: Change) 
     have the same `flow`, and `is_copy` is true for all but the first.
     """
     names = sessions.groupBy("server", "account", "cid").agg(
-        F.max_by("client_name", "connected").alias("client_name")
+        sf.max_by("client_name", "connected").alias("client_name")
     )
     flows = traffic.join(names, ["server", "account", "cid"], "left").select(
-        F.monotonically_increasing_id().alias("flow"),
+        sf.monotonically_increasing_id().alias("flow"),
         "account",
-        F.coalesce("client_name", F.lit("")).alias("client_name"),
+        sf.coalesce("client_name", sf.lit("")).alias("client_name"),
         "subject",
         _home(change.servers).alias("home"),
         *("messages", "bytes", "window_start", "first_time", "last_time"),
-        F.lit(False).alias("is_copy"),
+        sf.lit(False).alias("is_copy"),
     )
     if change.split:
         # The number of a flow must be the same in all of its copies.
         flows = flows.localCheckpoint()
     for mapped in change.mapping:
         rewritten = _rewrite_column(mapped.rule)
-        applies = F.col("account") == mapped.account
-        subject = F.when(applies, F.coalesce(rewritten, "subject")).otherwise(F.col("subject"))
+        applies = sf.col("account") == mapped.account
+        subject = sf.when(applies, sf.coalesce(rewritten, "subject")).otherwise(sf.col("subject"))
         flows = flows.withColumn("subject", subject)
     for split in change.split:
         flows = _split_flows(flows, split)
@@ -144,8 +144,8 @@ def proposed_subscriptions(
     """Return the subscriptions as they would be; `span` is when the added ones are there."""
     kept = subscriptions.select(
         "account",
-        F.coalesce("client_name", F.lit("")).alias("client_name"),
-        F.concat_ws("/", "server", "cid").alias("client"),
+        sf.coalesce("client_name", sf.lit("")).alias("client_name"),
+        sf.concat_ws("/", "server", "cid").alias("client"),
         "pattern",
         "queue",
         "since",
@@ -153,11 +153,11 @@ def proposed_subscriptions(
         _home(change.servers).alias("at"),
     )
     for removed in change.remove:
-        goes = F.col("client_name").rlike(removed.name_pattern)
+        goes = sf.col("client_name").rlike(removed.name_pattern)
         if removed.subject is not None:
-            goes = goes & (F.col("pattern") == removed.subject)
+            goes = goes & (sf.col("pattern") == removed.subject)
         if removed.account is not None:
-            goes = goes & (F.col("account") == removed.account)
+            goes = goes & (sf.col("account") == removed.account)
         kept = kept.where(~goes)
     for split in change.split:
         kept = kept.withColumn("account", _account_after(split))
@@ -203,19 +203,22 @@ def deliveries(
         .join(pairs, ["account", "subject"])
         .join(subscriptions.drop("client_name"), ["account", "pattern"])
         .where("since <= last_time AND (until IS NULL OR until >= first_time)")
-        .withColumn("is_local", F.col("at") == F.col("home"))
+        .withColumn("is_local", sf.col("at") == sf.col("home"))
     )
     group = ("flow", "account", "queue")
     sizes = (
         met.where("queue IS NOT NULL")
         .groupBy(*group)
-        .agg(F.count("*").alias("members"), F.sum(F.col("is_local").cast("int")).alias("local"))
+        .agg(sf.count("*").alias("members"), sf.sum(sf.col("is_local").cast("int")).alias("local"))
     )
-    plain = met.where("queue IS NULL").withColumn("share", F.lit(1.0))
+    plain = met.where("queue IS NULL").withColumn("share", sf.lit(1.0))
     chosen = (
         met.join(sizes, list(group))
         .where("is_local OR local = 0")
-        .withColumn("share", 1.0 / F.when(F.col("local") > 0, F.col("local")).otherwise(F.col("members")))
+        .withColumn(
+            "share",
+            1.0 / sf.when(sf.col("local") > 0, sf.col("local")).otherwise(sf.col("members")),
+        )
         .drop("members", "local")
     )
     return plain.unionByName(chosen)
@@ -228,32 +231,32 @@ def _split_flows(flows: "DataFrame", split: Split) -> "DataFrame":
     if not split.shared:
         return moved
     pattern = "|".join(f"(?:{_subject_regex(subject)})" for subject in split.shared)
-    is_either_side = F.col("account").isin(split.account, split.into)
-    is_new_side = moves | (F.col("account") == split.into)
-    other_side = F.when(is_new_side, F.lit(split.account)).otherwise(F.lit(split.into))
+    is_either_side = sf.col("account").isin(split.account, split.into)
+    is_new_side = moves | (sf.col("account") == split.into)
+    other_side = sf.when(is_new_side, sf.lit(split.account)).otherwise(sf.lit(split.into))
     copies = (
-        flows.where(is_either_side & F.col("subject").rlike(pattern))
+        flows.where(is_either_side & sf.col("subject").rlike(pattern))
         .withColumn("account", other_side)
-        .withColumn("is_copy", F.lit(True))
+        .withColumn("is_copy", sf.lit(True))
     )
     return moved.unionByName(copies)
 
 
 def _moves(split: Split) -> "Column":
-    return (F.col("account") == split.account) & F.col("client_name").rlike(split.name_pattern)
+    return (sf.col("account") == split.account) & sf.col("client_name").rlike(split.name_pattern)
 
 
 def _account_after(split: Split) -> "Column":
-    return F.when(_moves(split), F.lit(split.into)).otherwise(F.col("account"))
+    return sf.when(_moves(split), sf.lit(split.into)).otherwise(sf.col("account"))
 
 
 def _home(servers: int) -> "Column":
     """Place a client by hash of what names it."""
-    return F.pmod(F.xxhash64("server", "cid"), F.lit(servers)).cast("int")
+    return sf.pmod(sf.xxhash64("server", "cid"), sf.lit(servers)).cast("int")
 
 
 def _rewrite_column(rule: Rewrite) -> "Column":
-    rewrite = F.udf(lambda subject: rule.apply(subject), "string", useArrow=False)
+    rewrite = sf.udf(lambda subject: rule.apply(subject), "string", useArrow=False)
     return rewrite("subject")
 
 
@@ -263,29 +266,29 @@ def _subject_regex(pattern: str) -> str:
         r"[^.]+" if token == "*" else r"\Q" + token.replace(r"\E", r"\E\\E\Q") + r"\E"
         for token in pattern.split(".")
     ]
-    if pattern.split(".")[-1] == ">":
+    if pattern.rsplit(".", maxsplit=1)[-1] == ">":
         tokens[-1] = ".+"
     return "^" + r"\.".join(tokens) + "$"
 
 
 def _span(flows: "DataFrame") -> tuple[Any, Any]:
-    row = flows.agg(F.min("first_time"), F.max("last_time")).first()
+    row = flows.agg(sf.min("first_time"), sf.max("last_time")).first()
     return (row[0], row[1]) if row else (None, None)
 
 
 def _totals(flows: "DataFrame", reached: "DataFrame") -> Totals:
-    sent = flows.where("NOT is_copy").agg(F.sum("messages"), F.sum("bytes")).first()
-    per_flow = reached.groupBy("flow").agg(F.first("messages").alias("messages"))
-    heard = per_flow.agg(F.sum("messages")).first()
+    sent = flows.where("NOT is_copy").agg(sf.sum("messages"), sf.sum("bytes")).first()
+    per_flow = reached.groupBy("flow").agg(sf.first("messages").alias("messages"))
+    heard = per_flow.agg(sf.sum("messages")).first()
     # A queue group counts once for a flow and account, however its members share it.
-    weight = F.col("share") * F.col("messages")
-    is_plain = F.col("queue").isNull()
+    weight = sf.col("share") * sf.col("messages")
+    is_plain = sf.col("queue").isNull()
     done = reached.agg(
-        F.sum(F.when(is_plain, weight)),
-        F.sum(F.when(~is_plain, weight)),
-        F.sum(F.col("share") * F.col("bytes")),
+        sf.sum(sf.when(is_plain, weight)),
+        sf.sum(sf.when(~is_plain, weight)),
+        sf.sum(sf.col("share") * sf.col("bytes")),
     ).first()
-    crossings = _crossings(reached).agg(F.sum("crossing")).first()
+    crossings = _crossings(reached).agg(sf.sum("crossing")).first()
     messages, size = (int(value or 0) for value in sent)
     plain, queued, delivered = (round(value or 0) for value in done)
     unheard = messages - int(heard[0] or 0)
@@ -297,7 +300,7 @@ def _crossings(reached: "DataFrame") -> "DataFrame":
     return (
         reached.where("NOT is_local")
         .groupBy("flow", "home", "at")
-        .agg((F.least(F.sum("share"), F.lit(1.0)) * F.first("messages")).alias("crossing"))
+        .agg((sf.least(sf.sum("share"), sf.lit(1.0)) * sf.first("messages")).alias("crossing"))
     )
 
 
@@ -309,19 +312,19 @@ def _server_loads(
     window_s: int,
 ) -> list[ServerLoad]:
     published = flows.where("NOT is_copy")
-    inward = _by(published.groupBy("home").agg(F.sum("messages"), F.sum("bytes")))
-    share = F.col("share")
+    inward = _by(published.groupBy("home").agg(sf.sum("messages"), sf.sum("bytes")))
+    share = sf.col("share")
     outward = _by(
         reached.groupBy("at").agg(
-            F.sum(share * F.col("messages")), F.sum(share * F.col("bytes"))
+            sf.sum(share * sf.col("messages")), sf.sum(share * sf.col("bytes"))
         )
     )
     crossings = _crossings(reached)
-    arriving = _by(crossings.groupBy("at").agg(F.sum("crossing")))
-    leaving = _by(crossings.groupBy("home").agg(F.sum("crossing")))
-    windows = published.groupBy("home", "window_start").agg(F.sum("messages").alias("messages"))
-    peaks = _by(windows.groupBy("home").agg(F.max("messages") / window_s))
-    clients = _by(subscriptions.groupBy("at").agg(F.count_distinct("client")))
+    arriving = _by(crossings.groupBy("at").agg(sf.sum("crossing")))
+    leaving = _by(crossings.groupBy("home").agg(sf.sum("crossing")))
+    windows = published.groupBy("home", "window_start").agg(sf.sum("messages").alias("messages"))
+    peaks = _by(windows.groupBy("home").agg(sf.max("messages") / window_s))
+    clients = _by(subscriptions.groupBy("at").agg(sf.count_distinct("client")))
     return [
         ServerLoad(
             server,
@@ -341,10 +344,10 @@ def _by(frame: "DataFrame") -> dict[int, tuple[Any, ...]]:
 
 
 def _prefixes(flows: "DataFrame", reached: "DataFrame", tokens: int) -> list[SubjectFanOut]:
-    prefix = prefix_column(F.col("subject"), tokens).alias("prefix")
-    sent = flows.where("NOT is_copy").groupBy(prefix).agg(F.sum("messages").alias("messages"))
+    prefix = prefix_column(sf.col("subject"), tokens).alias("prefix")
+    sent = flows.where("NOT is_copy").groupBy(prefix).agg(sf.sum("messages").alias("messages"))
     got = reached.groupBy(prefix).agg(
-        F.round(F.sum(F.col("share") * F.col("messages"))).cast("long").alias("deliveries")
+        sf.round(sf.sum(sf.col("share") * sf.col("messages"))).cast("long").alias("deliveries")
     )
-    rows = sent.join(got, "prefix", "left").orderBy(F.desc("messages"), "prefix").collect()
+    rows = sent.join(got, "prefix", "left").orderBy(sf.desc("messages"), "prefix").collect()
     return [SubjectFanOut(row.prefix, row.messages, row.deliveries or 0) for row in rows]

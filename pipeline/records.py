@@ -4,7 +4,6 @@ Here are their schemas, where a segment lies and what it is called, and readers 
 foreign files aside instead of failing on them. Nothing here needs Spark.
 """
 
-import os
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -135,7 +134,7 @@ def write_segment(path: Path, rows: pa.Table) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     pq.write_table(rows, scratch, compression="zstd")
-    os.replace(scratch, path)
+    scratch.replace(path)
 
 
 def write_records(
@@ -234,7 +233,7 @@ def read_batches(
     root: Path,
     data_set: DataSet,
     columns: Iterable[str] | None = None,
-    on_bad: Callable[[BadSegment], None] = lambda bad: None,
+    on_bad: Callable[[BadSegment], None] = lambda _: None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of `data_set`, segment by segment in order of time.
 
@@ -248,7 +247,7 @@ def read_segment(
     path: Path,
     data_set: DataSet,
     columns: Iterable[str] | None = None,
-    on_bad: Callable[[BadSegment], None] = lambda bad: None,
+    on_bad: Callable[[BadSegment], None] = lambda _: None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one segment; a bad one is given to `on_bad` and yields nothing."""
     wanted = list(columns) if columns is not None else data_set.schema.names
@@ -266,7 +265,7 @@ def read_table(
     root: Path,
     data_set: DataSet,
     columns: Iterable[str] | None = None,
-    on_bad: Callable[[BadSegment], None] = lambda bad: None,
+    on_bad: Callable[[BadSegment], None] = lambda _: None,
 ) -> pa.Table:
     """Return all good rows of `data_set` as one table; see `read_batches`."""
     wanted = list(columns) if columns is not None else data_set.schema.names

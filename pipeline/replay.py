@@ -113,7 +113,7 @@ class Pacer:
 def replay(
     records: Path,
     options: ReplayOptions,
-    progress: Callable[[Replayed], None] = lambda done: None,
+    progress: Callable[[Replayed], None] = lambda _: None,
 ) -> Replayed:
     """Send the recorded messages to the server; return when it has handled all of them.
 
@@ -133,7 +133,7 @@ def publish(
     outgoing: Iterable[Outgoing],
     speed: float | None,
     done: Replayed,
-    progress: Callable[[Replayed], None] = lambda done: None,
+    progress: Callable[[Replayed], None] = lambda _: None,
     first_s: float | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import BarrierTaskContext
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
 from midge.pipeline import bronze
@@ -60,11 +60,11 @@ def replay_frame(
         # A server that cannot be reached is told here, once, and not by every task.
         pass
     wanted = _wanted(messages, options)
-    first = wanted.agg(F.min("time")).first()
+    first = wanted.agg(sf.min("time")).first()
     if first is None or first[0] is None:
         return Replayed(skipped=messages.count())
     first_s = first[0].timestamp()
-    number = F.regexp_extract("segment", r"-(\d+)\.parquet$", 1).cast("long")
+    number = sf.regexp_extract("segment", r"-(\d+)\.parquet$", 1).cast("long")
     spread = (
         wanted.withColumn("_number", number)
         .repartition(connections or spark.sparkContext.defaultParallelism, "_target")
@@ -91,11 +91,11 @@ def replay_frame(
 def _wanted(messages: "DataFrame", options: ReplayOptions) -> "DataFrame":
     """Keep what the filters let through, with the subject it goes to as `_target`."""
     if options.accounts:
-        messages = messages.where(F.col("account").isin(*options.accounts))
+        messages = messages.where(sf.col("account").isin(*options.accounts))
     if options.since is not None:
-        messages = messages.where(F.col("time") >= F.lit(options.since))
+        messages = messages.where(sf.col("time") >= sf.lit(options.since))
     if options.until is not None:
-        messages = messages.where(F.col("time") < F.lit(options.until))
+        messages = messages.where(sf.col("time") < sf.lit(options.until))
     schema = StructType([*messages.schema.fields, StructField("_target", StringType())])
 
     def add_target(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

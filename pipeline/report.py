@@ -1,4 +1,4 @@
-"""The report: all gold tables in one HTML file that needs nothing else, neither network nor Spark."""
+"""The report: all gold tables in one HTML file that needs neither network nor Spark."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -188,7 +188,10 @@ def headline(gold: Gold) -> list[tuple[str, str]]:
         ("messages to nobody", f"{unheard / max(1, messages):.1%}"),
         ("subjects", f"{len(gold['subjects']):,}"),
         ("publishing clients", f"{len(gold['talkers']):,}"),
-        ("slowest p99 of replies", "–" if slowest is None else f"{slowest / 1000:,.1f} ms"),
+        (
+            "slowest p99 of replies",
+            "\N{EN DASH}" if slowest is None else f"{slowest / 1000:,.1f} ms",
+        ),
         ("slow consumers", f"{sum(row['disconnects'] for row in gold['slow_consumers']):,}"),
     ]
 
@@ -225,11 +228,13 @@ def _render_section(section: _Section, gold: Gold) -> str:
 
 def _render_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
     head = "".join(
-        f'<th{_css_class(rows, name)}>{escape(name.replace("_", " "))}</th>' for name in columns
+        f"<th{_css_class(rows, name)}>{escape(name.replace('_', ' '))}</th>" for name in columns
     )
     lines = [
         "<tr>"
-        + "".join(f"<td{_css_class(rows, name)}>{escape(_cell(row[name]))}</td>" for name in columns)
+        + "".join(
+            f"<td{_css_class(rows, name)}>{escape(_cell(row[name]))}</td>" for name in columns
+        )
         + "</tr>"
         for row in rows[:ROWS_MAX]
     ]
@@ -245,7 +250,7 @@ def _css_class(rows: Sequence[Mapping[str, Any]], name: str) -> str:
 
 def _cell(value: Any) -> str:
     if value is None:
-        return "–"
+        return "\N{EN DASH}"
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}"
     if isinstance(value, float):

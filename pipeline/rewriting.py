@@ -38,7 +38,9 @@ class Rewrite:
                     f"and {self.source!r} has {stars}"
                 )
         if filled.endswith(".>") and not self.source.endswith(">"):
-            raise OptionError(f"rewrite: {self.destination!r} ends in > and {self.source!r} does not")
+            raise OptionError(
+                f"rewrite: {self.destination!r} ends in > and {self.source!r} does not"
+            )
 
     @classmethod
     def parse(cls, text: str) -> Self:

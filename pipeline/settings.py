@@ -1,4 +1,4 @@
-"""The `[pipeline]` table of the configuration: where records and lake are, and how to work on them."""
+"""The `[pipeline]` table of the configuration: where records and lake are, and how to work."""
 
 import tomllib
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class PipelineSettings:
     """Settings of the pipeline; every field can be given in `[pipeline]`."""
 
     records_directory: str = "records"
-    """The directory that a server records into; the file's `recorder.directory` when there is one."""
+    """Where a server records; by default the file's `recorder.directory`, if there is one."""
     lake_directory: str = "lake"
     """Where the tables go: a path, or a URI of a file system that Spark knows."""
     format: Format = "parquet"

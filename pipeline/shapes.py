@@ -1,16 +1,16 @@
 """Shapes: how patterns meet subjects through an equi-join, with no trie and nothing broadcast.
 
-A pattern's shape is its mask of literals and wildcards: `orders.*.new.>` has the shape `L*L>`. A
-subject can only match a pattern whose tokens at the `L` places equal its own, so it gives one
-candidate key for each shape that its length allows, and patterns and subjects join on shape and key.
-There are few shapes, however many patterns there are.
+A pattern's shape is its mask of literals and wildcards: `orders.*.new.>` has the shape `L*L>`.
+A subject can only match a pattern whose tokens at the `L` places equal its own, so it gives one
+candidate key for each shape that its length allows, and patterns and subjects join on shape and
+key. There are few shapes, however many patterns there are.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 LITERAL, PWC, FWC = "L", "*", ">"
 
@@ -64,36 +64,36 @@ def is_general(mask: str) -> bool:
 
 def general_column(mask: Column) -> Column:
     """`is_general` as a column."""
-    literals = F.length(mask) - F.length(F.replace(mask, F.lit(LITERAL), F.lit("")))
-    return (literals == 0) | ((literals == 1) & (F.length(mask) >= 3))
+    literals = sf.length(mask) - sf.length(sf.replace(mask, sf.lit(LITERAL), sf.lit("")))
+    return (literals == 0) | ((literals == 1) & (sf.length(mask) >= 3))
 
 
 def mask_column(pattern: Column) -> Column:
     """Return the masks of valid patterns, as `shape_of` does."""
-    tokens = F.split(pattern, r"\.")
-    return F.array_join(
-        F.transform(tokens, lambda t: F.when(t.isin(PWC, FWC), t).otherwise(F.lit(LITERAL))), ""
+    tokens = sf.split(pattern, r"\.")
+    return sf.array_join(
+        sf.transform(tokens, lambda t: sf.when(t.isin(PWC, FWC), t).otherwise(sf.lit(LITERAL))), ""
     )
 
 
 def key_column(pattern: Column) -> Column:
     """Return the keys of valid patterns, as `key_of` does."""
-    tokens = F.split(pattern, r"\.")
-    return F.array_join(F.filter(tokens, lambda t: ~t.isin(PWC, FWC)), ".")
+    tokens = sf.split(pattern, r"\.")
+    return sf.array_join(sf.filter(tokens, lambda t: ~t.isin(PWC, FWC)), ".")
 
 
 def candidates_column(subject: Column, shapes: Iterable[Shape]) -> Column:
     """Return one (mask, key) for each shape that takes the subject, as an array of structures."""
-    tokens = F.split(subject, r"\.")
+    tokens = sf.split(subject, r"\.")
     candidates = [_candidate(tokens, shape) for shape in sorted(shapes)]
     if not candidates:
-        return F.expr("CAST(array() AS array<struct<mask: string, key: string>>)")
-    return F.array_compact(F.array(*candidates))
+        return sf.expr("CAST(array() AS array<struct<mask: string, key: string>>)")
+    return sf.array_compact(sf.array(*candidates))
 
 
 def _candidate(tokens: Column, shape: Shape) -> Column:
-    key = F.concat_ws(".", *(F.get(tokens, F.lit(place)) for place in shape.literals))
-    count = F.size(tokens)
-    length = F.lit(len(shape.mask))
+    key = sf.concat_ws(".", *(sf.get(tokens, sf.lit(place)) for place in shape.literals))
+    count = sf.size(tokens)
+    length = sf.lit(len(shape.mask))
     takes = count >= length if shape.is_open else count == length
-    return F.when(takes, F.struct(F.lit(shape.mask).alias("mask"), key.alias("key")))
+    return sf.when(takes, sf.struct(sf.lit(shape.mask).alias("mask"), key.alias("key")))

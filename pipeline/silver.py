@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from midge.pipeline.match import BROADCAST_MAX_PATTERNS, Strategy, match
 
@@ -17,44 +17,45 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _CLIENT = ("server", "account", "cid")
+_INTERVAL = (*_CLIENT, "sid", "since")
 _ROUTE = ("account", "subject", "reply")
 
 
 def messages(bronze: "DataFrame", prefix_tokens: int = 2) -> "DataFrame":
     """Return the recorded messages with their subjects taken apart; see `silver/messages`."""
-    tokens = F.split("subject", r"\.")
+    tokens = sf.split("subject", r"\.")
     return bronze.select(
         "*",
         tokens.alias("tokens"),
-        F.size(tokens).alias("token_count"),
-        prefix_column(F.col("subject"), prefix_tokens).alias("prefix"),
-        F.col("headers").isNotNull().alias("has_headers"),
-        (F.col("plain_deliveries") + F.col("queue_deliveries")).alias("deliveries"),
+        sf.size(tokens).alias("token_count"),
+        prefix_column(sf.col("subject"), prefix_tokens).alias("prefix"),
+        sf.col("headers").isNotNull().alias("has_headers"),
+        (sf.col("plain_deliveries") + sf.col("queue_deliveries")).alias("deliveries"),
     ).drop("payload", "headers")
 
 
 def prefix_column(subject: "Column", tokens: int) -> "Column":
     """Return the first tokens of subjects, closed by `.>` where more follow."""
-    start = F.substring_index(subject, ".", tokens)
-    return F.when(start == subject, subject).otherwise(F.concat(start, F.lit(".>")))
+    start = sf.substring_index(subject, ".", tokens)
+    return sf.when(start == subject, subject).otherwise(sf.concat(start, sf.lit(".>")))
 
 
 def window_column(time: "Column", window_s: int) -> "Column":
     """Return the beginning of the window of `window_s` seconds that holds `time`."""
-    seconds = F.unix_timestamp(time)
-    return F.timestamp_seconds(seconds - seconds % window_s)
+    seconds = sf.unix_timestamp(time)
+    return sf.timestamp_seconds(seconds - seconds % window_s)
 
 
 def traffic(silver_messages: "DataFrame", window_s: int = 60) -> "DataFrame":
     """Sum up messages; see `silver/traffic`. Sums of parts add up to the sum of the whole."""
     keys = (*_CLIENT, "subject", "prefix", "plain_deliveries", "queue_deliveries")
-    start = window_column(F.col("time"), window_s).alias("window_start")
+    start = window_column(sf.col("time"), window_s).alias("window_start")
     return silver_messages.groupBy(start, *keys).agg(
-        F.count("*").alias("messages"),
-        F.sum("size").alias("bytes"),
-        F.sum(F.col("no_interest").cast("long")).alias("no_interest"),
-        F.min("time").alias("first_time"),
-        F.max("time").alias("last_time"),
+        sf.count("*").alias("messages"),
+        sf.sum("size").alias("bytes"),
+        sf.sum(sf.col("no_interest").cast("long")).alias("no_interest"),
+        sf.min("time").alias("first_time"),
+        sf.max("time").alias("last_time"),
     )
 
 
@@ -65,9 +66,7 @@ def sessions(clients: "DataFrame") -> "DataFrame":
     where that next one begins, with the reason null.
     """
     order = Window.partitionBy("server", "cid").orderBy("time", *_recorded_order())
-    following = {
-        name: F.lead(name).over(order) for name in ("time", "event", *_CLOSING)
-    }
+    following = {name: sf.lead(name).over(order) for name in ("time", "event", *_CLOSING)}
     ended = following["event"] == "disconnect"
     rows = clients.select(
         "*",
@@ -77,9 +76,9 @@ def sessions(clients: "DataFrame") -> "DataFrame":
     return rows.select(
         *_CLIENT,
         *("client_name", "lang", "version", "host", "port"),
-        F.col("time").alias("connected"),
-        F.col("_next_time").alias("disconnected"),
-        *(F.when(F.col("_ended"), F.col(f"_next_{name}")).alias(name) for name in _CLOSING),
+        sf.col("time").alias("connected"),
+        sf.col("_next_time").alias("disconnected"),
+        *(sf.when(sf.col("_ended"), sf.col(f"_next_{name}")).alias(name) for name in _CLOSING),
     )
 
 
@@ -92,50 +91,79 @@ def subscriptions(interest: "DataFrame", silver_sessions: "DataFrame") -> "DataF
     A subscription without an end ends with the session it belongs to, if that has one.
     """
     order = Window.partitionBy("server", "cid", "sid").orderBy("time", *_recorded_order())
-    following = {name: F.lead(name).over(order) for name in ("time", "event", "delivered")}
+    following = {name: sf.lead(name).over(order) for name in ("time", "event", "delivered")}
     begun = interest.select(
         "*", *(column.alias(f"_next_{name}") for name, column in following.items())
     ).where("event = 'sub'")
-    ended = F.coalesce(F.col("_next_event") != "sub", F.lit(False))
-    intervals = begun.select(
+    ended = sf.coalesce(sf.col("_next_event") != "sub", sf.lit(False))
+    bounds = begun.select(
         *_CLIENT,
         *("sid", "client_name", "queue"),
-        F.col("subject").alias("pattern"),
-        F.col("time").alias("since"),
-        F.col("_next_time").alias("_until"),
-        F.when(ended, F.col("_next_event")).alias("_ended_by"),
-        F.when(ended, F.col("_next_delivered")).alias("delivered"),
+        sf.col("subject").alias("pattern"),
+        sf.col("time").alias("since"),
+        sf.col("_next_time").alias("_until"),
+        sf.when(ended, sf.col("_next_event")).alias("_ended_by"),
+        sf.when(ended, sf.col("_next_delivered")).alias("delivered"),
     )
     of_client = silver_sessions.select(
-        F.col("server").alias("_server"), F.col("cid").alias("_cid"), "connected", "disconnected"
+        sf.col("server").alias("_server"), sf.col("cid").alias("_cid"), "connected", "disconnected"
     )
-    belongs = F.expr(
+    belongs = sf.expr(
         "server = _server AND cid = _cid AND since >= connected "
         "AND (disconnected IS NULL OR since <= disconnected)"
     )
-    with_session = intervals.join(of_client, belongs, "left")
-    until = F.coalesce(F.least("_until", "disconnected"), "_until")
+    with_session = bounds.join(of_client, belongs, "left")
+    until = sf.coalesce(sf.least("_until", "disconnected"), "_until")
     return with_session.select(
         "*",
         until.alias("until"),
-        F.coalesce("_ended_by", F.when(until.isNotNull(), F.lit("session"))).alias("ended_by"),
+        sf.coalesce("_ended_by", sf.when(until.isNotNull(), sf.lit("session"))).alias("ended_by"),
     ).drop("_until", "_ended_by", "_server", "_cid", "connected", "disconnected")
 
 
-def matches_batch(
-    added: "DataFrame",
-    silver_subscriptions: "DataFrame",
+def intervals(silver_subscriptions: "DataFrame") -> "DataFrame":
+    """Return subscriptions with the time that a batch has to match: all that they lasted."""
+    return silver_subscriptions.select(
+        "*",
+        sf.col("since").alias("begin"),
+        sf.col("until").alias("end"),
+        sf.lit(1).alias("sign"),
+    )
+
+
+def interval_changes(before: "DataFrame", now: "DataFrame") -> "DataFrame":
+    """Return what became known of subscriptions since `before`, as intervals.
+
+    Interest may be recorded after messages that it concerns. A subscription that is new adds its
+    time; one whose end is new takes away, with the sign -1, what it was believed to last longer.
+    """
+    known = before.select(*_INTERVAL, sf.col("until").alias("_was"), sf.lit(True).alias("_known"))
+    compared = now.join(known, list(_INTERVAL), "left")
+    fresh = intervals(compared.where("_known IS NULL"))
+    shorter = compared.where(
+        "_known AND until IS NOT NULL AND (_was IS NULL OR until < _was)"
+    ).select("*", _just_after("until"), sf.col("_was").alias("end"), sf.lit(-1).alias("sign"))
+    longer = compared.where(
+        "_known AND _was IS NOT NULL AND (until IS NULL OR until > _was)"
+    ).select("*", _just_after("_was"), sf.col("until").alias("end"), sf.lit(1).alias("sign"))
+    return fresh.unionByName(shorter).unionByName(longer).drop("_was", "_known")
+
+
+def matches(
+    silver_messages: "DataFrame",
+    subscription_intervals: "DataFrame",
     window_s: int = 60,
     strategy: Strategy = "auto",
     broadcast_max_patterns: int = BROADCAST_MAX_PATTERNS,
 ) -> "DataFrame":
-    """Return which subscriptions the added messages matched; see `silver/matches`.
+    """Return how many messages each subscription matched; see `silver/matches`.
 
-    A message meets the subscriptions of its account on its server that were there at its time.
+    A message meets the intervals of its account on its server that hold its time, and counts with
+    their sign.
     """
     scope = ("server", "account")
-    patterns = silver_subscriptions.select(*scope, "pattern").distinct()
-    subjects = added.select(*scope, "subject").distinct()
+    patterns = subscription_intervals.select(*scope, "pattern").distinct()
+    subjects = silver_messages.select(*scope, "subject").distinct()
     pairs = match(
         subjects,
         patterns,
@@ -143,15 +171,15 @@ def matches_batch(
         scope=scope,
         broadcast_max_patterns=broadcast_max_patterns,
     )
-    interested = pairs.join(silver_subscriptions, [*scope, "pattern"])
-    slim = added.select(*scope, "subject", "time", "size")
+    interested = pairs.join(subscription_intervals, [*scope, "pattern"])
+    slim = silver_messages.select(*scope, "subject", "time", "size")
     met = slim.join(interested, [*scope, "subject"]).where(
-        "time >= since AND (until IS NULL OR time <= until)"
+        "time >= begin AND (end IS NULL OR time <= end)"
     )
-    start = window_column(F.col("time"), window_s).alias("window_start")
+    start = window_column(sf.col("time"), window_s).alias("window_start")
     keys = ("cid", "sid", "client_name", "since", "pattern", "queue", "subject")
     return met.groupBy(start, *scope, *keys).agg(
-        F.count("*").alias("messages"), F.sum("size").alias("bytes")
+        sf.sum("sign").alias("messages"), sf.sum(sf.col("sign") * sf.col("size")).alias("bytes")
     )
 
 
@@ -160,10 +188,10 @@ def exchanges_batch(
 ) -> "DataFrame":
     """Return the requests and replies that a batch completes; see `silver/exchanges`.
 
-    `before` are the messages of the batches before; those too old to belong to the batch are passed
-    over. A reply is a message to the reply subject of a request, no longer than `timeout_s` after it.
+    `before` are the messages of the batches before; those too old to belong to the batch are
+    passed over. A reply is a message to the reply subject of a request, at most `timeout_s` later.
     """
-    bounds = added.agg(F.min("time").alias("low"), F.max("time").alias("high")).first()
+    bounds = added.agg(sf.min("time").alias("low"), sf.max("time").alias("high")).first()
     if bounds is None or bounds["low"] is None:
         return _exchanges(added, added, timeout_s)
     near = before.where(_within(bounds["low"], bounds["high"], timeout_s))
@@ -174,19 +202,19 @@ def exchanges_batch(
 
 def _exchanges(requests: "DataFrame", replies: "DataFrame", timeout_s: float) -> "DataFrame":
     asked = requests.where("reply IS NOT NULL").select(
-        *_ROUTE, F.col("cid").alias("requester"), F.col("time").alias("asked")
+        *_ROUTE, sf.col("cid").alias("requester"), sf.col("time").alias("asked")
     )
     answered = replies.select(
         "account",
-        F.col("subject").alias("reply"),
-        F.col("cid").alias("responder"),
-        F.col("time").alias("answered"),
+        sf.col("subject").alias("reply"),
+        sf.col("cid").alias("responder"),
+        sf.col("time").alias("answered"),
     )
-    latency = F.unix_micros("answered") - F.unix_micros("asked")
+    latency = sf.unix_micros("answered") - sf.unix_micros("asked")
     return (
         asked.join(answered, ["account", "reply"])
         .withColumn("latency_us", latency)
-        .where(F.col("latency_us").between(0, int(timeout_s * 1_000_000)))
+        .where(sf.col("latency_us").between(0, int(timeout_s * 1_000_000)))
         .select(*_ROUTE, "requester", "responder", "asked", "answered", "latency_us")
     )
 
@@ -203,30 +231,35 @@ def batch_summary(
     The watermark is the newest time of all earlier batches less `late_after_s`; what is older than
     that comes late. The first batch has none.
     """
-    newest = F.lit(newest_before).cast("timestamp")
-    watermark = F.timestamp_micros(F.unix_micros(newest) - int(late_after_s * 1_000_000))
-    lateness_s = (F.unix_micros(watermark) - F.unix_micros("time")) / 1_000_000
+    newest = sf.lit(newest_before).cast("timestamp")
+    watermark = sf.timestamp_micros(sf.unix_micros(newest) - int(late_after_s * 1_000_000))
+    lateness_s = (sf.unix_micros(watermark) - sf.unix_micros("time")) / 1_000_000
     return added.agg(
-        F.lit(files).alias("files"),
-        F.lit(quarantined).alias("quarantined"),
-        F.count("*").alias("messages"),
-        F.min("time").alias("first_time"),
-        F.max("time").alias("last_time"),
-        F.max(watermark).alias("watermark"),
-        F.sum(F.when(lateness_s > 0, 1).otherwise(0)).alias("late_messages"),
-        F.max(F.when(lateness_s > 0, lateness_s).otherwise(0.0)).alias("max_lateness_s"),
+        sf.lit(files).alias("files"),
+        sf.lit(quarantined).alias("quarantined"),
+        sf.count("*").alias("messages"),
+        sf.min("time").alias("first_time"),
+        sf.max("time").alias("last_time"),
+        sf.max(watermark).alias("watermark"),
+        sf.sum(sf.when(lateness_s > 0, 1).otherwise(0)).alias("late_messages"),
+        sf.max(sf.when(lateness_s > 0, lateness_s).otherwise(0.0)).alias("max_lateness_s"),
     )
+
+
+def _just_after(name: str) -> "Column":
+    """Return the first moment after a time, to begin there."""
+    return sf.timestamp_micros(sf.unix_micros(name) + 1).alias("begin")
 
 
 def _within(low: datetime, high: datetime, timeout_s: float) -> "Column":
     """Select the times from which a message can belong to a batch that spans `low` to `high`."""
-    time = F.unix_micros("time")
+    time = sf.unix_micros("time")
     reach_us = int(timeout_s * 1_000_000)
-    low_us, high_us = F.unix_micros(F.lit(low)), F.unix_micros(F.lit(high))
+    low_us, high_us = sf.unix_micros(sf.lit(low)), sf.unix_micros(sf.lit(high))
     return time.between(low_us - reach_us, high_us + reach_us)
 
 
 def _recorded_order() -> "tuple[Column, ...]":
     """Order rows of one server with equal times as it wrote them."""
-    number = F.regexp_extract("segment", r"-(\d+)\.parquet$", 1).cast("long")
-    return number, F.col("row")
+    number = sf.regexp_extract("segment", r"-(\d+)\.parquet$", 1).cast("long")
+    return number, sf.col("row")

@@ -48,7 +48,7 @@ class Storage:
             raise OSError(f"could not rename {self.uri(place)} to {self.uri(target)}")
 
     def swap(self, place: str, target: str) -> None:
-        """Put a directory in the place of another, which goes; a reader misses it for an instant."""
+        """Put a directory in the place of another; a reader misses it for an instant."""
         if self.exists(target):
             old = f"{place}.old"
             self.rename(target, old)
@@ -83,7 +83,7 @@ class Storage:
 
 
 def as_uri(root: str | os.PathLike[str]) -> str:
-    """Return a path as a `file:` URI with nothing escaped, as Hadoop wants it, and a URI as it is."""
+    """Return a path as a `file:` URI with nothing escaped, as Hadoop wants it, a URI as it is."""
     text = os.fspath(root)
     if len(urlsplit(text).scheme) > 1:
         return text.rstrip("/")

@@ -10,7 +10,7 @@ same files, so that every reader of Delta sees a consistent table; no JVM packag
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from midge.pipeline.errors import PipelineError
 from midge.pipeline.storage import Storage
@@ -94,7 +94,8 @@ _TABLES = (
     ),
     Table(
         "silver/matches",
-        "the messages of one window that one subscription matches, by subject",
+        "the messages of one window that one subscription matches, by subject; less than nothing "
+        "where a later batch takes back",
         f"window_start timestamp, {_SUBSCRIPTION}, since timestamp, pattern string, queue string, "
         f"subject string, {_USE}",
         is_growing=True,

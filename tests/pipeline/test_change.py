@@ -57,9 +57,15 @@ def test_a_file_says_everything(tmp_path):
         ({"add": [{"subject": "a", "copies": "2"}]}, r"add\[0\].copies: expected a number"),
         ({"add": {"subject": "a"}}, r"add: expected tables \[\[add\]\]"),
         ({"remove": [{}]}, r"remove\[0\]: expected client, subject or account"),
-        ({"remove": [{"clients": "x"}]}, r"remove\[0\].clients: unknown key, did you mean 'client'"),
+        (
+            {"remove": [{"clients": "x"}]},
+            r"remove\[0\].clients: unknown key, did you mean 'client'",
+        ),
         ({"split": [{"clients": "x"}]}, r"split\[0\].into: is missing"),
-        ({"split": [{"clients": "x", "into": "B", "shared": ["."]}]}, r"split\[0\].shared: expected"),
+        (
+            {"split": [{"clients": "x", "into": "B", "shared": ["."]}]},
+            r"split\[0\].shared: expected",
+        ),
         ({"mapping": [{"from": "a", "to": "b.$1"}]}, r"mapping\[0\]: rewrite: 'b.\$1' asks for"),
         ({"mapping": [{"from": 7, "to": "b"}]}, r"mapping\[0\].from: expected text, got 7"),
     ],
@@ -70,7 +76,7 @@ def test_what_has_no_meaning_is_named(document, message):
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(PlanError, match="missing.toml"):
+    with pytest.raises(PlanError, match=r"missing\.toml"):
         load_change(tmp_path / "missing.toml")
 
 

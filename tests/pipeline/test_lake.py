@@ -10,7 +10,14 @@ import pytest
 from midge.pipeline.fleet import build_fleet, dead_subjects, duplicate_listeners
 from midge.pipeline.fleet_records import Simulation
 from midge.pipeline.job import LakeJob, open_lake
-from midge.pipeline.records import MESSAGES, RecordsError, list_segments
+from midge.pipeline.records import (
+    INTEREST,
+    MESSAGES,
+    RecordsError,
+    list_segments,
+    read_table,
+    write_records,
+)
 from midge.pipeline.settings import PipelineSettings
 from midge.pipeline.tables import GOLD, TABLES, Lake, LakeError
 
@@ -62,9 +69,7 @@ def duck(records):
     connection = duckdb.connect()
     for name in ("messages", "interest", "clients"):
         files = [
-            str(path)
-            for path in (records / name).rglob("*.parquet")
-            if "900001" not in path.name
+            str(path) for path in (records / name).rglob("*.parquet") if "900001" not in path.name
         ]
         connection.execute(
             f"CREATE VIEW {name} AS SELECT * FROM read_parquet({files}, hive_partitioning=false)"
@@ -176,7 +181,8 @@ def test_fan_out(job, duck, simulation):
 def test_no_interest(job, duck, simulation):
     found = rows(job, "gold/no_interest", "subject", "messages", "bytes")
     assert found == sql(
-        duck, "SELECT subject, count(*), sum(size)::BIGINT FROM messages WHERE no_interest GROUP BY 1"
+        duck,
+        "SELECT subject, count(*), sum(size)::BIGINT FROM messages WHERE no_interest GROUP BY 1",
     )
     assert {row[0]: row[1] for row in found} == simulation.truth.no_interest
 
@@ -259,9 +265,10 @@ def test_subscription_intervals(job, duck):
     found = job.lake.read("silver/subscriptions")
     assert found.count() == sql(duck, "SELECT count(*) FROM interest WHERE event = 'sub'")[0][0]
     assert found.where("until IS NULL").count() == 0
-    assert found.agg({"delivered": "sum"}).first()[0] == sql(
-        duck, "SELECT sum(delivered)::BIGINT FROM interest WHERE event <> 'sub'"
-    )[0][0]
+    assert (
+        found.agg({"delivered": "sum"}).first()[0]
+        == sql(duck, "SELECT sum(delivered)::BIGINT FROM interest WHERE event <> 'sub'")[0][0]
+    )
 
 
 def test_a_second_run_without_new_records_changes_nothing(spark, job):
@@ -296,6 +303,30 @@ def test_a_crash_in_every_step_of_a_batch_neither_loses_nor_repeats(spark, job, 
     assert snapshot(lake_job.lake) == snapshot(job.lake)
 
 
+def test_interest_recorded_after_its_messages_still_counts(spark, job, records, tmp_path):
+    """Messages first, then ends of subscriptions with no beginning, then all the rest."""
+    late = tmp_path / "records"
+    settings = replace(
+        job.settings, records_directory=str(late), lake_directory=str(tmp_path / "lake")
+    )
+    everything = read_table(records, INTEREST).to_pylist()
+    half = everything[len(everything) // 3 :: 2]
+    shutil.copytree(records / "messages", late / "messages")
+    LakeJob(spark, settings).take()
+    write_records(late, INTEREST, "midge-1a", half)
+    LakeJob(spark, settings).take()
+    write_records(late, INTEREST, "midge-1b", [row for row in everything if row not in half])
+    shutil.copytree(records / "clients", late / "clients")
+    follower = LakeJob(spark, settings)
+    follower.take()
+    names = [f"gold/{name}" for name in ("reconciliation", "dead_subscriptions")]
+    names += ["gold/duplicate_subscriptions", "gold/queue_balance"]
+    follower.build_gold(names)
+    whole, parts = snapshot(job.lake), snapshot(follower.lake)
+    for name in names:
+        assert parts[name] == whole[name], name
+
+
 def test_late_data_is_counted_against_the_watermark(spark, tmp_path):
     members = build_fleet(vans=2)
     records = tmp_path / "records"
@@ -324,7 +355,9 @@ def test_late_data_is_counted_against_the_watermark(spark, tmp_path):
 
 
 def test_no_records_and_no_lake_are_clear_errors(spark, tmp_path):
-    settings = PipelineSettings(records_directory=str(tmp_path / "none"), lake_directory=str(tmp_path / "lake"))
+    settings = PipelineSettings(
+        records_directory=str(tmp_path / "none"), lake_directory=str(tmp_path / "lake")
+    )
     with pytest.raises(RecordsError, match="none: no such directory"):
         LakeJob(spark, settings)
     with pytest.raises(LakeError, match="holds no lake yet"):

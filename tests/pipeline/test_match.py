@@ -120,7 +120,7 @@ def test_wrong_input_is_named(spark):
         match(messages, patterns, strategy="fast")
     with pytest.raises(OptionError, match="messages: expected a column 'subject'"):
         match(messages.drop("subject"), patterns)
-    with pytest.raises(OptionError, match="both sides.*account"):
+    with pytest.raises(OptionError, match=r"both sides.*account"):
         match(messages, patterns)
     with pytest.raises(OptionError, match="on neither side: size"):
         match(messages, patterns, scope=["account"], columns=["size"])

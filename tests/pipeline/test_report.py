@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -117,7 +117,13 @@ def test_gold_is_read_from_plain_parquet(tmp_path):
 
 def test_sizes_are_for_people():
     sizes = [0, 1023, 1024, 5 * 1024**2, 3 * 1024**4]
-    assert [format_bytes(size) for size in sizes] == ["0 B", "1,023 B", "1.0 KiB", "5.0 MiB", "3.0 TiB"]
+    assert [format_bytes(size) for size in sizes] == [
+        "0 B",
+        "1,023 B",
+        "1.0 KiB",
+        "5.0 MiB",
+        "3.0 TiB",
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +140,11 @@ def page(tmp_path_factory):
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
         page.on(
             "console",
-            lambda message: page.complaints.append(message.text)
-            if message.type in ("error", "warning")
-            else None,
+            lambda message: (
+                page.complaints.append(message.text)
+                if message.type in ("error", "warning")
+                else None
+            ),
         )
         page.goto(path.as_uri())
         page.wait_for_selector("#plot-late_data .main-svg")

@@ -36,7 +36,9 @@ def test_a_shape_is_the_mask_of_literals_and_wildcards():
 
 
 def test_general_patterns_have_hardly_a_literal():
-    assert [mask for mask in (">", "*", "**>", "**L", "L>", "L*", "LL>", "L") if is_general(mask)] == [
+    assert [
+        mask for mask in (">", "*", "**>", "**L", "L>", "L*", "LL>", "L") if is_general(mask)
+    ] == [
         ">",
         "*",
         "**>",
