@@ -8,6 +8,7 @@ the export allows, for a limited time, and cannot be guessed. No message crosses
 
 from __future__ import annotations
 
+import base64
 import re
 import secrets
 from collections import OrderedDict
@@ -244,4 +245,4 @@ def _new_reply() -> bytes:
 
 def _random_token() -> bytes:
     """Return 16 characters that may stand in a subject."""
-    return secrets.token_urlsafe(12).encode()
+    return base64.b64encode(secrets.token_bytes(12), altchars=b"Zz")
