@@ -93,19 +93,19 @@ def _sharing(state: "State", name: str) -> dict[str, Any]:
     """List what the account shares by its configuration."""
     for table in state.hub.options.accounts:
         if table.name == name:
-            exports = [
-                {
-                    "subject": one.service or one.stream,
-                    "type": "service" if one.service else "stream",
-                }
-                for one in table.exports
-            ]
+            exports = [_export(one) for one in table.exports]
             imports = [_import(one) for one in table.imports]
             return {
                 **({"exports": exports} if exports else {}),
                 **({"imports": imports} if imports else {}),
             }
     return {}
+
+
+def _export(table: Any) -> dict[str, Any]:
+    if table.service:
+        return {"subject": table.service, "type": "service"}
+    return {"subject": table.stream, "type": "stream"}
 
 
 def _import(table: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ MAX_LIMIT = 10_000
 """Entries on one page at most, however many are asked for."""
 
 
-class BadArgument(Exception):  # noqa: N818 - it names what the request has
+class BadArgument(Exception):
     """An argument that cannot be; the text goes to whoever asked."""
 
 

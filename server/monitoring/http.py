@@ -53,20 +53,21 @@ class Monitor:
             OSError: an address cannot be bound.
         """
         options = self.state.hub.options.monitoring
-        self._runner = web.AppRunner(
+        runner = web.AppRunner(
             self._application(),
             access_log=None,
             logger=_QUIET,
             keepalive_timeout=_KEEPALIVE_S,
             shutdown_timeout=_SHUTDOWN_S,
         )
-        await self._runner.setup()
+        self._runner = runner
+        await runner.setup()
         host = options.host or self.state.hub.options.listen.host
         if options.http_port:
-            bound = await self._listen(host, options.http_port, None)
+            bound = await self._listen(runner, host, options.http_port, None)
             self.state.http_address = (bound[0], bound[1])
         if options.https_port and tls is not None:
-            bound = await self._listen(host, options.https_port, tls)
+            bound = await self._listen(runner, host, options.https_port, tls)
             self.state.https_port = bound[1]
 
     async def stop(self) -> None:
@@ -79,15 +80,16 @@ class Monitor:
         """Give the URLs of the listeners."""
         return list(self._urls)
 
-    async def _listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> tuple[str, int]:
-        assert self._runner is not None
+    async def _listen(
+        self, runner: web.AppRunner, host: str, port: int, tls: ssl.SSLContext | None
+    ) -> tuple[str, int]:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((host, max(port, 0)))
             listener.setblocking(False)
-            site = web.SockSite(self._runner, listener, ssl_context=tls, backlog=_BACKLOG)
+            site = web.SockSite(runner, listener, ssl_context=tls, backlog=_BACKLOG)
             await site.start()
         except BaseException:
             listener.close()

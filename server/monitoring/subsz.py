@@ -9,6 +9,7 @@ from midge.server.connection import Connection
 from midge.server.monitoring import forms
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.connz import subscription_detail
+from midge.server.subscription import RoutedSubscription
 from midge.sublist import subjects
 from midge.sublist.sublist import SubListStats
 
@@ -88,8 +89,8 @@ def _matching(accounts: list[Account], subject: bytes) -> list[dict[str, Any]]:
         result = account.sublist.match(subject)
         members = [member for group in result.queues for member in group.members]
         for one in (*result.plain, *members):
-            cid = one.client.cid if getattr(one, "client", None) is not None else 0
-            found.append(_detail(account, one, cid))
+            client = one.client if isinstance(one, RoutedSubscription) else None
+            found.append(_detail(account, one, client.cid if client else 0))
     return found
 
 

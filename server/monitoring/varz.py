@@ -39,8 +39,8 @@ def _encryption(state: "State") -> dict[str, Any]:
     hub = state.hub
     tls = hub.options.tls
     facts = {
-        "auth_required": hub.authenticator.is_required,
-        "tls_required": bool(tls.cert_file),
+        "auth_required": hub.gate.authenticator.is_required,
+        "tls_required": tls.enabled,
         "tls_verify": tls.verify,
     }
     return {name: True for name, holds in facts.items() if holds}
@@ -77,7 +77,7 @@ def _settings(state: "State") -> dict[str, Any]:
 def _auth_timeout_s(options: "Options") -> float:
     """Give the time to authenticate; by default a second more than TLS has for its handshake."""
     return options.authorization.timeout_s or (
-        options.tls.timeout_s + 1 if options.tls.cert_file else _AUTH_TIMEOUT_S
+        options.tls.timeout_s + 1 if options.tls.enabled else _AUTH_TIMEOUT_S
     )
 
 

@@ -96,7 +96,7 @@ async def test_connz_pages_and_sorts(page: Page, connect: Connect) -> None:
 
 @pytest.mark.parametrize(
     "sort",
-    ("cid", "start", "subs", "pending", "msgs_to", "last", "idle", "uptime", "rtt"),
+    ["cid", "start", "subs", "pending", "msgs_to", "last", "idle", "uptime", "rtt"],
 )
 async def test_connz_sorts_by_everything(page: Page, connect: Connect, sort: str) -> None:
     await connect()
