@@ -31,6 +31,6 @@ class LoopClock:
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
-        self.monotonic = loop.time
+        self.monotonic = time.monotonic  # a loop's own time may be as coarse as a millisecond
         self.call_later = loop.call_later
         self.wall = time.time

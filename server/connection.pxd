@@ -30,6 +30,7 @@ cdef class Connection(Client):
     cdef public Permissions permissions
     cdef public object tracer
     cdef public bytes nonce
+    cdef public dict cookies
     cdef public dict subscriptions
     cdef public long long max_subscriptions
     cdef public Py_ssize_t max_pending_bytes
@@ -86,3 +87,4 @@ cdef class Connection(Client):
     cdef void _hold_back(self) except *
     cpdef void held(self, Client publisher) except *
     cdef void _send(self, bytes piece) except *
+    cdef void _send_ok(self) except *

@@ -82,6 +82,7 @@ class Connection(Client):
         self.permissions: Any = None
         self.tracer: Any = None
         self.nonce = b""
+        self.cookies: dict[str, str] = {}
         self.subscriptions: dict[bytes, RoutedSubscription] = {}
         self.max_subscriptions = limits.max_subscriptions or -1
         self.max_pending_bytes = limits.max_pending_bytes
@@ -208,6 +209,8 @@ class Connection(Client):
     def on_connect(self, document: bytes) -> None:
         """Take the client's introduction, and find out who it is."""
         options = parse_connect(document, self.options)
+        if self.cookies:
+            self._take_cookies(options)
         if self.tracer is not None:
             self.tracer.connect_received(document)
         self.options = options
@@ -224,6 +227,15 @@ class Connection(Client):
         if not self._ended:
             self._set_watch(CLOSED, False)
             self.hub.gate.authenticate(self)
+
+    def _take_cookies(self, options: ConnectOptions) -> None:
+        """Complete the credentials of a CONNECT by those that a browser sent as cookies."""
+        cookies = self.cookies
+        options.jwt = options.jwt or cookies.get("jwt", "")
+        if not (options.user or options.password or options.auth_token):
+            options.user = cookies.get("user", "")
+            options.password = cookies.get("password", "")
+            options.auth_token = cookies.get("auth_token", "")
 
     def authenticated(self, identity: "Identity") -> None:
         """Go on as `identity`, with the options of the CONNECT at hand.
@@ -255,7 +267,7 @@ class Connection(Client):
         self._result = None
         self.parser.halted = False
         if options.verbose:
-            self._send(_OK)
+            self._send_ok()
         self.keepalive.connected()
         self.hub.client_connected(self)
 
@@ -278,6 +290,8 @@ class Connection(Client):
         """Answer; the first time, with the INFO that belongs to who the client is."""
         if self.tracer is not None:
             self.tracer.received("PING")
+        if self.tracer is not None:
+            self.tracer.sent("PONG")
         self._send(_PONG)
         if self.connected and not self._told_info:
             self._told_info = True
@@ -314,7 +328,7 @@ class Connection(Client):
             self.subscriptions[sid] = subscription
             self.hub.subscribed(self, subscription)
         if self.guard & VERBOSE:
-            self._send(_OK)
+            self._send_ok()
 
     def on_unsubscribe(self, sid: bytes, max_messages: int) -> None:
         """End a subscription, now or when it has had `max_messages` in all."""
@@ -328,7 +342,7 @@ class Connection(Client):
                 subscription.max_messages = 0
                 self.unsubscribe(subscription, "unsubscribed")
         if self.guard & VERBOSE:
-            self._send(_OK)
+            self._send_ok()
 
     def on_publish(self, frame: Frame) -> None:
         """Route one message."""
@@ -389,7 +403,7 @@ class Connection(Client):
                 self.send_error(refusal)
                 return
         if guard & VERBOSE:
-            self._send(_OK)
+            self._send_ok()
         if guard & SCREENED:
             self.hub.screen_publish(self, frame)
             return
@@ -549,6 +563,11 @@ class Connection(Client):
         self.outbound.append(piece)
         self.router.touch(self)
 
+    def _send_ok(self) -> None:
+        if self.tracer is not None:
+            self.tracer.sent("OK")
+        self._send(_OK)
+
     def _send_ping(self) -> None:
         if self.tracer is not None:
             self.tracer.sent("PING")
@@ -561,6 +580,8 @@ class Connection(Client):
         """End `subscription`; `cause` says why, for those who look on."""
         if self.subscriptions.pop(subscription.sid, None) is None:
             return
+        if self.tracer is not None:
+            self.tracer.subscription_removed(subscription)
         self.account.sublist.remove(subscription)
         self.hub.unsubscribed(self, subscription, cause)
 
@@ -571,6 +592,9 @@ class Connection(Client):
         """
         subscriptions = list(self.subscriptions.values())
         self.subscriptions = {}
+        if self.tracer is not None:
+            for subscription in subscriptions:
+                self.tracer.subscription_removed(subscription)
         self.hub.clean_up(self, self.account, subscriptions, _CLEAN_UP_SLICE)
         if dropped is None:
             return
@@ -653,8 +677,16 @@ class Connection(Client):
                 self.tracer.sent(f"-ERR {wire}")
             self.outbound.append(b"-ERR '%b'\r\n" % wire.encode())
         self._leave(reason, wire)
-        self._drop_subscriptions()
         self.hub.client_closed(self)
+        self._drop_subscriptions()
+
+    def tls_facts(self) -> tuple[str, str] | None:
+        """Give the version and the cipher suite of TLS; None on a plain connection."""
+        encryption = self._transport and self._transport.get_extra_info("ssl_object")
+        if not encryption:
+            return None
+        suite = encryption.cipher()
+        return encryption.version() or "", suite[0] if suite else ""
 
     def abort(self) -> None:
         """Cut the transport, whatever is pending."""

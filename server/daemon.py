@@ -37,6 +37,9 @@ LISTENERS = {
 }
 """Event that announces each kind of listener."""
 
+TLS_LISTENERS = {("monitoring", "https"): "monitoring_tls_started"}
+"""Event for a kind of listener when it is encrypted and has a name of its own."""
+
 SIGNAL_TEXTS = {
     signal.SIGTERM: "terminated",
     signal.SIGINT: "interrupt",
@@ -166,7 +169,8 @@ class Daemon:
         urls = self._server.urls()
         for kind, event in LISTENERS.items():
             for url in urls.get(kind, ()):
-                log.info(event, url=url, address=url.partition("://")[2])
+                scheme, _, address = url.partition("://")
+                log.info(TLS_LISTENERS.get((kind, scheme), event), url=url, address=address)
         self._write_ports_file(options)
         log.info("server_ready")
 

@@ -16,6 +16,7 @@ from midge.protocol.messages import Info
 from midge.server.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 from midge.server.client import Client
 from midge.server.clock import Clock
+from midge.server.closed import ClosedClient
 from midge.server.connection import Connection
 from midge.server.gatekeeper import Gatekeeper
 from midge.server.logging import get_logger
@@ -25,7 +26,7 @@ from midge.server.reasons import ClosedReason
 from midge.server.router import Router
 from midge.server.server_keys import ServerKeys
 from midge.server.subscription import RoutedSubscription
-from midge.server.tracing import Tracer
+from midge.server.tracing import Tracer, client_label
 from midge.sublist import SubList
 
 log = get_logger()
@@ -116,7 +117,7 @@ class Hub:
         self.global_account = self.account(GLOBAL_ACCOUNT)
         self.system_account = self.account(options.system_account or SYSTEM_ACCOUNT)
         self.clients: dict[int, Connection] = {}
-        self.closed: deque[Connection] = deque(maxlen=options.limits.max_closed_clients)
+        self.closed: deque[ClosedClient] = deque(maxlen=options.limits.max_closed_clients)
         self.totals = Totals()
         self.stalled_clients = 0
         self.observers: list[Observer] = []
@@ -179,7 +180,7 @@ class Hub:
         self.clients.pop(connection.cid, None)
         self.gate.release(connection)
         self.totals.add(connection)
-        self.closed.append(connection)
+        self.closed.append(ClosedClient(connection, self.clock.monotonic()))
         reason = connection.reason
         if reason is not None and reason.is_slow_consumer:
             self.totals.slow_consumers += 1
@@ -192,6 +193,7 @@ class Hub:
             "client_closed",
             cid=connection.cid,
             peer=_peer(connection),
+            client=client_label(connection),
             reason=reason.value if reason else "",
         )
         for observer in self.observers:

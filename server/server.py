@@ -3,6 +3,7 @@
 import asyncio
 import random as random_module
 from random import Random
+from typing import TYPE_CHECKING
 
 from midge.server.clock import Clock, LoopClock
 from midge.server.connection import Connection
@@ -13,6 +14,10 @@ from midge.server.options import Options
 from midge.server.reasons import ClosedReason
 from midge.server.reloading import check_reload
 from midge.server.tls import TlsContexts
+
+if TYPE_CHECKING:
+    from midge.server.monitoring import Monitor
+    from midge.server.websocket import WebSocketListener
 
 _DRAIN_POLL_S = 0.005
 
@@ -38,6 +43,10 @@ class Server:
         self._hub: Hub | None = None
         self._listener: Listener | None = None
         self._tls: TlsContexts | None = None
+        self._monitor: Monitor | None = None
+        self._websocket: WebSocketListener | None = None
+        self._websocket_tls: TlsContexts | None = None
+        self._websocket_address = ("", 0)
 
     @property
     def hub(self) -> Hub:
@@ -61,19 +70,59 @@ class Server:
         hub = self.hub
         self._tls = TlsContexts(self.options.tls) if self.options.tls.enabled else None
         self._listener = Listener(hub, self._tls)
-        listen = self.options.listen
-        hub.host, hub.port = self._listener.open(listen.host, listen.port)
+        try:
+            await self._open(hub)
+        except BaseException:
+            await self._close_listeners()
+            await self._stop_monitor()
+            raise
+
+    async def _open(self, hub: Hub) -> None:
+        """Open what the options ask for: clients' listener, monitoring, WebSocket."""
+        options = self.options
+        assert self._listener is not None
+        hub.host, hub.port = self._listener.open(options.listen.host, options.listen.port)
+        if options.websocket.port:
+            await self._open_websocket(hub)
+        if options.monitoring.http_port or options.monitoring.https_port:
+            # Only who asks for monitoring pays for importing an HTTP server.
+            from midge.server.monitoring import Monitor  # noqa: PLC0415
+
+            self._monitor = Monitor(hub)
+            self._monitor.state.websocket_port = self._websocket_address[1]
+            await self._monitor.start(self._tls.context if self._tls else None)
+
+    async def _open_websocket(self, hub: Hub) -> None:
+        """Open the listener for WebSocket clients."""
+        from midge.server.websocket import WebSocketListener  # noqa: PLC0415 - as above
+
+        settings = self.options.websocket
+        self._websocket_tls = TlsContexts(settings.tls) if settings.tls.enabled else None
+        self._websocket = WebSocketListener(hub, self._websocket_tls)
+        self._websocket_address = self._websocket.open(settings.host, settings.port)
 
     async def stop(self) -> None:
         """Stop listening, write what is pending within `shutdown.flush_timeout_s`, close everything."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        await self._close_listeners()
         hub = self.hub
         for connection in list(hub.clients.values()):
             connection.close(ClosedReason.SERVER_SHUTDOWN)
         await self._drained()
+        await self._stop_monitor()
         hub.close()
+
+    async def _close_listeners(self) -> None:
+        """Take no more clients."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        if self._websocket is not None:
+            self._websocket.close()
+
+    async def _stop_monitor(self) -> None:
+        if self._monitor is not None:
+            await self._monitor.stop()
+            self._monitor = None
 
     async def reload(self, options: Options) -> None:
         """Take new options for what can change while serving.
@@ -85,6 +134,8 @@ class Server:
         put_in_force = self.hub.gate.prepare_reload(options)
         if self._tls is not None and options.tls.enabled:
             self._tls.reload(options.tls)
+        if self._websocket_tls is not None and options.websocket.tls.enabled:
+            self._websocket_tls.reload(options.websocket.tls)
         self.options = options
         self.hub.options = options
         put_in_force()
@@ -95,9 +146,7 @@ class Server:
     async def lame_duck(self) -> None:
         """Refuse new clients, tell the others, and close them one by one; then return."""
         hub = self.hub
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        await self._close_listeners()
         hub.lame_duck = True
         for connection in list(hub.clients.values()):
             if connection.connected and connection.options.protocol >= 1:
@@ -116,7 +165,14 @@ class Server:
 
     def urls(self) -> dict[str, list[str]]:
         """Give the URLs of the listeners by kind, `nats` among them."""
-        return {"nats": [f"nats://{_bracketed(self.hub.host)}:{self.hub.port}"]}
+        urls = {"nats": [f"nats://{_bracketed(self.hub.host)}:{self.hub.port}"]}
+        if self._websocket is not None:
+            host, port = self._websocket_address
+            scheme = "wss" if self._websocket.is_encrypted else "ws"
+            urls["websocket"] = [f"{scheme}://{_bracketed(host)}:{port}"]
+        if self._monitor is not None:
+            urls["monitoring"] = self._monitor.urls()
+        return urls
 
     def connections(self) -> list[Connection]:
         """List the live connections."""

@@ -62,6 +62,10 @@ class Tracer:
         if frame.size:
             self._write("payload_sent", payload=self._payload(frame))
 
+    def subscription_removed(self, subscription: Subscription) -> None:
+        """Trace the end of a subscription."""
+        self._write("subscription_removed", sid=subscription.sid.decode("utf-8", "backslashreplace"))
+
     def received(self, line: str) -> None:
         """Trace a protocol line from the client."""
         self._write("protocol_received", line=line)

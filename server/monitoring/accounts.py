@@ -1,0 +1,123 @@
+"""`/accountz` and `/accstatz`: the accounts and what passes through them."""
+
+from typing import TYPE_CHECKING, Any
+
+from midge.server.monitoring import forms
+from midge.server.monitoring.arguments import Arguments, BadArgument
+from midge.server.monitoring.subsz import combined_statistics
+
+if TYPE_CHECKING:
+    from midge.server.account import Account
+    from midge.server.monitoring.state import State
+
+_NOTHING = {"msgs": 0, "bytes": 0}
+_NO_OTHERS = {"gateways": _NOTHING, "routes": _NOTHING, "leafs": _NOTHING}
+
+
+def accountz(state: "State", arguments: Arguments) -> dict[str, Any]:
+    """Make the list of accounts, or the page of one.
+
+    Raises:
+        BadArgument: there is no such account.
+    """
+    hub = state.hub
+    page: dict[str, Any] = {
+        "server_id": hub.keys.server_id,
+        "now": forms.timestamp(hub.clock.wall()),
+        "system_account": hub.system_account.name,
+    }
+    name = arguments.text("acc")
+    if not name:
+        return page | {"accounts": sorted(hub.accounts)}
+    account = hub.accounts.get(name)
+    if account is None:
+        raise BadArgument(f"Account {name[:64]} does not exist")
+    return page | {"account_detail": _detail(state, account)}
+
+
+def accstatz(state: "State", arguments: Arguments) -> dict[str, Any]:
+    """Make the page of what each account sent and received; `unused=1` adds those at rest.
+
+    Raises:
+        BadArgument: `unused` is no boolean.
+    """
+    hub = state.hub
+    unused = arguments.flag("unused")
+    chosen = [hub.accounts[name] for name in sorted(hub.accounts)]
+    return {
+        "server_id": hub.keys.server_id,
+        "now": forms.timestamp(hub.clock.wall()),
+        "account_statz": [
+            account_statistics(state, account) for account in chosen if unused or account.clients
+        ],
+    }
+
+
+def account_statistics(state: "State", account: "Account") -> dict[str, Any]:
+    """Count what one account sent and received."""
+    totals = state.ledger.totals(state.hub, account.name)
+    return {
+        "acc": account.name,
+        "name": account.name,
+        "conns": len(account.clients),
+        "leafnodes": 0,
+        "total_conns": len(account.clients),
+        "num_subscriptions": len(account.sublist),
+        "sent": {"msgs": totals.out_messages, "bytes": totals.out_bytes, **_NO_OTHERS},
+        "received": {"msgs": totals.in_messages, "bytes": totals.in_bytes, **_NO_OTHERS},
+        "slow_consumers": totals.slow_consumers,
+    }
+
+
+def _detail(state: "State", account: "Account") -> dict[str, Any]:
+    detail: dict[str, Any] = {
+        "account_name": account.name,
+        "update_time": forms.timestamp(state.configured_at),
+        "is_system": account is state.hub.system_account,
+        "expired": False,
+        "complete": True,
+        "jetstream_enabled": False,
+        "leafnode_connections": 0,
+        "client_connections": len(account.clients),
+        "subscriptions": len(account.sublist),
+        **_sharing(state, account.name),
+        "name_tag": account.name,
+        "sublist_stats": combined_statistics([account]),
+    }
+    if not detail["is_system"]:
+        del detail["is_system"]
+    return detail
+
+
+def _sharing(state: "State", name: str) -> dict[str, Any]:
+    """List what the account shares by its configuration."""
+    for table in state.hub.options.accounts:
+        if table.name == name:
+            exports = [_export(one) for one in table.exports]
+            imports = [_import(one) for one in table.imports]
+            return {
+                **({"exports": exports} if exports else {}),
+                **({"imports": imports} if imports else {}),
+            }
+    return {}
+
+
+def _export(table: Any) -> dict[str, Any]:
+    if table.service:
+        return {"subject": table.service, "type": "service"}
+    return {"subject": table.stream, "type": "stream"}
+
+
+def _import(table: Any) -> dict[str, Any]:
+    source = table.service or table.stream
+    local = getattr(table, "to", "") or source.subject
+    return {
+        "subject": source.subject,
+        "account": source.account,
+        "to": local,
+        "local_subject": local,
+        "type": "service" if table.service else "stream",
+        "invalid": False,
+        "share": bool(getattr(table, "share", False)),
+        "tracking": False,
+    }

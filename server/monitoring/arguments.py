@@ -1,0 +1,98 @@
+"""The query arguments of monitoring requests, read strictly and refused in nats-server's words."""
+
+from collections.abc import Mapping
+
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_LONGEST_NUMBER = 18  # digits that surely fit 64 bits
+
+DEFAULT_LIMIT = 1024
+MAX_LIMIT = 10_000
+"""Entries on one page at most, however many are asked for."""
+
+
+class BadArgument(Exception):
+    """An argument that cannot be; the text goes to whoever asked."""
+
+
+class Arguments:
+    """The arguments of one request; each is read by the type it should have."""
+
+    def __init__(self, query: Mapping[str, str]) -> None:
+        self._query = query
+
+    def text(self, name: str) -> str:
+        """Give an argument as it is, empty when it is not there."""
+        return self._query.get(name, "")
+
+    def flag(self, name: str) -> bool:
+        """Read a boolean.
+
+        Raises:
+            BadArgument: it is something else.
+        """
+        text = self.text(name)
+        if not text or text in _FALSE:
+            return False
+        if text in _TRUE:
+            return True
+        raise BadArgument(_refusal("boolean", name, "ParseBool", text))
+
+    def integer(self, name: str) -> int:
+        """Read a whole number, 0 when it is not there.
+
+        Raises:
+            BadArgument: it is something else, or too large.
+        """
+        text = self.text(name)
+        digits = text[1:] if text[:1] in {"+", "-"} else text
+        if not text:
+            return 0
+        _check_digits("int", name, "Atoi", text, digits)
+        return int(text)
+
+    def cid(self) -> int:
+        """Read the `cid`, 0 when it is not there.
+
+        Raises:
+            BadArgument: it is no number.
+        """
+        text = self.text("cid")
+        if not text:
+            return 0
+        _check_digits("uint64", "cid", "ParseUint", text, text)
+        return int(text)
+
+    def subscriptions(self) -> tuple[bool, bool]:
+        """Read `subs`: whether subscriptions are wanted, and whether with details.
+
+        Raises:
+            BadArgument: it is neither a boolean nor `detail`.
+        """
+        if self.text("subs").lower() == "detail":
+            return True, True
+        return self.flag("subs"), False
+
+    def page(self) -> tuple[int, int]:
+        """Read `offset` and `limit`, clamped to what is served.
+
+        Raises:
+            BadArgument: one of them is no number.
+        """
+        offset = max(self.integer("offset"), 0)
+        limit = self.integer("limit")
+        return offset, min(limit, MAX_LIMIT) if limit > 0 else DEFAULT_LIMIT
+
+
+def _check_digits(kind: str, name: str, function: str, text: str, digits: str) -> None:
+    if not (digits.isascii() and digits.isdigit()):
+        raise BadArgument(_refusal(kind, name, function, text))
+    if len(digits) > _LONGEST_NUMBER:
+        raise BadArgument(_refusal(kind, name, function, text, "value out of range"))
+
+
+def _refusal(
+    kind: str, name: str, function: str, text: str, problem: str = "invalid syntax"
+) -> str:
+    shown = text[:64].encode("unicode_escape").decode().replace('"', '\\"')
+    return f"Error decoding {kind} for '{name}': strconv.{function}: parsing \"{shown}\": {problem}"

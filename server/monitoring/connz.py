@@ -1,0 +1,301 @@
+"""`/connz`: the connections, those that are there and the last ones that went."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from midge.server.closed import ClosedClient
+from midge.server.connection import Connection
+from midge.server.monitoring import forms
+from midge.server.monitoring.arguments import Arguments, BadArgument
+from midge.sublist import subjects
+
+if TYPE_CHECKING:
+    from midge.server.monitoring.state import State
+
+Client = Connection | ClosedClient
+SortKey = Callable[[Client], Any]
+
+_SLICE = 256
+"""Entries made, or looked through, before others have their turn."""
+
+_TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
+_STATES = {
+    "": (True, False),
+    "open": (True, False),
+    "closed": (False, True),
+    "any": (True, True),
+    "all": (True, True),
+}
+
+
+def _stopped_at(client: Client) -> float:
+    return client.stopped_at if isinstance(client, ClosedClient) else 0.0
+
+
+def _round_trip(client: Client) -> float:
+    if isinstance(client, ClosedClient):
+        return client.round_trip_s or 0.0
+    return client.keepalive.round_trip_s or 0.0
+
+
+def _pending(client: Client) -> int:
+    return 0 if isinstance(client, ClosedClient) else client.outbound.pending_bytes()
+
+
+def _uptime(client: Client) -> float:
+    """Give a key that puts the longest uptime first; the live ones go by when they began."""
+    if isinstance(client, ClosedClient):
+        return client.started_at - client.stopped_at
+    return client.started_at
+
+
+_SORT_KEYS: dict[str, SortKey] = {
+    "cid": lambda client: client.cid,
+    "start": lambda client: client.started_at,
+    "subs": lambda client: -_subscription_count(client),
+    "pending": lambda client: -_pending(client),
+    "msgs_to": lambda client: -client.out_messages,
+    "msgs_from": lambda client: -client.in_messages,
+    "bytes_to": lambda client: -client.out_bytes,
+    "bytes_from": lambda client: -client.in_bytes,
+    "last": lambda client: -client.last_active_at,
+    "idle": lambda client: client.last_active_at,
+    "uptime": _uptime,
+    "rtt": lambda client: -_round_trip(client),
+    "stop": _stopped_at,
+    "reason": lambda client: client.reason if isinstance(client, ClosedClient) else "",
+}
+_ONLY_CLOSED = frozenset({"stop", "reason"})
+
+
+class ConnzOptions(Struct, frozen=True, kw_only=True):
+    """What is asked of the page."""
+
+    sort: str = "cid"
+    offset: int = 0
+    limit: int = 1024
+    auth: bool = False
+    subscriptions: bool = False
+    detail: bool = False
+    cid: int = 0
+    live: bool = True
+    closed: bool = False
+    user: str = ""
+    account: str = ""
+    filter_subject: str = ""
+
+
+def read_options(arguments: Arguments) -> ConnzOptions:
+    """Read the arguments of a request.
+
+    Raises:
+        BadArgument: one of them cannot be.
+    """
+    sort = arguments.text("sort") or "cid"
+    if sort not in _SORT_KEYS:
+        raise BadArgument(f"invalid sorting option: {sort[:64]}")
+    auth = arguments.flag("auth")
+    subscriptions, detail = arguments.subscriptions()
+    offset, limit = arguments.page()
+    cid = arguments.cid()
+    state = arguments.text("state")
+    if state.lower() not in _STATES:
+        raise BadArgument(f"Error decoding state for {state[:64]}")
+    live, closed = _STATES[state.lower()]
+    if sort in _ONLY_CLOSED and live:
+        raise BadArgument(f"sort by {sort} only valid on closed connections")
+    subject = arguments.text("filter_subject")
+    if subject and not subjects.is_valid_subject(subject.encode("utf-8", "replace")):
+        raise BadArgument(f"invalid filter subject: {subject[:64]}")
+    return ConnzOptions(
+        sort=sort,
+        offset=offset,
+        limit=limit,
+        auth=auth,
+        subscriptions=subscriptions,
+        detail=detail,
+        cid=cid,
+        live=live,
+        closed=closed,
+        user=arguments.text("user"),
+        account=arguments.text("acc"),
+        filter_subject=subject,
+    )
+
+
+async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
+    """Make the page, letting others have their turn between slices of a long one."""
+    hub = state.hub
+    if options.cid:
+        chosen = _by_cid(state, options)
+        total, offset, limit = len(hub.clients), 0, 1
+    else:
+        found = await _select(_candidates(state, options), options)
+        found.sort(key=_SORT_KEYS[options.sort])
+        total, offset, limit = len(found), min(options.offset, len(found)), options.limit
+        chosen = found[offset : offset + limit]
+    now = hub.clock.monotonic()
+    wall_offset = state.wall_offset()
+    entries = []
+    for position, client in enumerate(chosen):
+        if position % _SLICE == _SLICE - 1:
+            await asyncio.sleep(0)
+        entries.append(_entry(client, options, now, wall_offset))
+    return {
+        "server_id": hub.keys.server_id,
+        "now": forms.timestamp(now + wall_offset),
+        "num_connections": len(entries),
+        "total": total,
+        "offset": offset,
+        "limit": limit,
+        "connections": entries,
+    }
+
+
+def _by_cid(state: "State", options: ConnzOptions) -> list[Client]:
+    live = state.hub.clients.get(options.cid)
+    if live is not None and options.live:
+        return [live]
+    if options.closed:
+        return [client for client in state.hub.closed if client.cid == options.cid]
+    return []
+
+
+def _candidates(state: "State", options: ConnzOptions) -> list[Client]:
+    """List those in the state and the account asked for."""
+    hub = state.hub
+    found: list[Client] = []
+    if options.live and options.account:
+        account = hub.accounts.get(options.account)
+        clients = account.clients.values() if account else ()
+        found += [client for client in clients if isinstance(client, Connection)]
+    elif options.live:
+        found += hub.clients.values()
+    if options.closed:
+        named = options.account
+        found += [client for client in hub.closed if not named or client.account_name == named]
+    return found
+
+
+async def _select(candidates: list[Client], options: ConnzOptions) -> list[Client]:
+    """Keep those of the user, and with an interest in the subject, that are asked for."""
+    if not options.user and not options.filter_subject:
+        return candidates
+    found = []
+    pattern = options.filter_subject.encode("utf-8", "replace")
+    for position, client in enumerate(candidates):
+        if position % _SLICE == _SLICE - 1:
+            await asyncio.sleep(0)
+        if options.user and _user(client) != options.user:
+            continue
+        if not pattern or any(_overlaps(one.subject, pattern) for one in _subscriptions(client)):
+            found.append(client)
+    return found
+
+
+def _overlaps(subject: bytes, pattern: bytes) -> bool:
+    """Tell whether `subject` covers the literal `pattern`, or is covered by it, or is it."""
+    return (
+        subject == pattern
+        or subjects.matches(pattern, subject)
+        or subjects.matches(subject, pattern)
+    )
+
+
+def _subscriptions(client: Client) -> Iterable[Any]:
+    held = client.subscriptions
+    return list(held.values()) if isinstance(held, dict) else held
+
+
+def _subscription_count(client: Client) -> int:
+    if isinstance(client, ClosedClient):
+        return client.subscription_count
+    return len(client.subscriptions)
+
+
+def _user(client: Client) -> str:
+    if isinstance(client, ClosedClient):
+        return client.identity_user
+    return client.identity.user if client.identity is not None else ""
+
+
+def _entry(client: Client, options: ConnzOptions, now: float, wall_offset: float) -> dict[str, Any]:
+    """Describe one connection, in nats-server's order; what does not apply is left out."""
+    closed = isinstance(client, ClosedClient)
+    until = _stopped_at(client) if closed else now
+    entry: dict[str, Any] = {
+        "cid": client.cid,
+        "kind": "Client",
+        "type": _TYPES.get(client.kind, "nats"),
+        "ip": client.peer_host,
+        "port": client.peer_port,
+        "start": forms.timestamp(client.started_at + wall_offset),
+        "last_activity": forms.timestamp(client.last_active_at + wall_offset),
+    }
+    if isinstance(client, ClosedClient):
+        entry["stop"] = forms.timestamp(client.stopped_at + wall_offset)
+        entry["reason"] = client.reason
+    round_trip_s = _round_trip(client)
+    if round_trip_s:
+        entry["rtt"] = forms.duration(round_trip_s)
+    entry |= {
+        "uptime": forms.uptime(until - client.started_at),
+        "idle": forms.uptime(until - client.last_active_at),
+        "pending_bytes": _pending(client),
+        "in_msgs": client.in_messages,
+        "out_msgs": client.out_messages,
+        "in_bytes": client.in_bytes,
+        "out_bytes": client.out_bytes,
+        "subscriptions": _subscription_count(client),
+    }
+    entry |= _introduction(client)
+    if options.auth:
+        entry |= _identity(client)
+    if options.subscriptions:
+        entry |= _interest(client, options)
+    return entry
+
+
+def _introduction(client: Client) -> dict[str, Any]:
+    """Say what the client told of itself, and of its encryption."""
+    said: Any = client if isinstance(client, ClosedClient) else client.options
+    facts = {"name": said.name, "lang": said.lang, "version": said.version}
+    tls = client.tls if isinstance(client, ClosedClient) else client.tls_facts()
+    if tls is not None:
+        facts["tls_version"] = tls[0].removeprefix("TLSv")
+        facts["tls_cipher_suite"] = tls[1]
+    return {name: value for name, value in facts.items() if value}
+
+
+def _identity(client: Client) -> dict[str, Any]:
+    name = client.account_name if isinstance(client, ClosedClient) else client.account.name
+    facts = {"authorized_user": _user(client), "account": name, "name_tag": name}
+    if name == "$G":
+        del facts["account"]
+    return {field: value for field, value in facts.items() if value}
+
+
+def _interest(client: Client, options: ConnzOptions) -> dict[str, Any]:
+    """List what the client subscribed to, as many as a page holds."""
+    held = list(_subscriptions(client))[: options.limit]
+    if not held:
+        return {}
+    if not options.detail:
+        return {"subscriptions_list": [forms.text(one.subject) for one in held]}
+    return {"subscriptions_list_detail": [subscription_detail(one, client.cid) for one in held]}
+
+
+def subscription_detail(subscription: Any, cid: int) -> dict[str, Any]:
+    """Describe one subscription; what does not apply is left out."""
+    detail: dict[str, Any] = {"subject": forms.text(subscription.subject)}
+    if subscription.queue is not None:
+        detail["qgroup"] = forms.text(subscription.queue)
+    detail["sid"] = forms.text(subscription.sid)
+    detail["msgs"] = subscription.delivered
+    if subscription.max_messages > 0:
+        detail["max"] = subscription.max_messages
+    detail["cid"] = cid
+    return detail

@@ -1,0 +1,82 @@
+"""How monitoring writes times, durations and documents: as Go does, for readers expect that."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+_NANOSECONDS = 1_000_000_000
+_MICROSECONDS = 1_000_000
+_ZERO_TIME = "0001-01-01T00:00:00Z"
+
+
+def timestamp(wall_s: float) -> str:
+    """Write a Unix time as RFC 3339 with as many decimals as a float is good for, in UTC."""
+    if wall_s <= 0:
+        return _ZERO_TIME
+    whole, rest = divmod(round(wall_s * _MICROSECONDS), _MICROSECONDS)
+    text = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    decimals = f".{rest:06d}".rstrip("0") if rest else ""
+    return f"{text}{decimals}Z"
+
+
+def nanoseconds(duration_s: float) -> int:
+    """Give a duration as whole nanoseconds."""
+    return round(duration_s * _NANOSECONDS)
+
+
+def number(value: float) -> float | int:
+    """Give a float as the whole number that it is, if it is one."""
+    return int(value) if value == int(value) else value
+
+
+def uptime(duration_s: float) -> str:
+    """Write a duration as `1y2d3h4m5s`, from its largest unit down to seconds."""
+    minutes, seconds = divmod(max(int(duration_s), 0), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    years, days = divmod(days, 365)
+    parts = [(years, "y"), (days, "d"), (hours, "h"), (minutes, "m"), (seconds, "s")]
+    while len(parts) > 1 and parts[0][0] == 0:
+        del parts[0]
+    return "".join(f"{count}{unit}" for count, unit in parts)
+
+
+def duration(duration_s: float) -> str:
+    """Write a duration as Go's `time.Duration` does: `1.063661943s`, `761µs`, `1m0.5s`."""
+    total = nanoseconds(duration_s)
+    if total < 1_000:
+        return f"{total}ns" if total else "0s"
+    if total < 1_000_000:
+        return _decimal(total, 1_000) + "µs"
+    if total < _NANOSECONDS:
+        return _decimal(total, 1_000_000) + "ms"
+    minutes, rest = divmod(total, 60 * _NANOSECONDS)
+    hours, minutes = divmod(minutes, 60)
+    text = _decimal(rest, _NANOSECONDS) + "s"
+    if hours:
+        return f"{hours}h{minutes}m{text}"
+    return f"{minutes}m{text}" if minutes else text
+
+
+def document(value: Any) -> bytes:
+    """Serialize `value` as JSON, indented by two spaces."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2)
+
+
+def compact(value: Any) -> bytes:
+    """Serialize `value` as JSON on one line."""
+    return msgspec.json.encode(value)
+
+
+def text(value: bytes) -> str:
+    """Give bytes from the wire as text; what is not UTF-8 is replaced."""
+    return value.decode("utf-8", "replace")
+
+
+def _decimal(total: int, unit: int) -> str:
+    whole, rest = divmod(total, unit)
+    if rest == 0:
+        return str(whole)
+    width = len(str(unit)) - 1
+    return f"{whole}.{rest:0{width}d}".rstrip("0")

@@ -1,0 +1,203 @@
+"""The HTTP side of monitoring: listeners, paths, headers and refusals, on aiohttp."""
+
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from midge.protocol import COMPATIBLE_VERSION
+from midge.server.monitoring import accounts, connz, forms, others, subsz, varz
+from midge.server.monitoring.arguments import Arguments, BadArgument
+from midge.server.monitoring.index import index_page
+from midge.server.monitoring.metrics import CONTENT_TYPE, Metrics
+from midge.server.monitoring.state import State
+
+if TYPE_CHECKING:
+    from midge.server.hub import Hub
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_BACKLOG = 128
+_KEEPALIVE_S = 30.0
+_SHUTDOWN_S = 0.2  # how long a request under way may take when the server stops
+_LARGEST_REQUEST_BYTES = 64 * 1024
+
+# What a stranger sends wrong is answered, not logged with a traceback.
+_QUIET = logging.getLogger("midge.monitoring.http")
+_QUIET.addHandler(logging.NullHandler())
+_QUIET.propagate = False
+
+
+class Monitor:
+    """Serves the pages of one hub; `state` is what they are made from."""
+
+    def __init__(self, hub: "Hub") -> None:
+        self.state = State(hub)
+        self._metrics = Metrics(self.state)
+        self._runner: web.AppRunner | None = None
+        self._pages: dict[str, Handler] = {}
+        self._urls: list[str] = []
+        hub.observers.append(self.state.ledger)
+
+    def add_page(self, path: str, handler: Handler) -> None:
+        """Serve `path`, below the base path, by `handler`; before `start` only."""
+        self._pages[path] = handler
+
+    async def start(self, tls: ssl.SSLContext | None = None) -> None:
+        """Open the listeners that the options ask for; HTTPS with `tls`.
+
+        Raises:
+            OSError: an address cannot be bound.
+        """
+        options = self.state.hub.options.monitoring
+        runner = web.AppRunner(
+            self._application(),
+            access_log=None,
+            logger=_QUIET,
+            keepalive_timeout=_KEEPALIVE_S,
+            shutdown_timeout=_SHUTDOWN_S,
+        )
+        self._runner = runner
+        await runner.setup()
+        host = options.host or self.state.hub.options.listen.host
+        if options.http_port:
+            bound = await self._listen(runner, host, options.http_port, None)
+            self.state.http_address = (bound[0], bound[1])
+        if options.https_port and tls is not None:
+            bound = await self._listen(runner, host, options.https_port, tls)
+            self.state.https_port = bound[1]
+
+    async def stop(self) -> None:
+        """Close the listeners and what is open."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    def urls(self) -> list[str]:
+        """Give the URLs of the listeners."""
+        return list(self._urls)
+
+    async def _listen(
+        self, runner: web.AppRunner, host: str, port: int, tls: ssl.SSLContext | None
+    ) -> tuple[str, int]:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, max(port, 0)))
+            listener.setblocking(False)
+            site = web.SockSite(runner, listener, ssl_context=tls, backlog=_BACKLOG)
+            await site.start()
+        except BaseException:
+            listener.close()
+            raise
+        name: tuple[str, int] = listener.getsockname()[:2]
+        shown = f"[{name[0]}]" if ":" in name[0] else name[0]
+        self._urls.append(f"{'https' if tls else 'http'}://{shown}:{name[1]}")
+        return name
+
+    # Paths.
+
+    def _application(self) -> web.Application:
+        application = web.Application(
+            middlewares=[_refusals], client_max_size=_LARGEST_REQUEST_BYTES
+        )
+        application.on_response_prepare.append(_leave_out_server)
+        base = "/" + self.state.hub.options.monitoring.base_path.strip("/")
+        base = base.rstrip("/")
+        for path, handler in {**self._standard_pages(), **self._pages}.items():
+            application.router.add_route("*", base + path, self._counted(path, handler))
+        return application
+
+    def _standard_pages(self) -> dict[str, Handler]:
+        state = self.state
+        simple = {
+            "/varz": lambda _: varz.varz(state),
+            "/routez": lambda given: others.routez(state, given),
+            "/leafz": lambda given: others.leafz(state, given),
+            "/gatewayz": lambda given: others.gatewayz(state, given),
+            "/accountz": lambda given: accounts.accountz(state, given),
+            "/accstatz": lambda given: accounts.accstatz(state, given),
+            "/jsz": lambda given: others.jsz(state, given),
+            "/ipqueuesz": lambda _: {},
+        }
+        pages: dict[str, Handler] = {path: _json_page(page) for path, page in simple.items()}
+        return pages | {
+            "/": self._index,
+            "/connz": self._connz,
+            "/subsz": self._subsz,
+            "/subscriptionsz": self._subsz,
+            "/healthz": self._healthz,
+            "/raftz": self._raftz,
+            "/metrics": self._metrics_page,
+        }
+
+    def _counted(self, path: str, handler: Handler) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            self.state.requests[path] += 1
+            return await handler(request)
+
+        return handle
+
+    async def _index(self, _request: web.Request) -> web.Response:
+        paths = [path for path in ("/console",) if path in self._pages]
+        return web.Response(text=index_page(COMPATIBLE_VERSION, paths), content_type="text/html")
+
+    async def _connz(self, request: web.Request) -> web.Response:
+        options = connz.read_options(Arguments(request.query))
+        return _json(await connz.connz(self.state, options))
+
+    async def _subsz(self, request: web.Request) -> web.Response:
+        return _json(await subsz.subsz(self.state, Arguments(request.query)))
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        status, page = others.healthz(self.state, Arguments(request.query))
+        return _json(page, status, compact=True)
+
+    async def _raftz(self, _request: web.Request) -> web.Response:
+        return _text("No Raft nodes registered", 404)
+
+    async def _metrics_page(self, _request: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.page(), headers={"Content-Type": CONTENT_TYPE})
+
+
+async def _leave_out_server(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.popall("Server", None)
+
+
+def _json_page(page: Callable[[Arguments], Any]) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return _json(page(Arguments(request.query)))
+
+    return handle
+
+
+def _json(page: Any, status: int = 200, *, compact: bool = False) -> web.Response:
+    body = forms.compact(page) if compact else forms.document(page)
+    headers = {"Access-Control-Allow-Origin": "*", "Content-Type": "application/json"}
+    return web.Response(body=body, status=status, headers=headers)
+
+
+def _text(text: str, status: int) -> web.Response:
+    return web.Response(
+        body=text.encode("utf-8", "replace"),
+        status=status,
+        headers={
+            "Content-Type": "text/plain; charset=utf-8",
+            "X-Content-Type-Options": "nosniff",
+        },
+    )
+
+
+@web.middleware
+async def _refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn what cannot be answered into nats-server's plain words."""
+    try:
+        return await handler(request)
+    except BadArgument as error:
+        return _text(str(error), 400)
+    except web.HTTPNotFound:
+        return _text("404 page not found\n", 404)

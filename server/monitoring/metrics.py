@@ -1,0 +1,116 @@
+"""`/metrics`: the server's counts in Prometheus' text form."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from midge.protocol import COMPATIBLE_VERSION
+from midge.server.monitoring.ledger import server_totals
+
+if TYPE_CHECKING:
+    from midge.server.hub import Totals
+    from midge.server.monitoring.state import State
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_COUNTERS = {
+    "connections": ("total_connections", "Connections ever made"),
+    "in_messages": ("received_messages", "Messages received from clients"),
+    "in_bytes": ("received_bytes", "Bytes of messages received from clients"),
+    "out_messages": ("sent_messages", "Messages sent to clients"),
+    "out_bytes": ("sent_bytes", "Bytes of messages sent to clients"),
+    "slow_consumers": ("slow_consumers", "Clients closed because they did not read"),
+    "stale_connections": ("stale_connections", "Clients closed because they did not answer PING"),
+}
+_PER_ACCOUNT = ("in_messages", "in_bytes", "out_messages", "out_bytes", "slow_consumers")
+
+
+class HubCollector(Collector):
+    """Collects from the hub whenever it is scraped, so that counting costs nothing between."""
+
+    def __init__(self, state: "State") -> None:
+        self._state = state
+
+    def collect(self) -> Iterator[Metric]:
+        """Give all metrics as they are now."""
+        yield from self._server()
+        yield from self._accounts()
+        yield from self._process()
+
+    def _server(self) -> Iterator[Metric]:
+        state = self._state
+        hub = state.hub
+        labels = {"version": COMPATIBLE_VERSION, "server_id": hub.keys.server_id}
+        yield InfoMetricFamily("midge_server", "The server", labels | {"name": state.server_name})
+        totals = server_totals(hub)
+        for field, (name, text) in _COUNTERS.items():
+            yield CounterMetricFamily(f"midge_{name}", text, getattr(totals, field))
+        yield CounterMetricFamily(
+            "midge_stalled_clients", "Times a fast producer was held back", hub.stalled_clients
+        )
+        yield GaugeMetricFamily("midge_connections", "Connections there are", len(hub.clients))
+        yield GaugeMetricFamily(
+            "midge_pending_bytes",
+            "Bytes that wait for clients to read them",
+            sum(client.outbound.pending_bytes() for client in list(hub.clients.values())),
+        )
+
+    def _accounts(self) -> Iterator[Metric]:
+        hub = self._state.hub
+        connections = GaugeMetricFamily(
+            "midge_account_connections", "Connections of an account", labels=["account"]
+        )
+        subscriptions = GaugeMetricFamily(
+            "midge_account_subscriptions", "Subscriptions of an account", labels=["account"]
+        )
+        matches = CounterMetricFamily(
+            "midge_account_matches", "Subjects looked up", labels=["account"]
+        )
+        hits = CounterMetricFamily(
+            "midge_account_match_cache_hits", "Subjects known when looked up", labels=["account"]
+        )
+        counters = {field: _account_counter(field) for field in _PER_ACCOUNT}
+        for name, account in list(hub.accounts.items()):
+            connections.add_metric([name], len(account.clients))
+            statistics = account.sublist.stats()
+            subscriptions.add_metric([name], statistics.subscriptions)
+            matches.add_metric([name], statistics.matches)
+            hits.add_metric([name], statistics.cache_hits)
+            _add_totals(counters, name, self._state.ledger.totals(hub, name))
+        yield from (connections, subscriptions, matches, hits, *counters.values())
+
+    def _process(self) -> Iterator[Metric]:
+        state = self._state
+        usage = state.usage
+        now = state.hub.clock.wall()
+        yield GaugeMetricFamily("midge_uptime_seconds", "Time since start", now - state.started_at)
+        yield GaugeMetricFamily(
+            "midge_memory_bytes", "Resident memory", float(usage.memory_bytes())
+        )
+        yield GaugeMetricFamily("midge_cpu_percent", "CPU use", usage.cpu_percent())
+
+
+def _account_counter(field: str) -> CounterMetricFamily:
+    name, text = _COUNTERS[field]
+    return CounterMetricFamily(f"midge_account_{name}", f"{text}, by account", labels=["account"])
+
+
+def _add_totals(counters: dict[str, CounterMetricFamily], name: str, totals: "Totals") -> None:
+    for field, metric in counters.items():
+        metric.add_metric([name], getattr(totals, field))
+
+
+class Metrics:
+    """The metrics page."""
+
+    def __init__(self, state: "State") -> None:
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(HubCollector(state))
+
+    def page(self) -> bytes:
+        """Make the page."""
+        return generate_latest(self._registry)

@@ -1,0 +1,144 @@
+"""`/varz`: what the server is, how it is set up, and what it has done so far."""
+
+from typing import TYPE_CHECKING, Any
+
+from midge.protocol import COMPATIBLE_VERSION
+from midge.server.monitoring import forms
+from midge.server.monitoring.ledger import server_totals
+
+if TYPE_CHECKING:
+    from midge.server.monitoring.state import State
+    from midge.server.options import Options
+
+_AUTH_TIMEOUT_S = 2.0
+_NONE_OF_ALL = {"routes": 0, "gateways": 0, "leafs": 0}
+
+
+def varz(state: "State") -> dict[str, Any]:
+    """Make the page."""
+    return {**_identity(state), **_settings(state), **_activity(state)}
+
+
+def _identity(state: "State") -> dict[str, Any]:
+    hub = state.hub
+    return {
+        "server_id": hub.keys.server_id,
+        "server_name": state.server_name,
+        "version": COMPATIBLE_VERSION,
+        "proto": 1,
+        "git_commit": "",
+        "go": "python",
+        "host": hub.host,
+        "port": hub.port,
+        **_encryption(state),
+    }
+
+
+def _encryption(state: "State") -> dict[str, Any]:
+    """Say what clients have to bring; absent is what they need not."""
+    hub = state.hub
+    tls = hub.options.tls
+    facts = {
+        "auth_required": hub.gate.authenticator.is_required,
+        "tls_required": tls.enabled,
+        "tls_verify": tls.verify,
+    }
+    return {name: True for name, holds in facts.items() if holds}
+
+
+def _settings(state: "State") -> dict[str, Any]:
+    options = state.hub.options
+    limits = options.limits
+    http = state.http_address
+    return {
+        "max_connections": limits.max_connections,
+        **({"max_subscriptions": limits.max_subscriptions} if limits.max_subscriptions else {}),
+        "ping_interval": forms.nanoseconds(options.keepalive.ping_interval_s),
+        "ping_max": options.keepalive.ping_max,
+        "http_host": http[0],
+        "http_port": http[1],
+        "http_base_path": options.monitoring.base_path,
+        "https_port": state.https_port,
+        "auth_timeout": forms.number(_auth_timeout_s(options)),
+        "max_control_line": limits.max_control_line_bytes,
+        "max_payload": limits.max_payload_bytes,
+        "max_pending": limits.max_pending_bytes,
+        "cluster": {},
+        "gateway": {},
+        "leaf": {},
+        "mqtt": {},
+        "websocket": _websocket(state),
+        "jetstream": {},
+        "tls_timeout": forms.number(options.tls.timeout_s),
+        "write_deadline": forms.nanoseconds(limits.write_deadline_s),
+    }
+
+
+def _auth_timeout_s(options: "Options") -> float:
+    """Give the time to authenticate; by default a second more than TLS has for its handshake."""
+    return options.authorization.timeout_s or (
+        options.tls.timeout_s + 1 if options.tls.enabled else _AUTH_TIMEOUT_S
+    )
+
+
+def _websocket(state: "State") -> dict[str, Any]:
+    """Describe the WebSocket listener; empty when there is none."""
+    settings = state.hub.options.websocket
+    if not settings.port:
+        return {}
+    facts: dict[str, Any] = {
+        "host": settings.host,
+        "port": state.websocket_port or settings.port,
+        "advertise": settings.advertise,
+        "no_auth_user": settings.no_auth_user,
+        "jwt_cookie": settings.jwt_cookie,
+        "handshake_timeout": forms.nanoseconds(settings.handshake_timeout_s),
+        "auth_timeout": settings.auth_timeout_s,
+        "no_tls": settings.no_tls,
+        "tls_verify": settings.tls.verify,
+        "same_origin": settings.same_origin,
+        "allowed_origins": list(settings.allowed_origins),
+        "compression": settings.compression,
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _activity(state: "State") -> dict[str, Any]:
+    hub = state.hub
+    usage = state.usage
+    totals = server_totals(hub)
+    now = hub.clock.wall()
+    return {
+        "start": forms.timestamp(state.started_at),
+        "now": forms.timestamp(now),
+        "uptime": forms.uptime(now - state.started_at),
+        "mem": usage.memory_bytes(),
+        "cores": usage.cores(),
+        "gomaxprocs": 1,
+        "cpu": usage.cpu_percent(),
+        "connections": len(hub.clients),
+        "total_connections": totals.connections,
+        "routes": 0,
+        "remotes": 0,
+        "leafnodes": 0,
+        "in_msgs": totals.in_messages,
+        "in_bytes": totals.in_bytes,
+        "in_client_msgs": totals.in_messages,
+        "in_client_bytes": totals.in_bytes,
+        "out_msgs": totals.out_messages,
+        "out_bytes": totals.out_bytes,
+        "out_client_msgs": totals.out_messages,
+        "out_client_bytes": totals.out_bytes,
+        "slow_consumers": totals.slow_consumers,
+        "stale_connections": totals.stale_connections,
+        "stalled_clients": hub.stalled_clients,
+        "subscriptions": sum(len(account.sublist) for account in hub.accounts.values()),
+        "http_req_stats": dict(sorted(state.requests.items())),
+        "config_load_time": forms.timestamp(state.configured_at),
+        "config_digest": state.config_digest,
+        "feature_flags": {},
+        "system_account": hub.system_account.name,
+        "slow_consumer_stats": {"clients": totals.slow_consumers, **_NONE_OF_ALL},
+        "stale_connection_stats": {"clients": totals.stale_connections, **_NONE_OF_ALL},
+        "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
+    }
