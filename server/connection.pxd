@@ -14,6 +14,8 @@ from midge.sublist.result cimport SubListResult
 from midge.sublist.sublist cimport SubList
 from midge.sublist.subscription cimport Subscription
 
+cdef int CLOSED, NO_ECHO, NO_HEADERS, DENIED_SUBJECTS, REPLY_GRANTS, BEHIND, TRACED, INTERCEPTED
+cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED, RESERVED
 cdef int _DOLLAR, _UNDERSCORE
 cdef Py_ssize_t _HOLD_BACK_BYTES, _HELD_BYTES
 

@@ -8,6 +8,8 @@ from midge.server.client cimport Client
 from midge.server.subscription cimport RoutedSubscription
 from midge.sublist.result cimport QueueGroup, SubListResult
 
+cdef int NO_HEADERS
+
 
 cdef class Router:
     cdef public object chooser
@@ -19,7 +21,7 @@ cdef class Router:
     cpdef Py_ssize_t route(
         self, Account account, SubListResult result, Client publisher, Frame frame
     ) except -1
-    @cython.locals(client=Client, allowed=Frame)
+    @cython.locals(client=Client, allowed=Frame, watch=int)
     cpdef bint deliver(
         self, RoutedSubscription subscription, Client publisher, Frame frame
     ) except -1

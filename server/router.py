@@ -10,7 +10,7 @@ from typing import Any
 
 from midge.protocol.frame import Frame
 from midge.server.account import Account
-from midge.server.client import Client
+from midge.server.client import NO_HEADERS, Client
 from midge.server.subscription import RoutedSubscription
 from midge.sublist.result import QueueGroup, SubListResult
 
@@ -55,7 +55,10 @@ class Router:
                 return False
             subscription.delivered += 1
             return True
-        if client.watch:
+        watch = client.watch
+        if watch == NO_HEADERS and frame.header_size < 0:
+            watch = 0  # what it could not read is not there
+        if watch:
             allowed = client.checked(subscription, publisher, frame)
             if allowed is None:
                 return False

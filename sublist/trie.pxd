@@ -6,6 +6,8 @@ from midge.sublist.result cimport QueueGroup, SubListResult
 from midge.sublist.subjects cimport has_empty_token
 from midge.sublist.subscription cimport Subscription
 
+cdef int _DOT
+
 
 cdef class Node:
     cdef public list plain
@@ -44,8 +46,8 @@ cdef class Trie:
     cpdef Node ensure(self, bytes subject)
     @cython.locals(tokens=list, levels=list, path=list, node=Node, depth=Py_ssize_t)
     cpdef bint discard(self, Subscription subscription) except -1
-    @cython.locals(found=list, length=Py_ssize_t, frontier=list, following=list, start=Py_ssize_t,
-                   end=Py_ssize_t, is_last=bint, token=bytes, level=Level, node=Node)
+    @cython.locals(found=list, length=Py_ssize_t, data="const unsigned char *", others=list,
+                   level=Level, below=Level, start=Py_ssize_t, end=Py_ssize_t, node=Node)
     cpdef list find(self, bytes subject)
 
 

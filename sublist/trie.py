@@ -4,6 +4,8 @@ from midge.sublist.result import QueueGroup, SubListResult
 from midge.sublist.subjects import has_empty_token
 from midge.sublist.subscription import Subscription
 
+_DOT = 0x2E
+
 
 class Node:
     """The subscriptions of exactly one subject, and the level below it in the trie.
@@ -181,42 +183,48 @@ class Trie:
     def find(self, subject: bytes) -> list[Node]:
         """List the nodes whose subscriptions the literal `subject` reaches.
 
-        Walks all matching paths abreast, one token at a time, and takes no token that no path still asks
-        for: the frontier is never wider than the trie, however many wildcards it holds. A subject with
-        an empty token reaches nothing.
+        Follows one path at a time and keeps the others in a list, so no depth is too deep; each node
+        is come to once at most, however many wildcards there are. A subject with an empty token
+        reaches nothing.
         """
         found: list[Node] = []
         length = len(subject)
         if length == 0 or has_empty_token(subject):
             return found
-        frontier = [self._root]
+        data = subject
+        others: list[tuple[Level, int]] = []
+        level = self._root
         start = 0
-        while frontier and start <= length:
-            end = subject.find(b".", start)
-            if end < 0:
-                end = length
-            is_last = end == length
-            token = subject[start:end]
-            following: list[Level] = []
-            for level in frontier:
-                if level.fwc is not None:
-                    found.append(level.fwc)
-                node = level.pwc
+        while True:
+            end = start
+            while end < length and data[end] != _DOT:
+                end += 1
+            below = None
+            if level.fwc is not None and level.fwc.is_inhabited():
+                found.append(level.fwc)
+            node = level.pwc
+            if node is not None:
+                if end < length:
+                    below = node.below
+                elif node.is_inhabited():
+                    found.append(node)
+            if level.nodes:
+                node = level.nodes.get(data[start:end])
                 if node is not None:
-                    if is_last:
-                        found.append(node)
-                    elif node.below is not None:
-                        following.append(node.below)
-                if level.nodes:
-                    node = level.nodes.get(token)
-                    if node is not None:
-                        if is_last:
+                    if end == length:
+                        if node.is_inhabited():
                             found.append(node)
-                        elif node.below is not None:
-                            following.append(node.below)
-            frontier = following
-            start = end + 1
-        return [node for node in found if node.is_inhabited()]
+                    elif below is None:
+                        below = node.below
+                    elif node.below is not None:
+                        others.append((node.below, end + 1))
+            if below is not None:
+                level = below
+                start = end + 1
+            elif others:
+                level, start = others.pop()
+            else:
+                return found
 
     def nodes(self) -> list[Node]:
         """List every node, in no particular order."""
