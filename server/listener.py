@@ -111,8 +111,8 @@ class Listener:
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        if len(self._tasks) >= self._hub.options.limits.max_connections:
-            accepted.close()  # as many as may connect are still shaking hands
+        if len(self._tasks) > self._hub.options.limits.max_connections:
+            accepted.close()  # more than may connect are still shaking hands
             return
         connection = self._hub.make_connection(peer)
         task = asyncio.ensure_future(self._settle(accepted, connection))

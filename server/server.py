@@ -5,6 +5,7 @@ import random as random_module
 from random import Random
 from typing import TYPE_CHECKING
 
+from midge.protocol import errors
 from midge.server.clock import Clock, LoopClock
 from midge.server.connection import Connection
 from midge.server.hub import Hub
@@ -139,9 +140,16 @@ class Server:
         self.options = options
         self.hub.options = options
         put_in_force()
+        self._end_surplus()
         for connection in self.connections():
             self.hub.trace(connection)
         self.hub.router.flush()
+
+    def _end_surplus(self) -> None:
+        """End the newest connections where the limit is now lower than their number."""
+        allowed = max(0, self.options.limits.max_connections)
+        for connection in self.connections()[allowed:]:
+            connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
 
     async def lame_duck(self) -> None:
         """Refuse new clients, tell the others, and close them one by one; then return."""

@@ -111,7 +111,13 @@ class Server:
         return self
 
     def address(self, port: str = "nats") -> tuple[str, int]:
-        """Host and port of one of its listeners, by its name in the ports file."""
+        """Host and port of one of its listeners, by its name in the ports file.
+
+        Raises:
+            LookupError: the server has no such listener.
+        """
+        if not self._ports.get(port):
+            raise LookupError(f"expected a {port} listener, the server has {sorted(self._ports)}")
         parts = urlsplit(self._ports[port][0])
         assert parts.hostname is not None
         assert parts.port is not None

@@ -27,7 +27,9 @@ pytestmark = pytest.mark.timeout(60)
     indirect=["servers"],
 )
 async def test_same_outcome(servers: ServerPair, script: Script) -> None:
-    expected, at_once = await asyncio.gather(*(servers.play(n, script, whole) for n in NAMES))
+    async with asyncio.TaskGroup() as group:
+        plays = [group.create_task(servers.play(name, script, whole)) for name in NAMES]
+    expected, at_once = (play.result() for play in plays)
     assert "no answer in time" not in str(expected), f"{script.name} left nats-server waiting"
     assert_same(script, expected, at_once, "sent whole")
     in_pieces = await servers.play(NAMES[1], script, byte_by_byte)
