@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 CRLF = b"\r\n"
 DEFAULT_PORT = 4222
 CONNECT_TIMEOUT_S = 10.0
+CLOSE_TIMEOUT_S = 1.0
 _MESSAGE_VERBS = (b"MSG ", b"HMSG ")
 _NO_RESPONDERS = b"NATS/1.0 503"
 _T = TypeVar("_T")
@@ -119,6 +120,7 @@ class Client(asyncio.Protocol):
         self._rest = b""
         self._skip_bytes = 0
         self._partial: tuple[bytes, bytes, int] | None = None
+        self._closed = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
         loop = asyncio.get_running_loop()
@@ -186,11 +188,17 @@ class Client(asyncio.Protocol):
         self.write(b"PING\r\n")
         await pong
 
-    def close(self) -> None:
-        """Close the connection; to call it again does nothing."""
-        if self._transport is not None:
-            self._error = self._error or BenchError("the connection is closed")
-            self._transport.close()
+    async def close(self) -> None:
+        """Close the connection and wait until it is; to call it again does nothing."""
+        self._error = self._error or BenchError("the connection is closed")
+        if self._transport is None:
+            return
+        self._transport.close()
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._closed.wait()
+        except TimeoutError:
+            self._transport.abort()
 
     def fail(self, text: str) -> None:
         """Make everything that waits for this connection end with an error."""
@@ -212,6 +220,7 @@ class Client(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail whatever still waits."""
+        self._closed.set()
         self.fail(f"the server closed the connection{f': {exc}' if exc else ''}")
 
     def pause_writing(self) -> None:

@@ -162,9 +162,8 @@ class _Clients:
             with suppress(asyncio.CancelledError, Exception):
                 await work
 
-    def close(self) -> None:
-        for client in self._open:
-            client.close()
+    async def close(self) -> None:
+        await asyncio.gather(*(client.close() for client in self._open))
 
 
 @asynccontextmanager
@@ -173,7 +172,7 @@ async def _clients(plan: Plan) -> AsyncIterator[_Clients]:
     try:
         yield clients
     finally:
-        clients.close()
+        await clients.close()
 
 
 class _Reception:

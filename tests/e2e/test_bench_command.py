@@ -96,7 +96,7 @@ async def test_subscribe_until_all_has_come(url: str, queue: str, publishes: int
         publisher.write(b"PUB b.x 2\r\nhi\r\n" * publishes)
         await publisher.flush()
         await asyncio.wait([finished], timeout=0.05)
-    publisher.close()
+    await publisher.close()
     output, _ = await finished
     role = json.loads(output)["roles"]["subscribe"]
     assert role["messages"] >= 40
