@@ -94,7 +94,9 @@ class Client:
             self._socket.sendall(data)
 
     def receive(self, timeout_s: float) -> list[Message]:
-        """Return deliveries as soon as there are any, none when `timeout_s` has passed.
+        """Return deliveries as soon as there are any.
+
+        None when `timeout_s` has passed, or when the server has added a complaint to `errors`.
 
         Raises:
             ServerError: the connection broke.
@@ -104,10 +106,10 @@ class Client:
             messages = list(self._backlog)
             self._backlog.clear()
             return messages
-        deadline = time.monotonic() + timeout_s
+        deadline, complaints = time.monotonic() + timeout_s, len(self.errors)
         while True:
             messages = self._read(deadline)
-            if messages or time.monotonic() >= deadline:
+            if messages or len(self.errors) > complaints or time.monotonic() >= deadline:
                 return messages
 
     def request(self, subject: bytes, payload: bytes) -> Message:
@@ -274,7 +276,7 @@ class Client:
         options = self._options
         if options.credentials:
             # Only nkeys need cryptography, which a cluster's executors may well lack.
-            from midge.pipeline.credentials import sign_nonce  # noqa: PLC0415
+            from midge.pipeline.credentials import sign_nonce
 
             arguments |= sign_nonce(options.credentials, str(self.info.get("nonce", "")))
         if options.user:

@@ -84,6 +84,8 @@ class FrameReader:
         """Append every whole message to `messages`; return where the first unfinished frame is."""
         position, size = 0, len(buffer)
         append, match_msg = messages.append, _MSG.match
+        # What Message(…) does, without the Python function around it: a third of the loop's time.
+        new = tuple.__new__
         while position < size:
             start = buffer[position]
             if start == _MSG_START:
@@ -113,7 +115,8 @@ class FrameReader:
             body = begin + header_bytes
             if body > end or buffer[end : end + 2] != b"\r\n":
                 raise ServerError(f"a message on {subject!r} does not end where its size says")
-            append(Message(subject, sid, reply or b"", buffer[begin:body], buffer[body:end]))
+            fields = (subject, sid, reply or b"", buffer[begin:body], buffer[body:end])
+            append(new(Message, fields))
             position = end + 2
         self._need_bytes = 1
         return position

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from midge.pipeline.client import Client, frame
 from midge.pipeline.errors import PipelineError, ServerError, StreamError, StreamNotFoundError
-from midge.pipeline.framing import Message, parse_headers
+from midge.pipeline.framing import Headers, Message, parse_headers
 from midge.pipeline.offsets import StreamState
 
 PULL_MESSAGES = 16_384
@@ -33,27 +33,35 @@ _SILENCE_S = 10.0
 """Five heartbeats: then the server or the consumer is gone."""
 
 
-class Delivery(NamedTuple):
-    """Where a message stands in its stream: from the reply subject it was delivered with."""
+class Deliveries(NamedTuple):
+    """Where messages stand in their stream, as columns, and how many match after the last."""
 
-    seq: int
-    time_ns: int
+    seqs: list[int]
+    times_ns: list[int]
     pending: int
 
 
-def parse_delivery(reply: bytes) -> Delivery:
-    """Take apart `$JS.ACK.[domain.account.]stream.consumer.n.seq.cseq.time.pending[.token]`.
+def parse_deliveries(messages: list[Message]) -> Deliveries:
+    """Take apart the reply subjects that messages of one consumer were delivered with.
+
+    They read `$JS.ACK.[domain.account.]stream.consumer.n.seq.cseq.time.pending[.token]`.
 
     Raises:
-        ServerError: this is no such subject.
-
+        ServerError: one is no such subject.
     """
-    tokens = reply.split(b".")
-    first = 5 if len(tokens) == _ACK_TOKENS else 7
+    replies = [message.reply.split(b".") for message in messages]
+    seq = 5 if len(replies[0]) == _ACK_TOKENS else 7
+    time_ns, pending = seq + 2, seq + 3
     try:
-        return Delivery(int(tokens[first]), int(tokens[first + 2]), int(tokens[first + 3]))
+        return Deliveries(
+            [int(tokens[seq]) for tokens in replies],
+            [int(tokens[time_ns]) for tokens in replies],
+            int(replies[-1][pending]),
+        )
     except (IndexError, ValueError) as error:
-        raise ServerError(f"expected a JetStream reply subject, got {reply!r}") from error
+        raise ServerError(
+            f"expected a JetStream reply subject, got {messages[0].reply!r} or the like"
+        ) from error
 
 
 class JetStream:
@@ -106,8 +114,8 @@ class JetStream:
         """Return the first sequence stored at or after `moment` (RFC 3339), else the end."""
         start = {"deliver_policy": "by_start_time", "opt_start_time": moment}
         with PullConsumer(self, state.name, start, ()) as consumer:
-            for message in consumer.messages(1):
-                return parse_delivery(message.reply).seq
+            for _, deliveries in consumer.chunks(1):
+                return deliveries.seqs[0]
         return state.end_seq
 
 
@@ -162,12 +170,7 @@ class PullConsumer:
         except PipelineError:
             pass
 
-    def messages(self, wanted: int) -> Iterator[Message]:
-        """Yield deliveries in stream order until `wanted` came or no more are pending."""
-        for messages in self.chunks(wanted):
-            yield from messages
-
-    def chunks(self, wanted: int) -> Iterator[list[Message]]:
+    def chunks(self, wanted: int) -> Iterator[tuple[list[Message], Deliveries]]:
         """Yield deliveries as they are read, in stream order.
 
         Ends when `wanted` messages came, or when nothing that matches is left in the stream.
@@ -186,18 +189,18 @@ class PullConsumer:
                 heard = time.monotonic()
             elif time.monotonic() - heard > _SILENCE_S:
                 raise ServerError(f"the server went silent while reading stream {self._stream}")
-            deliveries = [message for message in received if message.sid == self._sid]
-            data = [message for message in deliveries if message.reply.startswith(_ACK_PREFIX)]
-            if len(data) < len(deliveries):
-                self._handle_statuses(deliveries)
+            data = [message for message in received if message.reply.startswith(_ACK_PREFIX)]
+            others = [] if len(data) == len(received) else self._statuses(received)
+            self._handle_statuses(others)
             if data:
                 self._requested -= len(data)
                 self._received += len(data)
                 self._fruitless = 0
                 wanted -= len(data)
-                pending = parse_delivery(data[-1].reply).pending
-                yield data
-            elif self._is_idle(deliveries):
+                deliveries = parse_deliveries(data)
+                pending = deliveries.pending
+                yield data, deliveries
+            elif self._is_idle(others):
                 pending = self._pending_now(pending)
 
     def _pull(self, count: int) -> None:
@@ -219,12 +222,17 @@ class PullConsumer:
         self._client.send(frame(subject.encode(), self._inbox, b"", json.dumps(request).encode()))
         self._requested += count
 
-    def _handle_statuses(self, deliveries: list[Message]) -> None:
-        """Act on what the server says about our requests instead of delivering."""
-        for message in deliveries:
-            if message.reply.startswith(_ACK_PREFIX) or not message.headers:
-                continue
-            status, description, fields = parse_headers(message.headers)
+    def _statuses(self, received: list[Message]) -> list[Headers]:
+        """Return what the server says to our inbox other than deliveries."""
+        return [
+            parse_headers(message.headers)
+            for message in received
+            if message.sid == self._sid and message.headers and not message.reply
+        ]
+
+    def _handle_statuses(self, statuses: list[Headers]) -> None:
+        """Act on what the server says about our requests."""
+        for status, description, fields in statuses:
             if status == _HEARTBEAT_STATUS:
                 continue
             if description == _TOO_LARGE:
@@ -242,9 +250,9 @@ class PullConsumer:
             self._requested = max(0, self._requested)
 
     @staticmethod
-    def _is_idle(deliveries: list[Message]) -> bool:
+    def _is_idle(statuses: list[Headers]) -> bool:
         """Whether all we got is a heartbeat or nothing: time to ask what is left."""
-        return not deliveries or any(b" 100 " in message.headers[:16] for message in deliveries)
+        return all(headers.status == _HEARTBEAT_STATUS for headers in statuses)
 
     def _pending_now(self, pending: int) -> int:
         """Return what is left in the stream, `pending` as long as deliveries are under way.

@@ -6,13 +6,14 @@ workers and knows nothing of Spark.
 
 import logging
 import time
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from midge.pipeline.client import Client
 from midge.pipeline.errors import AuthorizationError, ServerError
 from midge.pipeline.framing import Message, parse_headers
-from midge.pipeline.jetstream import JetStream, PullConsumer, parse_delivery
+from midge.pipeline.jetstream import Deliveries, JetStream, PullConsumer
 from midge.pipeline.offsets import Loss, StreamState
 from midge.pipeline.options import SourceOptions
 from midge.pipeline.partitions import SequenceRange
@@ -30,7 +31,7 @@ class Columns:
     """Messages as columns, in stream order. `headers` holds raw blocks, empty where none."""
 
     seqs: list[int] = field(default_factory=list)
-    times_us: list[int] = field(default_factory=list)
+    times_ns: list[int] = field(default_factory=list)
     subjects: list[bytes] = field(default_factory=list)
     payloads: list[bytes] = field(default_factory=list)
     headers: list[bytes] = field(default_factory=list)
@@ -96,8 +97,8 @@ class RangeReader:
         start = {"deliver_policy": "by_start_sequence", "opt_start_seq": self._cursor}
         stream, filters = self._options.stream, self._options.subjects
         with PullConsumer(jetstream, stream, start, filters) as consumer:
-            for messages in consumer.chunks(self._end - self._cursor):
-                reached_end = self._append(messages)
+            for messages, deliveries in consumer.chunks(self._end - self._cursor):
+                reached_end = self._append(messages, deliveries)
                 if self._columns.is_full:
                     self._check_gap(jetstream)
                     yield self._take_columns()
@@ -108,24 +109,36 @@ class RangeReader:
         self._check_gap(jetstream)
         self._cursor = self._end
 
-    def _append(self, messages: list[Message]) -> bool:
-        """Take messages into the columns; return True at the first one beyond the range."""
-        columns, cursor = self._columns, self._cursor
-        for message in messages:
-            seq, time_ns, _ = parse_delivery(message.reply)
-            if seq != cursor:
-                if self._gap is None:
-                    self._gap = cursor
-                if seq >= self._end:
-                    return True
-            cursor = self._cursor = seq + 1
-            columns.seqs.append(seq)
-            columns.times_us.append(time_ns // 1000)
-            columns.subjects.append(message.subject)
-            columns.payloads.append(message.payload)
-            columns.headers.append(message.headers)
-            columns.size_bytes += len(message.payload) + len(message.headers)
-        return cursor >= self._end
+    def _append(self, messages: list[Message], deliveries: Deliveries) -> bool:
+        """Take messages into the columns; return True when the range's end is reached."""
+        seqs, times_ns = deliveries.seqs, deliveries.times_ns
+        if seqs[-1] >= self._end:
+            keep = bisect_left(seqs, self._end)
+            self._note_gap([*seqs[:keep], self._end])
+            seqs, times_ns, messages = seqs[:keep], times_ns[:keep], messages[:keep]
+            self._cursor = self._end
+        else:
+            self._note_gap(seqs)
+            self._cursor = seqs[-1] + 1
+        columns = self._columns
+        columns.seqs += seqs
+        columns.times_ns += times_ns
+        columns.subjects += [message.subject for message in messages]
+        columns.payloads += [message.payload for message in messages]
+        columns.headers += [message.headers for message in messages]
+        columns.size_bytes += sum(
+            len(message.payload) + len(message.headers) for message in messages
+        )
+        return self._cursor >= self._end
+
+    def _note_gap(self, seqs: list[int]) -> None:
+        """Remember the first sequence that is missing before or between these."""
+        if self._gap is not None or seqs[-1] - self._cursor == len(seqs) - 1:
+            return
+        for expected, seq in enumerate(seqs, self._cursor):
+            if seq != expected:
+                self._gap = expected
+                return
 
     def _take_columns(self) -> Columns:
         columns, self._columns = self._columns, Columns()

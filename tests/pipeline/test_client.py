@@ -16,7 +16,8 @@ from cryptography.x509.oid import NameOID
 from midge.pipeline.client import Client
 from midge.pipeline.credentials import decode_seed, sign_nonce, split_credentials
 from midge.pipeline.errors import AuthorizationError, OptionError, ServerError
-from midge.pipeline.jetstream import parse_delivery
+from midge.pipeline.framing import Message
+from midge.pipeline.jetstream import parse_deliveries
 from midge.pipeline.options import ConnectOptions, ServerAddress, SourceOptions
 
 pytestmark = pytest.mark.timeout(60)
@@ -215,12 +216,16 @@ def test_a_strange_server_is_refused_by_name(fake_server, answers, words):
         connect(fake_server(*answers), connectTimeout="5")
 
 
+def delivered(reply):
+    return parse_deliveries([Message(b"a", b"1", reply, b"", b"")])
+
+
 def test_reply_subjects_of_both_kinds():
-    assert parse_delivery(b"$JS.ACK.S.c.1.22.3.44.5") == (22, 44, 5)
-    assert parse_delivery(b"$JS.ACK.hub.hash.S.c.1.22.3.44.5.token") == (22, 44, 5)
+    assert delivered(b"$JS.ACK.S.c.1.22.3.44.5") == ([22], [44], 5)
+    assert delivered(b"$JS.ACK.hub.hash.S.c.1.22.3.44.5.token") == ([22], [44], 5)
 
 
 @pytest.mark.parametrize("reply", [b"", b"$JS.ACK.S", b"$JS.ACK.S.c.1.x.3.44.5"])
 def test_a_foreign_reply_subject_is_refused(reply):
     with pytest.raises(ServerError, match="expected a JetStream reply subject"):
-        parse_delivery(reply)
+        delivered(reply)
