@@ -12,11 +12,11 @@ from midge.protocol import COMPATIBLE_VERSION
 from midge.server.monitoring import accounts, connz, forms, others, subsz, varz
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.index import index_page
-from midge.server.monitoring.metrics import CONTENT_TYPE, Metrics
 from midge.server.monitoring.state import State
 
 if TYPE_CHECKING:
     from midge.server.hub import Hub
+    from midge.server.monitoring.metrics import Metrics
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -36,7 +36,7 @@ class Monitor:
 
     def __init__(self, hub: "Hub") -> None:
         self.state = State(hub)
-        self._metrics = Metrics(self.state)
+        self._metrics: Metrics | None = None
         self._runner: web.AppRunner | None = None
         self._pages: dict[str, Handler] = {}
         self._urls: list[str] = []
@@ -161,7 +161,13 @@ class Monitor:
         return _text("No Raft nodes registered", 404)
 
     async def _metrics_page(self, _request: web.Request) -> web.Response:
-        return web.Response(body=self._metrics.page(), headers={"Content-Type": CONTENT_TYPE})
+        if self._metrics is None:
+            # Most servers are never scraped, and start faster without.
+            from midge.server.monitoring.metrics import Metrics  # noqa: PLC0415
+
+            self._metrics = Metrics(self.state)
+        headers = {"Content-Type": self._metrics.content_type}
+        return web.Response(body=self._metrics.page(), headers=headers)
 
 
 async def _leave_out_server(_request: web.Request, response: web.StreamResponse) -> None:

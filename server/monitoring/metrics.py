@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from midge.server.hub import Totals
     from midge.server.monitoring.state import State
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
-
 _COUNTERS = {
     "connections": ("total_connections", "Connections ever made"),
     "in_messages": ("received_messages", "Messages received from clients"),
@@ -106,6 +104,8 @@ def _add_totals(counters: dict[str, CounterMetricFamily], name: str, totals: "To
 
 class Metrics:
     """The metrics page."""
+
+    content_type = CONTENT_TYPE_LATEST
 
     def __init__(self, state: "State") -> None:
         self._registry = CollectorRegistry(auto_describe=False)

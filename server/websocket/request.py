@@ -30,15 +30,19 @@ Place = tuple[str, str, int]
 class Refusal(Exception):  # noqa: N818 - it is an answer as well as an error
     """A request that is answered with an HTTP status instead of an upgrade."""
 
-    def __init__(self, status: HTTPStatus, text: str) -> None:
+    def __init__(self, status: HTTPStatus, text: str, phrase: str = "") -> None:
+        """Take what the log is told and, if the status is to say more than usual, its `phrase`."""
         super().__init__(text)
         self.status = status
+        self._phrase = phrase
 
     def answer(self) -> bytes:
         """Give the whole response."""
-        body = f"{self.status.phrase}\n".encode()
+        phrase = self._phrase or self.status.phrase
+        line = f"{self.status.value} {phrase}"
+        body = line.encode() if self._phrase else f"{phrase}\n".encode()
         lines = [
-            f"HTTP/1.1 {self.status.value} {self.status.phrase}",
+            f"HTTP/1.1 {line}",
             "Content-Type: text/plain; charset=utf-8",
             "Sec-WebSocket-Version: 13",
             "X-Content-Type-Options: nosniff",
@@ -186,7 +190,8 @@ def _check(request: Request) -> None:
     if request.method != "GET":
         raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"expected GET, got {request.method!r:.20}")
     if not request.header("host"):
-        raise _bad_request("expected a Host header")
+        text = "missing required Host header"
+        raise Refusal(HTTPStatus.BAD_REQUEST, text, f"Bad Request: {text}")
     if not request.lists("upgrade", "websocket"):
         raise _bad_request("expected `websocket` in the Upgrade header")
     if not request.lists("connection", "upgrade"):

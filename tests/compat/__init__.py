@@ -1,0 +1,1 @@
+"""Test suites of NATS clients, run against any server executable."""

@@ -1,0 +1,187 @@
+"""Run the Python client's own test suites against a server executable, and print a table by group.
+
+    python -m tests.compat.run SUITE_DIR [--server COMMAND]... [--suite NAME]... [--report FILE]
+
+SUITE_DIR is a checkout of the client's repository, kept outside of this one. Without `--server`, the
+suites run against midge and against the nats-server of this environment. Each suite has the loopback
+network to itself where the system can give it one, since the suites use fixed ports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from tests.compat.groups import GROUPS, group_of
+from tests.compat.report import write_report
+from tests.servers import midge_command, nats_server_command
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+TEST_TIMEOUT_S = 60
+SUITE_TIMEOUT_S = 3600
+
+# A fast server answers within the millisecond that uvloop's clock counts, and the client's test of
+# the round trip wants more than nothing; so the suites run on asyncio's own loop.
+_RUN_PYTEST = (
+    "import sys; sys.modules['uvloop'] = None; import pytest; sys.exit(pytest.main(sys.argv[1:]))"
+)
+
+
+class Suite(NamedTuple):
+    """One suite of the repository: where it runs, what it imports and where its tests are."""
+
+    directory: str
+    sources: tuple[str, ...]
+    tests: str
+
+
+SUITES = {
+    "nats.py": Suite("nats", ("nats/src",), "tests"),
+    "nats-core": Suite("nats-core", ("nats-core/src", "nats-server/src"), "tests"),
+    "nats-server": Suite("nats-server", ("nats-server/src",), "tests"),
+}
+
+
+class Outcome(NamedTuple):
+    """How one test ended: `passed`, `failed` or `skipped`."""
+
+    suite: str
+    group: str
+    test: str
+    result: str
+
+
+def main() -> int:
+    """Run what the command line asks for."""
+    options = _parse_arguments()
+    servers = [shlex.split(server) for server in options.server or ()]
+    if not servers:
+        servers = [nats_server_command(), midge_command()]
+    outcomes: dict[str, list[Outcome]] = {}
+    for server in servers:
+        name = options.name or _name_of(server)
+        outcomes[name] = []
+        for suite in options.suite or SUITES:
+            outcomes[name] += run_suite(options.suite_dir, suite, server, options.select)
+        print(f"\n{name}\n{table(outcomes[name])}", flush=True)
+        for outcome in outcomes[name]:
+            if outcome.result == "failed":
+                print(f"  failed: {outcome.suite} [{outcome.group}] {outcome.test}")
+    if options.report:
+        write_report(options.report, options.suite_dir, outcomes)
+    return 0
+
+
+def _parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("suite_dir", type=Path, help="checkout of the client's repository")
+    parser.add_argument("--server", action="append", help="command that starts a server")
+    parser.add_argument("--suite", action="append", choices=SUITES, help="suite to run")
+    parser.add_argument("--select", default="", help="pytest's -k")
+    parser.add_argument("--name", default="", help="name of the server in the table")
+    parser.add_argument("--report", type=Path, help="file for the result, as Markdown")
+    return parser.parse_args()
+
+
+def run_suite(repository: Path, name: str, server: list[str], select: str = "") -> list[Outcome]:
+    """Run one suite against the server that the command `server` starts."""
+    suite = SUITES[name]
+    with tempfile.TemporaryDirectory(prefix="midge-compat-") as directory:
+        scratch = Path(directory)
+        _write_wrapper(scratch / "nats-server", server)
+        result = scratch / "result.xml"
+        sources = [str((repository / source).resolve()) for source in suite.sources]
+        environment = os.environ | {
+            "PATH": f"{scratch}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": os.pathsep.join(sources),
+            "HOME": str(scratch),  # where the suite looks for a server of its own
+        }
+        command = [
+            *(sys.executable, "-c", _RUN_PYTEST, suite.tests, "-q", f"--junit-xml={result}"),
+            *("-o", "asyncio_mode=auto", f"--timeout={TEST_TIMEOUT_S}", "--tb=no", "-ra"),
+            *("-p", "no:cacheprovider", "-p", "no:benchmark", "-W", "ignore"),
+            *(("-k", select) if select else ()),
+        ]
+        subprocess.run(
+            _alone(command),
+            cwd=repository / suite.directory,
+            env=environment,
+            timeout=SUITE_TIMEOUT_S,
+            check=False,
+        )
+        return _read_result(name, result)
+
+
+def _write_wrapper(path: Path, server: list[str]) -> None:
+    """Write an executable that starts `server` from any folder."""
+    command = shlex.join(server)
+    path.write_text(f'#!/bin/sh\nPYTHONPATH={CHECKOUT} exec {command} "$@"\n', encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def _alone(command: list[str]) -> list[str]:
+    """Give `command` a loopback network of its own, where that is possible."""
+    if shutil.which("unshare") is None or shutil.which("ip") is None:
+        return command
+    alone = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+    probe = subprocess.run([*alone, "true"], capture_output=True, check=False)
+    return [*alone, *command] if probe.returncode == 0 else command
+
+
+def _read_result(suite: str, path: Path) -> list[Outcome]:
+    """Read pytest's report.
+
+    Raises:
+        RuntimeError: there is none, because the suite did not even start.
+    """
+    if not path.exists():
+        raise RuntimeError(f"{suite}: expected a report of its tests, found none")
+    outcomes = []
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        parts = case.get("classname", "").split(".")
+        class_name = parts[-1] if parts[-1][:1].isupper() else ""
+        file = next((part for part in reversed(parts) if part.startswith("test_")), "")
+        kinds = {child.tag for child in case}
+        result = "failed" if kinds & {"failure", "error"} else "passed"
+        result = "skipped" if "skipped" in kinds else result
+        test = case.get("name", "")
+        name = f"{class_name or file}.{test}"
+        outcomes.append(Outcome(suite, group_of(file, class_name, test), name, result))
+    return outcomes
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """Write the table of one server: passed of all, by suite and group."""
+    lines = [f"  {'suite':<12}{'group':<18}{'passed':>8}{'of':>6}{'skipped':>9}"]
+    for suite in SUITES:
+        for group in GROUPS:
+            chosen = [one for one in outcomes if (one.suite, one.group) == (suite, group)]
+            if chosen:
+                counts = Counter(one.result for one in chosen)
+                lines.append(
+                    f"  {suite:<12}{group:<18}{counts['passed']:>8}{len(chosen):>6}"
+                    f"{counts['skipped']:>9}"
+                )
+    return "\n".join(lines)
+
+
+def _name_of(server: list[str]) -> str:
+    """Name a server after its executable or module, with what it says of its version."""
+    answer = subprocess.run(
+        [*server, "--version"], capture_output=True, text=True, check=False, cwd=CHECKOUT
+    )
+    return answer.stdout.strip() or answer.stderr.strip() or server[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
