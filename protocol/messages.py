@@ -13,7 +13,8 @@ from midge.protocol.errors import ProtocolError
 class ConnectOptions(msgspec.Struct, kw_only=True):
     """What a client says of itself in CONNECT.
 
-    The defaults are those that nats-server assumes of a client that says nothing, or sends no CONNECT.
+    The defaults are those that nats-server assumes of a client that says nothing, or sends no
+    CONNECT.
     """
 
     verbose: bool = True
@@ -44,9 +45,9 @@ _FIELDS = {field.encode_name: field for field in msgspec.structs.fields(ConnectO
 def parse_connect(document: bytes, earlier: ConnectOptions | None = None) -> ConnectOptions:
     """Read the JSON of a CONNECT as Go's decoder would; what it leaves out is as in `earlier`.
 
-    Names are matched without regard to case, the last of two counts, unknown ones and nulls are ignored
-    and invalid UTF-8 is replaced; but a value of the wrong type, ``1.0`` or more than 64 bits for an int
-    included, is not taken.
+    Names are matched without regard to case, the last of two counts, unknown ones and nulls are
+    ignored and invalid UTF-8 is replaced; but a value of the wrong type, ``1.0`` or more than 64
+    bits for an int included, is not taken.
 
     Raises:
         ProtocolError: not a JSON object, or a value of the wrong type; closes without a word.
@@ -78,7 +79,8 @@ def _object_pairs(document: bytes, verb: str) -> list[tuple[str, Any]]:
     try:
         value = _decode(text)
     except RecursionError:
-        # Deeper than the decoder goes; only unknown fields can be, and nobody looks at their values.
+        # Deeper than the decoder goes; only unknown fields can be, and nobody looks at their
+        # values.
         try:
             value = _decode(_flattened(text))
         except (ValueError, RecursionError):

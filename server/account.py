@@ -1,6 +1,6 @@
 """An account: an isolated subject space with its own SubList and its own counts."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from midge.sublist.sublist import SubList
 
@@ -20,8 +20,9 @@ class Account:
         self.name = name
         self.sublist = SubList() if sublist is None else sublist
         self.clients: dict[int, Client] = {}
-        self.mapper: object = None  # rewrites published subjects, when the account has mappings
+        self.mapper: Any = None  # rewrites published subjects, when the account has mappings
         self.system = name == SYSTEM_ACCOUNT
 
     def __repr__(self) -> str:
-        return f"<Account {self.name} {len(self.clients)} clients {len(self.sublist)} subscriptions>"
+        clients, subscriptions = len(self.clients), len(self.sublist)
+        return f"<Account {self.name} {clients} clients {subscriptions} subscriptions>"

@@ -289,7 +289,7 @@ def _numbered(subject: str) -> str:
     tokens = subject.split(".")
     count = 0
     for i, token in enumerate(tokens):
-        if token == "*":  # noqa: S105 - a token of a subject
+        if token == "*":
             count += 1
             tokens[i] = f"${count}"
     return ".".join(tokens)
@@ -322,7 +322,7 @@ def _inverted(service: str, local: str) -> Transform:
     tokens = service.split(".")
     count = 0
     for i, token in enumerate(tokens):
-        if token == "*":  # noqa: S105 - a token of a subject
+        if token == "*":
             count += 1
             tokens[i] = f"${order.index(count) + 1}"
     return _reversible(_pattern_of(there).decode(), ".".join(tokens))

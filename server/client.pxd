@@ -22,4 +22,5 @@ cdef class Client(Handler):
     cpdef void finished(self, Subscription subscription) except *
     cpdef void flushed(self) except *
     cpdef void hold_for(self, Client receiver) except *
+    cpdef void release(self) except *
     cpdef void held(self, Client publisher) except *

@@ -1,4 +1,4 @@
-"""What the router knows of a client: where its output goes, what to watch out for, and its counts."""
+"""What the router knows of a client: where its output goes, what to watch for, and its counts."""
 
 from typing import TYPE_CHECKING
 
@@ -24,8 +24,8 @@ INTERCEPTED = 128  # somebody wants to see, change or refuse deliveries
 class Client(Handler):
     """One receiver of messages, and their sender too; `watch` holds the bits above.
 
-    The counts are of messages and of their bytes, header and payload. `dirty` tells that the router has
-    put output into `outbound` and will flush it.
+    The counts are of messages and of their bytes, header and payload. `dirty` tells that the
+    router has put output into `outbound` and will flush it.
     """
 
     def __init__(self, cid: int, account: Account, pool: ChunkPool) -> None:
@@ -53,6 +53,9 @@ class Client(Handler):
 
     def hold_for(self, receiver: "Client") -> None:
         """Hear, as a publisher, that `receiver` is far behind with what it was sent."""
+
+    def release(self) -> None:
+        """Hear, as a publisher, that it may go on."""
 
     def held(self, publisher: "Client") -> None:
         """Hear, as a receiver, that `publisher` waits for this client to catch up."""

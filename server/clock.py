@@ -1,4 +1,4 @@
-"""Time as an argument: the one place where the server asks what time it is, or to be called later."""
+"""Time as an argument: the one place where the server asks for the time, or to be called later."""
 
 import asyncio
 import time

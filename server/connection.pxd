@@ -3,11 +3,13 @@
 cimport cython
 
 from midge.protocol.frame cimport Frame, compose, with_subject, without_headers
+from midge.protocol.handler cimport Handler
 from midge.protocol.inbound cimport Inbound
 from midge.protocol.parser cimport Parser
 from midge.server.account cimport Account
 from midge.server.client cimport Client
 from midge.server.permissions cimport Permissions
+from midge.server.flow cimport Flow
 from midge.server.router cimport Router
 from midge.server.subscription cimport RoutedSubscription
 from midge.sublist.result cimport SubListResult
@@ -17,7 +19,7 @@ from midge.sublist.subscription cimport Subscription
 cdef int CLOSED, NO_ECHO, NO_HEADERS, DENIED_SUBJECTS, REPLY_GRANTS, BEHIND, TRACED, INTERCEPTED
 cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED, RESERVED
 cdef int _DOLLAR, _UNDERSCORE
-cdef Py_ssize_t _HOLD_BACK_BYTES, _HELD_BYTES
+cdef Py_ssize_t _HELD_BYTES
 
 
 cdef class Connection(Client):
@@ -51,11 +53,7 @@ cdef class Connection(Client):
     cdef SubListResult _result
     cdef SubList _result_of
     cdef unsigned long long _generation
-    cdef Client _held_by
-    cdef list _holding
-    cdef object _hold_timer
-    cdef object _deadline_timer
-    cdef double _behind_since
+    cdef readonly Flow flow
     cdef object _auth_timer
     cdef object _linger_timer
     cdef bint _eof
@@ -79,14 +77,14 @@ cdef class Connection(Client):
     @cython.locals(guard=int, subject=bytes)
     cdef void _publish_guarded(self, Frame frame) except *
     cdef void _send_no_responders(self, Frame frame, bytes subject) except *
-    @cython.locals(watch=int, allowed=Frame)
+    @cython.locals(watch=int, screened=Frame)
     cpdef Frame checked(self, Subscription subscription, Client publisher, Frame frame)
     cpdef void finished(self, Subscription subscription) except *
     cpdef void flushed(self) except *
-    @cython.locals(pending=Py_ssize_t)
-    cdef bint _has_room(self, Client publisher) except -1
     cpdef void hold_for(self, Client receiver) except *
-    cdef void _hold_back(self) except *
+    cpdef void release(self) except *
+    cdef void _note_activity(self) except *
+    cdef void _finish_batch(self) except *
     cpdef void held(self, Client publisher) except *
     cdef void _send(self, bytes piece) except *
     cdef void _send_ok(self) except *

@@ -1,8 +1,8 @@
 """One client's connection: asyncio's callbacks in, the parser's commands out to the router.
 
 This is a shell. What the bytes mean is the parser's business, who gets a message the SubList's and
-the router's; here stands what happens to this client, in the order of a connection's life: made, heard,
-authenticated, subscribing, publishing, receiving, held back, closed.
+the router's; here stands what happens to this client, in the order of a connection's life: made,
+heard, authenticated, subscribing, publishing, receiving, held back, closed.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from midge.protocol import errors
 from midge.protocol.errors import ProtocolError
 from midge.protocol.frame import Frame, compose, with_subject, without_headers
+from midge.protocol.handler import Handler
 from midge.protocol.inbound import Inbound
 from midge.protocol.messages import ConnectOptions, check_json_object, parse_connect
 from midge.protocol.parser import Parser
@@ -25,6 +26,7 @@ from midge.server.client import (
     TRACED,
     Client,
 )
+from midge.server.flow import Flow
 from midge.server.keepalive import Keepalive
 from midge.server.reasons import ClosedReason
 from midge.server.subscription import RoutedSubscription
@@ -34,12 +36,12 @@ from midge.sublist.sublist import SubList
 from midge.sublist.subscription import Subscription
 
 if TYPE_CHECKING:
-    from midge.server.clock import Timer
     from midge.server.auth.identity import Identity
-    from midge.server.outbound import Transport
+    from midge.server.clock import Timer
     from midge.server.hub import Hub
 
-# Why a publish by this client needs a second look. Zero, after a usual CONNECT, means that none does.
+# Why a publish by this client needs a second look. Zero, after a usual CONNECT, means that none
+# does.
 VERBOSE = 1  # it wants +OK
 PEDANTIC = 2  # it wants its publish subjects checked
 RESTRICTED = 4  # its permissions limit what it may publish
@@ -51,12 +53,11 @@ RESERVED = 64  # the frame at hand names a subject of the server's own
 _DOLLAR = 0x24
 _UNDERSCORE = 0x5F
 
+_NOBODY = Handler()
 _OK = b"+OK\r\n"
 _PING = b"PING\r\n"
 _PONG = b"PONG\r\n"
 
-_HOLD_BACK_BYTES = 4 * 1024 * 1024  # a receiver this far behind slows down who publishes to it
-_HOLD_BACK_S = 0.01  # for so long per batch at most, unless it catches up before
 _LINGER_S = 0.25  # how long to read on after the last word, so that it is not lost in a reset
 _HELD_BYTES = 64 * 1024  # what may wait unparsed while it is found out who a client is
 _CLEAN_UP_SLICE = 2000  # subscriptions removed before others have their turn
@@ -65,8 +66,8 @@ _CLEAN_UP_SLICE = 2000  # subscriptions removed before others have their turn
 class Connection(Client):
     """A client over a byte-stream transport; asyncio's BufferedProtocol by its methods.
 
-    `options` are those of its CONNECT, `identity` is who it turned out to be, and `subscriptions` are its
-    own, by sid. Times are the clock's: `started_at` and `last_active_at` monotonic.
+    `options` are those of its CONNECT, `identity` is who it turned out to be, and `subscriptions`
+    are its own, by sid. Times are the clock's: `started_at` and `last_active_at` monotonic.
     """
 
     def __init__(self, hub: "Hub", cid: int, peer: tuple[str, int], kind: str) -> None:
@@ -113,11 +114,7 @@ class Connection(Client):
         self._result: SubListResult | None = None
         self._result_of: SubList | None = None
         self._generation = 0
-        self._held_by: Client | None = None
-        self._holding: list[Client] = []
-        self._hold_timer: Timer | None = None
-        self._deadline_timer: Timer | None = None
-        self._behind_since = 0.0
+        self.flow = Flow(self)
         self._auth_timer: Timer | None = None
         self._linger_timer: Timer | None = None
         self._eof = False
@@ -126,7 +123,7 @@ class Connection(Client):
 
     # Made and heard.
 
-    def connection_made(self, transport: "Transport") -> None:
+    def connection_made(self, transport: Any) -> None:
         """Start on `transport`; asyncio calls this once."""
         self._transport = transport
         # Every byte the socket leaves behind counts, so that back-pressure is felt at once.
@@ -143,33 +140,36 @@ class Connection(Client):
         """Take the `count` bytes just read, and flush what came of them."""
         if self._ended:
             return  # after the last word, what comes is read only to be dropped
-        now = self.hub.clock.monotonic()
-        self.last_active_at = now
-        self.keepalive.last_heard = now
+        self._note_activity()
         try:
             self.inbound.received(count)
         except ProtocolError as error:
             self._end_on_error(error)
-        self.router.flush()
-        if self._held_by is not None:
-            self._hold_back()
-        if self.parser.halted:
-            self._wait_with_reading()
+        self._finish_batch()
 
     def feed(self, data: bytes) -> None:
         """Take `data`, from a transport that reads into buffers of its own."""
         if self._ended:
             return
-        now = self.hub.clock.monotonic()
-        self.last_active_at = now
-        self.keepalive.last_heard = now
+        self._note_activity()
         try:
             self.inbound.feed(data)
         except ProtocolError as error:
             self._end_on_error(error)
+        self._finish_batch()
+
+    def _note_activity(self) -> None:
+        now = self.hub.clock.monotonic()
+        self.last_active_at = now
+        self.keepalive.last_heard = now
+
+    def _finish_batch(self) -> None:
+        """Write what came of a read, and read no further where somebody has to be waited for."""
         self.router.flush()
-        if self._held_by is not None:
-            self._hold_back()
+        if self._ended:
+            return
+        if self.flow.held_by is not None:
+            self.flow.hold_back()
         if self.parser.halted:
             self._wait_with_reading()
 
@@ -191,6 +191,9 @@ class Connection(Client):
         self.outbound.detach()
         self._transport = None
         self.hub.connection_lost(self)
+        # Without these circles the connection goes at once, and not when the collector comes by.
+        self.parser.handler = _NOBODY
+        self.keepalive.forget()
 
     def pause_writing(self) -> None:
         """Hear that the socket is full; the flush that made it so sees it by itself."""
@@ -199,10 +202,10 @@ class Connection(Client):
         """Hear that the transport has got rid of what it held."""
         self.outbound.caught_up()
         if self.outbound.behind:
-            self._behind_since = self.hub.clock.monotonic()
+            self.flow.progressed()
             return
         self.watch &= ~BEHIND
-        self._let_go()
+        self.flow.caught_up()
 
     # Commands.
 
@@ -429,7 +432,7 @@ class Connection(Client):
 
     def _send_no_responders(self, frame: Frame, subject: bytes) -> None:
         """Tell the client that nobody is there on `subject`, if it listens for the answer."""
-        reply = frame.reply_bytes()
+        reply = frame.reply_bytes() or b""
         for subscription in self.account.sublist.match(reply).plain:
             if subscription.owner is self:
                 headers = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
@@ -450,20 +453,20 @@ class Connection(Client):
             frame.subject_bytes(), subscription.queue
         ):
             return None
-        if watch & BEHIND and not self._has_room(publisher):
+        if watch & BEHIND and not self.flow.has_room(publisher):
             return None
-        allowed: Frame | None = frame
         if watch & INTERCEPTED:
-            allowed = self.hub.screen_delivery(self, subscription, frame)
-            if allowed is None:
+            screened = self.hub.screen_delivery(self, subscription, frame)
+            if screened is None:
                 return None
+            frame = screened
         if watch & REPLY_GRANTS and frame.has_reply():
             self.hub.gate.grant_reply(self, frame)
         if watch & NO_HEADERS and frame.header_size > 0:
-            allowed = without_headers(allowed)
+            frame = without_headers(frame)
         if watch & TRACED and self.tracer is not None:
-            self.tracer.message_sent(subscription, allowed)
-        return allowed
+            self.tracer.message_sent(subscription, frame)
+        return frame
 
     def finished(self, subscription: Subscription) -> None:
         """End a subscription that has had all the messages it asked for."""
@@ -473,78 +476,28 @@ class Connection(Client):
         """See after a flush whether the socket took everything."""
         if self.outbound.behind and not self.watch & BEHIND:
             self.watch |= BEHIND
-            self._behind_since = self.hub.clock.monotonic()
-            if self._deadline_timer is None:
-                self._watch_deadline(self.hub.options.limits.write_deadline_s)
-
-    def _has_room(self, publisher: Client | None) -> bool:
-        """Tell whether a client that is behind may get more; slow its publisher down, or end it."""
-        pending = self.outbound.pending_bytes()
-        if pending > self.max_pending_bytes:
-            self.close(ClosedReason.SLOW_CONSUMER_PENDING)
-            return False
-        if pending < _HOLD_BACK_BYTES and pending < self.max_pending_bytes * 3 // 4:
-            return True
-        if self.hub.options.limits.stall_producers:
-            if publisher is not None:
-                publisher.hold_for(self)
-            return True
-        return pending < self.max_pending_bytes * 3 // 4
-
-    def _watch_deadline(self, delay_s: float) -> None:
-        self._deadline_timer = self.hub.clock.call_later(delay_s, self._check_deadline)
-
-    def _check_deadline(self) -> None:
-        """End a client whose socket has taken nothing for too long."""
-        self._deadline_timer = None
-        if self._ended or not self.outbound.behind:
-            return
-        deadline_s = self.hub.options.limits.write_deadline_s
-        left_s = self._behind_since + deadline_s - self.hub.clock.monotonic()
-        if left_s > 0:
-            self._watch_deadline(left_s)
-        else:
-            self.close(ClosedReason.SLOW_CONSUMER_DEADLINE)
-
-    # Holding back and being held back.
+            self.flow.fell_behind()
 
     def hold_for(self, receiver: Client) -> None:
         """Hear that `receiver` is far behind; this connection is read no further for a moment."""
-        if receiver is not self:
-            self._held_by = receiver
-        elif self._held_by is None:
-            self._held_by = self
-
-    def _hold_back(self) -> None:
-        """Stop reading until the receiver has caught up, or a moment has passed."""
-        receiver = self._held_by
-        self._held_by = None
-        if self._ended or self._hold_timer is not None or not receiver.outbound.behind:
-            return
-        self.hub.stalled_clients += 1
-        self._transport.pause_reading()
-        receiver.held(self)
-        self._hold_timer = self.hub.clock.call_later(_HOLD_BACK_S, self.release)
+        self.flow.hold_for(receiver)
 
     def held(self, publisher: Client) -> None:
         """Remember a publisher that waits for this client."""
-        self._holding.append(publisher)
+        self.flow.holding.append(publisher)
 
     def release(self) -> None:
-        """Read on."""
-        if self._hold_timer is not None:
-            self._hold_timer.cancel()
-            self._hold_timer = None
-            if not self._ended:
-                self._transport.resume_reading()
+        """Read on, if this connection was waiting for a receiver."""
+        self.flow.release()
 
-    def _let_go(self) -> None:
-        """Let those read on who waited for this client."""
-        if self._holding:
-            waiting = self._holding
-            self._holding = []
-            for publisher in waiting:
-                publisher.release()
+    def pause_reading(self) -> None:
+        """Read nothing more for now; the transport keeps what comes."""
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        if not self._ended:
+            self._transport.resume_reading()
 
     # Sending.
 
@@ -576,9 +529,10 @@ class Connection(Client):
 
     # Subscriptions.
 
-    def unsubscribe(self, subscription: RoutedSubscription, cause: str) -> None:
-        """End `subscription`; `cause` says why, for those who look on."""
-        if self.subscriptions.pop(subscription.sid, None) is None:
+    def unsubscribe(self, ended: Subscription, cause: str) -> None:
+        """End the subscription `ended`; `cause` says why, for those who look on."""
+        subscription = self.subscriptions.pop(ended.sid, None)
+        if subscription is None:
             return
         if self.tracer is not None:
             self.tracer.subscription_removed(subscription)
@@ -588,7 +542,8 @@ class Connection(Client):
     def _drop_subscriptions(self, dropped: Callable[[], None] | None = None) -> None:
         """End all subscriptions, a slice at a time so that others have their turn between.
 
-        Calls `dropped` when none is left: at once, or later and then going on with what came meanwhile.
+        Calls `dropped` when none is left: at once, or later and then going on with what came
+        meanwhile.
         """
         subscriptions = list(self.subscriptions.values())
         self.subscriptions = {}
@@ -667,11 +622,7 @@ class Connection(Client):
         self.parser.halted = True
         self.keepalive.stop()
         self._stop_auth_timer()
-        for timer in (self._deadline_timer, self._hold_timer):
-            if timer is not None:
-                timer.cancel()
-        self._deadline_timer = self._hold_timer = None
-        self._let_go()
+        self.flow.stop()
         if wire is not None:
             if self.tracer is not None:
                 self.tracer.sent(f"-ERR {wire}")

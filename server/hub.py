@@ -1,14 +1,15 @@
-"""What the connections of one server share: accounts, router, limits, and what is decided centrally.
+"""What the connections of one server share: accounts, router, limits, central decisions.
 
-A connection asks here who its client is and what it may do, and tells here what happened to it. Every
-refusal is decided in this one place, so that no path around it exists.
+A connection asks here who its client is and what it may do, and tells here what happened to it.
+Every refusal is decided in this one place, so that no path around it exists.
 """
 
+import asyncio
 from collections import deque
 from random import Random
 from typing import Any
 
-from midge.protocol import COMPATIBLE_VERSION, errors
+from midge.protocol import COMPATIBLE_VERSION
 from midge.protocol.errors import ProtocolError
 from midge.protocol.frame import Frame
 from midge.protocol.inbound import SharedBuffer
@@ -33,7 +34,7 @@ log = get_logger()
 
 
 class Observer:
-    """Somebody who looks on; every method is a no-op here. Called on the loop, so it must be quick."""
+    """Somebody who looks on; all methods are no-ops here. It is called on the loop: be quick."""
 
     def client_connected(self, connection: Connection) -> None:
         """See a client that has been let in."""
@@ -127,6 +128,7 @@ class Hub:
         self.port = options.listen.port
         self._last_cid = 4  # nats-server's internal clients take the first few
         self._transports: set[Connection] = set()
+        self._empty = asyncio.Event()
         self.gate = Gatekeeper(self)
         operator = self.gate.authenticator.operator
         if operator is not None and operator.system_account:
@@ -185,7 +187,10 @@ class Hub:
         if reason is not None and reason.is_slow_consumer:
             self.totals.slow_consumers += 1
             log.warning(
-                "slow_consumer_closed", cid=connection.cid, peer=_peer(connection), reason=reason.value
+                "slow_consumer_closed",
+                cid=connection.cid,
+                peer=_peer(connection),
+                reason=reason.value,
             )
         elif reason is ClosedReason.STALE_CONNECTION:
             self.totals.stale_connections += 1
@@ -202,6 +207,14 @@ class Hub:
     def connection_lost(self, connection: Connection) -> None:
         """Hear that the transport of a connection is gone."""
         self._transports.discard(connection)
+        if not self._transports:
+            self._empty.set()
+
+    async def emptied(self) -> None:
+        """Wait until no transport is left."""
+        while self._transports:
+            self._empty.clear()
+            await self._empty.wait()
 
     def open_transports(self) -> int:
         """Count the connections whose transport is not gone yet."""

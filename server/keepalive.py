@@ -74,6 +74,11 @@ class Keepalive:
             self._timer.cancel()
             self._timer = None
 
+    def forget(self) -> None:
+        """Let go of the owner; nothing may be asked of this any more."""
+        self.stop()
+        self._ping = self._stale = _nothing
+
     def pong(self) -> None:
         """Take the client's answer."""
         if self.unanswered:
@@ -87,9 +92,7 @@ class Keepalive:
 
     def _tick(self) -> None:
         now = self._clock.monotonic()
-        wants_round_trip = (
-            self.round_trip_s is None or now - self._measured_at > _ROUND_TRIP_AGE_S
-        )
+        wants_round_trip = self.round_trip_s is None or now - self._measured_at > _ROUND_TRIP_AGE_S
         if now - self.last_heard >= self.interval_s or wants_round_trip:
             if self.unanswered + 1 > self.ping_max:
                 self._timer = None
@@ -99,3 +102,7 @@ class Keepalive:
             self._ping_sent_at = now
             self._ping()
         self._schedule(self.interval_s)
+
+
+def _nothing() -> None:
+    """Do nothing, in place of an owner that has gone."""

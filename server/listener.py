@@ -30,7 +30,7 @@ log = get_logger()
 
 
 class Listener:
-    """One listening socket of `hub`; `tls` gives the contexts of its handshakes, None for plain TCP."""
+    """A listening socket of `hub`; `tls` gives its handshakes' contexts, None for plain TCP."""
 
     def __init__(self, hub: Hub, tls: TlsContexts | None = None) -> None:
         self._hub = hub
@@ -141,7 +141,7 @@ class Listener:
     async def _agree_on_tls(
         self, accepted: socket.socket, connection: Connection
     ) -> ssl.SSLContext | None:
-        """Say INFO in plain text where that comes first; give the context of the handshake, if any."""
+        """Say INFO in plain text where that comes first; give the handshake's context, if any."""
         info = self._hub.info_line(connection)
         if self._tls is None:
             accepted.send(info)

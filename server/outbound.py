@@ -1,8 +1,8 @@
 """The sending side of one connection: frames pile up in a chunk, and a flush writes them at once.
 
-A chunk comes from a pool that all connections share and goes back when it has been written, so a quiet
-connection holds none. What a socket does not take stays with its transport; while it is behind,
-further chunks queue here.
+A chunk comes from a pool that all connections share and goes back when it has been written, so a
+quiet connection holds none. What a socket does not take stays with its transport; while it is
+behind, further chunks queue here.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ class Transport(Protocol):
     """What is needed of an asyncio transport."""
 
     def write(self, data: memoryview) -> None:
-        """Send `data`, or keep it, unchanged by its owner from now on, until the socket takes it."""
+        """Send `data`, or keep it, no more changed by its owner, until the socket takes it."""
 
     def get_write_buffer_size(self) -> int:
         """Count the bytes that the socket has not taken yet."""

@@ -11,13 +11,28 @@ class _BufferedProtocol(asyncio.BufferedProtocol):
     """A Connection for loops that know a buffered protocol by its class, as asyncio's own do."""
 
     def __init__(self, connection: Connection) -> None:
-        self.connection_made = connection.connection_made
-        self.get_buffer = connection.get_buffer
-        self.buffer_updated = connection.buffer_updated
-        self.eof_received = connection.eof_received
-        self.connection_lost = connection.connection_lost
-        self.pause_writing = connection.pause_writing
-        self.resume_writing = connection.resume_writing
+        self._connection = connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._connection.connection_made(transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._connection.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._connection.buffer_updated(nbytes)
+
+    def eof_received(self) -> bool:
+        return self._connection.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connection.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._connection.resume_writing()
 
 
 def protocol_for(loop: asyncio.AbstractEventLoop, connection: Connection) -> Callable[[], Any]:

@@ -16,7 +16,8 @@ cdef class Router:
     cdef public object observer
     cdef list _dirty
 
-    @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, subscription=RoutedSubscription,
+    @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, subscriptions=tuple,
+                   subscription=RoutedSubscription,
                    group=QueueGroup)
     cpdef Py_ssize_t route(
         self, Account account, SubListResult result, Client publisher, Frame frame

@@ -1,8 +1,8 @@
 """From one published message to everybody who gets it.
 
 Each plain subscription gets the message, and one member of each queue group: the next in turn, or a
-random one, that can take it. Frames are only appended here; `flush` writes once to every connection that
-got something, at the end of the batch of reads in which it came.
+random one, that can take it. Frames are only appended here; `flush` writes once to every
+connection that got something, at the end of the batch of reads in which it came.
 """
 
 from random import Random
@@ -18,8 +18,8 @@ from midge.sublist.result import QueueGroup, SubListResult
 class Router:
     """Delivers frames; one per server and loop, for it notes who has to be flushed.
 
-    With `chooser`, the member of a queue group is chosen by it at random instead of in turn. `observer`,
-    if any, is told of every message once it has been routed.
+    With `chooser`, the member of a queue group is chosen by it at random instead of in turn.
+    `observer`, if any, is told of every message once it has been routed.
     """
 
     __slots__ = ("_dirty", "chooser", "observer")
@@ -34,7 +34,8 @@ class Router:
     ) -> int:
         """Deliver `frame` to those in `result`, of `account`; give how many have taken it."""
         plain = 0
-        for subscription in result.plain:
+        subscriptions: tuple[Any, ...] = result.plain  # routed ones, in the SubLists of a server
+        for subscription in subscriptions:
             if self.deliver(subscription, publisher, frame):
                 plain += 1
         queued = 0
@@ -91,11 +92,9 @@ class Router:
             client.outbound.flush()
             client.flushed()
 
-    def _deliver_to_group(
-        self, group: QueueGroup, publisher: Client | None, frame: Frame
-    ) -> bool:
+    def _deliver_to_group(self, group: QueueGroup, publisher: Client | None, frame: Frame) -> bool:
         """Deliver `frame` to the first member, from the one whose turn it is on, that takes it."""
-        members = group.members
+        members: tuple[Any, ...] = group.members
         count = len(members)
         start = group.turn if self.chooser is None else self.chooser.randrange(count)
         for i in range(count):

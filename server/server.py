@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from midge.server.monitoring import Monitor
     from midge.server.websocket import WebSocketListener
 
-_DRAIN_POLL_S = 0.005
-
 log = get_logger()
 
 
@@ -40,7 +38,7 @@ class Server:
     ) -> None:
         self.options = options or Options()
         self._clock = clock
-        self._random = random or random_module.Random()
+        self._random = random or random_module.Random()  # noqa: S311 - spreads load, guards nothing
         self._hub: Hub | None = None
         self._listener: Listener | None = None
         self._tls: TlsContexts | None = None
@@ -103,7 +101,7 @@ class Server:
         self._websocket_address = self._websocket.open(settings.host, settings.port)
 
     async def stop(self) -> None:
-        """Stop listening, write what is pending within `shutdown.flush_timeout_s`, close everything."""
+        """Stop listening, write what is pending within `shutdown.flush_timeout_s`, and close."""
         await self._close_listeners()
         hub = self.hub
         for connection in list(hub.clients.values()):
@@ -189,19 +187,20 @@ class Server:
     async def _drained(self) -> None:
         """Wait until the transports are gone, or cut them when their time is up."""
         hub = self.hub
-        clock = hub.clock
-        deadline = clock.monotonic() + self.options.shutdown.flush_timeout_s
-        while hub.open_transports() and clock.monotonic() < deadline:
-            await asyncio.sleep(_DRAIN_POLL_S)
-        hub.abort_all()
-        while hub.open_transports():
-            await asyncio.sleep(_DRAIN_POLL_S)
+        cut = hub.clock.call_later(self.options.shutdown.flush_timeout_s, hub.abort_all)
+        await hub.emptied()
+        cut.cancel()
 
     async def _sleep(self, delay_s: float) -> None:
         """Sleep by the server's clock."""
         woken = asyncio.get_running_loop().create_future()
-        self.hub.clock.call_later(delay_s, lambda: woken.done() or woken.set_result(None))
+        self.hub.clock.call_later(delay_s, _wake, woken)
         await woken
+
+
+def _wake(sleeper: asyncio.Future[None]) -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)
 
 
 def _bracketed(host: str) -> str:

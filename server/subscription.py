@@ -8,8 +8,8 @@ from midge.sublist.subscription import Subscription
 class RoutedSubscription(Subscription):
     """A subscription the router can deliver to.
 
-    With a `client`, messages are written to it. Without one, `receive` takes them: subclasses hand them
-    to a callback, or carry them to another account.
+    With a `client`, messages are written to it. Without one, `receive` takes them: subclasses hand
+    them to a callback, or carry them to another account.
     """
 
     def __init__(

@@ -64,7 +64,9 @@ class Tracer:
 
     def subscription_removed(self, subscription: Subscription) -> None:
         """Trace the end of a subscription."""
-        self._write("subscription_removed", sid=subscription.sid.decode("utf-8", "backslashreplace"))
+        self._write(
+            "subscription_removed", sid=subscription.sid.decode("utf-8", "backslashreplace")
+        )
 
     def received(self, line: str) -> None:
         """Trace a protocol line from the client."""

@@ -1,6 +1,9 @@
 # C types for subscription.py.
 
+cimport cython
 
+
+@cython.no_gc
 cdef class Subscription:
     cdef readonly bytes subject
     cdef readonly bytes queue

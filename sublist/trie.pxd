@@ -9,6 +9,7 @@ from midge.sublist.subscription cimport Subscription
 cdef int _DOT
 
 
+@cython.no_gc
 cdef class Node:
     cdef public list plain
     cdef public dict queues
@@ -27,6 +28,7 @@ cdef class Node:
     cdef void _drop(self, bytes queue) except *
 
 
+@cython.no_gc
 cdef class Level:
     cdef public dict nodes
     cdef public Node pwc

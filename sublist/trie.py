@@ -180,12 +180,12 @@ class Trie:
                 path[depth - 1].below = None
         return True
 
-    def find(self, subject: bytes) -> list[Node]:
+    def find(self, subject: bytes) -> list[Node]:  # noqa: C901, PLR0912 - one scan loop
         """List the nodes whose subscriptions the literal `subject` reaches.
 
-        Follows one path at a time and keeps the others in a list, so no depth is too deep; each node
-        is come to once at most, however many wildcards there are. A subject with an empty token
-        reaches nothing.
+        Follows one path at a time and keeps the others in a list, so no depth is too deep; each
+        node is come to once at most, however many wildcards there are. A subject with an empty
+        token reaches nothing.
         """
         found: list[Node] = []
         length = len(subject)

@@ -20,14 +20,12 @@ _DEFLATE = "permessage-deflate"
 _NO_TAKEOVER = "server_no_context_takeover; client_no_context_takeover"
 _ELSEWHERE = frozenset({"/leafnode", "/mqtt"})  # protocols that are not served
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
-_TOKEN = frozenset(
-    b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-)
+_TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 Place = tuple[str, str, int]
 
 
-class Refusal(Exception):  # noqa: N818 - it is an answer as well as an error
+class Refusal(Exception):
     """A request that is answered with an HTTP status instead of an upgrade."""
 
     def __init__(self, status: HTTPStatus, text: str, phrase: str = "") -> None:

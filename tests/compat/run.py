@@ -2,9 +2,9 @@
 
     python -m tests.compat.run SUITE_DIR [--server COMMAND]... [--suite NAME]... [--report FILE]
 
-SUITE_DIR is a checkout of the client's repository, kept outside of this one. Without `--server`, the
-suites run against midge and against the nats-server of this environment. Each suite has the loopback
-network to itself where the system can give it one, since the suites use fixed ports.
+SUITE_DIR is a checkout of the client's repository, kept outside of this one. Without `--server`,
+the suites run against midge and against the nats-server of this environment. Each suite has the
+loopback network to itself where the system can give it one, since the suites use fixed ports.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from tests.compat.groups import GROUPS, group_of
 from tests.compat.report import write_report
@@ -147,7 +147,7 @@ def _read_result(suite: str, path: Path) -> list[Outcome]:
     if not path.exists():
         raise RuntimeError(f"{suite}: expected a report of its tests, found none")
     outcomes = []
-    for case in ElementTree.parse(path).getroot().iter("testcase"):
+    for case in ET.parse(path).getroot().iter("testcase"):
         parts = case.get("classname", "").split(".")
         class_name = parts[-1] if parts[-1][:1].isupper() else ""
         file = next((part for part in reversed(parts) if part.startswith("test_")), "")

@@ -1,4 +1,4 @@
-"""The SubList equals a linear scan, whatever is inserted, removed and matched, and in which order."""
+"""The SubList equals a linear scan, whatever is inserted, removed and matched in which order."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

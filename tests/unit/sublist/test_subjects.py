@@ -4,9 +4,14 @@ import pytest
 
 from midge.sublist import subjects
 
-VALID = [b"a", b"a.b", b"*", b">", b"a.*", b"a.>", b"*.b", b"a*", b"*a", b">a", b"**", b"a.b*", b"$x",
-         b"a,b", b'"q"', b"\xff\x00", b"a/b", b"a.>x.b", b"\x0b.\x0c"]
-INVALID = [b"", b".", b"..", b"a.", b".a", b"a..b", b">.a", b"a.>.b", b"a b", b"a\tb", b"a\rb", b"a\nb"]
+VALID = [
+    *(b"a", b"a.b", b"*", b">", b"a.*", b"a.>", b"*.b", b"a*", b"*a", b">a", b"**", b"a.b*", b"$x"),
+    *(b"a,b", b'"q"', b"\xff\x00", b"a/b", b"a.>x.b", b"\x0b.\x0c"),
+]
+INVALID = [
+    *(b"", b".", b"..", b"a.", b".a", b"a..b", b">.a", b"a.>.b"),
+    *(b"a b", b"a\tb", b"a\rb", b"a\nb"),
+]
 LITERAL = [b"a", b"a.b", b"a*", b"*a", b">a", b"**", b"a.b*", b"a.>x"]
 WILDCARD = [b"*", b">", b"a.*", b"*.a", b"a.>", b"a.*.b", b"*.>"]
 

@@ -238,7 +238,7 @@ def test_turns_of_a_group_survive_other_subjects() -> None:
     assert sublist.match(b"work.1").queues[0] is sublist.match(b"work.2").queues[0]
 
 
-def test_threads_against_an_oracle() -> None:
+def test_threads_against_an_oracle() -> None:  # noqa: C901
     """Readers never see a result that no state of the SubList could have given."""
     sublist = SubList(cache_max=16, cache_sweep_to=4)
     patterns = [b"a.*", b"a.>", b"*.b", b"a.b", b">", b"c.d"]
