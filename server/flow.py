@@ -45,7 +45,7 @@ class Flow:
     # As a receiver.
 
     def has_room(self, publisher: "Client | None") -> bool:
-        """Tell whether more may be queued; slow `publisher` down, or close the connection, if not."""
+        """Tell whether more may be queued; if it hardly may, slow `publisher` down."""
         connection = self._connection
         limit = connection.max_pending_bytes
         pending = connection.outbound.pending_bytes()
