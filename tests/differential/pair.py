@@ -54,3 +54,37 @@ class ServerPair:
 
     def _start(self, name: str) -> Server:
         return Server(self._commands[name], self._config.text)
+
+
+class Arena:
+    """The pair of the configuration at hand; scripts come sorted by configuration."""
+
+    def __init__(self) -> None:
+        self._config: ServerConfig | None = None
+        self._pair: ServerPair | None = None
+        self._error: RuntimeError | None = None
+
+    def pair(self, config: ServerConfig) -> ServerPair:
+        """Return the running pair of `config`, after stopping that of another one.
+
+        Raises:
+            RuntimeError: a server does not start; it is tried once, not for every script.
+        """
+        if config is not self._config:
+            self.close()
+            self._config = config
+            pair = ServerPair(config)
+            try:
+                pair.start()
+                self._pair = pair
+            except RuntimeError as error:
+                self._error = error
+        if self._pair is None:
+            raise RuntimeError(str(self._error))
+        return self._pair
+
+    def close(self) -> None:
+        """Stop what is running."""
+        if self._pair is not None:
+            self._pair.stop()
+        self._config = self._pair = self._error = None

@@ -29,7 +29,8 @@ _USERS = {
     "everything": '{ publish: ">", subscribe: ">" }',
     "star": '{ publish: "*", subscribe: "*.*" }',
     "replier": '{ subscribe: "svc.>", allow_responses: true }',
-    "replier3": '{ subscribe: "svc.>", publish: "out.>", allow_responses: { max: 3, expires: "1m" } }',
+    "replier3": '{ subscribe: "svc.>", publish: "out.>",'
+    ' allow_responses: { max: 3, expires: "1m" } }',
     "replier_short": '{ subscribe: "svc.>", allow_responses: { max: 5, expires: "1ms" } }',
     "replier_any": '{ subscribe: "svc.>", allow_responses: { max: -1, expires: "1m" } }',
     "empty": "{ publish: { allow: [] }, subscribe: { allow: [] } }",

@@ -112,7 +112,6 @@ _UPGRADE = (
         _refused("short-key", "of sixteen bytes", upgrade(Sec_WebSocket_Key=b"c2hvcnQ=")),
         _refused("no-version", "a version is needed", upgrade(Sec_WebSocket_Version=None)),
         _refused("wrong-version", "and must be 13", upgrade(Sec_WebSocket_Version=b"8")),
-        _refused("no-host", "a host is needed", upgrade(Host=None)),
         config=PLAIN,
     )
     + group(
@@ -250,7 +249,8 @@ _FRAMES = group(
         "with-parameters",
         "with parameters",
         upgrade(
-            Sec_WebSocket_Extensions=b"permessage-deflate; server_no_context_takeover; client_no_context_takeover"
+            Sec_WebSocket_Extensions=b"permessage-deflate; server_no_context_takeover;"
+            b" client_no_context_takeover"
         ),
         _UPGRADED,
     ),
