@@ -56,21 +56,18 @@ def build_workload(directory: Path, messages: int, patterns: int) -> tuple[Path,
         for m in METRICS
     ]
     rng.shuffle(subjects)
-    weights = 1.0 / np.arange(1, len(subjects) + 1) ** 0.80
+    weights = 1.0 / np.arange(1, len(subjects) + 1) ** 1.0
     codes = np.random.default_rng(7).choice(len(subjects), messages, p=weights / weights.sum())
     table = pa.table(
         {"id": pa.array(range(messages), pa.int64()), "subject": pa.array(subjects).take(codes)}
     )
     chosen = dict.fromkeys(rng.sample(subjects[: patterns * 3], patterns * 8 // 10))
-    wanted_broad = 8
-    broad = [f"fleet.{r}.>" for r in REGIONS] + ["fleet.*.van.>", ">", "*.*.*.*.alarm"]
-    chosen |= dict.fromkeys(broad[:wanted_broad])
+    broad = [f"fleet.{r}.>" for r in REGIONS] + [f"fleet.*.{k}.>" for k in KINDS]
+    chosen |= dict.fromkeys([*broad, ">", "*.*.*.*.alarm"])
     while len(chosen) < patterns:
         r, k, m = rng.choice(REGIONS), rng.choice(KINDS), rng.choice(METRICS)
         form = WILD[min(int(rng.expovariate(0.5)) + 1, len(WILD) - 1)]
         chosen[form.format(r=r, k=k, n=rng.randrange(200), m=m)] = None
-        if len(chosen) == patterns - 1:
-            chosen[f"fleet.{r}.{k}.*.{m}"] = None
     listed = pa.table(
         {"pattern_id": pa.array(range(len(chosen)), pa.int64()), "pattern": list(chosen)}
     )

@@ -69,7 +69,7 @@ def stream(args: argparse.Namespace) -> None:
     """Follow the records until interrupted, or for `--for` seconds."""
     settings = settings_of(args)
     _require(settings)
-    with bars() as show, session(settings, show) as spark, _stop_signals() as stop_asked:
+    with bars() as show, session(settings, show) as spark, stop_signals() as stop_asked:
         job = make_job(spark, settings, show)
         query = job.stream()
         left_s = args.for_s
@@ -252,7 +252,7 @@ def _show_outcomes(recorded: "Outcome", proposed: "Outcome") -> None:
 
 
 @contextmanager
-def _stop_signals() -> Iterator[Callable[[], bool]]:
+def stop_signals() -> Iterator[Callable[[], bool]]:
     """Turn SIGINT and SIGTERM into a question that can be asked between batches."""
     asked: list[bool] = []
     numbers = (signal.SIGINT, signal.SIGTERM)

@@ -125,8 +125,9 @@ def match_shuffle(
     columns: Sequence[str] | None = None,
 ) -> "DataFrame":
     """Match by shape through shuffles; see `match`."""
-    subjects = messages.where(~sf.col("subject").rlike(INVALID_SUBJECT))
-    distinct = subjects.select(*scope, "subject").distinct()
+    # Worked out once: it is asked for twice, and much smaller than the messages.
+    distinct = messages.select(*scope, "subject").distinct().localCheckpoint()
+    distinct = distinct.where(~sf.col("subject").rlike(INVALID_SUBJECT))
     shaped = patterns.where(~sf.col("pattern").rlike(INVALID_PATTERN)).withColumn(
         "_mask", mask_column(sf.col("pattern"))
     )

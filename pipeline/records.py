@@ -175,6 +175,13 @@ def servers_and_segments(root: Path, data_set: DataSet) -> list[tuple[str, list[
     return sorted(by_server.items())
 
 
+def next_number(root: Path, data_set: DataSet, server: str) -> int:
+    """Return the number after the highest of a server's segments, 0 when it has none."""
+    orders = (_segment_order(path) for path in list_segments(root, data_set))
+    numbers = [number for _, name, number, _ in orders if name == _file_safe(server)]
+    return max(numbers, default=-1) + 1
+
+
 def read_counts(root: Path, data_set: DataSet) -> int:
     """Return how many rows the footers of all readable segments promise."""
     total = 0

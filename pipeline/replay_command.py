@@ -5,9 +5,9 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from midge.pipeline.connect_arguments import add_connect_arguments, connect_options
 from midge.pipeline.console import bars, errors_told, say, warn
 from midge.pipeline.errors import OptionError
-from midge.pipeline.options import SinkOptions
 from midge.pipeline.records import MESSAGES, read_counts, require_records
 from midge.pipeline.replay import Replayed, ReplayOptions, replay
 from midge.pipeline.rewriting import Rewrite
@@ -18,9 +18,6 @@ FLAT_OUT = "max"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("records", type=Path, metavar="DIR", help="where a server recorded")
-    parser.add_argument(
-        "--server", default="nats://127.0.0.1:4222", metavar="URL", help="nats:// or tls://"
-    )
     parser.add_argument(
         "--speed",
         default="1",
@@ -43,16 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="such as 'orders.*.new:test.$1'; the first that matches counts",
     )
     parser.add_argument("--no-reply", action="store_true", help="leave the reply subjects out")
-    for name, meaning in (
-        ("user", "user name"),
-        ("password", "password"),
-        ("token", "token"),
-        ("credentials-file", "JWT and seed"),
-        ("tls-ca-file", "certificates to trust"),
-        ("tls-cert-file", "our certificate"),
-        ("tls-key-file", "its key"),
-    ):
-        parser.add_argument(f"--{name}", metavar="…", help=meaning)
+    add_connect_arguments(parser)
     parser.add_argument("--spark", action="store_true", help="replay from Spark tasks")
     parser.add_argument("--master", default="local[*]", metavar="URL", help="the Spark master")
     parser.add_argument("--connections", type=int, metavar="N", help="how many Spark tasks")
@@ -76,17 +64,7 @@ def options_of(args: argparse.Namespace) -> ReplayOptions:
     Raises:
         OptionError: one of them has no meaning.
     """
-    given = {
-        "servers": args.server,
-        "user": args.user,
-        "password": args.password,
-        "token": args.token,
-        "credentialsFile": args.credentials_file,
-        "tlsCaFile": args.tls_ca_file,
-        "tlsCertFile": args.tls_cert_file,
-        "tlsKeyFile": args.tls_key_file,
-    }
-    connect = SinkOptions.parse({name: value for name, value in given.items() if value}).connect
+    connect = connect_options(args)
     return ReplayOptions(
         connect,
         tuple(args.subject),
