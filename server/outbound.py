@@ -152,12 +152,13 @@ class Outbound:
         transport = self._transport
         if transport is None:
             return
-        for piece in self._queue:
-            transport.write(piece)
+        pieces = list(self._queue)
         if self._used > 0:
-            transport.write(memoryview(self._taken_chunk())[: self._used])
+            pieces.append(memoryview(self._taken_chunk())[: self._used])
             self._forget_chunk()
-        self.detach()
+        self.detach()  # first, for the transport may tell from inside `write` that it has caught up
+        for piece in pieces:
+            transport.write(piece)
 
     def _make_room(self, length: int) -> None:
         """Make the chunk one that has room for `length` more bytes, by writing or queueing it."""
@@ -177,11 +178,13 @@ class Outbound:
 
     def _write_chunk(self) -> None:
         """Write the chunk; it can be filled again if the socket took all of it, else it is gone."""
-        self._write(memoryview(self._taken_chunk())[: self._used])
+        piece = memoryview(self._taken_chunk())[: self._used]
+        # From inside its `write` a TLS transport may tell that it has caught up, and what is being
+        # written must not be written again then.
+        self._used = 0
+        self._write(piece)
         if self.behind:
             self._forget_chunk()
-        else:
-            self._used = 0
 
     def _write(self, piece: memoryview) -> None:
         transport = self._transport

@@ -1,0 +1,14 @@
+"""An authentication hook that a test can replace: settings name it, `current` is what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from midge.server.auth import AuthRequest
+
+current: Callable[[AuthRequest], Awaitable[object]]
+
+
+async def authenticate(request: AuthRequest) -> object:
+    """Ask `current`."""
+    return await current(request)
