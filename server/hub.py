@@ -42,6 +42,9 @@ class Observer:
     def client_closed(self, connection: Connection) -> None:
         """See a client that has gone; its counts are final and `reason` says why."""
 
+    def account_made(self, account: Account) -> None:
+        """See a new account."""
+
     def subscribed(self, connection: Connection, subscription: RoutedSubscription) -> None:
         """See a new subscription."""
 
@@ -148,6 +151,8 @@ class Hub:
             )
             account = Account(name, sublist)
             self.accounts[name] = account
+            for observer in self.observers:
+                observer.account_made(account)
         return account
 
     def make_connection(self, peer: tuple[str, int], kind: str = "STANDARD") -> Connection:

@@ -17,7 +17,7 @@ from midge.server.reloading import check_reload
 from midge.server.tls import TlsContexts
 
 if TYPE_CHECKING:
-    from midge.server.monitoring import Monitor
+    from midge.server.monitoring.http import Monitor
     from midge.server.websocket import WebSocketListener
 
 log = get_logger()
@@ -85,10 +85,10 @@ class Server:
             await self._open_websocket(hub)
         if options.monitoring.http_port or options.monitoring.https_port:
             # Only who asks for monitoring pays for importing an HTTP server.
-            from midge.server.monitoring import Monitor  # noqa: PLC0415
+            from midge.server.monitoring.http import Monitor  # noqa: PLC0415
 
-            self._monitor = Monitor(hub)
-            self._monitor.state.websocket_port = self._websocket_address[1]
+            self._monitor = Monitor(self._state)
+            self._state.websocket_port = self._websocket_address[1]
             await self._monitor.start(self._tls.context if self._tls else None)
 
     async def _open_websocket(self, hub: Hub) -> None:

@@ -15,7 +15,6 @@ from midge.server.monitoring.index import index_page
 from midge.server.monitoring.state import State
 
 if TYPE_CHECKING:
-    from midge.server.hub import Hub
     from midge.server.monitoring.metrics import Metrics
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -34,13 +33,12 @@ _QUIET.propagate = False
 class Monitor:
     """Serves the pages of one hub; `state` is what they are made from."""
 
-    def __init__(self, hub: "Hub") -> None:
-        self.state = State(hub)
+    def __init__(self, state: State) -> None:
+        self.state = state
         self._metrics: Metrics | None = None
         self._runner: web.AppRunner | None = None
         self._pages: dict[str, Handler] = {}
         self._urls: list[str] = []
-        hub.observers.append(self.state.ledger)
 
     def add_page(self, path: str, handler: Handler) -> None:
         """Serve `path`, below the base path, by `handler`; before `start` only."""

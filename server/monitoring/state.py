@@ -25,6 +25,7 @@ class State:
         self.configured_at = self.started_at
         self.config_digest = ""
         self._wall_offset = 0.0
+        hub.observers.append(self.ledger)
         self.http_address = (hub.options.monitoring.host or hub.options.listen.host, 0)
         self.https_port = 0
         self.websocket_port = 0

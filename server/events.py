@@ -1,0 +1,202 @@
+"""What the server tells of itself in the system account: clients that come and go, and its counts.
+
+Events are made only while somebody listens to them.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from midge.protocol import COMPATIBLE_VERSION
+from midge.protocol.frame import compose
+from midge.server.account import Account
+from midge.server.connection import Connection
+from midge.server.hub import Hub, Observer
+from midge.server.monitoring import accounts, forms
+from midge.server.monitoring.ledger import server_totals
+from midge.server.monitoring.state import State
+from midge.server.reasons import ClosedReason
+from midge.server.system_requests import SystemRequests
+
+if TYPE_CHECKING:
+    from midge.server.clock import Timer
+
+_STATISTICS_INTERVAL_S = 10.0
+_ADVISORY = "io.nats.server.advisory.v1."
+_TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
+_REFUSED = frozenset({ClosedReason.AUTHENTICATION_FAILURE, ClosedReason.AUTHENTICATION_TIMEOUT})
+
+
+class SystemEvents(Observer):
+    """Publishes the events of one hub, and answers requests; `reload` loads the configuration anew."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.reload: Callable[[], Awaitable[None]] | None = None
+        self._hub: Hub = state.hub
+        self._sequence = 0
+        self._timer: Timer | None = None
+        self._known: set[str] = set()
+        self._requests = SystemRequests(self)
+
+    def start(self) -> None:
+        """Begin to watch and to answer."""
+        self._requests.subscribe_system()
+        for account in list(self._hub.accounts.values()):
+            self.account_made(account)
+        self._hub.observers.append(self)
+        self._tick()
+
+    def stop(self) -> None:
+        """Tell that the server goes, then nothing more."""
+        self._publish_own("SHUTDOWN", {"server": self.server_info()})
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._requests.close()
+
+    def lame_duck(self) -> None:
+        """Tell that the server takes no more clients."""
+        self._publish_own("LAMEDUCK", {"server": self.server_info()})
+
+    # Seen by the hub.
+
+    def account_made(self, account: Account) -> None:
+        """Offer the common services in a new account."""
+        if account.name not in self._known:
+            self._known.add(account.name)
+            self._requests.subscribe_account(account)
+
+    def client_connected(self, connection: Connection) -> None:
+        """Tell of a client that has been let in."""
+        if self._has_listeners():
+            self._tell(connection, "CONNECT", self._connect_event(connection))
+            self._tell_connections(connection.account.name)
+
+    def client_closed(self, connection: Connection) -> None:
+        """Tell of a client that has gone, or has never been let in."""
+        if not self._has_listeners():
+            return
+        event = self._disconnect_event(connection)
+        if connection.reason in _REFUSED and not connection.connected:
+            self._publish_own("CLIENT.AUTH.ERR", event)
+        elif connection.connected:
+            self._tell(connection, "DISCONNECT", event)
+            self._tell_connections(connection.account.name)
+
+    # Publishing.
+
+    def publish(self, account: Account, subject: bytes, document: Any) -> None:
+        """Publish `document` as JSON to those in `account` who listen."""
+        result = account.sublist.match(subject)
+        if not result:
+            return
+        frame = compose(subject, msgspec.json.encode(document))
+        self._hub.router.route(account, result, None, frame)
+        self._hub.router.flush()
+
+    def _has_listeners(self) -> bool:
+        """Tell whether anybody but the server itself has subscribed in the system account."""
+        return len(self._hub.system_account.sublist) > self._requests.subscribed
+
+    def _publish_own(self, name: str, document: Any) -> None:
+        subject = f"$SYS.SERVER.{self._hub.keys.server_id}.{name}"
+        self.publish(self._hub.system_account, subject.encode(), document)
+
+    def _tell(self, connection: Connection, name: str, event: Any) -> None:
+        subject = f"$SYS.ACCOUNT.{connection.account.name}.{name}"
+        self.publish(self._hub.system_account, subject.encode(), event)
+
+    def _tell_connections(self, name: str) -> None:
+        document = self.account_connections(name)
+        for subject in (f"$SYS.ACCOUNT.{name}.SERVER.CONNS", f"$SYS.SERVER.ACCOUNT.{name}.CONNS"):
+            self.publish(self._hub.system_account, subject.encode(), document)
+
+    def _tick(self) -> None:
+        """Tell the counts, now and every few seconds."""
+        self._timer = self._hub.clock.call_later(_STATISTICS_INTERVAL_S, self._tick)
+        if self._has_listeners():
+            self._publish_own("STATSZ", self.statistics())
+
+    # Documents.
+
+    def server_info(self) -> dict[str, Any]:
+        """Say which server this is; each time with the next sequence number."""
+        self._sequence += 1
+        hub = self._hub
+        return {
+            "name": self.state.server_name,
+            "host": hub.host,
+            "id": hub.keys.server_id,
+            "ver": COMPATIBLE_VERSION,
+            "jetstream": False,
+            "flags": 0,
+            "seq": self._sequence,
+            "time": forms.timestamp(hub.clock.wall()),
+        }
+
+    def statistics(self) -> dict[str, Any]:
+        """Count, as `STATSZ` tells it."""
+        hub = self._hub
+        totals = server_totals(hub)
+        usage = self.state.usage
+        statistics = {
+            "start": forms.timestamp(self.state.started_at),
+            "mem": usage.memory_bytes(),
+            "cores": usage.cores(),
+            "cpu": usage.cpu_percent(),
+            "connections": len(hub.clients),
+            "total_connections": totals.connections,
+            "active_accounts": sum(bool(account.clients) for account in hub.accounts.values()),
+            "subscriptions": sum(len(account.sublist) for account in hub.accounts.values()),
+            "sent": {"msgs": totals.out_messages, "bytes": totals.out_bytes},
+            "received": {"msgs": totals.in_messages, "bytes": totals.in_bytes},
+            "slow_consumers": totals.slow_consumers,
+            "active_servers": 1,
+        }
+        return {"server": self.server_info(), "statsz": statistics}
+
+    def account_connections(self, name: str) -> dict[str, Any]:
+        """Count the connections of an account, as `CONNS` tells it."""
+        account = self._hub.accounts.get(name)
+        counts = accounts.account_statistics(self.state, account) if account else {"acc": name}
+        return {"server": self.server_info(), **counts}
+
+    def _connect_event(self, connection: Connection) -> dict[str, Any]:
+        return {**self._head("client_connect"), "client": self._client(connection)}
+
+    def _disconnect_event(self, connection: Connection) -> dict[str, Any]:
+        now = forms.timestamp(self._hub.clock.wall())
+        return {
+            **self._head("client_disconnect"),
+            "client": {**self._client(connection), "stop": now},
+            "sent": {"msgs": connection.out_messages, "bytes": connection.out_bytes},
+            "received": {"msgs": connection.in_messages, "bytes": connection.in_bytes},
+            "reason": connection.reason.value if connection.reason else "",
+        }
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {
+            "type": _ADVISORY + kind,
+            "id": secrets.token_hex(11),
+            "timestamp": forms.timestamp(self._hub.clock.wall()),
+            "server": self.server_info(),
+        }
+
+    def _client(self, connection: Connection) -> dict[str, Any]:
+        options = connection.options
+        facts = {
+            "start": forms.timestamp(connection.started_at + self.state.wall_offset()),
+            "host": connection.peer_host,
+            "id": connection.cid,
+            "acc": connection.account.name,
+            "user": connection.identity.user if connection.identity else "",
+            "name": options.name,
+            "lang": options.lang,
+            "ver": options.version,
+            "kind": "Client",
+            "client_type": _TYPES.get(connection.kind, "nats"),
+        }
+        return {field: value for field, value in facts.items() if value}

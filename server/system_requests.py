@@ -1,0 +1,313 @@
+"""The system account's services: what `$SYS.REQ...` answers, as the `nats` command line asks it."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from midge.server.connection import Connection
+from midge.server.logging import get_logger
+from midge.server.monitoring import accounts, connz, forms, others, subsz, varz
+from midge.server.monitoring.arguments import Arguments, BadArgument
+from midge.server.reasons import ClosedReason
+from midge.server.subscription import RoutedSubscription
+
+if TYPE_CHECKING:
+    from midge.protocol.frame import Frame
+    from midge.server.account import Account
+    from midge.server.client import Client
+    from midge.server.auth.identity import Identity
+    from midge.server.events import SystemEvents
+    from midge.server.options import Options
+
+Answer = dict[str, Any]
+Handler = Callable[["Account", "Client | None", Answer, bytes], Awaitable[Answer]]
+
+_STATES = ("open", "closed", "all")
+_RENAMED = {"account": "acc", "subscriptions": "subs", "subject_filter": "filter_subject"}
+_MAX_UNDER_WAY = 64
+"""Requests that are being answered at a time; further ones get no answer."""
+
+log = get_logger()
+
+
+class Service(RoutedSubscription):
+    """A subscription of the server's own, answered by `handler` within `account`."""
+
+    def __init__(
+        self, subject: str, account: "Account", handler: Handler, requests: "SystemRequests"
+    ) -> None:
+        super().__init__(subject.encode(), None, b"")
+        self._account = account
+        self._handler = handler
+        self._requests = requests
+
+    def receive(self, publisher: "Client | None", frame: "Frame") -> bool:
+        """Take a request; False when it names no place for the answer."""
+        reply = frame.reply_bytes()
+        if reply is None:
+            return False
+        document, subject = frame.payload_bytes(), frame.subject_bytes()
+        self._requests.begin(self._handler, self._account, publisher, (document, subject, reply))
+        return True
+
+
+class SystemRequests:
+    """Subscribes the services, and answers; `events` lends its state and publishes the answers."""
+
+    def __init__(self, events: "SystemEvents") -> None:
+        self._events = events
+        self._state = events.state
+        self._hub = events.state.hub
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.subscribed = 0
+
+    def subscribe_system(self) -> None:
+        """Offer the services of the system account."""
+        account = self._hub.system_account
+        server_id = self._hub.keys.server_id
+        pages = self._pages()
+        for prefix in ("$SYS.REQ.SERVER.PING", f"$SYS.REQ.SERVER.{server_id}"):
+            for name, handler in pages.items():
+                self._offer(f"{prefix}.{name}", account, handler)
+        self._offer("$SYS.REQ.SERVER.PING", account, self._statsz)
+        for name, handler in (("KICK", self._kick), ("LDM", self._lame_duck)):
+            self._offer(f"$SYS.REQ.SERVER.{server_id}.{name}", account, handler)
+        self._offer(f"$SYS.REQ.SERVER.{server_id}.RELOAD", account, self._reload)
+        named = {
+            "CONNZ": self._named(self._connz),
+            "SUBSZ": self._named(self._subsz),
+            "INFO": self._named(self._accountz),
+            "STATZ": self._named_statistics,
+            "CONNS": self._named_connections,
+        }
+        for name, handler in named.items():
+            self._offer(f"$SYS.REQ.ACCOUNT.*.{name}", account, handler)
+
+    def subscribe_account(self, account: "Account") -> None:
+        """Offer what every account has: who am I, and the account's own counts."""
+        self._offer("$SYS.REQ.USER.INFO", account, self._user_info)
+        if account is not self._hub.system_account:
+            self._offer("$SYS.REQ.ACCOUNT.PING.STATZ", account, self._own_statistics)
+            self._offer("$SYS.REQ.ACCOUNT.PING.CONNZ", account, self._own_connections)
+            self._offer("$SYS.REQ.SERVER.PING.CONNZ", account, self._own_connections)
+
+    def _offer(self, subject: str, account: "Account", handler: Handler) -> None:
+        account.sublist.insert(Service(subject, account, handler, self))
+        self.subscribed += account is self._hub.system_account
+
+    def close(self) -> None:
+        """Answer nothing more."""
+        for task in list(self._tasks):
+            task.cancel()
+
+    # Answering.
+
+    def begin(
+        self,
+        handler: Handler,
+        account: "Account",
+        publisher: "Client | None",
+        request: tuple[bytes, bytes, bytes],
+    ) -> None:
+        """Start to answer `request`: its payload, its subject and where the answer goes."""
+        if len(self._tasks) >= _MAX_UNDER_WAY:
+            return
+        task = asyncio.ensure_future(self._answer(handler, account, publisher, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(
+        self,
+        handler: Handler,
+        account: "Account",
+        publisher: "Client | None",
+        request: tuple[bytes, bytes, bytes],
+    ) -> None:
+        document, subject, reply = request
+        try:
+            given = json.loads(document) if document.strip() else {}
+            if not isinstance(given, dict):
+                raise BadArgument("expected a JSON object")
+            answer = await handler(account, publisher, given, subject)
+        except (BadArgument, ValueError, RecursionError) as error:
+            problem = {"code": 400, "description": str(error)[:256]}
+            answer = {"server": self._events.server_info(), "error": problem}
+        self._events.publish(account, reply, answer)
+
+    def _wrapped(self, data: Any) -> Answer:
+        return {"server": self._events.server_info(), "data": data}
+
+    # The pages.
+
+    def _pages(self) -> dict[str, Handler]:
+        state = self._state
+        plain: dict[str, Callable[[Arguments], Any]] = {
+            "VARZ": lambda _: varz.varz(state),
+            "ROUTEZ": lambda given: others.routez(state, given),
+            "GATEWAYZ": lambda given: others.gatewayz(state, given),
+            "LEAFZ": lambda given: others.leafz(state, given),
+            "ACCOUNTZ": lambda given: accounts.accountz(state, given),
+            "JSZ": lambda given: others.jsz(state, given),
+            "HEALTHZ": lambda given: others.healthz(state, given)[1],
+        }
+        pages: dict[str, Handler] = {name: self._page(page) for name, page in plain.items()}
+        pages |= {"STATSZ": self._statsz, "IDZ": self._idz}
+        return pages | {"CONNZ": self._connz, "SUBSZ": self._subsz}
+
+    def _page(self, page: Callable[[Arguments], Any]) -> Handler:
+        async def answer(
+            _account: "Account", _publisher: "Client | None", given: Answer, _subject: bytes
+        ) -> Answer:
+            return self._wrapped(page(_arguments(given)))
+
+        return answer
+
+    async def _statsz(self, *_: Any) -> Answer:
+        return self._events.statistics()
+
+    async def _idz(self, *_: Any) -> Answer:
+        return self._events.server_info()
+
+    async def _connz(
+        self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
+    ) -> Answer:
+        options = connz.read_options(_arguments(given))
+        return self._wrapped(await connz.connz(self._state, options))
+
+    async def _subsz(
+        self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
+    ) -> Answer:
+        return self._wrapped(await subsz.subsz(self._state, _arguments(given)))
+
+    async def _accountz(
+        self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
+    ) -> Answer:
+        page = accounts.accountz(self._state, _arguments(given))
+        return self._wrapped(page.get("account_detail", page))
+
+    def _named(self, handler: Handler) -> Handler:
+        """Answer about the account that stands in the subject."""
+
+        async def answer(
+            account: "Account", publisher: "Client | None", given: Answer, subject: bytes
+        ) -> Answer:
+            named = {**given, "acc": _account_in(subject)}
+            return await handler(account, publisher, named, subject)
+
+        return answer
+
+    async def _named_statistics(
+        self, _account: Any, _publisher: Any, given: Answer, subject: bytes
+    ) -> Answer:
+        name = _account_in(subject)
+        if name != "PING":
+            return self._account_statistics([name])
+        wanted = given.get("accounts")
+        unused = bool(given.get("include_unused"))
+        found = self._hub.accounts
+        if isinstance(wanted, list):
+            return self._account_statistics([one for one in wanted if one in found])
+        return self._account_statistics(
+            [one for one in sorted(found) if unused or found[one].clients]
+        )
+
+    async def _named_connections(
+        self, _account: Any, _publisher: Any, _given: Answer, subject: bytes
+    ) -> Answer:
+        return self._events.account_connections(_account_in(subject))
+
+    def _account_statistics(self, names: list[str]) -> Answer:
+        found = self._hub.accounts
+        page = [
+            accounts.account_statistics(self._state, found[name]) for name in names if name in found
+        ]
+        now = forms.timestamp(self._hub.clock.wall())
+        return self._wrapped(
+            {"server_id": self._hub.keys.server_id, "now": now, "account_statz": page}
+        )
+
+    # What every account may ask.
+
+    async def _own_statistics(self, account: "Account", *_: Any) -> Answer:
+        return self._account_statistics([account.name])
+
+    async def _own_connections(
+        self, account: "Account", publisher: Any, given: Answer, subject: bytes
+    ) -> Answer:
+        return await self._connz(account, publisher, {**given, "acc": account.name}, subject)
+
+    async def _user_info(
+        self, account: "Account", publisher: "Client | None", _given: Answer, _subject: bytes
+    ) -> Answer:
+        data: Answer = {"user": "", "account": account.name}
+        if isinstance(publisher, Connection) and publisher.identity is not None:
+            data["user"] = publisher.identity.user
+            data |= _permissions(self._hub.options, publisher.identity)
+        return self._wrapped(data)
+
+    # What changes something.
+
+    async def _kick(
+        self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
+    ) -> Answer:
+        self._client(given).close(ClosedReason.KICKED)
+        return self._wrapped(None)
+
+    async def _lame_duck(
+        self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
+    ) -> Answer:
+        client = self._client(given)
+        line = self._hub.info_line(client).replace(b"INFO {", b'INFO {"ldm":true,', 1)
+        client.outbound.append(line)
+        self._hub.router.touch(client)
+        self._hub.router.flush()
+        return self._wrapped(None)
+
+    async def _reload(self, *_: Any) -> Answer:
+        if self._events.reload is None:
+            raise BadArgument("this server has no configuration to load again")
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._events.reload()
+        return self._wrapped(None)
+
+    def _client(self, given: Answer) -> Connection:
+        cid = given.get("cid")
+        found = self._hub.clients.get(cid) if isinstance(cid, int) else None
+        if found is None:
+            raise BadArgument(f"no client with cid {cid!r:.40}")
+        return found
+
+
+def _account_in(subject: bytes) -> str:
+    """Give the account in `$SYS.REQ.ACCOUNT.<account>.X`."""
+    return b".".join(subject.split(b".")[3:-1]).decode("utf-8", "replace")
+
+
+def _arguments(given: Answer) -> Arguments:
+    """Read the JSON of a request as if its fields had been query arguments."""
+    query = {}
+    for name, value in given.items():
+        if isinstance(value, bool):
+            query[_RENAMED.get(name, name)] = "true" if value else "false"
+        elif isinstance(value, str | int) and value != "":
+            query[_RENAMED.get(name, name)] = str(value)
+    if given.get("subscriptions_detail") is True:
+        query["subs"] = "detail"
+    if query.get("state", "").isdigit():
+        query["state"] = _STATES[min(int(query["state"]), len(_STATES) - 1)]
+    return Arguments(query)
+
+
+def _permissions(options: "Options", identity: "Identity") -> Answer:
+    """Show what a user may do, as the configuration says."""
+    users = [*options.authorization.users, *(one for acc in options.accounts for one in acc.users)]
+    table = next((one.permissions for one in users if identity.user in {one.user, one.nkey}), None)
+    if table is None:
+        return {}
+    shown = {
+        name: {kind: list(getattr(side, kind)) for kind in ("allow", "deny") if getattr(side, kind)}
+        for name, side in (("publish", table.publish), ("subscribe", table.subscribe))
+    }
+    return {"permissions": {name: lists for name, lists in shown.items() if lists}}
