@@ -27,6 +27,7 @@ from midge.server.client import (
 )
 from midge.server.keepalive import Keepalive
 from midge.server.reasons import ClosedReason
+from midge.server.router import SWALLOWED
 from midge.server.subscription import RoutedSubscription
 from midge.sublist.result import SubListResult
 from midge.sublist.subjects import is_valid_publish_subject
@@ -455,8 +456,8 @@ class Connection(Client):
         allowed: Frame | None = frame
         if watch & INTERCEPTED:
             allowed = self.hub.screen_delivery(self, subscription, frame)
-            if allowed is None:
-                return None
+            if allowed is None or allowed is SWALLOWED:
+                return allowed
         if watch & REPLY_GRANTS and frame.has_reply():
             self.hub.gate.grant_reply(self, frame)
         if watch & NO_HEADERS and frame.header_size > 0:

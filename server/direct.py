@@ -268,6 +268,15 @@ class Direct:
         """Count and route `frame`; it is written with all others of this turn of the loop."""
         self.in_messages += 1
         self.in_bytes += frame.size
+        if self.hub.screen is None:
+            return self._route(account, subject, frame)
+        taken = [1]  # who takes it is not known yet when the screen keeps it
+        self.hub.screen.publish(
+            account, None, frame, lambda: taken.append(self._route(account, subject, frame))
+        )
+        return taken[-1]
+
+    def _route(self, account: Account, subject: bytes, frame: Frame) -> int:
         if account.mapper is not None:
             mapped = account.mapper.map(subject)  # type: ignore[attr-defined]
             if mapped is None:
@@ -357,6 +366,7 @@ class Direct:
         """End all subscriptions and their tasks."""
         for subscription in list(self.subscriptions):
             subscription.unsubscribe()
+        await asyncio.sleep(0)  # a task that never began would leave its callback's coroutine behind
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

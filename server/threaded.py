@@ -13,7 +13,7 @@ from midge.protocol.errors import MidgeError
 from midge.server.embedded import Server
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from midge.server.direct import Callback, DirectSubscription, Headers, Message
     from midge.server.options import Options
@@ -138,7 +138,7 @@ class ThreadedServer:
 
         return self._submit(within())
 
-    def _submit(self, work: Any) -> Any:
+    def _submit(self, work: Coroutine[Any, Any, T]) -> T:
         if not self._thread.is_alive() or threading.current_thread() is self._thread:
             work.close()
             where = "in the server's own thread" if self._thread.is_alive() else "after stop()"
