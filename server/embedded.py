@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from midge.server.clock import Clock
     from midge.server.direct import Callback, DirectSubscription, Headers, Message
+    from midge.server.faults import Faults
     from midge.server.hub import Hub
     from midge.server.options import Options, User
 
@@ -63,6 +64,7 @@ class Server:
         given = options_from_keywords(options, settings)
         self._core = core.Server(given, clock=clock, random=chance)
         self._direct: Direct | None = None
+        self._faults: Faults | None = None
 
     # Life.
 
@@ -86,6 +88,9 @@ class Server:
     async def stop(self) -> None:
         """Write what is pending, close everything, and leave no task, socket or timer behind."""
         if self._direct is not None:
+            if self._faults is not None:
+                self._faults.clear()
+                self._faults = None
             await self._direct.close()
             self._direct = None
             await self._core.stop()
@@ -171,6 +176,16 @@ class Server:
     def stats(self) -> Stats:
         """Counts since the start."""
         return view_stats(self.hub, self._started())
+
+    @property
+    def faults(self) -> Faults:
+        """What can be made to go wrong, for tests of those who depend on the server."""
+        self._started()
+        if self._faults is None:
+            from midge.server.faults import Faults  # noqa: PLC0415 - few need it
+
+            self._faults = Faults(self._core)
+        return self._faults
 
     # The direct way.
 

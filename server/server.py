@@ -171,6 +171,18 @@ class Server:
             connection.close(ClosedReason.SERVER_SHUTDOWN)
             await self._sleep(self._random.uniform(gap_s / 2, gap_s))
 
+    def pause_accepting(self) -> None:
+        """Listen no more, for a while: whoever tries to connect is refused."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def resume_accepting(self) -> None:
+        """Listen again where it was."""
+        if self._listener is None and not self.hub.lame_duck:
+            self._listener = Listener(self.hub, self._tls)
+            self._listener.open(self.hub.host, self.hub.port)
+
     def urls(self) -> dict[str, list[str]]:
         """Give the URLs of the listeners by kind, `nats` among them."""
         urls = {"nats": [f"nats://{_bracketed(self.hub.host)}:{self.hub.port}"]}
