@@ -47,7 +47,7 @@ cdef class Connection(Client):
     cdef readonly bint connected
     cdef public bint has_info
     cdef readonly object keepalive
-    cdef object _transport
+    cdef readonly object _transport
     cdef bint _told_info
     cdef bytes _subject
     cdef SubListResult _result

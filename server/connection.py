@@ -29,6 +29,7 @@ from midge.server.client import (
 from midge.server.flow import Flow
 from midge.server.keepalive import Keepalive
 from midge.server.reasons import ClosedReason
+from midge.server.router import SWALLOWED
 from midge.server.subscription import RoutedSubscription
 from midge.sublist.result import SubListResult
 from midge.sublist.subjects import is_valid_publish_subject
@@ -457,8 +458,8 @@ class Connection(Client):
             return None
         if watch & INTERCEPTED:
             screened = self.hub.screen_delivery(self, subscription, frame)
-            if screened is None:
-                return None
+            if screened is None or screened is SWALLOWED:
+                return screened
             frame = screened
         if watch & REPLY_GRANTS and frame.has_reply():
             self.hub.gate.grant_reply(self, frame)

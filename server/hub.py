@@ -6,6 +6,7 @@ Every refusal is decided in this one place, so that no path around it exists.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -57,6 +58,29 @@ class Observer:
         self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
     ) -> None:
         """See a message after its deliveries; `frame` is valid until this returns."""
+
+
+class Screen:
+    """Somebody who may hold, change or refuse what passes."""
+
+    def publish(
+        self,
+        account: Account,
+        publisher: Connection | None,
+        frame: Frame,
+        route: Callable[[], object],
+    ) -> None:
+        """Decide on a message; `route`, called at once, lets it pass as it is."""
+        route()
+
+    def deliver(
+        self, connection: Connection, subscription: RoutedSubscription, frame: Frame
+    ) -> Frame | None:
+        """Give what `connection` gets, None for a refusal, or the router's SWALLOWED."""
+        return frame
+
+    def edit_info(self, info: Info) -> None:
+        """Change what a connection is told of the server."""
 
 
 class _Several(Observer):
@@ -126,6 +150,7 @@ class Hub:
         self.stalled_clients = 0
         self.observers: list[Observer] = []
         self._message_observers: list[Observer] = []
+        self.screen: Screen | None = None
         self.lame_duck = False
         self.host = options.listen.host
         self.port = options.listen.port
@@ -169,6 +194,8 @@ class Hub:
         self.clients[connection.cid] = connection
         if self.gate.admit(connection):
             log.debug("client_connected", cid=connection.cid, peer=_peer(connection))
+            if self.screen is not None:
+                connection.screen(True, True)
             self.trace(connection)
 
     def trace(self, connection: Connection) -> None:
@@ -236,14 +263,26 @@ class Hub:
     # Interceptors.
 
     def screen_publish(self, connection: Connection, frame: Frame) -> None:
-        """Show a publish to the interceptors; without any, route it."""
-        connection.route_mapped(frame)
+        """Show a publish to whoever screens; without any, route it."""
+        if self.screen is None:
+            connection.route_mapped(frame)
+        else:
+            account, route = connection.account, connection.route_mapped
+            self.screen.publish(account, connection, frame, lambda: route(frame))
 
     def screen_delivery(
         self, connection: Connection, subscription: Any, frame: Frame
     ) -> Frame | None:
-        """Show a delivery to the interceptors; without any, let it pass."""
-        return frame
+        """Show a delivery to whoever screens; without any, let it pass."""
+        if self.screen is None:
+            return frame
+        return self.screen.deliver(connection, subscription, frame)
+
+    def screen_with(self, screen: Screen | None) -> None:
+        """Show all publishes and deliveries to `screen` from now on; None ends that."""
+        self.screen = screen
+        for connection in self.clients.values():
+            connection.screen(screen is not None, screen is not None)
 
     # What it subscribed to.
 
@@ -293,6 +332,8 @@ class Hub:
             info.max_payload = connection.parser.max_payload
             if connection.account is self.system_account:
                 info.acc_is_sys = True
+        if self.screen is not None:
+            self.screen.edit_info(info)
         return info.line()
 
     def _add_tls(self, info: Info) -> None:

@@ -14,6 +14,9 @@ from midge.server.client import NO_HEADERS, Client
 from midge.server.subscription import RoutedSubscription
 from midge.sublist.result import QueueGroup, SubListResult
 
+SWALLOWED = Frame()
+"""What `Client.checked` gives for a frame that has been taken but is delivered later, or never."""
+
 
 class Router:
     """Delivers frames; one per server and loop, for it notes who has to be flushed.
@@ -63,6 +66,9 @@ class Router:
             allowed = client.checked(subscription, publisher, frame)
             if allowed is None:
                 return False
+            if allowed is SWALLOWED:
+                subscription.delivered += 1
+                return True
             frame = allowed
         client.outbound.append_message(frame, subscription.sid)
         client.out_messages += 1

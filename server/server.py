@@ -169,6 +169,18 @@ class Server:
             connection.close(ClosedReason.SERVER_SHUTDOWN)
             await self._sleep(self._random.uniform(gap_s / 2, gap_s))
 
+    def pause_accepting(self) -> None:
+        """Listen no more, for a while: whoever tries to connect is refused."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def resume_accepting(self) -> None:
+        """Listen again where it was."""
+        if self._listener is None and not self.hub.lame_duck:
+            self._listener = Listener(self.hub, self._tls)
+            self._listener.open(self.hub.host, self.hub.port)
+
     def urls(self) -> dict[str, list[str]]:
         """Give the URLs of the listeners by kind, `nats` among them."""
         urls = {"nats": [f"nats://{_bracketed(self.hub.host)}:{self.hub.port}"]}
@@ -187,7 +199,9 @@ class Server:
     async def _drained(self) -> None:
         """Wait until the transports are gone, or cut them when their time is up."""
         hub = self.hub
-        cut = hub.clock.call_later(self.options.shutdown.flush_timeout_s, hub.abort_all)
+        # By real time, for a clock that stands still must not keep a server from stopping.
+        timeout_s = self.options.shutdown.flush_timeout_s
+        cut = asyncio.get_running_loop().call_later(timeout_s, hub.abort_all)
         await hub.emptied()
         cut.cancel()
 

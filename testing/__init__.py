@@ -1,1 +1,39 @@
-"""The server as a test fixture: pytest plugin, fault injection and a clock that tests can turn."""
+"""For tests of programs that use NATS: a pytest plugin, a unittest mix-in, a clock, captures.
+
+Names are imported when they are first asked for, so that the plugin costs nothing where it is unused.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from midge.testing.capture import Capture, Captured
+    from midge.testing.clock import ManualClock
+    from midge.testing.mixin import NatsServerMixin
+    from midge.testing.strict import ClientBugWarning, StrictMode
+
+__all__ = [
+    "Capture",
+    "Captured",
+    "ClientBugWarning",
+    "ManualClock",
+    "NatsServerMixin",
+    "StrictMode",
+]
+
+_HOMES = {
+    "Capture": "capture",
+    "Captured": "capture",
+    "ClientBugWarning": "strict",
+    "ManualClock": "clock",
+    "NatsServerMixin": "mixin",
+    "StrictMode": "strict",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'midge.testing' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"midge.testing.{_HOMES[name]}"), name)

@@ -1,0 +1,68 @@
+"""Message headers: the block between control line and payload, as names and values.
+
+The block begins with ``NATS/1.0``, perhaps with a status such as ``503`` behind it, and ends with a blank
+line. Names keep their case; a name may come several times.
+"""
+
+from collections.abc import Iterable, Mapping
+
+VERSION = b"NATS/1.0"
+
+_STATUS = "Status"
+_DESCRIPTION = "Description"
+_FORBIDDEN_IN_NAMES = frozenset(" \t\r\n:")
+
+
+def format_headers(headers: Mapping[str, str | Iterable[str]]) -> bytes:
+    """Give the header block of `headers`, its blank line included.
+
+    Raises:
+        ValueError: a name is empty or holds a blank or a colon, or a value holds a line end.
+    """
+    lines = [VERSION]
+    for name, value in headers.items():
+        if not name or not _FORBIDDEN_IN_NAMES.isdisjoint(name) or not name.isprintable():
+            raise ValueError(f"header name: expected no blank, colon or line end, got {name!r}")
+        for one in (value,) if isinstance(value, str) else value:
+            if "\r" in one or "\n" in one:
+                raise ValueError(f"header {name}: expected no line end in its value, got {one!r}")
+            lines.append(f"{name}: {one}".encode())
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def parse_headers(block: bytes) -> dict[str, list[str]]:
+    """Read a header block; a status line gives `Status` and `Description`.
+
+    What is no header line is left out, as clients do; `find_malformed` tells about it.
+    """
+    first, *lines = block.split(b"\r\n")
+    headers: dict[str, list[str]] = {}
+    status, _, description = _text(first[len(VERSION) :]).strip().partition(" ")
+    if status:
+        headers[_STATUS] = [status]
+        if description:
+            headers[_DESCRIPTION] = [description.strip()]
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        if colon and name.strip():
+            headers.setdefault(_text(name).strip(), []).append(_text(value).strip())
+    return headers
+
+
+def find_malformed(block: bytes) -> str | None:
+    """Say what is wrong with a header block, or None when nothing is."""
+    if not block.startswith(VERSION):
+        return f"begins with {block[:12]!r} instead of {VERSION!r}"
+    if not block.endswith(b"\r\n\r\n"):
+        return "does not end with a blank line"
+    for line in block[:-4].split(b"\r\n")[1:]:
+        name, colon, _ = line.partition(b":")
+        if not colon:
+            return f"{line[:64]!r} has no colon"
+        if not name or b" " in name or b"\t" in name:
+            return f"{name[:64]!r} is no header name"
+    return None
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")

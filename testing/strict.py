@@ -1,0 +1,50 @@
+"""Strict mode: what nats-server tolerates though it is a client's bug, reported with the offender."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.protocol.headers import find_malformed
+from midge.sublist.subjects import is_valid_publish_subject
+
+if TYPE_CHECKING:
+    from midge.protocol.frame import Frame
+    from midge.server.connection import Connection
+
+_KEPT_MAX = 1000
+
+
+class ClientBugWarning(UserWarning):
+    """A client did what no correct client does."""
+
+
+class StrictMode:
+    """Collects the bugs of a server's clients; `bugs` names each with its offender."""
+
+    def __init__(self) -> None:
+        self.bugs: list[str] = []
+
+    def check_publish(self, connection: Connection, frame: Frame) -> None:
+        """Look at the subject, the reply and the headers of a published message."""
+        subject, reply, block = frame.subject_bytes(), frame.reply_bytes(), frame.header_bytes()
+        if not is_valid_publish_subject(subject):
+            self.found(connection, f"publish to {subject.decode(errors='replace')!r}")
+        if reply is not None and not is_valid_publish_subject(reply):
+            self.found(connection, f"reply subject {reply.decode(errors='replace')!r}")
+        malformed = None if block is None else find_malformed(block)
+        if malformed is not None:
+            where = subject.decode(errors="replace")
+            self.found(connection, f"malformed headers on {where!r}: {malformed}")
+
+    def found(self, connection: Connection, bug: str) -> None:
+        """Note a bug of the client of `connection`."""
+        options = connection.options
+        name = options.name or "unnamed"
+        who = f"client {connection.cid} ({name}, {options.lang} {options.version})"
+        if len(self.bugs) < _KEPT_MAX:
+            self.bugs.append(f"{who}: {bug}")
+
+    def take(self) -> list[str]:
+        """Return the bugs found since the last call."""
+        taken, self.bugs = self.bugs, []
+        return taken

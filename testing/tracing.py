@@ -1,0 +1,69 @@
+"""Protocol traces kept in memory, so that the report of a failed test can show its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from midge.server.hub import Observer
+from midge.server.options import Logging
+from midge.server.tracing import Tracer, client_label
+
+if TYPE_CHECKING:
+    from midge.protocol.frame import Frame
+    from midge.server.connection import Connection
+    from midge.testing.strict import StrictMode
+
+LINES_MAX = 500
+_PAYLOAD_MAX_BYTES = 200
+
+
+class _KeepingTracer(Tracer):
+    """Keep the lines of one connection among those of the others."""
+
+    def __init__(
+        self, connection: Connection, lines: deque[str], strict: StrictMode | None
+    ) -> None:
+        super().__init__(connection, Logging(max_traced_message_bytes=_PAYLOAD_MAX_BYTES))
+        self._lines = lines
+        self._strict = strict
+        self._cid = connection.cid
+        self._sids: set[bytes] = set()
+
+    def subscribe_received(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
+        self._sids.add(sid)
+        super().subscribe_received(subject, queue, sid)
+
+    def unsubscribe_received(self, sid: bytes, max_messages: int) -> None:
+        super().unsubscribe_received(sid, max_messages)
+        if self._strict is not None and sid not in self._sids:
+            self._strict.found(self._connection, f"UNSUB of the unknown sid {sid.decode()!r}")
+
+    def publish_received(self, frame: Frame) -> None:
+        super().publish_received(frame)
+        if self._strict is not None:
+            self._strict.check_publish(self._connection, frame)
+
+    def _write(self, event: str, **fields: str) -> None:
+        arrow = "->" if event.endswith("received") else "<-"
+        text = fields.get("line") or fields.get("payload", "")
+        label = client_label(self._connection)
+        self._lines.append(f"[{self._cid} {label}] {arrow} {text}")
+
+
+class TraceKeeper(Observer):
+    """Keep the last lines of all connections of a server; `strict` judges them too."""
+
+    def __init__(self, strict: StrictMode | None = None) -> None:
+        self.lines: deque[str] = deque(maxlen=LINES_MAX)
+        self._strict = strict
+
+    def client_connected(self, connection: Connection) -> None:
+        """Trace a client from now on."""
+        self.lines.append(f"[{connection.cid} {client_label(connection)}] connected")
+        connection.trace(_KeepingTracer(connection, self.lines, self._strict))
+
+    def client_closed(self, connection: Connection) -> None:
+        """Note that a client has gone, and why."""
+        reason = connection.reason
+        self.lines.append(f"[{connection.cid}] closed: {reason.value if reason else ''}")

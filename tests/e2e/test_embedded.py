@@ -1,0 +1,257 @@
+"""The server within the program: life, URLs, the direct way, several at once, in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import nats
+import pytest
+import uvloop
+
+import midge
+
+
+async def test_a_client_meets_the_process_itself() -> None:
+    async with midge.Server(port=-1) as server:
+        client = await nats.connect(server.url)
+        subscription = await client.subscribe("a.*")
+        await client.flush()
+        assert server.publish("a.b", b"hi", {"k": ["1"]}, "r") == 1
+        message = await subscription.next_msg(timeout=5)
+        assert (message.data, message.headers, message.reply) == (b"hi", {"k": "1"}, "r")
+        await client.close()
+
+
+async def test_requests_both_ways() -> None:
+    async with midge.Server(port=-1) as server:
+        client = await nats.connect(server.url)
+
+        async def answer(message: midge.Message) -> None:
+            await asyncio.sleep(0)
+            message.respond(b"direct " + message.payload)
+
+        server.subscribe("direct", answer)
+        assert (await client.request("direct", b"1", timeout=5)).data == b"direct 1"
+
+        async def serve(message: nats.aio.msg.Msg) -> None:
+            await message.respond(b"client")
+
+        await client.subscribe("client", cb=serve)
+        await client.flush()
+        assert (await server.request("client", timeout_s=5)).payload == b"client"
+        with pytest.raises(midge.NoRespondersError):
+            await server.request("nobody")
+        await client.close()
+
+
+async def test_queue_group_shares_between_client_and_process() -> None:
+    async with midge.Server(port=-1) as server:
+        client = await nats.connect(server.url)
+        theirs: list[bytes] = []
+
+        async def keep(message: nats.aio.msg.Msg) -> None:
+            theirs.append(message.data)
+
+        await client.subscribe("job", queue="w", cb=keep)
+        await client.flush()
+        ours = server.subscribe("job", queue="w")
+        assert [server.publish("job", b"%d" % i) for i in range(10)] == [1] * 10
+        await asyncio.sleep(0)
+        await client.flush()
+        assert ours.pending() == len(theirs) == 5
+        await client.close()
+
+
+async def test_iterating_a_subscription_ends_with_it() -> None:
+    async with midge.Server(port=-1) as server:
+        subscription = server.subscribe("x.>")
+        for i in range(3):
+            server.publish(f"x.{i}", str(i))
+        subscription.unsubscribe()
+        assert [message.text async for message in subscription] == ["0", "1", "2"]
+        assert server.publish("x.4") == 0
+
+
+async def test_a_full_subscription_drops_and_counts() -> None:
+    async with midge.Server(port=-1) as server:
+        subscription = server.subscribe("x", pending_max=2)
+        assert [server.publish("x") for _ in range(3)] == [1, 1, 0]
+        assert (subscription.pending(), subscription.dropped) == (2, 1)
+
+
+async def test_a_failing_callback_harms_nobody_else() -> None:
+    faults: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+    async with midge.Server(port=-1) as server:
+        seen: list[str] = []
+
+        def fail(message: midge.Message) -> None:
+            raise RuntimeError(message.text)
+
+        server.subscribe("x", fail)
+        server.subscribe("x", lambda message: seen.append(message.text))
+        server.publish("x", "1")
+        server.publish("x", "2")
+        await asyncio.sleep(0)
+        assert seen == ["1", "2"]
+        assert [str(fault["exception"]) for fault in faults] == ["1", "2"]
+
+
+@pytest.mark.parametrize("subject", ["", "a b", "a\r\nPUB x 0", "a..b", "a.*", ">", "a\tb", ".a"])
+async def test_nothing_can_be_injected_by_a_subject(subject: str) -> None:
+    async with midge.Server(port=-1) as server:
+        with pytest.raises(ValueError, match="subject"):
+            server.publish(subject)
+        with pytest.raises(ValueError, match="subject"):
+            server.publish("ok", reply=subject)
+
+
+async def test_limits_and_unknown_accounts_are_named() -> None:
+    async with midge.Server(port=-1, max_payload=8) as server:
+        with pytest.raises(ValueError, match="at most 8 bytes, got 9"):
+            server.publish("a", bytes(9))
+        with pytest.raises(ValueError, match=r"expected one of \$G, \$SYS, got 'x'"):
+            server.publish("a", account="x")
+
+
+async def test_a_request_times_out() -> None:
+    async with midge.Server(port=-1) as server:
+        server.subscribe("silent")
+        with pytest.raises(TimeoutError):
+            await server.request("silent", timeout_s=0.01)
+        assert [view.subject for view in server.subscriptions] == ["silent"]
+
+
+async def test_views() -> None:
+    async with midge.Server(port=-1, user="shop", password="se!cret") as server:
+        client = await nats.connect(server.client_url("shop"), name="till")
+        await client.subscribe("a", queue="q")
+        await client.publish("b", b"12345")
+        await client.flush()
+        (connection,) = server.connections
+        assert (connection.name, connection.user, connection.in_bytes) == ("till", "shop", 5)
+        (subscription,) = server.subscriptions
+        assert (subscription.subject, subscription.queue) == ("a", "q")
+        assert subscription.client_name == "till"
+        assert (server.stats.connections, server.stats.in_messages) == (1, 1)
+        with pytest.raises(ValueError, match="expected one of 'shop', got 'x'"):
+            server.client_url("x")
+        await client.close()
+
+
+async def test_a_token_is_in_the_client_url() -> None:
+    async with midge.Server(port=-1, token="s3cret") as server:
+        client = await nats.connect(server.client_url())
+        await client.close()
+
+
+async def test_servers_in_one_loop_are_apart() -> None:
+    async with midge.Server(port=-1) as one, midge.Server(port=-1) as other:
+        heard = other.subscribe(">")
+        assert one.publish("a") == 0
+        assert one.port != other.port
+        assert heard.pending() == 0
+
+
+@pytest.mark.parametrize("loop_factory", [uvloop.new_event_loop, asyncio.new_event_loop])
+def test_stopping_leaves_nothing(loop_factory: object) -> None:
+    async def run() -> set[asyncio.Task[object]]:
+        async with midge.Server(port=-1) as server:
+            reader, writer = await asyncio.open_connection(server.host, server.port)
+            await reader.readline()
+            server.subscribe("a", lambda _: asyncio.sleep(3600))
+            server.publish("a")
+            await asyncio.sleep(0)
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+        return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+
+    descriptors = Path("/proc/self/fd")
+    with asyncio.Runner(loop_factory=loop_factory) as runner:  # type: ignore[arg-type]
+        runner.run(run())  # a loop keeps some descriptors of its own
+        before = len(list(descriptors.iterdir()))
+        assert runner.run(run()) == set()
+        assert len(list(descriptors.iterdir())) == before
+    assert [thread.name for thread in threading.enumerate()] == ["MainThread"]
+
+
+async def test_a_server_can_start_again_on_its_port() -> None:
+    server = midge.Server(port=-1)
+    with pytest.raises(midge.MidgeError, match="not running"):
+        server.publish("a")
+    async with server:
+        port = server.port
+        with pytest.raises(midge.MidgeError, match="started already"):
+            await server.start()
+    async with midge.Server(port=port) as second:
+        assert second.port == port
+
+
+async def test_a_taken_port_is_an_error_and_leaves_nothing() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(OSError, match="in use"):
+            await midge.Server(port=taken.getsockname()[1]).start()
+
+
+def test_a_thread_serves_programs_without_a_loop() -> None:
+    with midge.run_in_thread(port=-1) as server:
+        heard: list[str] = []
+        subscription = server.subscribe("x", lambda message: heard.append(message.text))
+        assert server.publish("x", "1") == 1
+        server.subscribe("svc", lambda message: message.respond(b"ok") and None)
+        assert server.request("svc").payload == b"ok"
+        assert heard == ["1"]
+        server.unsubscribe(subscription)
+        assert server.stats.subscriptions == 1
+    server.stop()
+    with pytest.raises(midge.MidgeError, match="after stop"):
+        server.publish("x")
+    assert "midge-server" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_server_that_cannot_start_in_a_thread_says_why() -> None:
+    with midge.run_in_thread(port=-1) as first, pytest.raises(OSError, match="in use"):
+        midge.run_in_thread(port=first.port)
+
+
+def test_a_package_of_the_users_called_server_is_left_alone(tmp_path: Path, root: Path) -> None:
+    (tmp_path / "server").mkdir()
+    (tmp_path / "server" / "__init__.py").write_text("MINE = 1\n")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import server, midge, asyncio\n"
+        "async def main():\n"
+        "    async with midge.Server(port=-1) as s:\n"
+        "        assert server.MINE and s.url.startswith('nats://')\n"
+        "asyncio.run(main())\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(root)}
+    done = subprocess.run([sys.executable, program], env=environment, timeout=50, check=False)
+    assert done.returncode == 0
+
+
+def test_importing_midge_imports_no_server() -> None:
+    code = "import sys, midge; print([m for m in sys.modules if m.startswith('midge.')])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True
+    )
+    assert done.stdout.strip() == "[]"
+    assert {"Server", "run_in_thread"} <= set(dir(midge))
+    with pytest.raises(AttributeError, match="no attribute 'Servre'"):
+        midge.Servre  # noqa: B018
+
+
+async def test_starting_takes_milliseconds(record_property: pytest.RecordProperty) -> None:
+    started = time.perf_counter()
+    async with midge.Server(port=-1):
+        record_property("start_ms", (time.perf_counter() - started) * 1000)
