@@ -17,6 +17,7 @@ from midge.server.tls import TlsContexts
 
 if TYPE_CHECKING:
     from midge.server.monitoring import Monitor
+    from midge.server.recorder.recorder import Recorder
     from midge.server.websocket import WebSocketListener
 
 _DRAIN_POLL_S = 0.005
@@ -44,6 +45,7 @@ class Server:
         self._listener: Listener | None = None
         self._tls: TlsContexts | None = None
         self._monitor: Monitor | None = None
+        self._recorder: Recorder | None = None
         self._websocket: WebSocketListener | None = None
         self._websocket_tls: TlsContexts | None = None
         self._websocket_address = ("", 0)
@@ -75,12 +77,19 @@ class Server:
         except BaseException:
             await self._close_listeners()
             await self._stop_monitor()
+            await self._stop_recorder()
             raise
 
     async def _open(self, hub: Hub) -> None:
         """Open what the options ask for: clients' listener, monitoring, WebSocket."""
         options = self.options
         assert self._listener is not None
+        if options.recorder.directory:
+            # Only who records pays for importing pyarrow, and needs it at all.
+            from midge.server.recorder.recorder import Recorder  # noqa: PLC0415
+
+            self._recorder = Recorder(hub)
+            self._recorder.start()
         hub.host, hub.port = self._listener.open(options.listen.host, options.listen.port)
         if options.websocket.port:
             await self._open_websocket(hub)
@@ -109,6 +118,7 @@ class Server:
             connection.close(ClosedReason.SERVER_SHUTDOWN)
         await self._drained()
         await self._stop_monitor()
+        await self._stop_recorder()
         hub.close()
 
     async def _close_listeners(self) -> None:
@@ -118,6 +128,11 @@ class Server:
             self._listener = None
         if self._websocket is not None:
             self._websocket.close()
+
+    async def _stop_recorder(self) -> None:
+        if self._recorder is not None:
+            await self._recorder.stop()
+            self._recorder = None
 
     async def _stop_monitor(self) -> None:
         if self._monitor is not None:
