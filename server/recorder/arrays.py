@@ -35,7 +35,13 @@ def text(raw: bytes) -> str:
 
 def messages_table(rows: MessageRows, server: str) -> pa.Table:
     """Wrap `rows`, which must stay as they are for as long as the table lives."""
-    count = rows.count
+    table = _runs_table(rows, server)
+    return table if rows.runs == rows.count else _expanded(table, rows)
+
+
+def _runs_table(rows: MessageRows, server: str) -> pa.Table:
+    """Make a table of one row per run."""
+    count = rows.runs
     plain, queued = (_fixed(pa.int32(), column, count) for column in (rows.plain, rows.queued))
     columns = [
         _fixed(TIME, rows.times, count),
@@ -52,6 +58,32 @@ def messages_table(rows: MessageRows, server: str) -> pa.Table:
         pc.equal(pc.add(plain, queued), pa.scalar(0, pa.int32())),
     ]
     return pa.Table.from_arrays(columns, schema=WRITTEN_MESSAGES)
+
+
+def _expanded(table: pa.Table, rows: MessageRows) -> pa.Table:
+    """Repeat every run of `table` as often as it happened."""
+    ends = pc.cumulative_sum(_fixed(pa.int32(), rows.repeats, rows.runs))
+    columns = []
+    taken: pa.Array | None = None
+    for field, chunked in zip(table.schema, table.columns, strict=True):
+        column = chunked.chunk(0)
+        if column.null_count == rows.runs:
+            columns.append(pa.nulls(rows.count, field.type))
+        elif pa.types.is_dictionary(field.type):
+            indices = _repeated(ends, column.indices)
+            columns.append(pa.DictionaryArray.from_arrays(indices, column.dictionary, safe=False))
+        elif field.nullable:
+            if taken is None:
+                numbers = pa.array(range(rows.runs), pa.int32())
+                taken = _repeated(ends, numbers)
+            columns.append(column.take(taken))
+        else:
+            columns.append(_repeated(ends, column))
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def _repeated(ends: pa.Array, values: pa.Array) -> pa.Array:
+    return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, values))
 
 
 def rows_table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:

@@ -29,6 +29,7 @@ cdef class Texts:
 cdef class MessageRows:
     cdef readonly Py_ssize_t capacity
     cdef readonly Py_ssize_t count
+    cdef readonly Py_ssize_t runs
     cdef readonly Py_ssize_t bytes
     cdef public long long hour
     cdef public bint closed
@@ -41,6 +42,7 @@ cdef class MessageRows:
     cdef readonly object account_codes
     cdef readonly object plain
     cdef readonly object queued
+    cdef readonly object repeats
     cdef readonly Texts replies
     cdef readonly Texts headers
     cdef readonly Texts payloads
@@ -51,6 +53,7 @@ cdef class MessageRows:
     cdef int[::1] _accounts
     cdef int[::1] _plain
     cdef int[::1] _queued
+    cdef int[::1] _repeats
 
     cpdef bint is_full(self)
     cpdef int subject_code(self, bytes subject) except -1
@@ -60,4 +63,5 @@ cdef class MessageRows:
         self, long long time_us, int account, long long cid, int subject, Frame frame,
         int plain, int queued, bint keeps_payload
     ) except *
+    cpdef void repeat(self) except *
     cpdef void clear(self) except *

@@ -63,6 +63,9 @@ class Texts:
 class MessageRows:
     """Up to `capacity` messages of one hour, `count` of them so far.
 
+    Messages that differ in nothing share a run: there are `runs` of them, and run `i` stands for
+    ``repeats[i]`` messages. A publisher at full speed fills runs and not rows.
+
     `hour` is counted from the epoch. `subjects` and `accounts` are dictionaries of codes, in their
     order. `closed` rows take no more, whatever room there is.
     """
@@ -72,6 +75,7 @@ class MessageRows:
         "_cids",
         "_plain",
         "_queued",
+        "_repeats",
         "_sizes",
         "_subjects",
         "_times",
@@ -87,7 +91,9 @@ class MessageRows:
         "payloads",
         "plain",
         "queued",
+        "repeats",
         "replies",
+        "runs",
         "sizes",
         "subject_codes",
         "subjects",
@@ -97,14 +103,15 @@ class MessageRows:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.count = 0
+        self.runs = 0
         self.bytes = 0
         self.hour = 0
         self.closed = False
         self.subjects: dict[bytes, int] = {}
         self.accounts: dict[str, int] = {}
         self.times, self.cids, self.sizes = (array("q", bytes(8 * capacity)) for _ in range(3))
-        self.subject_codes, self.account_codes, self.plain, self.queued = (
-            array("i", bytes(4 * capacity)) for _ in range(4)
+        self.subject_codes, self.account_codes, self.plain, self.queued, self.repeats = (
+            array("i", bytes(4 * capacity)) for _ in range(5)
         )
         self.replies = Texts(capacity)
         self.headers = Texts(capacity)
@@ -112,7 +119,7 @@ class MessageRows:
         # The compiled build writes through typed views of the same memory.
         self._times, self._cids, self._sizes = self.times, self.cids, self.sizes
         self._subjects, self._accounts = self.subject_codes, self.account_codes
-        self._plain, self._queued = self.plain, self.queued
+        self._plain, self._queued, self._repeats = self.plain, self.queued, self.repeats
 
     def is_full(self) -> bool:
         """Tell whether no further message may be added."""
@@ -143,7 +150,8 @@ class MessageRows:
         keeps_payload: bool,
     ) -> None:
         """Note `frame`; `account` and `subject` are codes of these rows."""
-        row = self.count
+        row = self.runs
+        self._repeats[row] = 1
         self._times[row] = time_us
         self._accounts[row] = account
         self._cids[row] = cid
@@ -169,11 +177,18 @@ class MessageRows:
             self.bytes += frame.size - header
         else:
             self.payloads.skip(row)
-        self.count = row + 1
+        self.runs = row + 1
+        self.count += 1
+
+    def repeat(self) -> None:
+        """Note a message that differs in nothing from the one before it."""
+        self._repeats[self.runs - 1] += 1
+        self.count += 1
 
     def clear(self) -> None:
         """Begin anew, for another hour perhaps."""
         self.count = 0
+        self.runs = 0
         self.bytes = 0
         self.closed = False
         self.subjects = {}

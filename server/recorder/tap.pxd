@@ -31,8 +31,13 @@ cdef class MessageTap(Observer):
     cdef int _choice
     cdef int _account_code
     cdef int _subject_code
+    cdef Client _publisher
+    cdef Py_ssize_t _size
+    cdef Py_ssize_t _plain
+    cdef Py_ssize_t _queued
+    cdef bint _repeatable
 
-    @cython.locals(start=Py_ssize_t, length=Py_ssize_t)
+    @cython.locals(start=Py_ssize_t, length=Py_ssize_t, is_bare=bint)
     cpdef void message_routed(
         self, Account account, Client publisher, Frame frame, Py_ssize_t plain, Py_ssize_t queued
     ) except *

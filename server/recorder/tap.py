@@ -57,12 +57,17 @@ class MessageTap(Observer):
         self._choice = _WHOLE
         self._account_code = 0
         self._subject_code = -1
+        self._publisher: Client | None = None
+        self._size = 0
+        self._plain = 0
+        self._queued = 0
+        self._repeatable = False  # whether the last row would do for a message like it
         self.begin_batch()
 
     def message_routed(
         self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
     ) -> None:
-        """Note a message."""
+        """Note a message: as one more of the kind before it, or as a row of its own."""
         if self._router.batches != self._batch:
             self.begin_batch()
         start = frame.base + frame.subject_start
@@ -74,6 +79,18 @@ class MessageTap(Observer):
         ):
             self._change_subject(account, frame)
         if self._choice == _SKIPPED:
+            return
+        is_bare = self._choice != _WHOLE and frame.header_size <= 0 and not frame.has_reply()
+        if (
+            is_bare
+            and self._repeatable
+            and publisher is self._publisher
+            and frame.size == self._size
+            and plain == self._plain
+            and queued == self._queued
+            and self.rows.count < self.rows.capacity
+        ):
+            self.rows.repeat()
             return
         if self.rows.is_full() and (self._refused or not self.swap()):
             self.dropped += 1
@@ -91,11 +108,17 @@ class MessageTap(Observer):
             queued,
             self._choice == _WHOLE,
         )
+        self._repeatable = is_bare
+        self._publisher = publisher
+        self._size = frame.size
+        self._plain = plain
+        self._queued = queued
 
     def begin_batch(self) -> None:
         """Take the time of a new batch of reads; rows never span two hours."""
         self._batch = self._router.batches
         self._refused = False
+        self._repeatable = False
         self._time_us = int(self._wall() * 1e6)
         hour = self._time_us // _HOUR_US
         if hour != self.rows.hour:
@@ -111,6 +134,7 @@ class MessageTap(Observer):
             self._refused = True
             return False
         rows.hour = self._time_us // _HOUR_US
+        self._repeatable = False
         self.rows = rows
         self._subject_code = -1
         return True
@@ -118,6 +142,7 @@ class MessageTap(Observer):
     def _change_subject(self, account: Account, frame: Frame) -> None:
         """Turn to the subject of `frame`."""
         self._account = account
+        self._repeatable = False
         self._subject = frame.subject_bytes()
         self._subject_length = len(self._subject)
         self._subject_code = -1
