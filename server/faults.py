@@ -390,9 +390,7 @@ class Faults(Screen):
         names = (connection.cid, connection.options.name)
         return [fault for fault in found if fault.to is not None and fault.to in names]
 
-    def _first_striking(
-        self, subject: bytes, connection: Connection | None
-    ) -> MessageFault | None:
+    def _first_striking(self, subject: bytes, connection: Connection | None) -> MessageFault | None:
         return next((one for one in self._of(connection) if one.strikes(subject)), None)
 
     def _tell_passed(

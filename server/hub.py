@@ -22,6 +22,7 @@ from midge.server.closed import ClosedClient
 from midge.server.connection import Connection
 from midge.server.gatekeeper import Gatekeeper
 from midge.server.logging import get_logger
+from midge.server.observer import Observer
 from midge.server.options import Options
 from midge.server.outbound import ChunkPool
 from midge.server.reasons import ClosedReason
@@ -31,33 +32,9 @@ from midge.server.subscription import RoutedSubscription
 from midge.server.tracing import Tracer, client_label
 from midge.sublist import SubList
 
+__all__ = ["Hub", "Observer", "Screen", "Totals"]
+
 log = get_logger()
-
-
-class Observer:
-    """Somebody who looks on; all methods are no-ops here. It is called on the loop: be quick."""
-
-    def client_connected(self, connection: Connection) -> None:
-        """See a client that has been let in."""
-
-    def client_closed(self, connection: Connection) -> None:
-        """See a client that has gone; its counts are final and `reason` says why."""
-
-    def account_made(self, account: Account) -> None:
-        """See a new account."""
-
-    def subscribed(self, connection: Connection, subscription: RoutedSubscription) -> None:
-        """See a new subscription."""
-
-    def unsubscribed(
-        self, connection: Connection, subscription: RoutedSubscription, cause: str
-    ) -> None:
-        """See a subscription end: `unsubscribed`, `auto_unsubscribed` or `disconnected`."""
-
-    def message_routed(
-        self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
-    ) -> None:
-        """See a message after its deliveries; `frame` is valid until this returns."""
 
 
 class Screen:

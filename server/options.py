@@ -266,7 +266,7 @@ class Recorder(Table, frozen=True, kw_only=True):
     """Subjects whose payloads are kept; empty keeps every payload."""
     payload_deny: tuple[str, ...] = ()
     """Subjects whose payloads are left out; outweighs `payload_allow`."""
-    queue_max: Positive = 65536
+    queue_max: Positive = 1048576
     """Rows that may wait for the writer; further rows are dropped and counted."""
 
 

@@ -5,6 +5,7 @@ cimport cython
 from midge.protocol.frame cimport Frame
 from midge.server.account cimport Account
 from midge.server.client cimport Client
+from midge.server.observer cimport Observer
 from midge.server.subscription cimport RoutedSubscription
 from midge.sublist.result cimport QueueGroup, SubListResult
 
@@ -13,7 +14,8 @@ cdef int NO_HEADERS
 
 cdef class Router:
     cdef public object chooser
-    cdef public object observer
+    cdef public Observer observer
+    cdef readonly unsigned long long batches
     cdef list _dirty
 
     @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, subscriptions=tuple,

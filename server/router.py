@@ -6,11 +6,11 @@ connection that got something, at the end of the batch of reads in which it came
 """
 
 from random import Random
-from typing import Any
 
 from midge.protocol.frame import Frame
 from midge.server.account import Account
 from midge.server.client import NO_HEADERS, Client
+from midge.server.observer import Observer
 from midge.server.subscription import RoutedSubscription
 from midge.sublist.result import QueueGroup, SubListResult
 
@@ -22,14 +22,16 @@ class Router:
     """Delivers frames; one per server and loop, for it notes who has to be flushed.
 
     With `chooser`, the member of a queue group is chosen by it at random instead of in turn.
-    `observer`, if any, is told of every message once it has been routed.
+    `observer`, if any, is told of every message once it has been routed. `batches` goes up with
+    every batch of reads, so that who looks on need not ask for the time of each message.
     """
 
-    __slots__ = ("_dirty", "chooser", "observer")
+    __slots__ = ("_dirty", "batches", "chooser", "observer")
 
     def __init__(self, chooser: Random | None = None) -> None:
         self.chooser = chooser
-        self.observer: Any = None
+        self.observer: Observer | None = None
+        self.batches = 0
         self._dirty: list[Client] = []
 
     def route(
@@ -89,6 +91,7 @@ class Router:
 
     def flush(self) -> None:
         """Write what has been appended since the last flush."""
+        self.batches += 1
         dirty = self._dirty
         if not dirty:
             return

@@ -18,6 +18,7 @@ from midge.server.tls import TlsContexts
 
 if TYPE_CHECKING:
     from midge.server.monitoring.http import Monitor
+    from midge.server.recorder.recorder import Recorder
     from midge.server.websocket import WebSocketListener
 
 log = get_logger()
@@ -43,6 +44,7 @@ class Server:
         self._listener: Listener | None = None
         self._tls: TlsContexts | None = None
         self._monitor: Monitor | None = None
+        self._recorder: Recorder | None = None
         self._websocket: WebSocketListener | None = None
         self._websocket_tls: TlsContexts | None = None
         self._websocket_address = ("", 0)
@@ -74,12 +76,19 @@ class Server:
         except BaseException:
             await self._close_listeners()
             await self._stop_monitor()
+            await self._stop_recorder()
             raise
 
     async def _open(self, hub: Hub) -> None:
         """Open what the options ask for: clients' listener, monitoring, WebSocket."""
         options = self.options
         assert self._listener is not None
+        if options.recorder.directory:
+            # Only who records pays for importing pyarrow, and needs it at all.
+            from midge.server.recorder.recorder import Recorder  # noqa: PLC0415
+
+            self._recorder = Recorder(hub)
+            self._recorder.start()
         hub.host, hub.port = self._listener.open(options.listen.host, options.listen.port)
         if options.websocket.port:
             await self._open_websocket(hub)
@@ -108,6 +117,7 @@ class Server:
             connection.close(ClosedReason.SERVER_SHUTDOWN)
         await self._drained()
         await self._stop_monitor()
+        await self._stop_recorder()
         hub.close()
 
     async def _close_listeners(self) -> None:
@@ -117,6 +127,11 @@ class Server:
             self._listener = None
         if self._websocket is not None:
             self._websocket.close()
+
+    async def _stop_recorder(self) -> None:
+        if self._recorder is not None:
+            await self._recorder.stop()
+            self._recorder = None
 
     async def _stop_monitor(self) -> None:
         if self._monitor is not None:

@@ -16,8 +16,8 @@ from midge.server.subscription import RoutedSubscription
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
     from midge.server.account import Account
-    from midge.server.client import Client
     from midge.server.auth.identity import Identity
+    from midge.server.client import Client
     from midge.server.events import SystemEvents
     from midge.server.options import Options
 
@@ -249,9 +249,7 @@ class SystemRequests:
 
     # What changes something.
 
-    async def _kick(
-        self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
-    ) -> Answer:
+    async def _kick(self, _account: Any, _publisher: Any, given: Answer, _subject: bytes) -> Answer:
         self._client(given).close(ClosedReason.KICKED)
         return self._wrapped(None)
 

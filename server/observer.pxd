@@ -1,0 +1,11 @@
+# C types for observer.py.
+
+from midge.protocol.frame cimport Frame
+from midge.server.account cimport Account
+from midge.server.client cimport Client
+
+
+cdef class Observer:
+    cpdef void message_routed(
+        self, Account account, Client publisher, Frame frame, Py_ssize_t plain, Py_ssize_t queued
+    ) except *

@@ -1,0 +1,38 @@
+"""What somebody who looks on at a server gets to see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from midge.protocol.frame import Frame
+    from midge.server.account import Account
+    from midge.server.client import Client
+    from midge.server.connection import Connection
+    from midge.server.subscription import RoutedSubscription
+
+
+class Observer:
+    """Somebody who looks on; each method is a no-op. Called on the loop, so it must be quick."""
+
+    def client_connected(self, connection: Connection) -> None:
+        """See a client that has been let in."""
+
+    def client_closed(self, connection: Connection) -> None:
+        """See a client that has gone; its counts are final and `reason` says why."""
+
+    def account_made(self, account: Account) -> None:
+        """See a new account."""
+
+    def subscribed(self, connection: Connection, subscription: RoutedSubscription) -> None:
+        """See a new subscription."""
+
+    def unsubscribed(
+        self, connection: Connection, subscription: RoutedSubscription, cause: str
+    ) -> None:
+        """See a subscription end: `unsubscribed`, `auto_unsubscribed` or `disconnected`."""
+
+    def message_routed(
+        self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
+    ) -> None:
+        """See a message after its deliveries; `frame` is valid until this returns."""

@@ -1,0 +1,157 @@
+"""From noted rows to Arrow tables; fixed-width columns are wrapped where they lie, not copied."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from midge.server.recorder.schemas import HEADERS, MESSAGES, TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from midge.server.recorder.rows import MessageRows, Texts
+
+_DICTIONARY = pa.dictionary(pa.int32(), pa.string())
+_HEADERS_AT_A_TIME = 512
+_HEADER_BLOCKS_KEPT = 4096
+
+WRITTEN_MESSAGES = pa.schema(
+    [
+        field.with_type(_DICTIONARY) if field.name in ("server", "account", "subject") else field
+        for field in MESSAGES
+    ]
+)
+"""`MESSAGES` with its dictionary columns as they are in memory; a file is the same for both."""
+
+
+def text(raw: bytes) -> str:
+    r"""Decode what should be UTF-8; what is not comes out escaped as `\xNN`."""
+    return raw.decode(errors="backslashreplace")
+
+
+def messages_table(rows: MessageRows, server: str) -> pa.Table:
+    """Wrap `rows`, which must stay as they are for as long as the table lives."""
+    table = _runs_table(rows, server)
+    return table if rows.runs == rows.count else _expanded(table, rows)
+
+
+def _runs_table(rows: MessageRows, server: str) -> pa.Table:
+    """Make a table of one row per run."""
+    count = rows.runs
+    plain, queued = (_fixed(pa.int32(), column, count) for column in (rows.plain, rows.queued))
+    columns = [
+        _fixed(TIME, rows.times, count),
+        _coded(bytearray(4 * count), [server], count),
+        _coded(rows.account_codes, rows.accounts, count),
+        _fixed(pa.int64(), rows.cids, count),
+        _coded(rows.subject_codes, [text(subject) for subject in rows.subjects], count),
+        _strings(rows.replies, count),
+        _headers(rows.headers, count),
+        _binary(rows.payloads, count),
+        _fixed(pa.int64(), rows.sizes, count),
+        plain,
+        queued,
+        pc.equal(pc.add(plain, queued), pa.scalar(0, pa.int32())),
+    ]
+    return pa.Table.from_arrays(columns, schema=WRITTEN_MESSAGES)
+
+
+def _expanded(table: pa.Table, rows: MessageRows) -> pa.Table:
+    """Repeat every run of `table` as often as it happened."""
+    ends = pc.cumulative_sum(_fixed(pa.int32(), rows.repeats, rows.runs))
+    columns = []
+    taken: pa.Array | None = None
+    for field, chunked in zip(table.schema, table.columns, strict=True):
+        column = chunked.chunk(0)
+        if column.null_count == rows.runs:
+            columns.append(pa.nulls(rows.count, field.type))
+        elif pa.types.is_dictionary(field.type):
+            indices = _repeated(ends, column.indices)
+            columns.append(pa.DictionaryArray.from_arrays(indices, column.dictionary, safe=False))
+        elif field.nullable:
+            if taken is None:
+                numbers = pa.array(range(rows.runs), pa.int32())
+                taken = _repeated(ends, numbers)
+            columns.append(column.take(taken))
+        else:
+            columns.append(_repeated(ends, column))
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def _repeated(ends: pa.Array, values: pa.Array) -> pa.Array:
+    return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, values))
+
+
+def rows_table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
+    """Make a table of tuples in the order of `schema`."""
+    columns = [
+        pa.array(column, field.type)
+        for column, field in zip(zip(*rows, strict=True), schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def parse_headers(block: bytes) -> list[tuple[str, list[str]]]:
+    """Take a header block apart: names as they were sent, each with its values in order."""
+    fields: dict[str, list[str]] = {}
+    for line in text(block).split("\r\n")[1:]:
+        name, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(name.strip(), []).append(value.strip())
+    return list(fields.items())
+
+
+def _fixed(kind: pa.DataType, column: Any, count: int) -> pa.Array:
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(column)], 0)
+
+
+def _coded(codes: Any, words: Iterable[str], count: int) -> pa.Array:
+    indices = _fixed(pa.int32(), codes, count)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(words, pa.string()), safe=False)
+
+
+def _binary(texts: Texts, count: int) -> pa.Array:
+    if not texts.present:
+        return pa.nulls(count, pa.binary())
+    valid = None if texts.present == count else pa.py_buffer(texts.valid)
+    buffers = [valid, pa.py_buffer(texts.ends), pa.py_buffer(texts.buffer)]
+    return pa.Array.from_buffers(pa.binary(), count, buffers)
+
+
+def _strings(texts: Texts, count: int) -> pa.Array:
+    raw = _binary(texts, count)
+    if memoryview(texts.buffer)[: texts.used].tobytes().isascii():
+        return raw.view(pa.string())
+    words = [None if word is None else text(word) for word in raw.to_pylist()]
+    return pa.array(words, pa.string())
+
+
+def _headers(texts: Texts, count: int) -> pa.Array:
+    """Parse header blocks, a few at a time so that the loop gets the interpreter in between."""
+    if not texts.present:
+        return pa.nulls(count, HEADERS)
+    raw = _binary(texts, count)
+    seen: dict[bytes, list[tuple[str, list[str]]]] = {}
+    parts = []
+    for start in range(0, count, _HEADERS_AT_A_TIME):
+        blocks = raw.slice(start, _HEADERS_AT_A_TIME).to_pylist()
+        parts.append(pa.array([_parsed(block, seen) for block in blocks], HEADERS))
+        time.sleep(0)
+    return pa.concat_arrays(parts)
+
+
+def _parsed(
+    block: bytes | None, seen: dict[bytes, list[tuple[str, list[str]]]]
+) -> list[tuple[str, list[str]]] | None:
+    if block is None:
+        return None
+    fields = seen.get(block)
+    if fields is None:
+        fields = parse_headers(block)
+        if len(seen) < _HEADER_BLOCKS_KEPT:
+            seen[block] = fields
+    return fields

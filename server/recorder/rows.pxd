@@ -1,0 +1,67 @@
+# C types for rows.py.
+
+cimport cython
+
+from midge.protocol cimport memory
+from midge.protocol.frame cimport Frame
+
+cdef Py_ssize_t _BYTES_MAX
+
+
+cdef class Texts:
+    cdef readonly object ends
+    cdef readonly bytearray valid
+    cdef readonly bytearray buffer
+    cdef readonly Py_ssize_t used
+    cdef readonly Py_ssize_t present
+    cdef int[::1] _ends
+    cdef unsigned char[::1] _valid
+    cdef unsigned char *_data
+
+    @cython.locals(used=Py_ssize_t)
+    cpdef void add(self, Py_ssize_t row, Frame frame, Py_ssize_t start, Py_ssize_t end) except *
+    cpdef void skip(self, Py_ssize_t row) except *
+    cpdef void clear(self) except *
+    @cython.locals(buffer=bytearray)
+    cdef void _grow(self, Py_ssize_t wanted) except *
+
+
+cdef class MessageRows:
+    cdef readonly Py_ssize_t capacity
+    cdef readonly Py_ssize_t count
+    cdef readonly Py_ssize_t runs
+    cdef readonly Py_ssize_t bytes
+    cdef public long long hour
+    cdef public bint closed
+    cdef readonly dict subjects
+    cdef readonly dict accounts
+    cdef readonly object times
+    cdef readonly object cids
+    cdef readonly object sizes
+    cdef readonly object subject_codes
+    cdef readonly object account_codes
+    cdef readonly object plain
+    cdef readonly object queued
+    cdef readonly object repeats
+    cdef readonly Texts replies
+    cdef readonly Texts headers
+    cdef readonly Texts payloads
+    cdef long long[::1] _times
+    cdef long long[::1] _cids
+    cdef long long[::1] _sizes
+    cdef int[::1] _subjects
+    cdef int[::1] _accounts
+    cdef int[::1] _plain
+    cdef int[::1] _queued
+    cdef int[::1] _repeats
+
+    cpdef bint is_full(self)
+    cpdef int subject_code(self, bytes subject) except -1
+    cpdef int account_code(self, str account) except -1
+    @cython.locals(row=Py_ssize_t, base=Py_ssize_t, header=Py_ssize_t)
+    cpdef void add(
+        self, long long time_us, int account, long long cid, int subject, Frame frame,
+        int plain, int queued, bint keeps_payload
+    ) except *
+    cpdef void repeat(self) except *
+    cpdef void clear(self) except *

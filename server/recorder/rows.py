@@ -1,0 +1,198 @@
+"""The columns that messages are noted in, one after the other, until the writer takes them over.
+
+They are laid out as Arrow wants them, so that the writer wraps them and copies nothing: fixed-width
+columns are arrays, texts are bytes with the offsets of their ends, subjects and accounts are codes
+into a dictionary of their own.
+"""
+
+from array import array
+
+from midge.protocol import memory
+from midge.protocol.frame import Frame
+
+_BYTES_MAX = 16 * 1024 * 1024  # of subjects, replies, headers and payloads; then rows are full
+
+_BYTES_AT_FIRST = 4096
+
+
+class Texts:
+    """One column of optional byte strings: value `i` ends where ``ends[i + 1]`` says."""
+
+    __slots__ = ("_data", "_ends", "_valid", "buffer", "ends", "present", "used", "valid")
+
+    def __init__(self, capacity: int) -> None:
+        self.ends = array("i", bytes(4 * (capacity + 1)))
+        self._ends = self.ends
+        self.valid = bytearray((capacity + 7) // 8)
+        self._valid = self.valid
+        self.buffer = memory.allocate(_BYTES_AT_FIRST)
+        self._data = self.buffer
+        self.used = 0
+        self.present = 0
+
+    def add(self, row: int, frame: Frame, start: int, end: int) -> None:
+        """Set row `row`, the one after the last, to ``data[start:end]`` of `frame`."""
+        used = self.used + end - start
+        if used > len(self.buffer):
+            self._grow(used)
+        memory.copy(self._data, self.used, frame.data, start, end)
+        self.used = used
+        self.present += 1
+        self._valid[row >> 3] |= 1 << (row & 7)
+        self._ends[row + 1] = used
+
+    def skip(self, row: int) -> None:
+        """Leave row `row` without a value."""
+        self._ends[row + 1] = self.used
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.used = 0
+        if self.present:
+            self.present = 0
+            self.valid[:] = bytes(len(self.valid))
+
+    def _grow(self, wanted: int) -> None:
+        """Have room for `wanted` bytes."""
+        buffer = memory.allocate(max(wanted, 2 * len(self.buffer)))
+        memory.copy(buffer, 0, self._data, 0, self.used)
+        self.buffer = buffer
+        self._data = buffer
+
+
+class MessageRows:
+    """Up to `capacity` messages of one hour, `count` of them so far.
+
+    Messages that differ in nothing share a run: there are `runs` of them, and run `i` stands for
+    ``repeats[i]`` messages. A publisher at full speed fills runs and not rows.
+
+    `hour` is counted from the epoch. `subjects` and `accounts` are dictionaries of codes, in their
+    order. `closed` rows take no more, whatever room there is.
+    """
+
+    __slots__ = (
+        "_accounts",
+        "_cids",
+        "_plain",
+        "_queued",
+        "_repeats",
+        "_sizes",
+        "_subjects",
+        "_times",
+        "account_codes",
+        "accounts",
+        "bytes",
+        "capacity",
+        "cids",
+        "closed",
+        "count",
+        "headers",
+        "hour",
+        "payloads",
+        "plain",
+        "queued",
+        "repeats",
+        "replies",
+        "runs",
+        "sizes",
+        "subject_codes",
+        "subjects",
+        "times",
+    )
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.count = 0
+        self.runs = 0
+        self.bytes = 0
+        self.hour = 0
+        self.closed = False
+        self.subjects: dict[bytes, int] = {}
+        self.accounts: dict[str, int] = {}
+        self.times, self.cids, self.sizes = (array("q", bytes(8 * capacity)) for _ in range(3))
+        self.subject_codes, self.account_codes, self.plain, self.queued, self.repeats = (
+            array("i", bytes(4 * capacity)) for _ in range(5)
+        )
+        self.replies = Texts(capacity)
+        self.headers = Texts(capacity)
+        self.payloads = Texts(capacity)
+        # The compiled build writes through typed views of the same memory.
+        self._times, self._cids, self._sizes = self.times, self.cids, self.sizes
+        self._subjects, self._accounts = self.subject_codes, self.account_codes
+        self._plain, self._queued, self._repeats = self.plain, self.queued, self.repeats
+
+    def is_full(self) -> bool:
+        """Tell whether no further message may be added."""
+        return self.closed or self.count == self.capacity or self.bytes >= _BYTES_MAX
+
+    def subject_code(self, subject: bytes) -> int:
+        """Give the code of `subject`, a new one if need be."""
+        code = self.subjects.get(subject)
+        if code is None:
+            code = len(self.subjects)
+            self.subjects[subject] = code
+            self.bytes += len(subject)
+        return code
+
+    def account_code(self, account: str) -> int:
+        """Give the code of an account's name, a new one if need be."""
+        return self.accounts.setdefault(account, len(self.accounts))
+
+    def add(
+        self,
+        time_us: int,
+        account: int,
+        cid: int,
+        subject: int,
+        frame: Frame,
+        plain: int,
+        queued: int,
+        keeps_payload: bool,
+    ) -> None:
+        """Note `frame`; `account` and `subject` are codes of these rows."""
+        row = self.runs
+        self._repeats[row] = 1
+        self._times[row] = time_us
+        self._accounts[row] = account
+        self._cids[row] = cid
+        self._subjects[row] = subject
+        self._sizes[row] = frame.size
+        self._plain[row] = plain
+        self._queued[row] = queued
+        base = frame.base
+        if frame.reply_end > frame.reply_start:
+            self.replies.add(row, frame, base + frame.reply_start, base + frame.reply_end)
+            self.bytes += frame.reply_end - frame.reply_start
+        else:
+            self.replies.skip(row)
+        base += frame.payload
+        header = frame.header_size if frame.header_size > 0 else 0
+        if header:
+            self.headers.add(row, frame, base, base + header)
+            self.bytes += header
+        else:
+            self.headers.skip(row)
+        if keeps_payload:
+            self.payloads.add(row, frame, base + header, base + frame.size)
+            self.bytes += frame.size - header
+        else:
+            self.payloads.skip(row)
+        self.runs = row + 1
+        self.count += 1
+
+    def repeat(self) -> None:
+        """Note a message that differs in nothing from the one before it."""
+        self._repeats[self.runs - 1] += 1
+        self.count += 1
+
+    def clear(self) -> None:
+        """Begin anew, for another hour perhaps."""
+        self.count = 0
+        self.runs = 0
+        self.bytes = 0
+        self.closed = False
+        self.subjects = {}
+        self.accounts = {}
+        self.replies.clear()
+        self.headers.clear()
+        self.payloads.clear()

@@ -1,0 +1,48 @@
+# C types for tap.py.
+
+cimport cython
+
+from midge.protocol cimport memory
+from midge.protocol.frame cimport Frame
+from midge.server.account cimport Account
+from midge.server.client cimport Client
+from midge.server.observer cimport Observer
+from midge.server.recorder.rows cimport MessageRows
+from midge.server.router cimport Router
+
+cdef int _SKIPPED, _WHOLE
+cdef long long _HOUR_US
+
+
+cdef class MessageTap(Observer):
+    cdef readonly MessageRows rows
+    cdef readonly long long dropped
+    cdef Router _router
+    cdef object _exchange
+    cdef object _choose
+    cdef dict _choices
+    cdef object _wall
+    cdef unsigned long long _batch
+    cdef long long _time_us
+    cdef bint _refused
+    cdef Account _account
+    cdef bytes _subject
+    cdef Py_ssize_t _subject_length
+    cdef int _choice
+    cdef int _account_code
+    cdef int _subject_code
+    cdef Client _publisher
+    cdef Py_ssize_t _size
+    cdef Py_ssize_t _plain
+    cdef Py_ssize_t _queued
+    cdef bint _repeatable
+
+    @cython.locals(start=Py_ssize_t, length=Py_ssize_t, is_bare=bint)
+    cpdef void message_routed(
+        self, Account account, Client publisher, Frame frame, Py_ssize_t plain, Py_ssize_t queued
+    ) except *
+    @cython.locals(hour="long long")
+    cpdef void begin_batch(self) except *
+    @cython.locals(rows=MessageRows)
+    cpdef bint swap(self) except *
+    cdef void _change_subject(self, Account account, Frame frame) except *

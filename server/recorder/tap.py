@@ -1,0 +1,157 @@
+"""Where the router's messages leave it for the recorder: one short call per message.
+
+Everything here runs on the loop, between two deliveries. So nothing allocates, waits or asks for
+the time per message: rows go into columns, the time is that of the batch of reads, and what the
+filters say of a subject is remembered while the subject stays the same.
+"""
+
+from collections.abc import Callable
+
+from midge.protocol import memory
+from midge.protocol.frame import Frame
+from midge.server.account import Account
+from midge.server.client import Client
+from midge.server.observer import Observer
+from midge.server.recorder.rows import MessageRows
+from midge.server.router import Router
+
+HOUR_US = 3_600_000_000
+
+SKIPPED, BARE, WHOLE = 0, 1, 2
+"""What becomes of a message: nothing, a row without its payload, a row with it."""
+
+_SKIPPED, _WHOLE, _HOUR_US = SKIPPED, WHOLE, HOUR_US  # C constants in the compiled build
+
+_CHOICES_MAX = 65536  # subjects whose choice is remembered; inboxes never end
+
+
+class MessageTap(Observer):
+    """Notes every routed message in `rows`, and has `exchange` swap them when they are full.
+
+    `exchange` takes full rows and gives empty ones, or None when the writer is too far behind: then
+    messages are `dropped`, and each new batch of reads asks again. `choose` says what becomes of a
+    subject's messages; None keeps everything. `wall` gives the time in seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        rows: MessageRows,
+        exchange: Callable[[MessageRows], MessageRows | None],
+        choose: Callable[[bytes], int] | None,
+        wall: Callable[[], float],
+    ) -> None:
+        self.rows = rows
+        self.dropped = 0
+        self._router = router
+        self._exchange = exchange
+        self._choose = choose
+        self._choices: dict[bytes, int] = {}
+        self._wall = wall
+        self._batch = 0
+        self._time_us = 0
+        self._refused = False
+        self._account: Account | None = None
+        self._subject = b""
+        self._subject_length = -1
+        self._choice = _WHOLE
+        self._account_code = 0
+        self._subject_code = -1
+        self._publisher: Client | None = None
+        self._size = 0
+        self._plain = 0
+        self._queued = 0
+        self._repeatable = False  # whether the last row would do for a message like it
+        self.begin_batch()
+
+    def message_routed(
+        self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
+    ) -> None:
+        """Note a message: as one more of the kind before it, or as a row of its own."""
+        if self._router.batches != self._batch:
+            self.begin_batch()
+        start = frame.base + frame.subject_start
+        length = frame.subject_end - frame.subject_start
+        if (
+            account is not self._account
+            or length != self._subject_length
+            or not memory.starts_with(frame.data, start, start + length, self._subject)
+        ):
+            self._change_subject(account, frame)
+        if self._choice == _SKIPPED:
+            return
+        is_bare = self._choice != _WHOLE and frame.header_size <= 0 and not frame.has_reply()
+        if (
+            is_bare
+            and self._repeatable
+            and publisher is self._publisher
+            and frame.size == self._size
+            and plain == self._plain
+            and queued == self._queued
+            and self.rows.count < self.rows.capacity
+        ):
+            self.rows.repeat()
+            return
+        if self.rows.is_full() and (self._refused or not self.swap()):
+            self.dropped += 1
+            return
+        if self._subject_code < 0:
+            self._account_code = self.rows.account_code(account.name)
+            self._subject_code = self.rows.subject_code(self._subject)
+        self.rows.add(
+            self._time_us,
+            self._account_code,
+            0 if publisher is None else publisher.cid,
+            self._subject_code,
+            frame,
+            plain,
+            queued,
+            self._choice == _WHOLE,
+        )
+        self._repeatable = is_bare
+        self._publisher = publisher
+        self._size = frame.size
+        self._plain = plain
+        self._queued = queued
+
+    def begin_batch(self) -> None:
+        """Take the time of a new batch of reads; rows never span two hours."""
+        self._batch = self._router.batches
+        self._refused = False
+        self._repeatable = False
+        self._time_us = int(self._wall() * 1e6)
+        hour = self._time_us // _HOUR_US
+        if hour != self.rows.hour:
+            if self.rows.count:
+                self.rows.closed = True
+            else:
+                self.rows.hour = hour
+
+    def swap(self) -> bool:
+        """Exchange the rows for empty ones; False when there are none to be had."""
+        rows = self._exchange(self.rows)
+        if rows is None:
+            self._refused = True
+            return False
+        rows.hour = self._time_us // _HOUR_US
+        self._repeatable = False
+        self.rows = rows
+        self._subject_code = -1
+        return True
+
+    def _change_subject(self, account: Account, frame: Frame) -> None:
+        """Turn to the subject of `frame`."""
+        self._account = account
+        self._repeatable = False
+        self._subject = frame.subject_bytes()
+        self._subject_length = len(self._subject)
+        self._subject_code = -1
+        if self._choose is None:
+            return
+        choice = self._choices.get(self._subject)
+        if choice is None:
+            choice = self._choose(self._subject)
+            if len(self._choices) >= _CHOICES_MAX:
+                self._choices.clear()
+            self._choices[self._subject] = choice
+        self._choice = choice

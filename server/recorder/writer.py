@@ -1,0 +1,179 @@
+"""The writer's thread: takes rows from a queue, writes segments, and survives a disk that fails."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from midge.server.logging import get_logger
+from midge.server.recorder.arrays import WRITTEN_MESSAGES, messages_table, rows_table
+from midge.server.recorder.rows import MessageRows
+from midge.server.recorder.schemas import SCHEMAS
+from midge.server.recorder.segments import Numbering, Segment, retain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from midge.server.options import Recorder as RecorderOptions
+
+log = get_logger()
+
+_LOG_INTERVAL_S = 10.0
+_RETRY_S = 1.0
+
+ROLL, STOP = "roll", "stop"
+
+
+class Writer:
+    """Writes what `put` takes in, in a thread of its own, from `start` to `stop`.
+
+    The counts are the thread's alone to change: `written` and `lost` count rows, `taken` message
+    rows that have left the queue one way or the other, `errors` failures, `segments` visible files.
+    """
+
+    def __init__(self, options: RecorderOptions, server: str) -> None:
+        self.free: list[MessageRows] = []
+        self.taken = 0
+        self.taken_bytes = 0
+        self.written = 0
+        self.lost = 0
+        self.errors = 0
+        self.segments = 0
+        self._options = options
+        self._server = server
+        self._root = Path(options.directory)
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._open: dict[str, Segment] = {}
+        self._retry_at = 0.0
+        self._logged_at = -_LOG_INTERVAL_S
+        self._unlogged = 0
+        self._thread = threading.Thread(target=self._run, name="midge-recorder", daemon=True)
+
+    def start(self) -> None:
+        """Make the directory and begin.
+
+        Raises:
+            OSError: the directory cannot be made or written to.
+        """
+        for name in SCHEMAS:
+            (self._root / name).mkdir(parents=True, exist_ok=True)
+        self._numbering = Numbering(self._root, self._server)
+        self._retain()
+        self._thread.start()
+
+    def put(self, item: MessageRows | tuple[str, int, list[tuple[Any, ...]]] | str) -> None:
+        """Queue message rows, `(data set, hour, rows)`, `ROLL` or `STOP`."""
+        self._queue.put(item)
+
+    def stop(self, timeout_s: float) -> bool:
+        """Write what is queued and end; False when that takes longer than `timeout_s`."""
+        self._queue.put(STOP)
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not STOP:
+            if item is ROLL:
+                self._roll_all()
+            elif isinstance(item, MessageRows):
+                self._take_messages(item)
+            else:
+                self._take_events(*item)
+        self._roll_all()
+
+    def _take_events(self, data_set: str, hour: int, rows: list[tuple[Any, ...]]) -> None:
+        schema = SCHEMAS[data_set]
+        self._write(data_set, schema, hour, len(rows), lambda: rows_table(rows, schema))
+
+    def _take_messages(self, rows: MessageRows) -> None:
+        count, size = rows.count, rows.bytes
+        if not count:
+            return
+        self._write(
+            "messages",
+            WRITTEN_MESSAGES,
+            rows.hour,
+            count,
+            lambda: messages_table(rows, self._server),
+        )
+        rows.clear()
+        self.free.append(rows)
+        self.taken += count
+        self.taken_bytes += size
+
+    def _write(
+        self, data_set: str, schema: pa.Schema, hour: int, count: int, table: Callable[[], pa.Table]
+    ) -> None:
+        """Append rows to their data set's segment, or count them as lost."""
+        if time.monotonic() < self._retry_at:
+            self.lost += count
+            return
+        segment = self._open.get(data_set)
+        if segment is not None and segment.hour != hour:
+            self._roll(data_set)
+            segment = None
+        try:
+            if segment is None:
+                segment = Segment(self._numbering.path(data_set, hour), schema, hour)
+                self._open[data_set] = segment
+            size = segment.write(table())
+        except Exception as error:  # noqa: BLE001 - whatever fails here must not end the recorder
+            self.lost += count
+            self._fail(data_set, error)
+            return
+        if size >= self._options.roll_size_bytes:
+            self._roll(data_set)
+
+    def _roll_all(self) -> None:
+        for data_set in list(self._open):
+            self._roll(data_set)
+        self._retain()
+
+    def _roll(self, data_set: str) -> None:
+        """Make the open segment visible."""
+        segment = self._open[data_set]
+        try:
+            segment.finish()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._fail(data_set, error)
+            return
+        del self._open[data_set]
+        self.written += segment.rows
+        self.segments += 1
+
+    def _retain(self) -> None:
+        try:
+            retain(self._root, self._options.retention_age_s, self._options.retention_bytes)
+        except OSError as error:
+            self._note(error)
+
+    def _fail(self, data_set: str, error: Exception) -> None:
+        """Give up the open segment, and try again in a while."""
+        segment = self._open.pop(data_set, None)
+        if segment is not None:
+            self.lost += segment.rows
+            segment.abandon()
+        self._retry_at = time.monotonic() + _RETRY_S
+        self._note(error)
+
+    def _note(self, error: Exception) -> None:
+        """Count and log a failure, though not more often than people can read."""
+        self.errors += 1
+        now = time.monotonic()
+        if now - self._logged_at < _LOG_INTERVAL_S:
+            self._unlogged += 1
+            return
+        log.error(
+            "recording_failed",
+            directory=str(self._root),
+            error=str(error) or type(error).__name__,
+            rows_lost=self.lost,
+            suppressed=self._unlogged,
+        )
+        self._logged_at = now
+        self._unlogged = 0
