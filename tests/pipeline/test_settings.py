@@ -81,7 +81,7 @@ def test_the_documentation_knows_every_setting_and_table(root):
         default = getattr(PipelineSettings(), each.name)
         if isinstance(default, str | int | float):
             value = f'"{default}"' if isinstance(default, str) else str(default)
-            assert f"\n{each.name} = {value} " in page
+            assert re.search(rf"^{each.name} = {re.escape(value)}( |$)", page, re.MULTILINE)
     for table in TABLES.values():
         [line] = [line for line in page.splitlines() if line.startswith(f"| `{table.name}`")]
         assert table.row in line
