@@ -97,6 +97,9 @@ def build_fleet(vans: int = 60, seed: int = 1) -> list[Member]:
         for listening in van.listens
         if listening.subject.endswith(".cmd")
     ]
+    # Large enough that who does not keep up with them is noticed.
+    tiles = Publication("map.tiles", 0.5, 28_000, 36_000)
+    commands.append(tiles)
     control = Member(name="control-room", publishes=tuple(commands))
     return [*_services(), *_offices(), control, *on_the_road, *_faults()]
 
@@ -177,6 +180,7 @@ def _offices() -> Iterator[Member]:
             ),
         )
     yield Member(name="dashboard-world", listens=(Listening("fleet.>"),), lang="javascript")
+    yield Member(name="map-cache", listens=(Listening("map.>"),), lang="rust")
     yield Member(name="audit", listens=(Listening("alerts.>"), Listening("svc.>")), lang="java")
 
 
@@ -194,7 +198,7 @@ def _faults() -> Iterator[Member]:
     for number in range(2):
         yield Member(
             name="wall-map",
-            listens=(Listening("fleet.*.van.*.pos"),),
+            listens=(Listening("fleet.*.van.*.pos"), Listening("map.tiles")),
             joins=0.1 + 0.4 * number,
             leaves=0.3 + 0.4 * number,
             reason=SLOW_CONSUMER,

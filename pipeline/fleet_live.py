@@ -29,7 +29,7 @@ from midge.pipeline.framing import FrameReader, Message
 
 _CONNECT_TIMEOUT_S = 10.0
 _SETTLE_S = 1.0
-_STALLED_RECEIVE_BYTES = 4096
+_STALLED_RECEIVE_BYTES = 16 * 1024
 
 
 @dataclass(order=True)
@@ -137,10 +137,8 @@ class Connection(asyncio.Protocol):
 
     def _stall(self) -> None:
         """Stop reading, as a client does whose screen cannot keep up."""
-        assert self._transport is not None
-        sock = self._transport.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _STALLED_RECEIVE_BYTES)
-        self._transport.pause_reading()
+        if self._transport is not None:
+            self._transport.pause_reading()
 
 
 async def perform(
@@ -215,11 +213,26 @@ async def _connect(
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+            sock = await _open_socket(member, address)
             _, connection = await loop.create_connection(
-                lambda: Connection(member, truth, rng), *address
+                lambda: Connection(member, truth, rng), sock=sock
             )
             await connection.ready
     except (OSError, TimeoutError) as error:
         host, port = address
         raise ServerError(f"{member.name} cannot connect to {host}:{port}: {error}") from error
     return connection
+
+
+async def _open_socket(member: Member, address: tuple[str, int]) -> socket.socket:
+    sock = socket.socket()
+    try:
+        sock.setblocking(False)
+        if member.reason == SLOW_CONSUMER:
+            # Little fits into its own buffer, so the server's is what fills.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _STALLED_RECEIVE_BYTES)
+        await asyncio.get_running_loop().sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

@@ -1,10 +1,12 @@
 """The `[pipeline]` table is read strictly, without Spark."""
 
+import re
 from dataclasses import fields
 
 import pytest
 
 from midge.pipeline.settings import PipelineSettings, SettingsError, load_settings
+from midge.pipeline.tables import TABLES
 
 
 def write(path, text):
@@ -71,3 +73,17 @@ def test_every_setting_has_a_default():
     assert all(
         getattr(PipelineSettings(), each.name) is not None for each in fields(PipelineSettings)
     )
+
+
+def test_the_documentation_knows_every_setting_and_table(root):
+    page = (root / "docs" / "pipeline.md").read_text()
+    for each in fields(PipelineSettings):
+        default = getattr(PipelineSettings(), each.name)
+        if isinstance(default, str | int | float):
+            value = f'"{default}"' if isinstance(default, str) else str(default)
+            assert re.search(rf"^{each.name} = {re.escape(value)}( |$)", page, re.MULTILINE)
+    for table in TABLES.values():
+        [line] = [line for line in page.splitlines() if line.startswith(f"| `{table.name}`")]
+        assert table.row in line
+        columns = re.sub(r"<[^ ]*>", "", table.columns).split(", ")
+        assert line.rstrip(" |").endswith(", ".join(f"`{each.split()[0]}`" for each in columns))
