@@ -1,7 +1,7 @@
 """Message headers: the block between control line and payload, as names and values.
 
-The block begins with ``NATS/1.0``, perhaps with a status such as ``503`` behind it, and ends with a blank
-line. Names keep their case; a name may come several times.
+The block begins with ``NATS/1.0``, perhaps with a status such as ``503`` behind it, and ends with
+a blank line. Names keep their case; a name may come several times.
 """
 
 from collections.abc import Iterable, Mapping

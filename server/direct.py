@@ -1,8 +1,9 @@
-"""Publish, subscribe and request within the server's own process: no socket, no client, no copy too many.
+"""Publish, subscribe and request within the server's own process: no socket, no client, no copy
+too many.
 
-A message takes the same way as one from a connection: the account's mappings, the SubList, the router.
-Receivers run after the message has been routed, in a later turn of the loop, so that a callback may
-publish, unsubscribe or raise without disturbing anybody else's delivery.
+A message takes the same way as one from a connection: the account's mappings, the SubList, the
+router. Receivers run after the message has been routed, in a later turn of the loop, so that a
+callback may publish, unsubscribe or raise without disturbing anybody else's delivery.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ class Message:
 class DirectSubscription(RoutedSubscription):
     """A subscription of the process itself.
 
-    With a callback, each message is handed to it; without one, iterate (`async for`) or await `next`.
-    `dropped` counts what came while `pending_max` messages waited.
+    With a callback, each message is handed to it; without one, iterate (`async for`) or await
+    `next`. `dropped` counts what came while `pending_max` messages waited.
     """
 
     def __init__(

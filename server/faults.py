@@ -1,7 +1,7 @@
 """Faults on purpose: what goes wrong in networks and brokers, where and when a test says so.
 
-Each method starts one fault and returns it; as a context manager it ends with its block. While there is
-none, nothing looks at messages.
+Each method starts one fault and returns it; as a context manager it ends with its block. While
+there is none, nothing looks at messages.
 """
 
 from __future__ import annotations
@@ -295,7 +295,8 @@ class Faults(Screen):
         return self._begin(_Undoable(self, lambda: None))
 
     def info(self, **changes: Any) -> Fault:
-        """Let INFO tell something else, such as `max_payload=10`, to clients that connect from now on.
+        """Let INFO tell something else, such as `max_payload=10`, to clients that connect from now
+        on.
 
         Raises:
             ValueError: INFO has no such field.

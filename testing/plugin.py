@@ -1,7 +1,8 @@
 """The pytest plugin: `nats_server`, `nats_url`, `nats_client` and `nats_capture`.
 
-The server runs in a thread of the test process, so sync tests and those of pytest-asyncio and anyio use
-it alike, and every xdist worker has its own. Nothing of the server is imported before a test asks for it.
+The server runs in a thread of the test process, so sync tests and those of pytest-asyncio and
+anyio use it alike, and every xdist worker has its own. Nothing of the server is imported before a
+test asks for it.
 """
 
 from __future__ import annotations
