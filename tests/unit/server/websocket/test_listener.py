@@ -1,12 +1,16 @@
 """WebSocket clients of a server in the test's own loop."""
 
 import asyncio
+import contextlib
 import zlib
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
+import aiohttp
 import nats
 import pytest
+from nats.aio import transport
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -43,14 +47,31 @@ async def until(client: ClientConnection, wanted: bytes) -> bytes:
     return got
 
 
-async def test_the_official_client_talks_over_websocket(serve: Running) -> None:
+async def ended(client: ClientConnection) -> None:
+    """Read until the server has closed."""
+    with contextlib.suppress(ConnectionClosed):
+        while True:
+            await client.recv()
+
+
+async def test_the_official_client_talks_over_websocket(
+    serve: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions: list[aiohttp.ClientSession] = []  # some of which the client forgets to close
+
+    def open_session() -> aiohttp.ClientSession:
+        sessions.append(aiohttp.ClientSession())
+        return sessions[-1]
+
+    monkeypatch.setattr(transport, "aiohttp", SimpleNamespace(**vars(aiohttp)))
+    monkeypatch.setattr(transport.aiohttp, "ClientSession", open_session)
     client = await nats.connect(await serve(), allow_reconnect=False)
     subscription = await client.subscribe("a")
     await client.publish("a", b"x" * 500_000)
     assert len((await subscription.next_msg()).data) == 500_000
-    session = client._transport._client  # which the client forgets to close
     await client.close()
-    await session.close()
+    for session in sessions:
+        await session.close()
 
 
 @pytest.mark.parametrize("compression", [None, "deflate"])
@@ -77,9 +98,7 @@ async def test_bytes_pass_with_and_without_compression(
 async def test_close_codes_tell_the_reason(serve: Running, sent: bytes, code: int) -> None:
     async with connect(await serve()) as client:
         await client.send(b'CONNECT {"verbose":false}\r\n' + sent)
-        with pytest.raises(ConnectionClosed):
-            while True:
-                await client.recv()
+        await ended(client)
         assert client.close_code == code
 
 
@@ -87,9 +106,7 @@ async def test_wrong_credentials_violate_the_policy(serve: Running) -> None:
     url = await serve(authorization=Authorization(users=(User(user="a", password="b"),)))
     async with connect(url) as client:
         await client.send(b'CONNECT {"user":"a","pass":"no"}\r\n')
-        with pytest.raises(ConnectionClosed):
-            while True:
-                await client.recv()
+        await ended(client)
         assert client.close_code == 1008
 
 
@@ -107,9 +124,7 @@ async def test_strangers_can_send_little(serve: Running) -> None:
     url = await serve(authorization=Authorization(users=(User(user="a", password="b"),)))
     async with connect(url) as client:
         await client.send(b"C" * 70_000)
-        with pytest.raises(ConnectionClosed):
-            while True:
-                await client.recv()
+        await ended(client)
 
 
 async def test_inflation_is_bounded(serve: Running) -> None:
@@ -117,10 +132,9 @@ async def test_inflation_is_bounded(serve: Running) -> None:
     async with connect(url, compression="deflate", max_size=None) as client:
         bomb = b"PING\r\n" * 1_000_000
         assert len(zlib.compress(bomb)) < 20_000
-        with pytest.raises(ConnectionClosed):
+        with contextlib.suppress(ConnectionClosed):
             await client.send(bomb)
-            while True:
-                await client.recv()
+        await ended(client)
         assert client.close_code == 1009
 
 
@@ -138,10 +152,8 @@ async def test_a_silent_or_endless_request_is_cut(serve: Running) -> None:
     for sent in (b"GET", b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000):
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(sent)
-        try:
+        with contextlib.suppress(ConnectionResetError):
             assert await reader.read() == b""
-        except ConnectionResetError:
-            pass
         writer.close()
 
 
