@@ -30,7 +30,7 @@ _REFUSED = frozenset({ClosedReason.AUTHENTICATION_FAILURE, ClosedReason.AUTHENTI
 
 
 class SystemEvents(Observer):
-    """Publishes the events of one hub, and answers requests; `reload` loads the configuration anew."""
+    """Publishes the events of one hub and answers requests; `reload` loads the configuration."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -152,9 +152,12 @@ class SystemEvents(Observer):
             "active_accounts": sum(bool(account.clients) for account in hub.accounts.values()),
             "subscriptions": sum(len(account.sublist) for account in hub.accounts.values()),
             "sent": {"msgs": totals.out_messages, "bytes": totals.out_bytes},
+            "sent_to_clients": {"msgs": totals.out_messages, "bytes": totals.out_bytes},
             "received": {"msgs": totals.in_messages, "bytes": totals.in_bytes},
+            "received_from_clients": {"msgs": totals.in_messages, "bytes": totals.in_bytes},
             "slow_consumers": totals.slow_consumers,
             "active_servers": 1,
+            "gomaxprocs": 1,
         }
         return {"server": self.server_info(), "statsz": statistics}
 
@@ -162,7 +165,7 @@ class SystemEvents(Observer):
         """Count the connections of an account, as `CONNS` tells it."""
         account = self._hub.accounts.get(name)
         counts = accounts.account_statistics(self.state, account) if account else {"acc": name}
-        return {"server": self.server_info(), **counts}
+        return {**self._head("account_connections"), **counts}
 
     def _connect_event(self, connection: Connection) -> dict[str, Any]:
         return {**self._head("client_connect"), "client": self._client(connection)}

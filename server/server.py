@@ -2,15 +2,19 @@
 
 import asyncio
 import random as random_module
+from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
 from midge.protocol import errors
+from midge.protocol import errors
 from midge.server.clock import Clock, LoopClock
 from midge.server.connection import Connection
+from midge.server.events import SystemEvents
 from midge.server.hub import Hub
 from midge.server.listener import Listener
 from midge.server.logging import get_logger
+from midge.server.monitoring.state import State
 from midge.server.options import Options
 from midge.server.reasons import ClosedReason
 from midge.server.reloading import check_reload
@@ -43,6 +47,8 @@ class Server:
         self._hub: Hub | None = None
         self._listener: Listener | None = None
         self._tls: TlsContexts | None = None
+        self._state: State | None = None
+        self._events: SystemEvents | None = None
         self._monitor: Monitor | None = None
         self._recorder: Recorder | None = None
         self._websocket: WebSocketListener | None = None
@@ -69,17 +75,20 @@ class Server:
             ConfigError: the settings name files or rules that cannot be.
         """
         hub = self.hub
+        self._state = State(hub)
         self._tls = TlsContexts(self.options.tls) if self.options.tls.enabled else None
         self._listener = Listener(hub, self._tls)
         try:
-            await self._open(hub)
+            await self._open(hub, self._state)
         except BaseException:
             await self._close_listeners()
             await self._stop_monitor()
             await self._stop_recorder()
             raise
+        self._events = SystemEvents(self._state)
+        self._events.start()
 
-    async def _open(self, hub: Hub) -> None:
+    async def _open(self, hub: Hub, state: State) -> None:
         """Open what the options ask for: clients' listener, monitoring, WebSocket."""
         options = self.options
         assert self._listener is not None
@@ -96,8 +105,12 @@ class Server:
             # Only who asks for monitoring pays for importing an HTTP server.
             from midge.server.monitoring.http import Monitor  # noqa: PLC0415
 
-            self._monitor = Monitor(self._state)
-            self._state.websocket_port = self._websocket_address[1]
+            self._monitor = Monitor(state)
+            state.websocket_port = self._websocket_address[1]
+            if options.monitoring.console.enabled:
+                from midge.server.console import add_console  # noqa: PLC0415 - as above
+
+                add_console(self._monitor, "".join(self.urls().get("websocket", ())))
             await self._monitor.start(self._tls.context if self._tls else None)
 
     async def _open_websocket(self, hub: Hub) -> None:
@@ -112,6 +125,9 @@ class Server:
     async def stop(self) -> None:
         """Stop listening, write what is pending within `shutdown.flush_timeout_s`, and close."""
         await self._close_listeners()
+        if self._events is not None:
+            self._events.stop()
+            self._events = None
         hub = self.hub
         for connection in list(hub.clients.values()):
             connection.close(ClosedReason.SERVER_SHUTDOWN)
@@ -153,6 +169,7 @@ class Server:
         self.options = options
         self.hub.options = options
         put_in_force()
+        self._limit_anew()
         self._end_surplus()
         for connection in self.connections():
             self.hub.trace(connection)
@@ -164,11 +181,31 @@ class Server:
         for connection in self.connections()[allowed:]:
             connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
 
+    def _limit_anew(self) -> None:
+        """Hold those who are there to the limits of the options at hand."""
+        hub = self.hub
+        limits, keepalive = self.options.limits, self.options.keepalive
+        hub.closed = deque(hub.closed, maxlen=limits.max_closed_clients)
+        present = list(hub.clients.values())
+        for connection in present[limits.max_connections :]:
+            connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
+        for connection in present[: limits.max_connections]:
+            connection.max_pending_bytes = limits.max_pending_bytes
+            connection.parser.max_control_line = limits.max_control_line_bytes
+            if connection.identity is None:
+                connection.parser.max_payload = limits.max_payload_bytes
+            connection.keepalive.interval_s = keepalive.ping_interval_s
+            connection.keepalive.ping_max = keepalive.ping_max
+        if self._state is not None:
+            self._state.configured_at = hub.clock.wall()
+
     async def lame_duck(self) -> None:
         """Refuse new clients, tell the others, and close them one by one; then return."""
         hub = self.hub
         await self._close_listeners()
         hub.lame_duck = True
+        if self._events is not None:
+            self._events.lame_duck()
         for connection in list(hub.clients.values()):
             if connection.connected and connection.options.protocol >= 1:
                 connection.send_info()

@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from midge.protocol.errors import MidgeError
 from midge.server.connection import Connection
 from midge.server.logging import get_logger
 from midge.server.monitoring import accounts, connz, forms, others, subsz, varz
@@ -129,12 +130,17 @@ class SystemRequests:
         try:
             given = json.loads(document) if document.strip() else {}
             if not isinstance(given, dict):
-                raise BadArgument("expected a JSON object")
+                raise ValueError("expected a JSON object")  # noqa: TRY004 - the peer's value
             answer = await handler(account, publisher, given, subject)
-        except (BadArgument, ValueError, RecursionError) as error:
-            problem = {"code": 400, "description": str(error)[:256]}
-            answer = {"server": self._events.server_info(), "error": problem}
+        except (ValueError, RecursionError) as error:
+            answer = self._refusal(400, str(error))
+        except (BadArgument, MidgeError) as error:
+            answer = self._refusal(500, str(error))
         self._events.publish(account, reply, answer)
+
+    def _refusal(self, code: int, text: str) -> Answer:
+        problem = {"code": code, "description": text[:256]}
+        return {"server": self._events.server_info(), "error": problem}
 
     def _wrapped(self, data: Any) -> Answer:
         return {"server": self._events.server_info(), "data": data}
@@ -150,7 +156,7 @@ class SystemRequests:
             "LEAFZ": lambda given: others.leafz(state, given),
             "ACCOUNTZ": lambda given: accounts.accountz(state, given),
             "JSZ": lambda given: others.jsz(state, given),
-            "HEALTHZ": lambda given: others.healthz(state, given)[1],
+            "HEALTHZ": lambda given: _health(*others.healthz(state, given)),
         }
         pages: dict[str, Handler] = {name: self._page(page) for name, page in plain.items()}
         pages |= {"STATSZ": self._statsz, "IDZ": self._idz}
@@ -168,7 +174,8 @@ class SystemRequests:
         return self._events.statistics()
 
     async def _idz(self, *_: Any) -> Answer:
-        return self._events.server_info()
+        info = self._events.server_info()
+        return {field: info[field] for field in ("name", "host", "id")}
 
     async def _connz(
         self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
@@ -241,7 +248,7 @@ class SystemRequests:
     async def _user_info(
         self, account: "Account", publisher: "Client | None", _given: Answer, _subject: bytes
     ) -> Answer:
-        data: Answer = {"user": "", "account": account.name}
+        data: Answer = {"user": "", "account": account.name, "account_name": account.name}
         if isinstance(publisher, Connection) and publisher.identity is not None:
             data["user"] = publisher.identity.user
             data |= _permissions(self._hub.options, publisher.identity)
@@ -251,7 +258,7 @@ class SystemRequests:
 
     async def _kick(self, _account: Any, _publisher: Any, given: Answer, _subject: bytes) -> Answer:
         self._client(given).close(ClosedReason.KICKED)
-        return self._wrapped(None)
+        return {"server": self._events.server_info()}
 
     async def _lame_duck(
         self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
@@ -261,21 +268,25 @@ class SystemRequests:
         client.outbound.append(line)
         self._hub.router.touch(client)
         self._hub.router.flush()
-        return self._wrapped(None)
+        return {"server": self._events.server_info()}
 
     async def _reload(self, *_: Any) -> Answer:
         if self._events.reload is None:
             raise BadArgument("this server has no configuration to load again")
         with contextlib.suppress(asyncio.CancelledError):
             await self._events.reload()
-        return self._wrapped(None)
+        return {"server": self._events.server_info()}
 
     def _client(self, given: Answer) -> Connection:
         cid = given.get("cid")
         found = self._hub.clients.get(cid) if isinstance(cid, int) else None
         if found is None:
-            raise BadArgument(f"no client with cid {cid!r:.40}")
+            raise BadArgument("no such client or leafnode id")
         return found
+
+
+def _health(status: int, page: Answer) -> Answer:
+    return {**page, "status_code": status}
 
 
 def _account_in(subject: bytes) -> str:

@@ -63,7 +63,7 @@ class WebSocketListener(Listener):
         return Upgrade(request, self._hub.options.websocket, encrypted=encrypted)
 
     def _make_connection(self, request: Request, peer: tuple[str, int]) -> Connection:
-        """Make the Connection of an upgraded client, by the address a proxy gives it, if any."""
+        """Make the Connection of an upgraded client, at the address that a proxy names, if any."""
         host = request.forwarded_for() or peer[0]
         connection = self._hub.make_connection((host, peer[1]), "WEBSOCKET")
         connection.cookies = credentials(request.cookies(), self._hub.options.websocket)

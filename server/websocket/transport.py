@@ -266,7 +266,7 @@ class WebSocketProtocol(asyncio.Protocol):
         connection.close(reason)
 
     def _most_bytes(self, connection: Connection) -> int:
-        """Give the size a message may have, inflated: little until it is known who sends it."""
+        """Give the size that a message may inflate to: little until it is known who sends it."""
         if connection.parser.connect_required:
             return _MAX_UNAUTHENTICATED_BYTES
         most = _MESSAGE_PAYLOADS * connection.parser.max_payload

@@ -3,8 +3,9 @@
     python -m tests.compat.run SUITE_DIR [--server COMMAND]... [--suite NAME]... [--report FILE]
 
 SUITE_DIR is a checkout of the client's repository, kept outside of this one. Without `--server`,
-the suites run against midge and against the nats-server of this environment. Each suite has the
-loopback network to itself where the system can give it one, since the suites use fixed ports.
+the suites run against midge and against the nats-server of this environment; midge is told to bind
+every address, as nats-server does unasked. Each suite has the loopback network to itself where the
+system can give it one, since the suites use fixed ports.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Suite(NamedTuple):
 
 
 SUITES = {
-    "nats.py": Suite("nats", ("nats/src",), "tests"),
+    "nats.py": Suite(".", ("nats/src",), "nats/tests"),
     "nats-core": Suite("nats-core", ("nats-core/src", "nats-server/src"), "tests"),
     "nats-server": Suite("nats-server", ("nats-server/src",), "tests"),
 }
@@ -66,7 +67,7 @@ def main() -> int:
     options = _parse_arguments()
     servers = [shlex.split(server) for server in options.server or ()]
     if not servers:
-        servers = [nats_server_command(), midge_command()]
+        servers = [nats_server_command(), [*midge_command(), "-a", "0.0.0.0"]]
     outcomes: dict[str, list[Outcome]] = {}
     for server in servers:
         name = options.name or _name_of(server)

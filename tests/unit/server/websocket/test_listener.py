@@ -1,0 +1,164 @@
+"""WebSocket clients of a server in the test's own loop."""
+
+import asyncio
+import contextlib
+import zlib
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+import nats
+import pytest
+from nats.aio import transport
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from midge.server.options import Authorization, Limits, Listen, Options, User, WebSocket
+from midge.server.server import Server
+
+Running = Any
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Running]:
+    """Start servers with a WebSocket listener; give the URL."""
+    servers = []
+
+    async def start(**tables: Any) -> str:
+        settings = {"host": "127.0.0.1", "port": -1, "no_tls": True, **tables.pop("websocket", {})}
+        server = Server(Options(listen=Listen(port=-1), websocket=WebSocket(**settings), **tables))
+        await server.start()
+        servers.append(server)
+        return server.urls()["websocket"][0]
+
+    yield start
+    for server in servers:
+        await server.stop()
+
+
+async def until(client: ClientConnection, wanted: bytes) -> bytes:
+    """Read messages until `wanted` has come."""
+    got = b""
+    while wanted not in got:
+        message = await client.recv()
+        assert isinstance(message, bytes)
+        got += message
+    return got
+
+
+async def ended(client: ClientConnection) -> None:
+    """Read until the server has closed."""
+    with contextlib.suppress(ConnectionClosed):
+        while True:
+            await client.recv()
+
+
+async def test_the_official_client_talks_over_websocket(
+    serve: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions: list[aiohttp.ClientSession] = []  # some of which the client forgets to close
+
+    def open_session() -> aiohttp.ClientSession:
+        sessions.append(aiohttp.ClientSession())
+        return sessions[-1]
+
+    monkeypatch.setattr(transport, "aiohttp", SimpleNamespace(**vars(aiohttp)))
+    monkeypatch.setattr(transport.aiohttp, "ClientSession", open_session)
+    client = await nats.connect(await serve(), allow_reconnect=False)
+    subscription = await client.subscribe("a")
+    await client.publish("a", b"x" * 500_000)
+    assert len((await subscription.next_msg()).data) == 500_000
+    await client.close()
+    for session in sessions:
+        await session.close()
+
+
+@pytest.mark.parametrize("compression", [None, "deflate"])
+async def test_bytes_pass_with_and_without_compression(
+    serve: Running, compression: str | None
+) -> None:
+    url = await serve(websocket={"compression": True})
+    async with connect(url, compression=compression) as client:
+        assert (await until(client, b"\r\n")).startswith(b"INFO {")
+        payload = b"z" * 10_000
+        await client.send(b'CONNECT {"verbose":false}\r\nSUB a 1\r\n')
+        await client.send(b"PUB a 10000\r\n" + payload + b"\r\nPING\r\n")
+        assert b"MSG a 1 10000\r\n" + payload in await until(client, b"PONG\r\n")
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"FOO\r\n", 1002),
+        (b"PUB a 9999999\r\n", 1009),
+        (b"SUB x\r\n", 1002),
+    ],
+)
+async def test_close_codes_tell_the_reason(serve: Running, sent: bytes, code: int) -> None:
+    async with connect(await serve()) as client:
+        await client.send(b'CONNECT {"verbose":false}\r\n' + sent)
+        await ended(client)
+        assert client.close_code == code
+
+
+async def test_wrong_credentials_violate_the_policy(serve: Running) -> None:
+    url = await serve(authorization=Authorization(users=(User(user="a", password="b"),)))
+    async with connect(url) as client:
+        await client.send(b'CONNECT {"user":"a","pass":"no"}\r\n')
+        await ended(client)
+        assert client.close_code == 1008
+
+
+async def test_cookies_let_a_browser_in(serve: Running) -> None:
+    url = await serve(
+        authorization=Authorization(users=(User(user="a", password="b"),)),
+        websocket={"user_cookie": "u", "pass_cookie": "p"},
+    )
+    async with connect(url, additional_headers={"Cookie": "u=a; p=b"}) as client:
+        await client.send(b'CONNECT {"verbose":false}\r\nPING\r\n')
+        assert b"PONG" in await until(client, b"PONG\r\n")
+
+
+async def test_strangers_can_send_little(serve: Running) -> None:
+    url = await serve(authorization=Authorization(users=(User(user="a", password="b"),)))
+    async with connect(url) as client:
+        await client.send(b"C" * 70_000)
+        await ended(client)
+
+
+async def test_inflation_is_bounded(serve: Running) -> None:
+    url = await serve(websocket={"compression": True}, limits=Limits(max_payload_bytes=1024))
+    async with connect(url, compression="deflate", max_size=None) as client:
+        bomb = b"PING\r\n" * 1_000_000
+        assert len(zlib.compress(bomb)) < 20_000
+        with contextlib.suppress(ConnectionClosed):
+            await client.send(bomb)
+        await ended(client)
+        assert client.close_code == 1009
+
+
+async def test_refusals_are_http(serve: Running) -> None:
+    url = await serve(websocket={"same_origin": True})
+    with pytest.raises(InvalidStatus) as caught:
+        async with connect(url, origin="http://evil.example"):  # type: ignore[arg-type]
+            pass
+    assert caught.value.response.status_code == 403
+
+
+async def test_a_silent_or_endless_request_is_cut(serve: Running) -> None:
+    url = await serve(websocket={"handshake_timeout_s": 0.05})
+    host, _, port = url.removeprefix("ws://").partition(":")
+    for sent in (b"GET", b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(sent)
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_close_frame_is_echoed(serve: Running) -> None:
+    async with connect(await serve()) as client:
+        await client.send(b'CONNECT {"verbose":false}\r\n')
+        await client.close(4001, "enough")
+        assert (client.close_code, client.close_reason) == (4001, "enough")
