@@ -75,6 +75,8 @@ def load_settings(path: Path | None) -> PipelineSettings:
     table = document.get("pipeline", {})
     if not isinstance(table, dict):
         raise SettingsError(f"pipeline: expected a table, got {table!r} ({path})")
+    # Empty text is how a configuration file spells "the default".
+    table = {name: value for name, value in table.items() if value != ""}
     recorder = document.get("recorder")
     recorded = recorder.get("directory") if isinstance(recorder, dict) else None
     if isinstance(recorded, str) and recorded:

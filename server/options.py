@@ -271,14 +271,36 @@ class Recorder(Table, frozen=True, kw_only=True):
 
 
 class Pipeline(Table, frozen=True, kw_only=True):
-    """Where the data pipeline works, for `midge pipeline`."""
+    """How `midge pipeline` works on what was recorded."""
 
+    records_directory: str = ""
+    """Directory of the recording; empty means `recorder.directory`, or else `records`."""
+    lake_directory: str = ""
+    """Path or URI of the lake's tables; empty means `lake`."""
+    format: Literal["parquet", "delta"] = "parquet"
+    """Plain Parquet tables, or the same with a Delta log beside them."""
     master: str = "local[*]"
     """Spark master."""
-    lake_directory: str = ""
-    """Directory of the lake's tables; empty means `lake` beside the recording."""
-    checkpoint_directory: str = ""
-    """Directory of the streaming checkpoints; empty means `checkpoints` in the lake."""
+    spark: dict[str, str] = {}  # noqa: RUF012 - msgspec copies the default
+    """More of Spark's configuration, by its own names."""
+    prefix_tokens: Positive = 2
+    """Tokens of a subject that make its prefix."""
+    window_s: Positive = 60
+    """Length in seconds of the windows that traffic is summed up in."""
+    late_after_s: Annotated[float, Meta(gt=0)] = 60.0
+    """Seconds that the watermark stays behind the newest message."""
+    request_timeout_s: Annotated[float, Meta(gt=0)] = 30.0
+    """Seconds after a request in which a message to its reply subject counts as the reply."""
+    max_files_per_batch: Positive = 64
+    """Most segments that one batch takes."""
+    trigger_interval_s: Annotated[float, Meta(gt=0)] = 10.0
+    """Seconds between two looks of `stream` for new segments."""
+    gold_interval_s: Annotated[float, Meta(gt=0)] = 60.0
+    """Least seconds between two rebuilds of the gold tables by `stream`."""
+    match_strategy: Literal["auto", "broadcast", "shuffle"] = "auto"
+    """How messages meet subscriptions."""
+    broadcast_max_patterns: Positive = 250_000
+    """Most patterns that `auto` broadcasts."""
 
 
 class Process(Table, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """The `[pipeline]` table is read strictly, without Spark."""
 
 import re
+import tomllib
 from dataclasses import fields
 
 import pytest
@@ -17,6 +18,17 @@ def write(path, text):
 def test_without_a_file_the_defaults_count(tmp_path):
     assert load_settings(None) == PipelineSettings()
     assert load_settings(write(tmp_path / "a.toml", "[listen]\nport = 1\n")) == PipelineSettings()
+
+
+def test_the_example_file_says_the_defaults(root):
+    assert load_settings(root / "config.example.toml") == PipelineSettings()
+
+
+def test_the_server_knows_the_same_settings(root):
+    """The server refuses unknown keys, so it must know those that are not for it."""
+    with (root / "config.example.toml").open("rb") as file:
+        known = tomllib.load(file)["pipeline"]
+    assert set(known) | {"spark"} == {each.name for each in fields(PipelineSettings)}
 
 
 def test_what_is_given_counts(tmp_path):
