@@ -1,6 +1,7 @@
 """For tests of programs that use NATS: a pytest plugin, a unittest mix-in, a clock, captures.
 
-Names are imported when they are first asked for, so that the plugin costs nothing where it is unused.
+Names are imported when they are first asked for, so that the plugin costs nothing where it is
+unused.
 """
 
 from __future__ import annotations

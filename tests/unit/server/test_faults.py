@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import nats
@@ -175,9 +176,8 @@ async def test_refuse_accepts_and_go_on(server: midge.Server) -> None:
 async def test_slow_consumer(server: midge.Server) -> None:
     reader, writer, _ = await raw(server)
     server.faults.slow_consumer("raw")
-    with pytest.raises(ConnectionResetError):
+    with contextlib.suppress(ConnectionResetError):
         assert await reader.read() == b""
-        raise ConnectionResetError
     assert server.stats.slow_consumers == 1
     writer.close()
 
