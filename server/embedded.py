@@ -287,5 +287,5 @@ def _secret(text: str, what: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Quote what a URL cannot carry, and no more: nats-py, for one, never takes the quoting away."""
+    """Quote what a URL cannot carry, and no more: nats-py never takes the quoting away."""
     return quote(text, safe="!$&'()*+,;=~")

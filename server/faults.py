@@ -296,8 +296,7 @@ class Faults(Screen):
         return self._begin(_Undoable(self, lambda: None))
 
     def info(self, **changes: Any) -> Fault:
-        """Let INFO tell something else, such as `max_payload=10`, to clients that connect from
-        now on.
+        """Let INFO tell new clients something else, such as `max_payload=10`.
 
         Raises:
             ValueError: INFO has no such field.

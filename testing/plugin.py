@@ -103,7 +103,7 @@ def nats_capture(nats_server: ThreadedServer) -> Iterator[Capture]:
 
 @pytest.fixture
 def nats_client(request: pytest.FixtureRequest, nats_url: str) -> Any:
-    """Return a nats-py client that is connected while an async test runs, in the test's own loop."""
+    """Return a nats-py client, connected while an async test runs, in its own loop."""
     from nats.aio.client import Client
 
     item = request.node
