@@ -278,7 +278,7 @@ class Direct:
 
     def _route(self, account: Account, subject: bytes, frame: Frame) -> int:
         if account.mapper is not None:
-            mapped = account.mapper.map(subject)  # type: ignore[attr-defined]
+            mapped = account.mapper.map(subject)
             if mapped is None:
                 return 0
             if mapped != subject:
