@@ -19,7 +19,10 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-pure test-packaging test-full test-cluster build lint types bench pipeline dist clean
+# The sample project's own environment: it sees midge as a user does, as a wheel.
+EXAMPLES := build/examples
+
+.PHONY: help run test test-pure test-examples test-packaging test-full test-cluster build lint types bench pipeline dist clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +39,14 @@ test-pure: $(STAMPS)/dev ## Build a wheel without extension modules; run the uni
 	$(BIN)/python -m zipfile --extract build/pure/*.whl build/pure/tree
 	cp -R pyproject.toml setup.py tests bench $(wildcard config.example.toml) build/pure/tree
 	cd build/pure/tree && MIDGE_PURE=1 $(abspath $(BIN))/python -m pytest $(wildcard tests/unit tests/property) $(ARGS)
+
+test-examples: $(STAMPS)/dev ## Run the sample project's tests on a built wheel, in an environment of its own
+	rm -rf $(EXAMPLES)
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(EXAMPLES)/dist .
+	$(BIN)/python -m venv $(EXAMPLES)/venv
+	$(EXAMPLES)/venv/bin/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt \
+	  $(EXAMPLES)/dist/*.whl nats-py 'faststream[nats]' pytest pytest-asyncio pytest-xdist
+	cd examples/orders && $(abspath $(EXAMPLES))/venv/bin/python -m pytest -q -n 2 -p no:cacheprovider
 
 test-packaging: $(STAMPS)/dev ## Prove sdist -> wheel -> clean virtual environment -> start, and the Dockerfile's steps
 	$(BIN)/python -m pytest -m packaging $(ARGS)

@@ -1,9 +1,8 @@
-"""Publish, subscribe and request within the server's own process: no socket, no client, no copy
-too many.
+"""Publish, subscribe and request within the server's own process: no socket and no client.
 
-A message takes the same way as one from a connection: the account's mappings, the SubList, the
-router. Receivers run after the message has been routed, in a later turn of the loop, so that a
-callback may publish, unsubscribe or raise without disturbing anybody else's delivery.
+A message goes the way of one from a connection: the account's mappings, the SubList, the router.
+Receivers run after the message has been routed, in a later turn of the loop, so that a callback may
+publish, unsubscribe or raise without disturbing anybody else's delivery.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Headers = Mapping[str, str | Iterable[str]]
 """Header names with one value or several."""
 
 Callback = Callable[["Message"], Awaitable[None] | None]
-"""What a subscription calls: a plain function, or an async one that is awaited message by message."""
+"""What a subscription calls: a plain function, or one that is awaited message by message."""
 
 
 class NoRespondersError(MidgeError):
@@ -90,8 +89,8 @@ class Message:
 class DirectSubscription(RoutedSubscription):
     """A subscription of the process itself.
 
-    With a callback, each message is handed to it; without one, iterate (`async for`) or await
-    `next`. `dropped` counts what came while `pending_max` messages waited.
+    With a callback, each message is handed to it; without one, iterate or await `next`.
+    `dropped` counts what came while `pending_max` messages waited.
     """
 
     def __init__(
@@ -187,7 +186,7 @@ class DirectSubscription(RoutedSubscription):
                 return
 
     def _hand_over(self) -> None:
-        """Call the callback for everything that waits; go on in a task once it proves to be async."""
+        """Call the callback for all that waits; go on in a task once it proves to be async."""
         self._is_scheduled = False
         callback = self._callback
         assert callback is not None, "only subscriptions with a callback are scheduled"
@@ -279,7 +278,7 @@ class Direct:
 
     def _route(self, account: Account, subject: bytes, frame: Frame) -> int:
         if account.mapper is not None:
-            mapped = account.mapper.map(subject)  # type: ignore[attr-defined]
+            mapped = account.mapper.map(subject)
             if mapped is None:
                 return 0
             if mapped != subject:

@@ -1,8 +1,9 @@
 """The server as a library has it: `async with midge.Server(port=-1) as server:`.
 
 A facade over `midge.server.server.Server`, which the daemon runs: keyword options, URLs for
-clients, the direct way to the router, and snapshots of what is going on. Nothing here is on the
-message path of clients.
+clients, the
+direct way to the router, and snapshots of what is going on. Nothing here is on the message
+path of clients.
 """
 
 from __future__ import annotations
@@ -43,9 +44,11 @@ _TURNS_AFTER_STOP = 3  # for cancelled tasks and closed transports to be done wi
 class Server:
     """A NATS server within the running event loop, uvloop's or asyncio's own.
 
-    Settings are keyword arguments (`port=-1` takes a free port, `user=`, `token=`, `max_payload=`,
-    …), an `Options` structure, or both; the keywords count more. `clock`, `random` and `seed`
-    replace real time and chance in tests.
+    Settings are keyword arguments (`port=-1` takes a free port, `user=`, `token=`,
+    `max_payload=`, …),
+    an `Options` structure, or both; the keywords count more. `clock`, `random` and `seed`
+    replace real
+    time and chance in tests.
 
     Raises:
         ConfigError: an unknown option, a wrong value, or two that contradict each other.
@@ -201,8 +204,8 @@ class Server:
     ) -> int:
         """Publish a message without a socket; return how many subscriptions have taken it.
 
-        Clients are written to at the end of this turn of the loop. Call it from the loop's thread
-        only.
+        Clients are written to at the end of this turn of the loop. Call it from the loop's
+        thread only.
 
         Raises:
             ValueError: a subject that nobody may publish to, or a payload that is too large.
@@ -284,5 +287,5 @@ def _secret(text: str, what: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Quote what a URL cannot carry, and no more: nats-py, for one, never takes the quoting away."""
+    """Quote what a URL cannot carry, and no more: nats-py never takes the quoting away."""
     return quote(text, safe="!$&'()*+,;=~")

@@ -1,7 +1,8 @@
 """Faults on purpose: what goes wrong in networks and brokers, where and when a test says so.
 
 Each method starts one fault and returns it; as a context manager it ends with its block. While
-there is none, nothing looks at messages.
+there is
+none, nothing looks at messages.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Fault:
 
 
 class MessageFault(Fault):
-    """A fault of some messages: those published to `pattern`, or with `to` delivered to that client."""
+    """A fault of messages published to `pattern`, or with `to` delivered to that client."""
 
     def __init__(
         self,
@@ -295,8 +296,7 @@ class Faults(Screen):
         return self._begin(_Undoable(self, lambda: None))
 
     def info(self, **changes: Any) -> Fault:
-        """Let INFO tell something else, such as `max_payload=10`, to clients that connect from now
-        on.
+        """Let INFO tell new clients something else, such as `max_payload=10`.
 
         Raises:
             ValueError: INFO has no such field.

@@ -59,7 +59,7 @@ class SubscriptionView:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts since the server started; what went out within the process is not in `out_messages`."""
+    """Counts since the start; what went out within the process is not in `out_messages`."""
 
     connections: int
     total_connections: int

@@ -96,7 +96,8 @@ class Capture(Observer):
         """Return the messages that match, or fail with what was published instead.
 
         Without `count` one or more must match. `timeout_s` waits for them, which blocks this
-        thread: in an async test, flush the client instead.
+        thread: in
+        an async test, flush the client instead.
         """
         __tracebackhide__ = True
         wanted = payload.encode() if isinstance(payload, str) else payload

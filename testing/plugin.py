@@ -1,8 +1,9 @@
 """The pytest plugin: `nats_server`, `nats_url`, `nats_client` and `nats_capture`.
 
 The server runs in a thread of the test process, so sync tests and those of pytest-asyncio and
-anyio use it alike, and every xdist worker has its own. Nothing of the server is imported before a
-test asks for it.
+anyio use
+it alike, and every xdist worker has its own. Nothing of the server is imported before a test
+asks for it.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _setting(config: pytest.Config, name: str, choices: tuple[str, ...]) -> Any:
     return value
 
 
-def _scope(fixture_name: str, config: pytest.Config) -> Any:
+def _scope(fixture_name: str, config: pytest.Config) -> Any:  # noqa: ARG001 - pytest's names
     return _setting(config, "midge_scope", _SCOPES)
 
 
@@ -102,7 +103,7 @@ def nats_capture(nats_server: ThreadedServer) -> Iterator[Capture]:
 
 @pytest.fixture
 def nats_client(request: pytest.FixtureRequest, nats_url: str) -> Any:
-    """Return a nats-py client that is connected while an async test runs, in the test's own loop."""
+    """Return a nats-py client, connected while an async test runs, in its own loop."""
     from nats.aio.client import Client
 
     item = request.node
@@ -140,12 +141,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     servers = item.config.stash.get(_RUNNING, [])
     mode = _setting(item.config, "midge_strict", _STRICT) if servers else "off"
     if mode != "off":
-        bugs = [bug for one in servers for bug in one.server.call(lambda _, s=one.strict: s.take())]
+        bugs = [bug for one in servers for bug in _take_bugs(one)]
         if bugs and mode == "error":
             pytest.fail("client bugs:\n" + "\n".join(bugs), pytrace=False)
         for bug in bugs:
             _warn(bug)
     return result
+
+
+def _take_bugs(running: _Running) -> list[str]:
+    return running.server.call(lambda _: running.strict.take())
 
 
 def _warn(bug: str) -> None:

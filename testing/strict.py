@@ -1,4 +1,4 @@
-"""Strict mode: what nats-server tolerates though it is a client's bug, reported with the offender."""
+"""Strict mode: what servers tolerate though it is a client's bug, with the offender."""
 
 from __future__ import annotations
 

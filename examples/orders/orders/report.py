@@ -1,0 +1,20 @@
+"""Print the day's figures: python -m orders.report nats://127.0.0.1:4222"""
+
+import asyncio
+import json
+import sys
+
+import nats
+
+
+async def report(url: str) -> str:
+    """Ask the desk and put the answer into words."""
+    client = await nats.connect(url, name="report")
+    answer = await client.request("orders.figures", timeout=5)
+    await client.close()
+    figures = json.loads(answer.data)
+    return f"{figures['orders']} orders, {figures['pieces']} pieces"
+
+
+if __name__ == "__main__":
+    print(asyncio.run(report(sys.argv[1])))
