@@ -15,8 +15,9 @@ import sys
 import sysconfig
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -48,15 +49,23 @@ class Server:
     """One running server process on loopback, found through its ports file."""
 
     def __init__(
-        self, command: list[str], config: str = "", flags: tuple[str, ...] = (), port: int = -1
+        self,
+        command: list[str],
+        config: str = "",
+        flags: tuple[str, ...] = (),
+        port: int = -1,
+        files: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
+        """Start `command`; `@directory@` in `config` stands for where `files` are written."""
         self._directory = tempfile.TemporaryDirectory(prefix="midge-test-")
         self._root = Path(self._directory.name)
         self._config = self._root / "server.conf"
         self.log_path = self._root / "server.log"
         arguments = ["-a", "127.0.0.1", "-p", str(port), "--ports_file_dir", str(self._root)]
+        for name, content in files.items():
+            (self._root / name).write_bytes(content)
         if config:
-            self._config.write_text(config)
+            self._config.write_text(config.replace("@directory@", str(self._root)))
             arguments += ["-c", str(self._config)]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
@@ -69,7 +78,8 @@ class Server:
         self._ports: dict[str, list[str]] = {}
 
     def __enter__(self) -> Self:
-        return self.wait_ready()
+        self.wait_ready()
+        return self
 
     def __exit__(
         self,
