@@ -118,6 +118,8 @@ class Hub:
         self.chunks = ChunkPool()
         chooser = random if options.routing.queue_selection == "random" else None
         self.router = Router(chooser)
+        self.observers: list[Observer] = []
+        self._message_observers: list[Observer] = []
         self.accounts: dict[str, Account] = {}
         self.global_account = self.account(GLOBAL_ACCOUNT)
         self.system_account = self.account(options.system_account or SYSTEM_ACCOUNT)
@@ -125,8 +127,6 @@ class Hub:
         self.closed: deque[ClosedClient] = deque(maxlen=options.limits.max_closed_clients)
         self.totals = Totals()
         self.stalled_clients = 0
-        self.observers: list[Observer] = []
-        self._message_observers: list[Observer] = []
         self.screen: Screen | None = None
         self.lame_duck = False
         self.host = options.listen.host
