@@ -6,6 +6,7 @@ The command that starts midge is `MIDGE_SERVER_CMD` from the environment, or thi
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shlex
@@ -25,6 +26,16 @@ START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def _die_with_parent() -> None:
+    """Leave no server behind when the test run itself is killed; runs in the new process."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def midge_command() -> list[str]:
@@ -74,6 +85,7 @@ class Server:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 cwd=CHECKOUT,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one system call, no lock taken
             )
         self._ports: dict[str, list[str]] = {}
 
