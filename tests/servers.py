@@ -6,6 +6,7 @@ The command that starts midge is `MIDGE_SERVER_CMD` from the environment, or thi
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shlex
@@ -15,8 +16,9 @@ import sys
 import sysconfig
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -24,6 +26,16 @@ START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def _die_with_parent() -> None:
+    """Leave no server behind when the test run itself is killed; runs in the new process."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def midge_command() -> list[str]:
@@ -48,15 +60,23 @@ class Server:
     """One running server process on loopback, found through its ports file."""
 
     def __init__(
-        self, command: list[str], config: str = "", flags: tuple[str, ...] = (), port: int = -1
+        self,
+        command: list[str],
+        config: str = "",
+        flags: tuple[str, ...] = (),
+        port: int = -1,
+        files: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
+        """Start `command`; `@directory@` in `config` stands for where `files` are written."""
         self._directory = tempfile.TemporaryDirectory(prefix="midge-test-")
         self._root = Path(self._directory.name)
         self._config = self._root / "server.conf"
         self.log_path = self._root / "server.log"
         arguments = ["-a", "127.0.0.1", "-p", str(port), "--ports_file_dir", str(self._root)]
+        for name, content in files.items():
+            (self._root / name).write_bytes(content)
         if config:
-            self._config.write_text(config)
+            self._config.write_text(config.replace("@directory@", str(self._root)))
             arguments += ["-c", str(self._config)]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
@@ -65,11 +85,13 @@ class Server:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 cwd=CHECKOUT,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one system call, no lock taken
             )
         self._ports: dict[str, list[str]] = {}
 
     def __enter__(self) -> Self:
-        return self.wait_ready()
+        self.wait_ready()
+        return self
 
     def __exit__(
         self,

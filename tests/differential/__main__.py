@@ -12,6 +12,7 @@ from itertools import groupby
 from tests.servers import Server, nats_server_command
 
 from . import corpus
+from .pair import certificates
 from .report import describe, escape
 from .runner import play
 from .script import Script
@@ -26,7 +27,8 @@ def main(pattern: str) -> None:
                 with Server(nats_server_command(), config.text) as server:
                     _show(each, server)
             continue
-        with Server(nats_server_command(), config.text) as server:
+        files = certificates() if config.tls else {}
+        with Server(nats_server_command(), config.text, files=files) as server:
             for each in scripts:
                 _show(each, server)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 
 from tests.servers import Server, midge_command, nats_server_command
+from tests.support.keys import Authority, pem
 
 from .runner import Outcome, Splitter, play
 from .script import Script, ServerConfig
@@ -53,7 +55,20 @@ class ServerPair:
             await asyncio.to_thread(fresh.stop)
 
     def _start(self, name: str) -> Server:
-        return Server(self._commands[name], self._config.text)
+        files = certificates() if self._config.tls else {}
+        return Server(self._commands[name], self._config.text, files=files)
+
+
+@functools.cache
+def certificates() -> dict[str, bytes]:
+    """What a TLS server needs, made anew for this run."""
+    authority = Authority()
+    certificate, key = authority.issue("CN=127.0.0.1")
+    return {
+        "server.pem": pem(certificate),
+        "server-key.pem": key,
+        "authority.pem": authority.pem,
+    }
 
 
 class Arena:

@@ -122,11 +122,11 @@ class _Player:
             case Await():
                 await wire.until(lambda: wire.received.count(step.data) >= step.times, number)
             case AwaitClose():
-                await wire.until(lambda: wire.ended, number)
+                await wire.until_end(number)
                 wire.note(number, "closed by the server")
             case HalfClose():
                 wire.shut()
-                await wire.until(lambda: wire.ended, number)
+                await wire.until_end(number)
 
     async def finish(self, number: int, *, ping: bool) -> None:
         """End every connection: whoever is served still answers a PING."""
@@ -137,7 +137,7 @@ class _Player:
                 if ping:
                     await wire.send(PING, whole)
                 wire.shut()
-            await wire.until(lambda wire=wire: wire.ended, number)
+            await wire.until_end(number)
             wire.mark(number)
 
     async def close(self) -> None:
@@ -149,7 +149,7 @@ class _Player:
         wire = self.wires[step.conn] = _Wire(split_websocket if step.websocket else split_frames)
         if not await wire.connect(*self._server.address(step.port)):
             wire.note(0, "refused")
-        elif not step.websocket:
+        elif step.waits and not step.websocket:
             await wire.until(lambda: b"\n" in wire.received, 0)
 
     async def _leave(self, to: _Wire | None, number: int) -> None:
@@ -225,6 +225,10 @@ class _Wire:
         except TimeoutError:
             self.note(number, "no answer in time")
         self.mark(number)
+
+    async def until_end(self, number: int) -> None:
+        """Wait until the server has closed the connection."""
+        await self.until(lambda: self.ended, number)
 
     def note(self, number: int, text: str) -> None:
         """Put a note into the outcome at this place of the stream."""

@@ -24,6 +24,8 @@ class ServerConfig:
     two seconds after CONNECT, whatever the script is doing by then."""
     disposable: bool = False
     """The scripts change the server (signals, reloads): every play gets a fresh one."""
+    tls: bool = False
+    """`server.pem`, `server-key.pem` and `authority.pem` stand in `@directory@`."""
 
 
 PLAIN = ServerConfig("plain")
@@ -35,6 +37,8 @@ class Open:
 
     conn: str
     port: str = "nats"
+    waits: bool = True
+    """False where no INFO comes by itself."""
 
     @property
     def websocket(self) -> bool:

@@ -20,6 +20,7 @@ TOPICS = (
     "auth",
     "permissions",
     "accounts",
+    "tls",
     "websocket",
 )
 """The modules of the corpus, from the first byte of a connection outwards."""

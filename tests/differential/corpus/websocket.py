@@ -59,8 +59,8 @@ def _talk(name: str, why: str, *frames: bytes) -> Script:
 
 
 def _fatal(name: str, why: str, *frames: bytes) -> Script:
-    steps = (upgrade(), _UPGRADED, frame(Q), *frames, AwaitClose("a"))
-    return script(name, why, *steps, racy_end=True)
+    steps: tuple[bytes | Step, ...] = (frame(Q), *frames, AwaitClose("a"))
+    return script(name, why, upgrade(), _UPGRADED, *steps, racy_end=True)
 
 
 def _refused(name: str, why: str, request: bytes) -> Script:
