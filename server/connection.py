@@ -589,7 +589,7 @@ class Connection(Client):
         self._set_watch(TRACED, tracer is not None)
 
     def screen(self, publishes: bool, deliveries: bool) -> None:
-        """Have publishes, or deliveries, shown to the server's interceptors first."""
+        """Have publishes, or deliveries, shown first to who may hold, change or refuse them."""
         self._set_guard(SCREENED, publishes)
         self._set_watch(INTERCEPTED, deliveries)
 

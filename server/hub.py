@@ -237,7 +237,7 @@ class Hub:
         """Log an -ERR after which the connection goes on."""
         log.debug("error_sent", cid=connection.cid, peer=_peer(connection), error=text)
 
-    # Interceptors.
+    # Who may hold, change or refuse what passes.
 
     def screen_publish(self, connection: Connection, frame: Frame) -> None:
         """Show a publish to whoever screens; without any, route it."""

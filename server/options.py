@@ -47,7 +47,6 @@ __all__ = [
     "HookName",
     "Import",
     "ImportSource",
-    "Interceptors",
     "Keepalive",
     "Limits",
     "Listen",
@@ -312,21 +311,6 @@ class Process(Table, frozen=True, kw_only=True):
     """Directory for the `<executable>_<pid>.ports` file; empty means none."""
 
 
-class Interceptors(Table, frozen=True, kw_only=True):
-    """Python callables `module:function` that may refuse or change what passes."""
-
-    connect: HookName = ""
-    """Called for every CONNECT that was let in."""
-    subscribe: HookName = ""
-    """Called for every subscription."""
-    publish: HookName = ""
-    """Called for every published message."""
-    deliver: HookName = ""
-    """Called for every delivery."""
-    timeout_s: Seconds = 1.0
-    """Seconds an asynchronous interceptor has before its answer is a refusal."""
-
-
 class Options(Table, frozen=True, kw_only=True):
     """All settings of one server."""
 
@@ -366,5 +350,3 @@ class Options(Table, frozen=True, kw_only=True):
     """Where the data pipeline works."""
     process: Process = Process()
     """Files that tell other programs about this process."""
-    interceptors: Interceptors = Interceptors()
-    """Python callables that may refuse or change what passes."""

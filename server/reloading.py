@@ -28,7 +28,6 @@ FIXED = (
     ("monitoring", "https_port"),
     ("monitoring", "base_path"),
     ("recorder", "directory"),
-    ("interceptors",),
 )
 """Settings, or tables of them, that stay as they are while a server runs."""
 

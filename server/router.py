@@ -6,6 +6,7 @@ connection that got something, at the end of the batch of reads in which it came
 """
 
 from random import Random
+from typing import Any
 
 from midge.protocol.frame import Frame
 from midge.server.account import Account

@@ -7,7 +7,6 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from midge.protocol import errors
-from midge.protocol import errors
 from midge.server.clock import Clock, LoopClock
 from midge.server.connection import Connection
 from midge.server.events import SystemEvents

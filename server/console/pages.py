@@ -1,8 +1,8 @@
 """`/console`: the page, and the facts it starts from.
 
 The page reads the monitoring pages like anybody else and talks to the WebSocket listener as a
-client of its own, so it can see and do no more than the user whose credentials it is given. Publishing is
-unlocked by the console's token, which is compared here and never sent out.
+client of its own, so it can see and do no more than the user whose credentials it is given.
+Publishing is unlocked by the console's token, which is compared here and never sent out.
 """
 
 import hmac

@@ -7,7 +7,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import bcrypt
 import pytest
@@ -361,7 +361,7 @@ class TestOperatorMode:
         KeyPair(KeyKind.ACCOUNT),
         KeyPair(KeyKind.USER),
     )
-    UNLIMITED = {"subs": -1, "data": -1, "payload": -1}
+    UNLIMITED: ClassVar = {"subs": -1, "data": -1, "payload": -1}
 
     def account_token(self, **nats: Any) -> str:
         return make_token(self.OPERATOR, self.ACCOUNT.public, "account", nats=nats)

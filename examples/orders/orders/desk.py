@@ -1,4 +1,4 @@
-"""Take orders over NATS: a request on `orders.place` gives an order number, or says what is wrong."""
+"""Take orders over NATS: a request on `orders.place` gets a number, or hears what is wrong."""
 
 import json
 

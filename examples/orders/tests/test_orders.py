@@ -7,7 +7,6 @@ import sys
 
 import nats.errors
 import pytest
-
 from orders.billing import make_broker
 from orders.desk import Desk
 
