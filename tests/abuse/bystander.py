@@ -1,8 +1,8 @@
 """A pair of well-behaved clients in a process of their own, which others' misdeeds must not touch.
 
 Run as ``python -m tests.abuse.bystander HOST PORT CONNECT``: one client publishes a numbered
-message every few milliseconds, the other measures how long each takes. When standard input is closed it
-prints what it saw as JSON.
+message every few milliseconds, the other measures how long each takes. When standard input is
+closed it prints what it saw as JSON.
 """
 
 from __future__ import annotations
