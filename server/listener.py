@@ -40,6 +40,7 @@ class Listener:
         self._pause_s = _FIRST_PAUSE_S
         self._resume_timer: Any = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._connecting: set[asyncio.Task[None]] = set()
 
     def open(self, host: str, port: int) -> tuple[str, int]:
         """Listen on `host` and `port`, 0 or -1 for a free one; give the address bound.
@@ -123,20 +124,30 @@ class Listener:
         """Bring `connection` onto the socket, by TLS if that is what was agreed."""
         try:
             context = await self._agree_on_tls(accepted, connection)
-            await self._connect(accepted, connection, context)
         except asyncio.CancelledError:
             accepted.close()
             raise
-        except (OSError, ssl.SSLError, TimeoutError) as error:
-            accepted.close()
-            if self._tls is not None:
-                log.error(
-                    "tls_handshake_failed",
-                    cid=connection.cid,
-                    peer=f"{connection.peer_host}:{connection.peer_port}",
-                    error=str(error) or type(error).__name__,
-                )
-                connection.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
+        except (OSError, TimeoutError) as error:
+            self._fail(accepted, connection, error)
+            return
+        # From here on the socket is the loop's. If this were cut short, a transport that is about
+        # to be would never say that it is lost, and the server would wait for it when it stops.
+        connecting = asyncio.ensure_future(self._connect(accepted, connection, context))
+        self._connecting.add(connecting)
+        connecting.add_done_callback(self._connecting.discard)
+        await asyncio.shield(connecting)
+
+    def _fail(self, accepted: socket.socket, connection: Connection, error: Exception) -> None:
+        """Give up on a connection that did not come to be."""
+        accepted.close()
+        if self._tls is not None:
+            log.error(
+                "tls_handshake_failed",
+                cid=connection.cid,
+                peer=f"{connection.peer_host}:{connection.peer_port}",
+                error=str(error) or type(error).__name__,
+            )
+            connection.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
 
     async def _agree_on_tls(
         self, accepted: socket.socket, connection: Connection
@@ -168,14 +179,15 @@ class Listener:
     ) -> None:
         loop = asyncio.get_running_loop()
         factory: Callable[[], Any] = protocol_for(loop, connection)
-        if context is None:
-            await loop.connect_accepted_socket(factory, accepted)
+        timeout_s = None if context is None else self._hub.options.tls.timeout_s
+        try:
+            await loop.connect_accepted_socket(
+                factory, accepted, ssl=context, ssl_handshake_timeout=timeout_s
+            )
+        except (OSError, ssl.SSLError, TimeoutError) as error:
+            self._fail(accepted, connection, error)
             return
-        timeout_s = self._hub.options.tls.timeout_s
-        await loop.connect_accepted_socket(
-            factory, accepted, ssl=context, ssl_handshake_timeout=timeout_s
-        )
-        if not connection.has_info:
+        if context is not None and not connection.has_info:
             connection.send_info()
             self._hub.router.flush()
 

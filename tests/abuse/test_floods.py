@@ -142,8 +142,8 @@ def test_row_18_unsubscribing_from_nothing_leaves_nothing(victim: Victim, count:
 @pytest.mark.parametrize("count", [100_000, pytest.param(300_000, marks=pytest.mark.full)])
 @pytest.mark.timeout(300)
 def test_row_19_refused_subscriptions_leave_nothing(victim: Victim, count: int) -> None:
-    user = '{user: u, password: p, permissions: {subscribe: "bystander.>"}}'
-    config = f"authorization {{ users = [ {user} ] }}"
+    rules = '{subscribe: "bystander.>"}'
+    config = f"authorization {{ users = [ {{user: u, password: p, permissions: {rules}}} ] }}"
     connect = '{"verbose":false,"user":"u","pass":"p"}'
     with victim(config, connect=connect) as target:
         client = target.dial()

@@ -6,7 +6,12 @@ from collections.abc import Awaitable, Callable
 
 from midge.server.auth import AuthRequest
 
-current: Callable[[AuthRequest], Awaitable[object]]
+
+async def _refuse(request: AuthRequest) -> object:
+    return None
+
+
+current: Callable[[AuthRequest], Awaitable[object]] = _refuse
 
 
 async def authenticate(request: AuthRequest) -> object:
