@@ -198,16 +198,6 @@ class WebSocket(Table, frozen=True, kw_only=True):
     """Offer permessage-deflate."""
     headers: dict[str, str] = {}  # noqa: RUF012 - msgspec copies the default
     """Headers added to the upgrade response."""
-    user: str = ""
-    """User name that only WebSocket clients must give."""
-    password: Secret = ""
-    """Password of `user`, plain or bcrypt."""
-    token: Secret = ""
-    """Token that only WebSocket clients must give."""
-    auth_timeout_s: Seconds = 0.0
-    """Seconds to authenticate; 0 takes `authorization.timeout_s`."""
-    no_auth_user: str = ""
-    """User of WebSocket clients without credentials; empty takes the general one."""
     user_cookie: str = ""
     """Cookie that holds the user name."""
     pass_cookie: str = ""
@@ -216,8 +206,6 @@ class WebSocket(Table, frozen=True, kw_only=True):
     """Cookie that holds the token."""
     jwt_cookie: str = ""
     """Cookie that holds the user JWT."""
-    ping_interval_s: Seconds = 0.0
-    """Seconds between PINGs; 0 takes `keepalive.ping_interval_s`."""
 
 
 class Console(Table, frozen=True, kw_only=True):

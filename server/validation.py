@@ -27,7 +27,7 @@ def find_contradictions(options: Options) -> Iterator[Problem]:
     yield from _check_authorization(options.authorization)
     yield from _check_all_users(options)
     yield from _check_accounts(options)
-    yield from _check_no_auth_users(options)
+    yield from _check_no_auth_user(options)
     yield from _check_tls(options.tls, ("tls",))
     yield from _check_tls(options.websocket.tls, ("websocket", "tls"))
     yield from _check_listeners(options)
@@ -126,16 +126,13 @@ def _check_exchange(account: Account, known: set[str], path: Path) -> Iterator[P
             yield Problem((*here, "prefix"), "only a stream without `to` takes a prefix")
 
 
-def _check_no_auth_users(options: Options) -> Iterator[Problem]:
+def _check_no_auth_user(options: Options) -> Iterator[Problem]:
     users = {user.user or user.nkey for user in options.authorization.users}
     users |= {user.user or user.nkey for account in options.accounts for user in account.users}
-    places = (
-        (("authorization", "no_auth_user"), options.authorization.no_auth_user),
-        (("websocket", "no_auth_user"), options.websocket.no_auth_user),
-    )
-    for path, name in places:
-        if name and name not in users:
-            yield Problem(path, f'no_auth_user: "{name}" not present as user or nkey')
+    name = options.authorization.no_auth_user
+    if name and name not in users:
+        text = f'no_auth_user: "{name}" not present as user or nkey'
+        yield Problem(("authorization", "no_auth_user"), text)
 
 
 def _check_tls(tls: Tls, path: Path) -> Iterator[Problem]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from midge.server.conf.sections import Handler, Key, Missing, Section, read_map
 from midge.server.conf.security_keys import (
-    AUTHORIZATION,
     OPERATOR,
     read_accounts,
     read_authorization,
@@ -119,15 +118,7 @@ def _compression(section: Section, node: Node) -> None:
     section.put("compression", boolean(node), node)
 
 
-WEBSOCKET_AUTHORIZATION: dict[str, Handler] = {
-    "user": Key("user", AUTHORIZATION["user"].read),  # type: ignore[union-attr]  # it is a Key
-    "username": Key("user", text),
-    "pass": Key("password", AUTHORIZATION["pass"].read),  # type: ignore[union-attr]  # it is a Key
-    "password": Key("password", text),
-    "token": Key("token", text),
-    "timeout": Key("auth_timeout_s", seconds),
-    "users": Missing("users of the WebSocket listener alone"),
-}
+WEBSOCKET_ONLY_USERS = Missing("authorization of the WebSocket listener alone")
 
 
 def _websocket_listen(section: Section, node: Node) -> None:
@@ -155,15 +146,15 @@ WEBSOCKET: dict[str, Handler] = {
     "handshake_timeout": Key("handshake_timeout_s", seconds),
     "compression": _compression,
     "compress": _compression,
-    "authorization": lambda section, node: read_map(node, section, WEBSOCKET_AUTHORIZATION),
-    "authentication": lambda section, node: read_map(node, section, WEBSOCKET_AUTHORIZATION),
-    "no_auth_user": Key("no_auth_user", text),
+    "authorization": WEBSOCKET_ONLY_USERS,
+    "authentication": WEBSOCKET_ONLY_USERS,
+    "no_auth_user": WEBSOCKET_ONLY_USERS,
     "jwt_cookie": Key("jwt_cookie", text),
     "user_cookie": Key("user_cookie", text),
     "pass_cookie": Key("pass_cookie", text),
     "token_cookie": Key("token_cookie", text),
     "headers": Key("headers", _headers),
-    "ping_interval": Key("ping_interval_s", seconds),
+    "ping_interval": Missing("a ping interval of the WebSocket listener alone"),
 }
 
 

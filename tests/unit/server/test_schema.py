@@ -38,7 +38,7 @@ def test_durations_and_sizes_name_their_unit() -> None:
 
 def test_passwords_and_tokens_are_secrets() -> None:
     secret = {setting.key for setting in schema.settings() if setting.secret}
-    assert {"authorization.password", "authorization.token", "websocket.password"} <= secret
+    assert {"authorization.password", "authorization.token"} <= secret
     telling = [s for s in schema.settings() if re.search(r"^(pass|token|secret)", s.path[-1])]
     assert {s.key for s in telling if not s.path[-1].endswith("_cookie")} <= secret
     password = next(field for field in schema.fields_of(User) if field.name == "password")

@@ -97,7 +97,6 @@ def contradictions(raw: dict[str, Any]) -> dict[str, str]:
             "only a stream",
         ),
         ({"authorization": {"no_auth_user": "x"}}, "authorization.no_auth_user", "not present"),
-        ({"websocket": {"no_auth_user": "x"}}, "websocket.no_auth_user", "not present"),
         ({"tls": {"cert_file": "c"}}, "tls.key_file", "missing 'key_file'"),
         ({"tls": {"verify": True}}, "tls.cert_file", "needed by 'verify'"),
         ({"websocket": {"port": 80}}, "websocket.no_tls", "expected websocket.tls"),
