@@ -1,6 +1,7 @@
 """The two JSON documents of the protocol: CONNECT from the client and INFO to it."""
 
 import json
+import re
 from copy import copy
 from typing import Any, Literal
 
@@ -39,6 +40,7 @@ class ConnectOptions(msgspec.Struct, kw_only=True):
 
 
 _2_63 = 1 << 63
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _FIELDS = {field.encode_name: field for field in msgspec.structs.fields(ConnectOptions)}
 
 
@@ -46,8 +48,8 @@ def parse_connect(document: bytes, earlier: ConnectOptions | None = None) -> Con
     """Read the JSON of a CONNECT as Go's decoder would; what it leaves out is as in `earlier`.
 
     Names are matched without regard to case, the last of two counts, unknown ones and nulls are
-    ignored and invalid UTF-8 is replaced; but a value of the wrong type, ``1.0`` or more than 64
-    bits for an int included, is not taken.
+    ignored, and invalid UTF-8 and lone surrogates are replaced; but a value of the wrong type,
+    ``1.0`` or more than 64 bits for an int included, is not taken.
 
     Raises:
         ProtocolError: not a JSON object, or a value of the wrong type; closes without a word.
@@ -60,7 +62,9 @@ def parse_connect(document: bytes, earlier: ConnectOptions | None = None) -> Con
         if type(value) is not field.type or (type(value) is int and not -_2_63 <= value < _2_63):
             expected = field.type.__name__
             raise ProtocolError(None, f"CONNECT: {name}: expected {expected}, got {value!r:.40}")
-        setattr(options, field.name, value)
+        # Nothing could encode a lone surrogate, and a name or a password is encoded somewhere.
+        kept = _SURROGATES.sub("\ufffd", value) if type(value) is str else value
+        setattr(options, field.name, kept)
     return options
 
 

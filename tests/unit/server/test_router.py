@@ -1,0 +1,201 @@
+"""Who gets a message: every plain subscription, and exactly one member of each queue group."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from midge.protocol.frame import Frame, compose
+from midge.server.account import Account
+from midge.server.client import CLOSED, Client
+from midge.server.observer import Observer
+from midge.server.outbound import ChunkPool
+from midge.server.router import SWALLOWED, Router
+from midge.server.subscription import RoutedSubscription
+
+POOL = ChunkPool()
+
+
+class Wire:
+    """A transport that takes everything."""
+
+    def __init__(self) -> None:
+        self.written = b""
+
+    def write(self, data: memoryview) -> None:
+        self.written += bytes(data)
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+class Receiver(Client):
+    """A client that notes when it was flushed, and may swallow what it gets."""
+
+    def __init__(self, cid: int, account: Account) -> None:
+        super().__init__(cid, account, POOL)
+        self.wire = Wire()
+        self.outbound.attach(self.wire)
+        self.flushes = 0
+        self.swallows = False
+
+    def checked(self, subscription, publisher, frame) -> Frame | None:
+        return SWALLOWED if self.swallows else super().checked(subscription, publisher, frame)
+
+    def finished(self, subscription) -> None:
+        self.account.sublist.remove(subscription)
+
+    def flushed(self) -> None:
+        self.flushes += 1
+
+
+def subscribe(
+    account: Account, subject: bytes = b"a", queue: bytes | None = None, sid: bytes = b"1"
+) -> RoutedSubscription:
+    """Subscribe a new receiver."""
+    client = Receiver(len(account.sublist) + 1, account)
+    subscription = RoutedSubscription(subject, queue, sid, client)
+    assert account.sublist.insert(subscription) is None
+    return subscription
+
+
+def publish(router: Router, account: Account, times: int = 1, payload: bytes = b"x") -> int:
+    """Route as many messages to "a"; give how many receivers took them in all."""
+    frame = compose(b"a", payload)
+    return sum(
+        router.route(account, account.sublist.match(b"a"), None, frame) for _ in range(times)
+    )
+
+
+@pytest.fixture
+def account() -> Account:
+    return Account("A")
+
+
+def test_plain_subscriptions_all_get_it(account: Account) -> None:
+    router = Router()
+    members = [subscribe(account, subject) for subject in (b"a", b"*", b">")]
+    assert publish(router, account) == 3
+    assert [member.client.wire.written for member in members] == [b""] * 3
+    router.flush()
+    assert [member.client.wire.written for member in members] == [b"MSG a 1 1\r\nx\r\n"] * 3
+
+
+def test_turns_are_exact(account: Account) -> None:
+    router = Router()
+    members = [subscribe(account, queue=b"q") for _ in range(4)]
+    assert publish(router, account, 4000) == 4000
+    assert [member.delivered for member in members] == [1000] * 4
+
+
+def test_each_group_has_turns_of_its_own(account: Account) -> None:
+    router = Router()
+    ones = [subscribe(account, queue=b"one") for _ in range(2)]
+    others = [subscribe(account, queue=b"other") for _ in range(3)]
+    assert publish(router, account, 60) == 120
+    assert [member.delivered for member in ones] == [30] * 2
+    assert [member.delivered for member in others] == [20] * 3
+
+
+def test_random_choice_is_the_choosers(account: Account) -> None:
+    members = [subscribe(account, queue=b"q") for _ in range(4)]
+    order = list(account.sublist.match(b"a").queues[0].members)
+    assert publish(Router(Random(7)), account, 400) == 400
+    same = Random(7)
+    expected = Counter(same.randrange(4) for _ in range(400))
+    assert {i: member.delivered for i, member in enumerate(order)} == expected
+    assert sum(member.delivered for member in members) == 400
+
+
+@pytest.mark.parametrize("chooser", [None, Random(1)])
+def test_closed_members_are_skipped(account: Account, chooser: Random | None) -> None:
+    router = Router(chooser)
+    members = [subscribe(account, queue=b"q") for _ in range(4)]
+    for gone in (members[0], members[2]):
+        gone.client.watch |= CLOSED
+    assert publish(router, account, 100) == 100
+    assert [members[0].delivered, members[2].delivered] == [0, 0]
+    assert members[1].delivered + members[3].delivered == 100
+    members[1].client.watch |= CLOSED
+    members[3].client.watch |= CLOSED
+    assert publish(router, account) == 0
+
+
+def test_auto_unsubscribe(account: Account) -> None:
+    router = Router()
+    plain = subscribe(account)
+    plain.max_messages = 3
+    queued = [subscribe(account, queue=b"q") for _ in range(2)]
+    queued[0].max_messages = 2
+    assert publish(router, account, 10) == 13
+    assert plain.delivered == 3
+    assert [member.delivered for member in queued] == [2, 8]
+    assert set(account.sublist) == {queued[1]}
+
+
+def test_counts(account: Account) -> None:
+    router = Router()
+    client = subscribe(account).client
+    publish(router, account, 3, b"four")
+    assert (client.out_messages, client.out_bytes) == (3, 12)
+
+
+def test_one_flush_for_each_receiver_of_a_batch(account: Account) -> None:
+    router = Router()
+    one, other = subscribe(account), subscribe(account)
+    publish(router, account, 5)
+    router.touch(one.client)
+    router.flush()
+    router.flush()
+    assert (one.client.flushes, other.client.flushes) == (1, 1)
+    assert router.batches == 2
+    assert one.client.wire.written == b"MSG a 1 1\r\nx\r\n" * 5
+
+
+def test_swallowed_counts_as_taken_and_writes_nothing(account: Account) -> None:
+    router = Router()
+    subscription = subscribe(account)
+    subscription.client.watch = 128
+    subscription.client.swallows = True
+    assert publish(router, account) == 1
+    router.flush()
+    assert subscription.delivered == 1
+    assert subscription.client.wire.written == b""
+
+
+class Callback(RoutedSubscription):
+    """A subscription without a client, which takes every second message."""
+
+    def receive(self, publisher, frame) -> bool:
+        self.asked = getattr(self, "asked", 0) + 1
+        return self.asked % 2 == 0
+
+
+def test_without_a_client(account: Account) -> None:
+    callback = Callback(b"a")
+    account.sublist.insert(callback)
+    assert publish(Router(), account, 4) == 2
+    assert callback.delivered == 2
+
+
+class Counting(Observer):
+    """Notes what it is told of messages."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, int]] = []
+
+    def message_routed(self, account, publisher, frame, plain, queued) -> None:
+        self.told.append((plain, queued))
+
+
+def test_observer(account: Account) -> None:
+    router = Router()
+    router.observer = observer = Counting()
+    publish(router, account)
+    subscribe(account)
+    subscribe(account)
+    subscribe(account, queue=b"q")
+    publish(router, account)
+    assert observer.told == [(0, 0), (2, 1)]
