@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from midge.server.hub import Hub
     from midge.server.options import Options, User
 
-_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - to connect to
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - to connect to  # nosec B104 - compared, not bound
 _TURNS_AFTER_STOP = 3  # for cancelled tasks and closed transports to be done with
 
 

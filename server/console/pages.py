@@ -64,7 +64,7 @@ def _listener(url: str) -> dict[str, str]:
     """Split the listener's URL into what a page needs that is looked at from another host."""
     scheme, _, rest = url.partition("://")
     host, _, port = rest.rpartition(":")
-    anywhere = host in {"0.0.0.0", "[::]"}  # noqa: S104 - recognised, not bound
+    anywhere = host in {"0.0.0.0", "[::]"}  # noqa: S104  # nosec B104 - not bound
     return {"scheme": scheme, "host": "" if anywhere else host, "port": port} if url else {}
 
 
