@@ -225,10 +225,6 @@ class Hub:
             self._empty.clear()
             await self._empty.wait()
 
-    def open_transports(self) -> int:
-        """Count the connections whose transport is not gone yet."""
-        return len(self._transports)
-
     def protocol_error(self, connection: Connection, error: ProtocolError) -> None:
         """Log what a client did wrong."""
         log.error("protocol_error", cid=connection.cid, peer=_peer(connection), error=error.detail)
