@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from midge.testing.capture import Capture, Captured
+    from midge.testing.client import SettlingClient
     from midge.testing.clock import ManualClock
     from midge.testing.mixin import NatsServerMixin
     from midge.testing.strict import ClientBugWarning, StrictMode
@@ -21,6 +22,7 @@ __all__ = [
     "ClientBugWarning",
     "ManualClock",
     "NatsServerMixin",
+    "SettlingClient",
     "StrictMode",
 ]
 
@@ -30,6 +32,7 @@ _HOMES = {
     "ClientBugWarning": "strict",
     "ManualClock": "clock",
     "NatsServerMixin": "mixin",
+    "SettlingClient": "client",
     "StrictMode": "strict",
 }
 

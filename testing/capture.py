@@ -91,13 +91,13 @@ class Capture(Observer):
         *,
         count: int | None = None,
         payload: bytes | str | None = None,
-        timeout_s: float = 0.0,
+        timeout_s: float = 1.0,
     ) -> list[Captured]:
         """Return the messages that match, or fail with what was published instead.
 
-        Without `count` one or more must match. `timeout_s` waits for them, which blocks this
-        thread: in
-        an async test, flush the client instead.
+        Without `count` one or more must match. What a client has sent may still be on its way, so
+        this waits for it, at most `timeout_s`; it blocks the thread, so in an async test flush the
+        client before.
         """
         __tracebackhide__ = True
         wanted = payload.encode() if isinstance(payload, str) else payload

@@ -104,12 +104,12 @@ def nats_capture(nats_server: ThreadedServer) -> Iterator[Capture]:
 @pytest.fixture
 def nats_client(request: pytest.FixtureRequest, nats_url: str) -> Any:
     """Return a nats-py client, connected while an async test runs, in its own loop."""
-    from nats.aio.client import Client
+    from midge.testing.client import SettlingClient
 
     item = request.node
     if not inspect.iscoroutinefunction(item.obj):
         raise pytest.UsageError(f"{item.nodeid}: nats_client needs an async test")
-    client = Client()
+    client = SettlingClient()
     item.obj = _connected(item.obj, client, nats_url, item.name)
     return client
 

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
-import nats
 import pytest
 from nats.aio.client import Client
 
+from midge.testing import SettlingClient
 from tests.servers import Server, midge_command
 
 Connect = Callable[..., Awaitable[Client]]
@@ -28,7 +28,7 @@ async def connect(server: Server) -> AsyncIterator[Connect]:
     clients: list[Client] = []
 
     async def one(**options: Any) -> Client:
-        client = await nats.connect(server.url, **{"allow_reconnect": False, **options})
+        client = await SettlingClient.connected(server.url, **{"allow_reconnect": False, **options})
         clients.append(client)
         return client
 

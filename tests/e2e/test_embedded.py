@@ -11,16 +11,17 @@ import threading
 import time
 from pathlib import Path
 
-import nats
 import pytest
 import uvloop
+from nats.aio.msg import Msg
 
 import midge
+from midge.testing import SettlingClient
 
 
 async def test_a_client_meets_the_process_itself() -> None:
     async with midge.Server(port=-1) as server:
-        client = await nats.connect(server.url)
+        client = await SettlingClient.connected(server.url)
         subscription = await client.subscribe("a.*")
         await client.flush()
         assert server.publish("a.b", b"hi", {"k": ["1"]}, "r") == 1
@@ -31,7 +32,7 @@ async def test_a_client_meets_the_process_itself() -> None:
 
 async def test_requests_both_ways() -> None:
     async with midge.Server(port=-1) as server:
-        client = await nats.connect(server.url)
+        client = await SettlingClient.connected(server.url)
 
         async def answer(message: midge.Message) -> None:
             await asyncio.sleep(0)
@@ -40,7 +41,7 @@ async def test_requests_both_ways() -> None:
         server.subscribe("direct", answer)
         assert (await client.request("direct", b"1", timeout=5)).data == b"direct 1"
 
-        async def serve(message: nats.aio.msg.Msg) -> None:
+        async def serve(message: Msg) -> None:
             await message.respond(b"client")
 
         await client.subscribe("client", cb=serve)
@@ -53,10 +54,10 @@ async def test_requests_both_ways() -> None:
 
 async def test_queue_group_shares_between_client_and_process() -> None:
     async with midge.Server(port=-1) as server:
-        client = await nats.connect(server.url)
+        client = await SettlingClient.connected(server.url)
         theirs: list[bytes] = []
 
-        async def keep(message: nats.aio.msg.Msg) -> None:
+        async def keep(message: Msg) -> None:
             theirs.append(message.data)
 
         await client.subscribe("job", queue="w", cb=keep)
@@ -131,7 +132,7 @@ async def test_a_request_times_out() -> None:
 
 async def test_views() -> None:
     async with midge.Server(port=-1, user="shop", password="se!cret") as server:
-        client = await nats.connect(server.client_url("shop"), name="till")
+        client = await SettlingClient.connected(server.client_url("shop"), name="till")
         await client.subscribe("a", queue="q")
         await client.publish("b", b"12345")
         await client.flush()
@@ -148,7 +149,7 @@ async def test_views() -> None:
 
 async def test_a_token_is_in_the_client_url() -> None:
     async with midge.Server(port=-1, token="s3cret") as server:
-        client = await nats.connect(server.client_url())
+        client = await SettlingClient.connected(server.client_url())
         await client.close()
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-import nats
 import nats.errors
 import pytest
 from nats.aio.msg import Msg
 
+from midge.testing import SettlingClient
 from tests.servers import Server, midge_command
 
 from .conftest import Connect
@@ -90,7 +90,7 @@ async def test_clients_reconnect_after_a_restart() -> None:
     async def on_error(error: Exception) -> None:
         """Refused attempts while the server is away are expected."""
 
-    client = await nats.connect(
+    client = await SettlingClient.connected(
         first.url,
         reconnect_time_wait=0.05,
         max_reconnect_attempts=-1,
@@ -124,7 +124,7 @@ async def test_a_stopped_server_delivers_what_it_had_accepted() -> None:
         reader, writer = await asyncio.open_connection(*server.address())
         writer.write(b'CONNECT {"verbose":false}\r\nSUB lt.stop 1\r\nPING\r\n')
         await reader.readuntil(b"PONG\r\n")
-        publisher = await nats.connect(server.url, allow_reconnect=False)
+        publisher = await SettlingClient.connected(server.url, allow_reconnect=False)
         for _ in range(200):
             await publisher.publish("lt.stop", bytes(5000))
         await publisher.drain()

@@ -9,11 +9,11 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-import nats
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from midge.testing import SettlingClient
 from tests.servers import Server, midge_command
 
 SOAK_S = 60.0
@@ -80,7 +80,7 @@ async def test_soak(server: Server) -> None:
 
 async def _fds_without_clients(server: Server, footprint: Footprint) -> int:
     """Count descriptors once a first client has made the server open what it opens late."""
-    client = await nats.connect(server.url, allow_reconnect=False)
+    client = await SettlingClient.connected(server.url, allow_reconnect=False)
     with_client = footprint.fds()
     await client.close()
     await _settled(footprint, with_client - 1)
@@ -113,7 +113,7 @@ async def _load(server: Server, duration_s: float, seed: int) -> int:
 
 async def _talk(server: Server, rng: random.Random) -> int:
     """Two clients, plain and queue subscriptions, a burst of messages."""
-    clients = [await nats.connect(server.url, allow_reconnect=False) for _ in range(2)]
+    clients = [await SettlingClient.connected(server.url, allow_reconnect=False) for _ in range(2)]
     subject = f"soak.talk.{rng.randrange(10**9)}"
     got = 0
 
@@ -134,8 +134,8 @@ async def _talk(server: Server, rng: random.Random) -> int:
 
 async def _request(server: Server, rng: random.Random) -> int:
     """A service and its client."""
-    service = await nats.connect(server.url, allow_reconnect=False)
-    client = await nats.connect(server.url, allow_reconnect=False)
+    service = await SettlingClient.connected(server.url, allow_reconnect=False)
+    client = await SettlingClient.connected(server.url, allow_reconnect=False)
     subject = f"soak.service.{rng.randrange(10**9)}"
 
     async def answer(message: Msg) -> None:
@@ -151,7 +151,7 @@ async def _request(server: Server, rng: random.Random) -> int:
 
 async def _churn_subscriptions(server: Server, rng: random.Random) -> int:
     """Subscriptions that come and go without a message."""
-    client = await nats.connect(server.url, allow_reconnect=False)
+    client = await SettlingClient.connected(server.url, allow_reconnect=False)
     subscriptions = [
         await client.subscribe(f"soak.{rng.randrange(1000)}.{rng.choice('*>ab')}")
         for _ in range(100)
@@ -165,7 +165,7 @@ async def _churn_subscriptions(server: Server, rng: random.Random) -> int:
 
 async def _large_messages(server: Server, rng: random.Random) -> int:
     """A few payloads near the limit."""
-    client = await nats.connect(server.url, allow_reconnect=False)
+    client = await SettlingClient.connected(server.url, allow_reconnect=False)
     subject = f"soak.large.{rng.randrange(10**9)}"
     subscription = await client.subscribe(subject)
     for _ in range(3):

@@ -5,11 +5,12 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-import nats
+import nats.errors
 import pytest
 
 from midge.server.options import Account, Listen, Options, Permissions, SubjectPermissions, User
 from midge.server.server import Server
+from midge.testing import SettlingClient
 
 ALLOWED = Permissions(publish=SubjectPermissions(allow=("x.>", "$SYS.>")))
 OPTIONS = Options(
@@ -37,7 +38,7 @@ async def connect(server: Server) -> AsyncIterator[Any]:
     clients = []
 
     async def one(user: str, **options: Any) -> Any:
-        client = await nats.connect(
+        client = await SettlingClient.connected(
             f"nats://{user}:pw@127.0.0.1:{server.hub.port}", allow_reconnect=False, **options
         )
         clients.append(client)

@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-import nats
 import nats.errors
 import pytest
 
 import midge
-from midge.testing import ManualClock
+from midge.testing import ManualClock, SettlingClient
 
 
 @pytest.fixture
@@ -21,11 +20,13 @@ async def server() -> AsyncIterator[midge.Server]:
 
 
 @pytest.fixture
-async def client(server: midge.Server) -> AsyncIterator[nats.aio.client.Client]:
+async def client(server: midge.Server) -> AsyncIterator[SettlingClient]:
     async def ignore(_: Exception) -> None:
         pass
 
-    connected = await nats.connect(server.url, name="till", allow_reconnect=False, error_cb=ignore)
+    connected = await SettlingClient.connected(
+        server.url, name="till", allow_reconnect=False, error_cb=ignore
+    )
     yield connected
     await connected.close()
 
@@ -37,15 +38,13 @@ def texts(subscription: midge.DirectSubscription) -> list[str]:
     return found
 
 
-async def publish(client: nats.aio.client.Client, count: int) -> None:
+async def publish(client: SettlingClient, count: int) -> None:
     for i in range(1, count + 1):
         await client.publish("a.b", b"%d" % i)
     await client.flush()
 
 
-async def test_drop_the_nth_within_the_block(
-    server: midge.Server, client: nats.aio.client.Client
-) -> None:
+async def test_drop_the_nth_within_the_block(server: midge.Server, client: SettlingClient) -> None:
     heard = server.subscribe("a.*")
     with server.faults.drop("a.>", nth=2) as fault:
         await publish(client, 3)
@@ -55,7 +54,7 @@ async def test_drop_the_nth_within_the_block(
 
 
 async def test_nothing_is_looked_at_without_a_fault(
-    server: midge.Server, client: nats.aio.client.Client
+    server: midge.Server, client: SettlingClient
 ) -> None:
     (connection,) = server.hub.clients.values()
     before = (connection.guard, connection.watch)
@@ -65,14 +64,14 @@ async def test_nothing_is_looked_at_without_a_fault(
     assert server.hub.screen is None
 
 
-async def test_duplicate(server: midge.Server, client: nats.aio.client.Client) -> None:
+async def test_duplicate(server: midge.Server, client: SettlingClient) -> None:
     heard = server.subscribe("a.*")
     with server.faults.duplicate("a.b", nth={1, 3}, copies=2):
         await publish(client, 3)
     assert texts(heard) == ["1", "1", "2", "3", "3"]
 
 
-async def test_reorder(server: midge.Server, client: nats.aio.client.Client) -> None:
+async def test_reorder(server: midge.Server, client: SettlingClient) -> None:
     heard = server.subscribe("a.*")
     with server.faults.reorder("a.b", nth=1, by=2):
         await publish(client, 4)
@@ -82,7 +81,7 @@ async def test_reorder(server: midge.Server, client: nats.aio.client.Client) -> 
     assert texts(heard) == ["1", "2"]
 
 
-async def test_delay_by_the_clock(server: midge.Server, client: nats.aio.client.Client) -> None:
+async def test_delay_by_the_clock(server: midge.Server, client: SettlingClient) -> None:
     clock = server.hub.clock
     assert isinstance(clock, ManualClock)
     heard = server.subscribe("a.*")
@@ -107,9 +106,7 @@ async def test_chance_is_seeded(server: midge.Server) -> None:
     assert 10 < len(rounds[0]) < 40
 
 
-async def test_only_deliveries_to_one_client(
-    server: midge.Server, client: nats.aio.client.Client
-) -> None:
+async def test_only_deliveries_to_one_client(server: midge.Server, client: SettlingClient) -> None:
     subscription = await client.subscribe("a.*")
     await client.flush()
     heard = server.subscribe("a.*")
@@ -121,7 +118,7 @@ async def test_only_deliveries_to_one_client(
     assert sorted(received) == [b"2", b"3", b"4"]
 
 
-async def test_no_responders(server: midge.Server, client: nats.aio.client.Client) -> None:
+async def test_no_responders(server: midge.Server, client: SettlingClient) -> None:
     server.subscribe("svc", lambda message: message.respond(b"ok") and None)
     with server.faults.no_responders("svc"), pytest.raises(nats.errors.NoRespondersError):
         await client.request("svc", timeout=5)

@@ -1,11 +1,11 @@
 """What a reload does to clients that are there."""
 
-import nats
 import pytest
 
 from midge.server.errors import ConfigError
 from midge.server.options import Keepalive, Limits, Listen, Options
 from midge.server.server import Server
+from midge.testing import SettlingClient
 
 
 async def test_limits_hold_for_those_who_are_there() -> None:
@@ -20,8 +20,10 @@ async def test_limits_hold_for_those_who_are_there() -> None:
     async def ignore(error: Exception) -> None:
         """The client logs it otherwise."""
 
-    first = await nats.connect(url, allow_reconnect=False)
-    second = await nats.connect(url, allow_reconnect=False, closed_cb=note, error_cb=ignore)
+    first = await SettlingClient.connected(url, allow_reconnect=False)
+    second = await SettlingClient.connected(
+        url, allow_reconnect=False, closed_cb=note, error_cb=ignore
+    )
     try:
         await server.reload(
             Options(

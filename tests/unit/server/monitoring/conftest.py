@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import aiohttp
-import nats
 import pytest
 
 from midge.server.options import Console, Limits, Listen, Monitoring, Options
 from midge.server.server import Server
+from midge.testing import SettlingClient
 
 OPTIONS = Options(
     listen=Listen(port=-1),
@@ -51,7 +51,9 @@ async def connect(server: Server) -> AsyncIterator[Callable[..., Awaitable[Any]]
     clients = []
 
     async def make(**choices: Any) -> Any:
-        client = await nats.connect(server.urls()["nats"][0], allow_reconnect=False, **choices)
+        client = await SettlingClient.connected(
+            server.urls()["nats"][0], allow_reconnect=False, **choices
+        )
         clients.append(client)
         return client
 

@@ -6,13 +6,13 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-import nats
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from midge.server.options import Authorization, Limits, Listen, Options, User, WebSocket
 from midge.server.server import Server
+from midge.testing import SettlingClient
 
 Running = Any
 
@@ -54,7 +54,7 @@ async def ended(client: ClientConnection) -> None:
 # The client hands aiohttp a time-out in a form that aiohttp calls outdated.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 async def test_the_official_client_talks_over_websocket(serve: Running) -> None:
-    client = await nats.connect(await serve(), allow_reconnect=False)
+    client = await SettlingClient.connected(await serve(), allow_reconnect=False)
     subscription = await client.subscribe("a")
     await client.publish("a", b"x" * 500_000)
     assert len((await subscription.next_msg()).data) == 500_000
