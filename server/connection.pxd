@@ -63,6 +63,8 @@ cdef class Connection(Client):
     cpdef object get_buffer(self, Py_ssize_t size_hint)
     cpdef void buffer_updated(self, Py_ssize_t count) except *
     cpdef void on_publish(self, Frame frame) except *
+    @cython.locals(result=SubListResult)
+    cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
     cpdef void on_subscribe(self, bytes subject, bytes queue, bytes sid) except *
     cpdef void on_unsubscribe(self, bytes sid, long long max_messages) except *
     cpdef void on_connect(self, bytes document) except *
@@ -72,7 +74,11 @@ cdef class Connection(Client):
     cpdef void on_peer_error(self, bytes text) except *
     @cython.locals(data="const unsigned char *", start=Py_ssize_t, reserved=bint)
     cdef void _note_reserved(self, Frame frame) except *
-    @cython.locals(sublist=SubList, result=SubListResult, taken=Py_ssize_t)
+    @cython.locals(subject=bytes)
+    cdef bytes _subject_of(self, Frame frame)
+    @cython.locals(sublist=SubList, result=SubListResult, start=Py_ssize_t)
+    cdef SubListResult _match(self, Frame frame)
+    @cython.locals(taken=Py_ssize_t)
     cdef void _route(self, Frame frame) except *
     @cython.locals(guard=int, subject=bytes)
     cdef void _publish_guarded(self, Frame frame) except *

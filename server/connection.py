@@ -111,7 +111,7 @@ class Connection(Client):
         )
         self._transport: Any = None
         self._told_info = False
-        self._subject = b""
+        self._subject: bytes | None = None  # of the message at hand, where somebody asked for it
         self._result: SubListResult | None = None
         self._result_of: SubList | None = None
         self._generation = 0
@@ -353,13 +353,24 @@ class Connection(Client):
         self.in_messages += 1
         self.in_bytes += frame.size
         if not frame.repeated:
-            self._subject = frame.subject_bytes()
+            self._subject = None
             self._result = None
             self._note_reserved(frame)
         if self.guard:
             self._publish_guarded(frame)
         else:
             self._route(frame)
+
+    def on_publish_run(self, frame: Frame, count: int) -> int:
+        """Route messages that differ in their payloads only, all at once if nothing forbids it."""
+        if not self.guard:
+            result = self._match(frame)
+            if (result or not frame.has_reply()) and self.router.route_run(result, frame, count):
+                self.in_messages += count
+                self.in_bytes += count * frame.size
+                return count
+        self.on_publish(frame)
+        return 1
 
     # Publishing.
 
@@ -376,8 +387,16 @@ class Connection(Client):
         else:
             self.guard &= ~RESERVED
 
-    def _route(self, frame: Frame) -> None:
-        """Deliver `frame` to those who are interested in the subject at hand."""
+    def _subject_of(self, frame: Frame) -> bytes:
+        """Give the subject of the message at hand, copied once however often it repeats."""
+        subject = self._subject
+        if subject is None:
+            subject = frame.subject_bytes()
+            self._subject = subject
+        return subject
+
+    def _match(self, frame: Frame) -> SubListResult:
+        """Give those who are interested in the subject of the message at hand."""
         sublist = self.account.sublist
         result = self._result
         if (
@@ -387,16 +406,21 @@ class Connection(Client):
         ):
             self._generation = sublist.generation
             self._result_of = sublist
-            result = sublist.match(self._subject)
+            start = frame.base + frame.subject_start
+            result = sublist.match_within(frame.data, start, frame.base + frame.subject_end)
             self._result = result
-        taken = self.router.route(self.account, result, self, frame)
+        return result
+
+    def _route(self, frame: Frame) -> None:
+        """Deliver `frame` to those who are interested in the subject at hand."""
+        taken = self.router.route(self.account, self._match(frame), self, frame)
         if taken == 0 and frame.reply_end > frame.reply_start and self.options.no_responders:
-            self._send_no_responders(frame, self._subject)
+            self._send_no_responders(frame, self._subject_of(frame))
 
     def _publish_guarded(self, frame: Frame) -> None:
         """Deliver `frame` after everything that may forbid, change or accompany it."""
         guard = self.guard
-        subject = self._subject
+        subject = self._subject_of(frame)
         if guard & WATCHED and self.tracer is not None:
             self.tracer.publish_received(frame)
         if guard & PEDANTIC and not is_valid_publish_subject(subject):
@@ -419,10 +443,11 @@ class Connection(Client):
     def route_mapped(self, frame: Frame) -> None:
         """Deliver `frame` under the subject that its account's mappings give it."""
         mapper = self.account.mapper
-        subject = self._subject if mapper is None else mapper.map(self._subject)
+        published = self._subject_of(frame)
+        subject = published if mapper is None else mapper.map(published)
         if subject is None:
             return  # the weights of the mapping leave this one out
-        if subject == self._subject:
+        if subject == published:
             self._route(frame)
             return
         result = self.account.sublist.match(subject)
