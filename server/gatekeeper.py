@@ -20,6 +20,7 @@ from midge.server.accounts_config import AccountPlan, plan_accounts
 from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, Verdict
 from midge.server.auth.claims import AccountBody, BadTokenError, Claims
 from midge.server.auth.token_accounts import account_tables, token_accounts
+from midge.server.interceptors import load_interceptors
 from midge.server.logging import get_logger
 from midge.server.permissions import Permissions
 from midge.server.reasons import ClosedReason
@@ -90,7 +91,7 @@ class Gatekeeper:
         ):
             connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
             return False
-        if self.authenticator.admits_silent_clients and self._admit_silent(connection):
+        if self.admits_silent_clients and self._admit_silent(connection):
             connection.keepalive.start()
         elif connection.reason is None:
             connection.require_connect(self._auth_timeout_s())
@@ -98,11 +99,32 @@ class Gatekeeper:
 
     def authenticate(self, connection: Connection) -> None:
         """Find out who the client of `connection` is; `authenticated` or an -ERR follows."""
-        verdict = self.authenticator.authenticate(request_of(connection))
+        verdict = self._ask(connection)
         if isinstance(verdict, Verdict):
             self._conclude(connection, verdict)
         else:
             self._begin(self._conclude_later(connection, verdict))
+
+    @property
+    def admits_silent_clients(self) -> bool:
+        """Tell whether a client may go without CONNECT."""
+        return self.authenticator.admits_silent_clients and not self._intercepts_connects
+
+    @property
+    def asks_who(self) -> bool:
+        """Tell whether a CONNECT may make somebody else of a client that has said nothing yet."""
+        return self.authenticator.is_required or self._intercepts_connects
+
+    @property
+    def _intercepts_connects(self) -> bool:
+        interception = self._hub.interception
+        return interception is not None and interception.wants_connects
+
+    def _ask(self, connection: Connection) -> Verdict | Awaitable[Verdict]:
+        """Ask who the client is, and then the interceptor whether it may come in."""
+        verdict = self.authenticator.authenticate(request_of(connection))
+        interception = self._hub.interception
+        return verdict if interception is None else interception.connect(connection, verdict)
 
     def release(self, connection: Connection) -> None:
         """Forget a connection that has ended; nothing happens to one that never was admitted."""
@@ -153,6 +175,10 @@ class Gatekeeper:
         )
         if not allowed:
             return errors.publish_violation(subject)
+        return self.refuse_reply(frame)
+
+    def refuse_reply(self, frame: Frame) -> str | None:
+        """Return the -ERR text for a reply subject that no client may name, or None."""
         reply = frame.reply_bytes()
         if reply is not None and reply.startswith(_RESERVED_REPLIES):
             return errors.reply_violation(reply)
@@ -175,8 +201,10 @@ class Gatekeeper:
         """
         authenticator = Authenticator(options, wall_clock=self._hub.clock.wall)
         plans = _plans(options)
+        interceptors = load_interceptors(options.interceptors)
 
         def put_in_force() -> None:
+            self._hub.intercept_as_configured(interceptors)
             self.authenticator.close()
             self.authenticator = authenticator
             self._planned = {}
@@ -190,10 +218,10 @@ class Gatekeeper:
     def _question_again(self, connection: Connection) -> None:
         """Find out whether a client that is in may stay, and as what."""
         if connection.identity is None:
-            if not connection.connected and not self.authenticator.admits_silent_clients:
+            if not connection.connected and not self.admits_silent_clients:
                 connection.require_connect(self._auth_timeout_s())
             return
-        verdict = self.authenticator.authenticate(request_of(connection))
+        verdict = self._ask(connection)
         if isinstance(verdict, Verdict):
             self._conclude_again(connection, verdict)
         else:

@@ -23,6 +23,7 @@ from midge.server.security_options import (
     HookName,
     Import,
     ImportSource,
+    Interceptors,
     Mapping,
     MappingDestination,
     Operator,
@@ -47,6 +48,7 @@ __all__ = [
     "HookName",
     "Import",
     "ImportSource",
+    "Interceptors",
     "Keepalive",
     "Limits",
     "Listen",
@@ -320,6 +322,8 @@ class Options(Table, frozen=True, kw_only=True):
     """What is logged, where and how."""
     authorization: Authorization = Authorization()
     """Who may connect when no accounts are needed, and the rules shared by all."""
+    interceptors: Interceptors = Interceptors()
+    """Python functions that see what clients do, and may change or refuse it."""
     accounts: tuple[Account, ...] = ()
     """Isolated subject spaces with their users."""
     mappings: tuple[Mapping, ...] = ()

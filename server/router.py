@@ -16,7 +16,7 @@ from midge.server.subscription import RoutedSubscription
 from midge.sublist.result import QueueGroup, SubListResult
 
 SWALLOWED = Frame()
-"""What `Client.checked` gives for a frame that has been taken but is delivered later, or never."""
+"""What `Client.checked` gives for a frame that it has taken; it delivers and counts it later."""
 
 
 class Router:
@@ -96,7 +96,6 @@ class Router:
             if allowed is None:
                 return False
             if allowed is SWALLOWED:
-                subscription.delivered += 1
                 return True
             frame = allowed
         client.outbound.append_message(frame, subscription.sid)
