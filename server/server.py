@@ -1,5 +1,7 @@
 """The server as a whole: start, reload, lame duck, stop, and what it says of itself."""
 
+from __future__ import annotations
+
 import asyncio
 import random as random_module
 from collections import deque
@@ -20,6 +22,8 @@ from midge.server.reloading import check_reload
 from midge.server.tls import TlsContexts
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from midge.server.monitoring.http import Monitor
     from midge.server.recorder.recorder import Recorder
     from midge.server.websocket import WebSocketListener
@@ -48,6 +52,7 @@ class Server:
         self._tls: TlsContexts | None = None
         self._state: State | None = None
         self._events: SystemEvents | None = None
+        self._load_again: Callable[[], Awaitable[None]] | None = None
         self._monitor: Monitor | None = None
         self._recorder: Recorder | None = None
         self._websocket: WebSocketListener | None = None
@@ -85,6 +90,7 @@ class Server:
             await self._stop_recorder()
             raise
         self._events = SystemEvents(self._state)
+        self._events.reload = self._load_again
         self._events.start()
 
     async def _open(self, hub: Hub, state: State) -> None:
@@ -152,6 +158,13 @@ class Server:
         if self._monitor is not None:
             await self._monitor.stop()
             self._monitor = None
+
+    def reload_on_request(self, load_again: Callable[[], Awaitable[None]]) -> None:
+        """Have the system account's `RELOAD` call `load_again`, which may raise MidgeError.
+
+        To be said before `start`; without it a request for `RELOAD` is refused.
+        """
+        self._load_again = load_again
 
     async def reload(self, options: Options) -> None:
         """Take new options for what can change while serving.
