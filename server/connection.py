@@ -104,7 +104,7 @@ class Connection(Client):
         self.keepalive = Keepalive(
             hub.clock,
             hub.random,
-            interval_s=hub.options.keepalive.ping_interval_s,
+            interval_s=hub.ping_interval_s(kind),
             ping_max=hub.options.keepalive.ping_max,
             ping=self._send_ping,
             stale=self._end_stale,
@@ -219,7 +219,7 @@ class Connection(Client):
             self.tracer.connect_received(document)
         self.options = options
         self.parser.halted = True  # until it is known who this is; the rest waits, unparsed
-        if not (self.connected or self.hub.gate.authenticator.is_required):
+        if not (self.connected or self.hub.gate.authenticator.is_required_by(self.kind)):
             self._introduced()  # it was nobody in particular, and keeps what it subscribed to
             return
         # What it subscribed to as somebody else must get nothing more, gone already or not.

@@ -90,10 +90,11 @@ class Gatekeeper:
         ):
             connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
             return False
-        if self.authenticator.admits_silent_clients and self._admit_silent(connection):
+        may_be_silent = self.authenticator.admits_silent_clients(connection.kind)
+        if may_be_silent and self._admit_silent(connection):
             connection.keepalive.start()
         elif connection.reason is None:
-            connection.require_connect(self._auth_timeout_s())
+            connection.require_connect(self._auth_timeout_s(connection))
         return connection.reason is None
 
     def authenticate(self, connection: Connection) -> None:
@@ -190,8 +191,9 @@ class Gatekeeper:
     def _question_again(self, connection: Connection) -> None:
         """Find out whether a client that is in may stay, and as what."""
         if connection.identity is None:
-            if not connection.connected and not self.authenticator.admits_silent_clients:
-                connection.require_connect(self._auth_timeout_s())
+            may_be_silent = self.authenticator.admits_silent_clients(connection.kind)
+            if not connection.connected and not may_be_silent:
+                connection.require_connect(self._auth_timeout_s(connection))
             return
         verdict = self.authenticator.authenticate(request_of(connection))
         if isinstance(verdict, Verdict):
@@ -371,9 +373,12 @@ class Gatekeeper:
             min(left_s, _LONGEST_WAIT_S), self._watch_expiry, connection, identity
         )
 
-    def _auth_timeout_s(self) -> float:
-        """Return how long a client has for its CONNECT."""
+    def _auth_timeout_s(self, connection: Connection) -> float:
+        """Return how long the client of `connection` has for its CONNECT."""
         options = self._hub.options
+        own_s = options.websocket.authorization.timeout_s
+        if connection.kind == "WEBSOCKET" and own_s:
+            return own_s
         if options.authorization.timeout_s:
             return options.authorization.timeout_s
         return options.tls.timeout_s + _AFTER_TLS_S if options.tls.enabled else _AUTH_TIMEOUT_S

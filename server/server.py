@@ -206,7 +206,7 @@ class Server:
             connection.parser.max_control_line = limits.max_control_line_bytes
             if connection.identity is None:
                 connection.parser.max_payload = limits.max_payload_bytes
-            connection.keepalive.interval_s = keepalive.ping_interval_s
+            connection.keepalive.interval_s = hub.ping_interval_s(connection.kind)
             connection.keepalive.ping_max = keepalive.ping_max
         if self._state is not None:
             self._state.configured_at = hub.clock.wall()
