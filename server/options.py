@@ -253,6 +253,10 @@ class Monitoring(Table, frozen=True, kw_only=True):
     """Port for HTTPS with the certificates of `tls`; 0 means none, -1 takes a free one."""
     base_path: str = ""
     """Path under which the pages are served, such as `/nats`."""
+    max_connections: Positive = 128
+    """Most HTTP connections at a time; the longest idle one makes room for another."""
+    idle_timeout_s: Annotated[float, Meta(gt=0)] = 30.0
+    """Seconds that a connection may take until its next request has come whole."""
     console: Console = Console()
     """The web console."""
 

@@ -19,7 +19,7 @@ from midge.server.monitoring.state import State
 from midge.server.options import Options
 from midge.server.reasons import ClosedReason
 from midge.server.reloading import check_reload
-from midge.server.tls import TlsContexts
+from midge.server.tls import TlsContexts, for_anybody
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -54,6 +54,7 @@ class Server:
         self._events: SystemEvents | None = None
         self._load_again: Callable[[], Awaitable[None]] | None = None
         self._monitor: Monitor | None = None
+        self._https_tls: TlsContexts | None = None
         self._recorder: Recorder | None = None
         self._websocket: WebSocketListener | None = None
         self._websocket_tls: TlsContexts | None = None
@@ -116,7 +117,9 @@ class Server:
                 from midge.server.console import add_console  # noqa: PLC0415 - as above
 
                 add_console(self._monitor, "".join(self.urls().get("websocket", ())))
-            await self._monitor.start(self._tls.context if self._tls else None)
+            if options.monitoring.https_port:
+                self._https_tls = TlsContexts(for_anybody(options.tls))
+            await self._monitor.start(self._https_tls)
 
     async def _open_websocket(self, hub: Hub) -> None:
         """Open the listener for WebSocket clients."""
@@ -176,6 +179,8 @@ class Server:
         put_in_force = self.hub.gate.prepare_reload(options)
         if self._tls is not None and options.tls.enabled:
             self._tls.reload(options.tls)
+        if self._https_tls is not None and options.tls.enabled:
+            self._https_tls.reload(for_anybody(options.tls))
         if self._websocket_tls is not None and options.websocket.tls.enabled:
             self._websocket_tls.reload(options.websocket.tls)
         self.options = options
