@@ -107,7 +107,7 @@ class Connection(Client):
         self.keepalive = Keepalive(
             hub.clock,
             hub.random,
-            interval_s=hub.options.keepalive.ping_interval_s,
+            interval_s=hub.ping_interval_s(kind),
             ping_max=hub.options.keepalive.ping_max,
             ping=self._send_ping,
             stale=self._end_stale,
@@ -228,7 +228,7 @@ class Connection(Client):
         self.options = options
         self.parser.halted = True  # until it is known who this is; the rest waits, unparsed
         self.is_introducing = True
-        if not (self.connected or self.hub.gate.asks_who):
+        if not (self.connected or self.hub.gate.asks_who(self)):
             self._introduced()  # it was nobody in particular, and keeps what it subscribed to
             return
         # What it subscribed to as somebody else must get nothing more, gone already or not.

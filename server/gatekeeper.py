@@ -91,10 +91,10 @@ class Gatekeeper:
         ):
             connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
             return False
-        if self.admits_silent_clients and self._admit_silent(connection):
+        if self.admits_silent(connection) and self._admit_silent(connection):
             connection.keepalive.start()
         elif connection.reason is None:
-            connection.require_connect(self._auth_timeout_s())
+            connection.require_connect(self._auth_timeout_s(connection))
         return connection.reason is None
 
     def authenticate(self, connection: Connection) -> None:
@@ -105,15 +105,14 @@ class Gatekeeper:
         else:
             self._begin(self._conclude_later(connection, verdict))
 
-    @property
-    def admits_silent_clients(self) -> bool:
-        """Tell whether a client may go without CONNECT."""
-        return self.authenticator.admits_silent_clients and not self._intercepts_connects
+    def admits_silent(self, connection: Connection) -> bool:
+        """Tell whether the client may go without CONNECT."""
+        admits = self.authenticator.admits_silent_clients(connection.kind)
+        return admits and not self._intercepts_connects
 
-    @property
-    def asks_who(self) -> bool:
+    def asks_who(self, connection: Connection) -> bool:
         """Tell whether a CONNECT may make somebody else of a client that has said nothing yet."""
-        return self.authenticator.is_required or self._intercepts_connects
+        return self.authenticator.is_required_by(connection.kind) or self._intercepts_connects
 
     @property
     def _intercepts_connects(self) -> bool:
@@ -218,8 +217,8 @@ class Gatekeeper:
     def _question_again(self, connection: Connection) -> None:
         """Find out whether a client that is in may stay, and as what."""
         if connection.identity is None:
-            if not connection.connected and not self.admits_silent_clients:
-                connection.require_connect(self._auth_timeout_s())
+            if not connection.connected and not self.admits_silent(connection):
+                connection.require_connect(self._auth_timeout_s(connection))
             return
         verdict = self._ask(connection)
         if isinstance(verdict, Verdict):
@@ -399,9 +398,12 @@ class Gatekeeper:
             min(left_s, _LONGEST_WAIT_S), self._watch_expiry, connection, identity
         )
 
-    def _auth_timeout_s(self) -> float:
-        """Return how long a client has for its CONNECT."""
+    def _auth_timeout_s(self, connection: Connection) -> float:
+        """Return how long the client of `connection` has for its CONNECT."""
         options = self._hub.options
+        own_s = options.websocket.authorization.timeout_s
+        if connection.kind == "WEBSOCKET" and own_s:
+            return own_s
         if options.authorization.timeout_s:
             return options.authorization.timeout_s
         return options.tls.timeout_s + _AFTER_TLS_S if options.tls.enabled else _AUTH_TIMEOUT_S

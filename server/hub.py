@@ -169,6 +169,11 @@ class Hub:
         self.gate.prepare(connection)
         return connection
 
+    def ping_interval_s(self, kind: str) -> float:
+        """Give the seconds between PINGs to clients that come in by `kind`."""
+        own_s = self.options.websocket.ping_interval_s if kind == "WEBSOCKET" else 0.0
+        return own_s or self.options.keepalive.ping_interval_s
+
     def connection_made(self, connection: Connection) -> None:
         """Take a connection in, or turn it away when there are too many."""
         self.totals.connections += 1
@@ -364,9 +369,7 @@ class Hub:
         info.client_ip = connection.peer_host
         if connection.nonce:
             info.nonce = connection.nonce.decode()
-        if self.gate.authenticator.is_required and (
-            connect_info or not self.gate.authenticator.admits_silent_clients
-        ):
+        if self._asks_who(connection, connect_info=connect_info):
             info.auth_required = True
         if connection.kind == "STANDARD":
             self._add_tls(info)
@@ -381,6 +384,14 @@ class Hub:
         if self.screen is not None:
             self.screen.edit_info(info)
         return info.line()
+
+    def _asks_who(self, connection: Connection, *, connect_info: bool) -> bool:
+        """Tell whether INFO is to ask for credentials."""
+        authenticator, kind = self.gate.authenticator, connection.kind
+        # As in nats-server, only the first INFO of the plain listener spares guests the question.
+        may_be_spared = not connect_info and kind != "WEBSOCKET"
+        is_spared = may_be_spared and authenticator.admits_silent_clients(kind)
+        return authenticator.is_required_by(kind) and not is_spared
 
     def _add_tls(self, info: Info) -> None:
         """Say in `info` what TLS the client listener asks for."""

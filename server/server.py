@@ -1,5 +1,7 @@
 """The server as a whole: start, reload, lame duck, stop, and what it says of itself."""
 
+from __future__ import annotations
+
 import asyncio
 import random as random_module
 from collections import deque
@@ -17,9 +19,11 @@ from midge.server.monitoring.state import State
 from midge.server.options import Options
 from midge.server.reasons import ClosedReason
 from midge.server.reloading import check_reload
-from midge.server.tls import TlsContexts
+from midge.server.tls import TlsContexts, for_anybody
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from midge.server.monitoring.http import Monitor
     from midge.server.recorder.recorder import Recorder
     from midge.server.websocket import WebSocketListener
@@ -48,7 +52,9 @@ class Server:
         self._tls: TlsContexts | None = None
         self._state: State | None = None
         self._events: SystemEvents | None = None
+        self._load_again: Callable[[], Awaitable[None]] | None = None
         self._monitor: Monitor | None = None
+        self._https_tls: TlsContexts | None = None
         self._recorder: Recorder | None = None
         self._websocket: WebSocketListener | None = None
         self._websocket_tls: TlsContexts | None = None
@@ -85,6 +91,7 @@ class Server:
             await self._stop_recorder()
             raise
         self._events = SystemEvents(self._state)
+        self._events.reload = self._load_again
         self._events.start()
 
     async def _open(self, hub: Hub, state: State) -> None:
@@ -110,7 +117,9 @@ class Server:
                 from midge.server.console import add_console  # noqa: PLC0415 - as above
 
                 add_console(self._monitor, "".join(self.urls().get("websocket", ())))
-            await self._monitor.start(self._tls.context if self._tls else None)
+            if options.monitoring.https_port:
+                self._https_tls = TlsContexts(for_anybody(options.tls))
+            await self._monitor.start(self._https_tls)
 
     async def _open_websocket(self, hub: Hub) -> None:
         """Open the listener for WebSocket clients."""
@@ -153,6 +162,13 @@ class Server:
             await self._monitor.stop()
             self._monitor = None
 
+    def reload_on_request(self, load_again: Callable[[], Awaitable[None]]) -> None:
+        """Have the system account's `RELOAD` call `load_again`, which may raise MidgeError.
+
+        To be said before `start`; without it a request for `RELOAD` is refused.
+        """
+        self._load_again = load_again
+
     async def reload(self, options: Options) -> None:
         """Take new options for what can change while serving.
 
@@ -163,6 +179,8 @@ class Server:
         put_in_force = self.hub.gate.prepare_reload(options)
         if self._tls is not None and options.tls.enabled:
             self._tls.reload(options.tls)
+        if self._https_tls is not None and options.tls.enabled:
+            self._https_tls.reload(for_anybody(options.tls))
         if self._websocket_tls is not None and options.websocket.tls.enabled:
             self._websocket_tls.reload(options.websocket.tls)
         self.options = options
@@ -193,7 +211,7 @@ class Server:
             connection.parser.max_control_line = limits.max_control_line_bytes
             if connection.identity is None:
                 connection.parser.max_payload = limits.max_payload_bytes
-            connection.keepalive.interval_s = keepalive.ping_interval_s
+            connection.keepalive.interval_s = hub.ping_interval_s(connection.kind)
             connection.keepalive.ping_max = keepalive.ping_max
         if self._state is not None:
             self._state.configured_at = hub.clock.wall()

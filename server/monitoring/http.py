@@ -1,8 +1,7 @@
 """The HTTP side of monitoring: listeners, paths, headers and refusals, on aiohttp."""
 
+import asyncio
 import logging
-import socket
-import ssl
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +11,15 @@ from midge.protocol import COMPATIBLE_VERSION
 from midge.server.monitoring import accounts, connz, forms, others, subsz, varz
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.index import index_page
+from midge.server.monitoring.listener import HttpConnection, HttpListener
 from midge.server.monitoring.state import State
 
 if TYPE_CHECKING:
     from midge.server.monitoring.metrics import Metrics
+    from midge.server.tls import TlsContexts
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_BACKLOG = 128
-_KEEPALIVE_S = 30.0
 _SHUTDOWN_S = 0.2  # how long a request under way may take when the server stops
 _LARGEST_REQUEST_BYTES = 64 * 1024
 
@@ -37,6 +36,7 @@ class Monitor:
         self.state = state
         self._metrics: Metrics | None = None
         self._runner: web.AppRunner | None = None
+        self._listener: HttpListener | None = None
         self._pages: dict[str, Handler] = {}
         self._urls: list[str] = []
 
@@ -44,8 +44,8 @@ class Monitor:
         """Serve `path`, below the base path, by `handler`; before `start` only."""
         self._pages[path] = handler
 
-    async def start(self, tls: ssl.SSLContext | None = None) -> None:
-        """Open the listeners that the options ask for; HTTPS with `tls`.
+    async def start(self, tls: "TlsContexts | None" = None) -> None:
+        """Open the listener that the options ask for: for HTTPS with `tls`, for HTTP without.
 
         Raises:
             OSError: an address cannot be bound.
@@ -55,21 +55,26 @@ class Monitor:
             self._application(),
             access_log=None,
             logger=_QUIET,
-            keepalive_timeout=_KEEPALIVE_S,
+            keepalive_timeout=options.idle_timeout_s,
             shutdown_timeout=_SHUTDOWN_S,
         )
         self._runner = runner
         await runner.setup()
+        self._listener = HttpListener(self.state.hub, self._answering, tls)
         host = options.host or self.state.hub.options.listen.host
-        if options.http_port:
-            bound = await self._listen(runner, host, options.http_port, None)
-            self.state.http_address = (bound[0], bound[1])
-        if options.https_port and tls is not None:
-            bound = await self._listen(runner, host, options.https_port, tls)
+        bound = self._listener.open(host, options.https_port if tls else options.http_port)
+        if tls is None:
+            self.state.http_address = bound
+        else:
             self.state.https_port = bound[1]
+        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+        self._urls = [f"{'https' if tls else 'http'}://{shown}:{bound[1]}"]
 
     async def stop(self) -> None:
-        """Close the listeners and what is open."""
+        """Close the listener and what is open."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -78,30 +83,17 @@ class Monitor:
         """Give the URLs of the listeners."""
         return list(self._urls)
 
-    async def _listen(
-        self, runner: web.AppRunner, host: str, port: int, tls: ssl.SSLContext | None
-    ) -> tuple[str, int]:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((host, max(port, 0)))
-            listener.setblocking(False)
-            site = web.SockSite(runner, listener, ssl_context=tls, backlog=_BACKLOG)
-            await site.start()
-        except BaseException:
-            listener.close()
-            raise
-        name: tuple[str, int] = listener.getsockname()[:2]
-        shown = f"[{name[0]}]" if ":" in name[0] else name[0]
-        self._urls.append(f"{'https' if tls else 'http'}://{shown}:{name[1]}")
-        return name
+    def _answering(self) -> asyncio.Protocol:
+        """Make what reads the requests of one connection and answers them."""
+        assert self._runner is not None
+        assert self._runner.server is not None
+        return self._runner.server()
 
     # Paths.
 
     def _application(self) -> web.Application:
         application = web.Application(
-            middlewares=[_refusals], client_max_size=_LARGEST_REQUEST_BYTES
+            middlewares=[self._timed, _refusals], client_max_size=_LARGEST_REQUEST_BYTES
         )
         application.on_response_prepare.append(_leave_out_server)
         base = "/" + self.state.hub.options.monitoring.base_path.strip("/")
@@ -132,6 +124,19 @@ class Monitor:
             "/raftz": self._raftz,
             "/metrics": self._metrics_page,
         }
+
+    @web.middleware
+    async def _timed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Tell the connection when it is idle and when it is not."""
+        connection = request.transport.get_protocol() if request.transport else None
+        if not isinstance(connection, HttpConnection):
+            return await handler(request)
+        connection.asked()
+        try:
+            return await handler(request)
+        finally:
+            if self._listener is not None:
+                self._listener.answered(connection)
 
     def _counted(self, path: str, handler: Handler) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
