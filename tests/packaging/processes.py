@@ -62,7 +62,7 @@ def announced_port(process: subprocess.Popen[bytes], folder: Path, log: Path) ->
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         assert process.poll() is None, f"server ended at once:\n{log.read_text()}"
-        for path in folder.glob("*.ports"):
+        for path in folder.glob("[!.]*.ports"):
             with contextlib.suppress(json.JSONDecodeError):
                 url: str = json.loads(path.read_text())["nats"][0]
                 return int(url.rsplit(":", maxsplit=1)[1])

@@ -112,7 +112,7 @@ async def test_sigterm_ends_it_with_exit_code_0(log_file: Path, tmp_path: Path) 
     files = Process(pid_file=str(tmp_path / "midge.pid"), ports_file_dir=str(tmp_path))
     stage = Stage(options(log_file, process=files))
     running = await stage.ready()
-    (ports,) = tmp_path.glob("*.ports")
+    (ports,) = tmp_path.glob("[!.]*.ports")
     assert json.loads(ports.read_text())["nats"] == ["nats://127.0.0.1:4222"]
     assert (tmp_path / "midge.pid").read_text() == str(os.getpid())
     send(signal.SIGTERM)
