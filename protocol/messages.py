@@ -60,8 +60,10 @@ def parse_connect(document: bytes, earlier: ConnectOptions | None = None) -> Con
         if field is None or value is None:
             continue
         if type(value) is not field.type or (type(value) is int and not -_2_63 <= value < _2_63):
-            expected = field.type.__name__
-            raise ProtocolError(None, f"CONNECT: {name}: expected {expected}, got {value!r:.40}")
+            # Its type must do: the value may be a password, and this is logged.
+            expected = "int of 64 bits" if type(value) is field.type else field.type.__name__
+            got = type(value).__name__
+            raise ProtocolError(None, f"CONNECT: {name}: expected {expected}, got {got}")
         # Nothing could encode a lone surrogate, and a name or a password is encoded somewhere.
         kept = _SURROGATES.sub("\ufffd", value) if type(value) is str else value
         setattr(options, field.name, kept)

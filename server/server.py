@@ -236,8 +236,10 @@ class Server:
         spread_s = timing.lame_duck_duration_s - timing.lame_duck_grace_period_s
         gap_s = min(spread_s / max(len(clients), 1), 1.0)
         for connection in clients:
-            connection.close(ClosedReason.SERVER_SHUTDOWN)
-            await self._sleep(self._random.uniform(gap_s / 2, gap_s))
+            if connection.reason is None:  # many will have gone by themselves
+                connection.close(ClosedReason.SERVER_SHUTDOWN)
+                if hub.clients:
+                    await self._sleep(self._random.uniform(gap_s / 2, gap_s))
 
     def pause_accepting(self) -> None:
         """Listen no more, for a while: whoever tries to connect is refused."""

@@ -86,8 +86,16 @@ def test_refused_without_a_word(document: bytes) -> None:
 
 
 def test_a_refusal_says_what_was_expected() -> None:
-    with pytest.raises(ProtocolError, match=r"CONNECT: protocol: expected int, got '1'"):
+    with pytest.raises(ProtocolError, match=r"CONNECT: protocol: expected int, got str"):
         parse_connect(b'{"protocol":"1"}')
+    with pytest.raises(ProtocolError, match=r"expected int of 64 bits, got int"):
+        parse_connect(b'{"protocol":9223372036854775808}')
+
+
+def test_a_refusal_never_shows_the_value() -> None:
+    with pytest.raises(ProtocolError) as caught:
+        parse_connect(b'{"pass":["s3cret"]}')
+    assert "s3cret" not in str(caught.value) + repr(caught.value) + caught.value.detail
 
 
 def test_lone_surrogates_do_no_harm() -> None:

@@ -1,0 +1,40 @@
+"""Take the picture of the console for the documentation: `python -m tests.browser`."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+from tests.servers import CHECKOUT, Server, midge_command
+
+from .conftest import CHROMIUM, FLAGS
+from .scene import Scene
+from .test_console import CONFIG
+
+PICTURE = CHECKOUT / "docs" / "img" / "console.png"
+WATCHED_MS = 25_000
+
+
+def main() -> None:
+    """Let the scene play for a while, and write the picture."""
+    with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
+        config = Path(directory) / "midge.toml"
+        named = 'server_name = "harbour"\n' + CONFIG.format(token="any")
+        config.write_text(named)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        flags = ("-c", str(config), "-m", "-1")
+        with Server(midge_command(), flags=flags) as server, Scene(server.url, pause_s=0.005):
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            host, port = server.address("monitoring")
+            page.goto(f"http://{host}:{port}/console")
+            page.fill("#subject", "ships.*")
+            page.click("#watch button")
+            page.wait_for_timeout(WATCHED_MS)
+            page.screenshot(path=PICTURE, full_page=True)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
