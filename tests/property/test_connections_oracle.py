@@ -11,7 +11,7 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -102,6 +102,11 @@ def options_with(publishing: Permissions, receiving: Permissions) -> Options:
         User(user="receiver", password="p", permissions=receiving),
     )
     return Options(authorization=Authorization(users=users))
+
+
+def denying(subject: str) -> Permissions:
+    denial = SubjectPermissions(deny=(subject,))
+    return Permissions(publish=denial, subscribe=denial)
 
 
 def reload(hub: Hub, options: Options) -> None:
@@ -201,6 +206,8 @@ def test_deliveries_are_exactly_those_that_the_rules_of_the_moment_allow(
 
 @settings(deadline=None, max_examples=50)
 @given(rules_of, rules_of, rules_of, rules_of, subjects, st.integers(1, 5), st.integers(1, 5))
+@example(Permissions(), denying("b"), Permissions(), denying("a"), "a", 2, 2)
+@example(denying("b"), Permissions(), denying("a"), Permissions(), "a", 2, 2)
 def test_a_reload_between_two_lines_of_one_read_counts_for_the_second(
     publishing: Permissions,
     receiving: Permissions,
