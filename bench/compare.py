@@ -1,9 +1,11 @@
 """Run scenarios on two servers in alternation and keep every round."""
 
 import ssl
+import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from bench import servers, stats, wire
 from bench.metrics import Measurement, ScenarioError
@@ -68,8 +70,9 @@ def compare(setup: Setup, scenario: Scenario) -> Comparison:
 def _rounds_side_by_side(setup: Setup, scenario: Scenario) -> Iterator[tuple[int, Measurement]]:
     # The server whose turn it is not is idle, and costs nothing that could be seen.
     with ExitStack() as stack:
+        flags = stack.enter_context(_flags(setup, scenario))
         contestants = [
-            stack.enter_context(servers.running(command, setup.flags, setup.tls))
+            stack.enter_context(servers.running(command, flags, setup.tls))
             for command in (setup.a, setup.b)
         ]
         for side in _turns(setup.rounds):
@@ -77,10 +80,24 @@ def _rounds_side_by_side(setup: Setup, scenario: Scenario) -> Iterator[tuple[int
 
 
 def _rounds_on_fresh_servers(setup: Setup, scenario: Scenario) -> Iterator[tuple[int, Measurement]]:
-    for side in _turns(setup.rounds):
-        command = (setup.a, setup.b)[side]
-        with servers.running(command, setup.flags, setup.tls) as server:
-            yield side, _quiet_run(setup, scenario, server)
+    with _flags(setup, scenario) as flags:
+        for side in _turns(setup.rounds):
+            command = (setup.a, setup.b)[side]
+            with servers.running(command, flags, setup.tls) as server:
+                yield side, _quiet_run(setup, scenario, server)
+
+
+@contextmanager
+def _flags(setup: Setup, scenario: Scenario) -> Iterator[tuple[str, ...]]:
+    """Give the flags for both servers, with the file that the scenario has them read, if any."""
+    text: str = getattr(scenario, "configuration", "")
+    if not text:
+        yield setup.flags
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "scenario.conf"
+        file.write_text(text)
+        yield (*setup.flags, "-c", str(file))
 
 
 def _quiet_run(setup: Setup, scenario: Scenario, server: servers.Server) -> Measurement:

@@ -57,12 +57,28 @@ class Flow:
     wildcard: bool = False
     """Subscribe with one `>` instead of one subscription per subject."""
     headers: bytes = b""
+    rules: int = 0
+    """Permission rules of the user that all connections are; a multiple of four."""
     chunk_bytes: int = CHUNK_BYTES
 
     @property
     def copies(self) -> int:
         """Return how many deliveries one published message causes."""
         return 1 if self.queue else self.subscribers
+
+    @property
+    def configuration(self) -> str:
+        """Return what both servers read with `-c`; empty for their defaults."""
+        if not self.rules:
+            return ""
+        each = self.rules // 4
+        allow = [f"other.{number}.>" for number in range(each - 1)] + ["load.>"]
+        # A denial makes the server check every delivery again.
+        deny = [f"load.secret{number}.*" for number in range(each)]
+        side = f"{{allow: {_words(allow)}, deny: {_words(deny)}}}"
+        permissions = f"{{publish: {side}, subscribe: {side}}}"
+        user = f'{{user: "bench", password: "bench", permissions: {permissions}}}'
+        return f"authorization {{users: [{user}]}}\nno_auth_user: bench\n"
 
     def run(self, server: Server, seconds: float) -> Measurement:
         """Publish for the given time, wait for the last byte and return the figures.
@@ -183,6 +199,10 @@ class _Cast:
                 raise ScenarioError(
                     f"{self.server.name}: {expected} deliveries expected, got {received}"
                 )
+
+
+def _words(subjects: Sequence[str]) -> str:
+    return "[" + ", ".join(f'"{subject}"' for subject in subjects) + "]"
 
 
 def whole_frames(total_bytes: int, frame_bytes: int) -> int:

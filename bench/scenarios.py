@@ -49,6 +49,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Flow(name="subjects_50k", title="50,000 distinct subjects", subjects=50_000, wildcard=True),
     Flow(name="subscriptions_100k", title="100,000 subscriptions", subjects=100_000),
     Flow(name="headers", title="one-to-one, headers, 16 B", headers=frames.HEADER_BLOCK),
+    Flow(name="rules_100", title="one-to-one, 100 permission rules", rules=100),
     RequestReply(name="request_1", title="request/reply, alone", in_flight=1),
     RequestReply(name="request_64", title="request/reply, 64 in flight", in_flight=64),
     Churn(name="churn", title="connect and close"),

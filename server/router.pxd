@@ -9,7 +9,7 @@ from midge.server.observer cimport Observer
 from midge.server.subscription cimport RoutedSubscription
 from midge.sublist.result cimport QueueGroup, SubListResult
 
-cdef int NO_HEADERS
+cdef int DENIED_SUBJECTS, NO_HEADERS
 
 
 cdef class Router:
@@ -24,7 +24,7 @@ cdef class Router:
     cpdef Py_ssize_t route(
         self, Account account, SubListResult result, Client publisher, Frame frame
     ) except -1
-    @cython.locals(subscriptions=tuple, subscription=RoutedSubscription, client=Client)
+    @cython.locals(subscriptions=tuple, subscription=RoutedSubscription, client=Client, watch=int)
     cpdef bint route_run(self, SubListResult result, Frame frame, Py_ssize_t count) except -1
     @cython.locals(client=Client, allowed=Frame, watch=int)
     cpdef bint deliver(

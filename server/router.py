@@ -10,7 +10,7 @@ from typing import Any
 
 from midge.protocol.frame import Frame
 from midge.server.account import Account
-from midge.server.client import NO_HEADERS, Client
+from midge.server.client import DENIED_SUBJECTS, NO_HEADERS, Client
 from midge.server.observer import Observer
 from midge.server.subscription import RoutedSubscription
 from midge.sublist.result import QueueGroup, SubListResult
@@ -65,8 +65,13 @@ class Router:
             client = subscription.client
             if client is None or subscription.max_messages > 0:
                 return False
-            if client.watch and (client.watch != NO_HEADERS or frame.header_size >= 0):
+            watch = client.watch
+            if watch & ~(NO_HEADERS | DENIED_SUBJECTS):
                 return False
+            if watch & NO_HEADERS and frame.header_size >= 0:
+                return False
+            if watch & DENIED_SUBJECTS and client.checked(subscription, None, frame) is not frame:
+                return False  # all have one subject, so that one answer counts for all
         if len(subscriptions) > 1 and not result.owners_differ():
             return False  # a client sees the messages of all its subscriptions in turn
         for subscription in subscriptions:
