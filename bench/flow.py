@@ -60,6 +60,8 @@ class Flow:
     rules: int = 0
     """Permission rules of the user that all connections are; a multiple of four."""
     chunk_bytes: int = CHUNK_BYTES
+    rate_max: float = 0.0
+    """Messages a second that each publisher keeps to; 0 means as many as the server takes."""
 
     @property
     def copies(self) -> int:
@@ -254,12 +256,19 @@ def _publish(
         end_ns = started_ns + int(seconds * 1e9)
         while time.monotonic_ns() < end_ns:
             chunk = next(endless)
+            if flow.rate_max:
+                _await_turn(started_ns, messages / flow.rate_max)
             _await_window(counters, group, flow.members(group))
             counters.offered[group] += chunk.messages * delivered_bytes
             sock.sendall(chunk.data)
             messages += chunk.messages
         wire.round_trip(sock)
         pipe.send(_Report(messages, started_ns, time.monotonic_ns()))
+
+
+def _await_turn(started_ns: int, due_s: float) -> None:
+    """Sleep until `due_s` after the start, if that is still to come."""
+    time.sleep(max(0.0, due_s - (time.monotonic_ns() - started_ns) / 1e9))
 
 
 def _await_window(counters: Counters, group: int, subscribers: slice) -> None:

@@ -45,7 +45,7 @@ def _runs_table(rows: MessageRows, server: str) -> pa.Table:
     plain, queued = (_fixed(pa.int32(), column, count) for column in (rows.plain, rows.queued))
     columns = [
         _fixed(TIME, rows.times, count),
-        _coded(bytearray(4 * count), [server], count),
+        _constant(server, count),
         _coded(rows.account_codes, rows.accounts, count),
         _fixed(pa.int64(), rows.cids, count),
         _coded(rows.subject_codes, [text(subject) for subject in rows.subjects], count),
@@ -63,23 +63,21 @@ def _runs_table(rows: MessageRows, server: str) -> pa.Table:
 def _expanded(table: pa.Table, rows: MessageRows) -> pa.Table:
     """Repeat every run of `table` as often as it happened."""
     ends = pc.cumulative_sum(_fixed(pa.int32(), rows.repeats, rows.runs))
-    columns = []
-    taken: pa.Array | None = None
-    for field, chunked in zip(table.schema, table.columns, strict=True):
-        column = chunked.chunk(0)
-        if column.null_count == rows.runs:
-            columns.append(pa.nulls(rows.count, field.type))
-        elif pa.types.is_dictionary(field.type):
-            indices = _repeated(ends, column.indices)
-            columns.append(pa.DictionaryArray.from_arrays(indices, column.dictionary, safe=False))
-        elif field.nullable:
-            if taken is None:
-                numbers = pa.array(range(rows.runs), pa.int32())
-                taken = _repeated(ends, numbers)
-            columns.append(column.take(taken))
-        else:
-            columns.append(_repeated(ends, column))
+    columns = [_expanded_column(chunked.chunk(0), ends, rows) for chunked in table.columns]
     return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def _expanded_column(column: pa.Array, ends: pa.Array, rows: MessageRows) -> pa.Array:
+    if column.null_count == rows.runs:
+        return pa.nulls(rows.count, column.type)
+    if pa.types.is_dictionary(column.type):
+        words = column.dictionary
+        if len(words) == 1:
+            return _constant(words[0], rows.count)
+        return pa.DictionaryArray.from_arrays(_repeated(ends, column.indices), words, safe=False)
+    if pa.types.is_primitive(column.type):
+        return _repeated(ends, column)
+    return column.take(_repeated(ends, pa.array(range(rows.runs), pa.int32())))
 
 
 def _repeated(ends: pa.Array, values: pa.Array) -> pa.Array:
@@ -112,6 +110,11 @@ def _fixed(kind: pa.DataType, column: Any, count: int) -> pa.Array:
 def _coded(codes: Any, words: Iterable[str], count: int) -> pa.Array:
     indices = _fixed(pa.int32(), codes, count)
     return pa.DictionaryArray.from_arrays(indices, pa.array(words, pa.string()), safe=False)
+
+
+def _constant(word: str | pa.Scalar, count: int) -> pa.Array:
+    """Give `count` times the same word."""
+    return _coded(bytes(4 * count), [word], count)
 
 
 def _binary(texts: Texts, count: int) -> pa.Array:

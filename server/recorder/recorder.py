@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
-_ROWS_AT_A_TIME = 65536
+_RUNS_AT_A_TIME = 65536
+_ROWS_AT_A_TIME = 262144
+"""At full speed: large, so that the writer seldom takes the interpreter from the loop."""
 _QUEUED_BYTES_MAX = 256 * 1024 * 1024  # of payloads and other texts, however few the rows
 _EVENTS_AT_A_TIME = 4096
 _STOP_S_MIN = 1.0
@@ -79,10 +81,11 @@ class Recorder(Observer):
         self._logged_drops = 0
         self._events: dict[str, list[tuple[Any, ...]]] = {"interest": [], "clients": []}
         self._events_hour = 0
-        self._capacity = max(1, min(_ROWS_AT_A_TIME, options.queue_max // 2))
+        self._capacity = max(1, min(_RUNS_AT_A_TIME, options.queue_max // 2))
+        self._count_max = max(self._capacity, min(_ROWS_AT_A_TIME, options.queue_max // 4))
         self._tap = MessageTap(
             hub.router,
-            MessageRows(self._capacity),
+            self._empty_rows(),
             self._exchange,
             chooser_of(options),
             hub.clock.wall,
@@ -209,14 +212,17 @@ class Recorder(Observer):
         writer = self._writer
         waiting = self._handed - writer.taken
         if (
-            waiting + full.count + self._capacity > max(self._options.queue_max, self._capacity)
+            waiting + full.count + self._count_max > max(self._options.queue_max, self._count_max)
             and waiting
         ) or self._handed_bytes - writer.taken_bytes > _QUEUED_BYTES_MAX:
             return None
         self._handed += full.count
         self._handed_bytes += full.bytes
         writer.put(full)
-        return writer.free.pop() if writer.free else MessageRows(self._capacity)
+        return writer.free.pop() if writer.free else self._empty_rows()
+
+    def _empty_rows(self) -> MessageRows:
+        return MessageRows(self._capacity, self._count_max)
 
     def _hand_over_events(self) -> None:
         waiting = self._handed - self._writer.taken

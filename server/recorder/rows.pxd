@@ -20,8 +20,10 @@ cdef class Texts:
 
     @cython.locals(used=Py_ssize_t)
     cpdef void add(self, Py_ssize_t row, Frame frame, Py_ssize_t start, Py_ssize_t end) except *
-    cpdef void skip(self, Py_ssize_t row) except *
+    cpdef void skip(self, Py_ssize_t row) noexcept
     cpdef void clear(self) except *
+    @cython.locals(i=Py_ssize_t)
+    cdef void _begin(self, Py_ssize_t rows) noexcept
     @cython.locals(buffer=bytearray)
     cdef void _grow(self, Py_ssize_t wanted) except *
 
@@ -29,6 +31,7 @@ cdef class Texts:
 cdef class MessageRows:
     cdef readonly Py_ssize_t capacity
     cdef readonly Py_ssize_t count
+    cdef readonly Py_ssize_t count_max
     cdef readonly Py_ssize_t runs
     cdef readonly Py_ssize_t bytes
     cdef public long long hour
@@ -63,5 +66,5 @@ cdef class MessageRows:
         self, long long time_us, int account, long long cid, int subject, Frame frame,
         int plain, int queued, bint keeps_payload
     ) except *
-    cpdef void repeat(self) except *
+    cpdef bint repeat(self) noexcept
     cpdef void clear(self) except *

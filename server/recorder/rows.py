@@ -16,7 +16,10 @@ _BYTES_AT_FIRST = 4096
 
 
 class Texts:
-    """One column of optional byte strings: value `i` ends where ``ends[i + 1]`` says."""
+    """One column of optional byte strings: value `i` ends where ``ends[i + 1]`` says.
+
+    As long as no value is `present`, neither `ends` nor `valid` mean anything.
+    """
 
     __slots__ = ("_data", "_ends", "_valid", "buffer", "ends", "present", "used", "valid")
 
@@ -32,6 +35,8 @@ class Texts:
 
     def add(self, row: int, frame: Frame, start: int, end: int) -> None:
         """Set row `row`, the one after the last, to ``data[start:end]`` of `frame`."""
+        if not self.present:
+            self._begin(row)
         used = self.used + end - start
         if used > len(self.buffer):
             self._grow(used)
@@ -42,7 +47,7 @@ class Texts:
         self._ends[row + 1] = used
 
     def skip(self, row: int) -> None:
-        """Leave row `row` without a value."""
+        """Leave row `row` without a value; to be called once there is a value, not before."""
         self._ends[row + 1] = self.used
 
     def clear(self) -> None:
@@ -51,6 +56,11 @@ class Texts:
         if self.present:
             self.present = 0
             self.valid[:] = bytes(len(self.valid))
+
+    def _begin(self, rows: int) -> None:
+        """Make up for `rows` that were left without a value."""
+        for i in range(rows + 1):
+            self._ends[i] = 0
 
     def _grow(self, wanted: int) -> None:
         """Have room for `wanted` bytes."""
@@ -61,10 +71,10 @@ class Texts:
 
 
 class MessageRows:
-    """Up to `capacity` messages of one hour, `count` of them so far.
+    """Up to `count_max` messages of one hour, `count` of them so far.
 
-    Messages that differ in nothing share a run: there are `runs` of them, and run `i` stands for
-    ``repeats[i]`` messages. A publisher at full speed fills runs and not rows.
+    Messages that differ in nothing share a run: there are `runs` of them, `capacity` at most, and
+    run `i` stands for ``repeats[i]`` messages. A publisher at full speed fills few runs.
 
     `hour` is counted from the epoch. `subjects` and `accounts` are dictionaries of codes, in their
     order. `closed` rows take no more, whatever room there is.
@@ -86,6 +96,7 @@ class MessageRows:
         "cids",
         "closed",
         "count",
+        "count_max",
         "headers",
         "hour",
         "payloads",
@@ -100,8 +111,9 @@ class MessageRows:
         "times",
     )
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, count_max: int = 0) -> None:
         self.capacity = capacity
+        self.count_max = count_max or capacity
         self.count = 0
         self.runs = 0
         self.bytes = 0
@@ -123,7 +135,12 @@ class MessageRows:
 
     def is_full(self) -> bool:
         """Tell whether no further message may be added."""
-        return self.closed or self.count == self.capacity or self.bytes >= _BYTES_MAX
+        return (
+            self.closed
+            or self.runs == self.capacity
+            or self.count >= self.count_max
+            or self.bytes >= _BYTES_MAX
+        )
 
     def subject_code(self, subject: bytes) -> int:
         """Give the code of `subject`, a new one if need be."""
@@ -163,27 +180,30 @@ class MessageRows:
         if frame.reply_end > frame.reply_start:
             self.replies.add(row, frame, base + frame.reply_start, base + frame.reply_end)
             self.bytes += frame.reply_end - frame.reply_start
-        else:
+        elif self.replies.present:
             self.replies.skip(row)
         base += frame.payload
         header = frame.header_size if frame.header_size > 0 else 0
         if header:
             self.headers.add(row, frame, base, base + header)
             self.bytes += header
-        else:
+        elif self.headers.present:
             self.headers.skip(row)
         if keeps_payload:
             self.payloads.add(row, frame, base + header, base + frame.size)
             self.bytes += frame.size - header
-        else:
+        elif self.payloads.present:
             self.payloads.skip(row)
         self.runs = row + 1
         self.count += 1
 
-    def repeat(self) -> None:
-        """Note a message that differs in nothing from the one before it."""
+    def repeat(self) -> bool:
+        """Note a message that differs in nothing from the one before it, unless rows are full."""
+        if self.count == self.count_max:
+            return False
         self._repeats[self.runs - 1] += 1
         self.count += 1
+        return True
 
     def clear(self) -> None:
         """Begin anew, for another hour perhaps."""

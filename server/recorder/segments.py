@@ -57,6 +57,8 @@ class Segment:
             compression_level=1,
             use_dictionary=[name for name in _CODED if name in schema.names],
             column_encoding=delta,
+            # Readers prune files by time; the bounds of the texts would cost more than the rest.
+            write_statistics=["time"],
             # A reader is to find the format's own types, not those that the writer had in memory.
             store_schema=False,
         )

@@ -21,6 +21,7 @@ cdef class MessageTap(Observer):
     cdef object _exchange
     cdef object _choose
     cdef dict _choices
+    cdef dict _codes
     cdef object _wall
     cdef unsigned long long _batch
     cdef long long _time_us
@@ -31,18 +32,23 @@ cdef class MessageTap(Observer):
     cdef int _choice
     cdef int _account_code
     cdef int _subject_code
-    cdef Client _publisher
-    cdef Py_ssize_t _size
+    cdef Frame _frame
     cdef Py_ssize_t _plain
     cdef Py_ssize_t _queued
     cdef bint _repeatable
 
-    @cython.locals(start=Py_ssize_t, length=Py_ssize_t, is_bare=bint)
     cpdef void message_routed(
+        self, Account account, Client publisher, Frame frame, Py_ssize_t plain, Py_ssize_t queued
+    ) except *
+    cdef bint _count_again(self) noexcept
+    @cython.locals(start=Py_ssize_t, length=Py_ssize_t)
+    cdef void _note(
         self, Account account, Client publisher, Frame frame, Py_ssize_t plain, Py_ssize_t queued
     ) except *
     @cython.locals(hour="long long")
     cpdef void begin_batch(self) except *
     @cython.locals(rows=MessageRows)
     cpdef bint swap(self) except *
+    @cython.locals(known=int)
     cdef void _change_subject(self, Account account, Frame frame) except *
+    cdef int _chosen(self, bytes subject) except -1

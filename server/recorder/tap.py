@@ -47,6 +47,7 @@ class MessageTap(Observer):
         self._exchange = exchange
         self._choose = choose
         self._choices: dict[bytes, int] = {}
+        self._codes: dict[bytes, int] = {}  # code and choice of a subject that `rows` has
         self._wall = wall
         self._batch = 0
         self._time_us = 0
@@ -55,19 +56,40 @@ class MessageTap(Observer):
         self._subject = b""
         self._subject_length = -1
         self._choice = _WHOLE
-        self._account_code = 0
+        self._account_code = -1
         self._subject_code = -1
-        self._publisher: Client | None = None
-        self._size = 0
+        self._frame: Frame | None = None  # the last one that passed the filters
         self._plain = 0
         self._queued = 0
-        self._repeatable = False  # whether the last row would do for a message like it
+        self._repeatable = False  # whether its row would do for a message like it
         self.begin_batch()
 
     def message_routed(
         self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
     ) -> None:
         """Note a message: as one more of the kind before it, or as a row of its own."""
+        # A repeated frame has the line of the one before it, and came in the same batch of reads.
+        if (
+            frame.repeated
+            and frame is self._frame
+            and plain == self._plain
+            and queued == self._queued
+            and self._count_again()
+        ):
+            return
+        self._note(account, publisher, frame, plain, queued)
+
+    def _count_again(self) -> bool:
+        """Note or drop a message like the last; False when only a row of its own will do."""
+        if self._refused:
+            self.dropped += 1
+            return True
+        return self._repeatable and self.rows.repeat()
+
+    def _note(
+        self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
+    ) -> None:
+        """Note a message in a row of its own, unless it is filtered out or there is no room."""
         if self._router.batches != self._batch:
             self.begin_batch()
         start = frame.base + frame.subject_start
@@ -79,25 +101,19 @@ class MessageTap(Observer):
         ):
             self._change_subject(account, frame)
         if self._choice == _SKIPPED:
+            self._frame = None
             return
-        is_bare = self._choice != _WHOLE and frame.header_size <= 0 and not frame.has_reply()
-        if (
-            is_bare
-            and self._repeatable
-            and publisher is self._publisher
-            and frame.size == self._size
-            and plain == self._plain
-            and queued == self._queued
-            and self.rows.count < self.rows.capacity
-        ):
-            self.rows.repeat()
-            return
+        self._frame = frame
+        self._plain = plain
+        self._queued = queued
         if self.rows.is_full() and (self._refused or not self.swap()):
             self.dropped += 1
             return
-        if self._subject_code < 0:
+        if self._account_code < 0:
             self._account_code = self.rows.account_code(account.name)
+        if self._subject_code < 0:
             self._subject_code = self.rows.subject_code(self._subject)
+            self._codes[self._subject] = self._subject_code << 2 | self._choice
         self.rows.add(
             self._time_us,
             self._account_code,
@@ -108,11 +124,9 @@ class MessageTap(Observer):
             queued,
             self._choice == _WHOLE,
         )
-        self._repeatable = is_bare
-        self._publisher = publisher
-        self._size = frame.size
-        self._plain = plain
-        self._queued = queued
+        self._repeatable = (
+            self._choice != _WHOLE and frame.header_size <= 0 and not frame.has_reply()
+        )
 
     def begin_batch(self) -> None:
         """Take the time of a new batch of reads; rows never span two hours."""
@@ -136,22 +150,36 @@ class MessageTap(Observer):
         rows.hour = self._time_us // _HOUR_US
         self._repeatable = False
         self.rows = rows
+        self._account_code = -1
         self._subject_code = -1
+        self._codes.clear()
         return True
 
     def _change_subject(self, account: Account, frame: Frame) -> None:
         """Turn to the subject of `frame`."""
-        self._account = account
+        if account is not self._account:
+            self._account = account
+            self._account_code = -1
         self._repeatable = False
         self._subject = frame.subject_bytes()
         self._subject_length = len(self._subject)
-        self._subject_code = -1
+        found = self._codes.get(self._subject)
+        if found is None:
+            self._subject_code = -1
+            self._choice = self._chosen(self._subject)
+        else:
+            known: int = found
+            self._subject_code = known >> 2
+            self._choice = known & 3
+
+    def _chosen(self, subject: bytes) -> int:
+        """Give what the filters say of `subject`."""
         if self._choose is None:
-            return
-        choice = self._choices.get(self._subject)
+            return _WHOLE
+        choice = self._choices.get(subject)
         if choice is None:
-            choice = self._choose(self._subject)
+            choice = self._choose(subject)
             if len(self._choices) >= _CHOICES_MAX:
                 self._choices.clear()
-            self._choices[self._subject] = choice
-        self._choice = choice
+            self._choices[subject] = choice
+        return choice

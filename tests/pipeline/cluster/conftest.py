@@ -94,9 +94,12 @@ def spark_cluster(tmp_path_factory):
     cluster.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster_spark(spark_cluster):
-    """A Spark session on the cluster, with both executors there before the first job."""
+    """A Spark session on the cluster, with both executors there before the first job.
+
+    It holds all cores, so it ends with its module.
+    """
     assert SparkSession.getActiveSession() is None, "run these alone: pytest -m cluster"
     session = spark_session(
         "midge-cluster-tests",

@@ -37,6 +37,13 @@ class Desk:
         frame = compose(subject, payload, reply, headers)
         self.tap.message_routed(self.account, self.client, frame, plain, queued)
 
+    def repeat(self, subject, payload, times, plain=1, queued=0):
+        """Route the same message several times, as a parser gives them."""
+        frame = compose(subject, payload)
+        for number in range(times):
+            frame.repeated = number > 0
+            self.tap.message_routed(self.account, self.client, frame, plain, queued)
+
     def next_batch(self, at_s):
         self.now_s = at_s
         self.router.flush()
@@ -67,10 +74,32 @@ def test_nobody_published_is_cid_0():
 
 def test_equal_messages_without_payload_share_a_run():
     desk = Desk(choose=bare)
-    for _ in range(3):
-        desk.route(b"a", b"xx")
+    desk.repeat(b"a", b"xx", 3)
     assert (desk.tap.rows.count, desk.tap.rows.runs) == (3, 1)
     assert desk.tap.rows.repeats[0] == 3
+
+
+def test_a_repeated_message_that_reached_fewer_begins_a_new_run():
+    desk = Desk(choose=bare)
+    frame = compose(b"a", b"xx")
+    for plain, queued in ((1, 1), (1, 1), (0, 1), (0, 0)):
+        desk.tap.message_routed(desk.account, desk.client, frame, plain, queued)
+        frame.repeated = True
+    assert list(desk.tap.rows.repeats[: desk.tap.rows.runs]) == [2, 1, 1]
+
+
+def test_runs_are_cut_where_rows_are_full_and_drops_are_counted_one_by_one():
+    desk = Desk(choose=bare, capacity=2, spare=1)
+    desk.repeat(b"a", b"xx", 7)
+    assert [rows.count for rows in desk.taken] == [2]
+    assert (desk.tap.rows.count, desk.tap.dropped) == (2, 3)
+
+
+def test_what_is_filtered_is_no_drop_when_it_repeats():
+    desk = Desk(choose=lambda subject: SKIPPED if subject == b"a" else BARE, spare=0, capacity=1)
+    for subject in (b"b", b"b", b"a"):
+        desk.repeat(subject, b"xx", 3)
+    assert (desk.tap.rows.count, desk.tap.dropped) == (1, 5)
 
 
 def test_any_difference_begins_a_new_run():
