@@ -107,6 +107,7 @@ class Daemon:
         loaded = self._load()
         self._configure_logging(loaded.options)
         self._server = self._make_server(loaded.options)
+        logging.adopt_structlog()  # which a hook may have imported
         self._options = loaded.options
         self._announce(loaded)
         self._handle_signals()

@@ -1,4 +1,4 @@
-"""Logging: structlog's bound loggers over one output of the process that cannot fail.
+"""Logging: bound loggers, in structlog's manner, over one output of the process that cannot fail.
 
     log = get_logger().bind(cid=7, peer="127.0.0.1:51044")
     log.info("client_connected", name="shop")
@@ -14,9 +14,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import structlog
+from typing import TYPE_CHECKING, Any, Self
 
 from midge.server.log_forms import FORMS
 from midge.server.log_limits import OffenderLimiter
@@ -111,8 +109,37 @@ JOURNAL = Journal()
 """The process's journal."""
 
 
-class ServerLogger(structlog.BoundLoggerBase):
-    """A bound logger with nats-server's levels; what the level hides costs one comparison."""
+class ServerLogger:
+    """A bound logger with nats-server's levels; what the level hides costs one comparison.
+
+    It has the shape that structlog wants of its wrapper classes, without importing it.
+    """
+
+    def __init__(self, logger: Journal, processors: Any, context: dict[str, Any]) -> None:
+        """Add `context` to every event; there is one journal, whatever `logger` is."""
+        self._context = context
+
+    def bind(self, **fields: Any) -> Self:
+        """Return a logger with `fields` bound as well."""
+        return self.new(**{**self._context, **fields})
+
+    def unbind(self, *names: str) -> Self:
+        """Return a logger without the fields `names`.
+
+        Raises: KeyError when one of them is not bound.
+        """
+        context = dict(self._context)
+        for name in names:
+            del context[name]
+        return self.new(**context)
+
+    def try_unbind(self, *names: str) -> Self:
+        """Return a logger without the fields `names`, bound or not."""
+        return self.unbind(*self._context.keys() & set(names))
+
+    def new(self, **fields: Any) -> Self:
+        """Return a logger with just `fields` bound."""
+        return type(self)(JOURNAL, [], fields)
 
     def _emit(self, level: str, event: str, fields: dict[str, Any]) -> None:
         JOURNAL.emit(level, event, {**self._context, **fields})
@@ -176,6 +203,18 @@ def get_logger(**fields: Any) -> ServerLogger:
 def configure(options: Logging, **choices: Any) -> None:
     """Configure the journal and let plain `structlog.get_logger()` write to it too."""
     JOURNAL.configure(options, **choices)
+    adopt_structlog()
+
+
+def adopt_structlog() -> None:
+    """Let the loggers of structlog write to the journal, if anything has imported it by now.
+
+    A hook may; midge itself does without, for importing it takes as long as all of the server.
+    """
+    if "structlog" not in sys.modules:
+        return
+    import structlog  # noqa: PLC0415 - it is there already
+
     structlog.configure(
         processors=[],
         wrapper_class=ServerLogger,

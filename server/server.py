@@ -13,6 +13,7 @@ from midge.server.events import SystemEvents
 from midge.server.hub import Hub
 from midge.server.listener import Listener
 from midge.server.logging import get_logger
+from midge.server.monitoring.service import MonitoringService
 from midge.server.monitoring.state import State
 from midge.server.options import Options
 from midge.server.reasons import ClosedReason
@@ -20,7 +21,6 @@ from midge.server.reloading import check_reload
 from midge.server.tls import TlsContexts
 
 if TYPE_CHECKING:
-    from midge.server.monitoring.http import Monitor
     from midge.server.recorder.recorder import Recorder
     from midge.server.websocket import WebSocketListener
 
@@ -48,7 +48,7 @@ class Server:
         self._tls: TlsContexts | None = None
         self._state: State | None = None
         self._events: SystemEvents | None = None
-        self._monitor: Monitor | None = None
+        self._monitoring: MonitoringService | None = None
         self._recorder: Recorder | None = None
         self._websocket: WebSocketListener | None = None
         self._websocket_tls: TlsContexts | None = None
@@ -101,20 +101,15 @@ class Server:
         if options.websocket.port:
             await self._open_websocket(hub)
         if options.monitoring.http_port or options.monitoring.https_port:
-            # Only who asks for monitoring pays for importing an HTTP server.
-            from midge.server.monitoring.http import Monitor  # noqa: PLC0415
-
-            self._monitor = Monitor(state)
             state.websocket_port = self._websocket_address[1]
-            if options.monitoring.console.enabled:
-                from midge.server.console import add_console  # noqa: PLC0415 - as above
-
-                add_console(self._monitor, "".join(self.urls().get("websocket", ())))
-            await self._monitor.start(self._tls.context if self._tls else None)
+            self._monitoring = MonitoringService(state, self._tls.context if self._tls else None)
+            self._monitoring.open()
+            self._monitoring.serve("".join(self.urls().get("websocket", ())))
 
     async def _open_websocket(self, hub: Hub) -> None:
         """Open the listener for WebSocket clients."""
-        from midge.server.websocket import WebSocketListener  # noqa: PLC0415 - as above
+        # Only who asks for it pays for the import.
+        from midge.server.websocket import WebSocketListener  # noqa: PLC0415
 
         settings = self.options.websocket
         self._websocket_tls = TlsContexts(settings.tls) if settings.tls.enabled else None
@@ -149,9 +144,9 @@ class Server:
             self._recorder = None
 
     async def _stop_monitor(self) -> None:
-        if self._monitor is not None:
-            await self._monitor.stop()
-            self._monitor = None
+        if self._monitoring is not None:
+            await self._monitoring.stop()
+            self._monitoring = None
 
     async def reload(self, options: Options) -> None:
         """Take new options for what can change while serving.
@@ -239,8 +234,8 @@ class Server:
             host, port = self._websocket_address
             scheme = "wss" if self._websocket.is_encrypted else "ws"
             urls["websocket"] = [f"{scheme}://{_bracketed(host)}:{port}"]
-        if self._monitor is not None:
-            urls["monitoring"] = self._monitor.urls()
+        if self._monitoring is not None:
+            urls["monitoring"] = self._monitoring.urls()
         return urls
 
     def connections(self) -> list[Connection]:

@@ -11,8 +11,6 @@ import hmac
 import re
 from concurrent.futures import ThreadPoolExecutor
 
-import bcrypt
-
 _BCRYPT = re.compile(r"^\$2[abxy]\$\d{2}\$.{53}$", re.DOTALL)
 _BCRYPT_MAX_BYTES = 72
 """bcrypt looks at no more of a password; a longer one is cut as other servers do."""
@@ -32,6 +30,8 @@ def is_same_text(stored: str, offered: str) -> bool:
 
 def is_hash_of(stored: str, offered: str) -> bool:
     """Tell whether `stored` is the bcrypt hash of `offered`. Takes long; a bad hash is no match."""
+    import bcrypt  # noqa: PLC0415 - only who keeps hashes pays for importing it
+
     password = offered.encode(errors="replace")[:_BCRYPT_MAX_BYTES]
     try:
         return bcrypt.checkpw(password, stored.encode(errors="replace"))

@@ -6,11 +6,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from midge.server.auth.certificates import (
-    CertificateNames,
-    DistinguishedName,
-    read_distinguished_name,
-)
 from midge.server.auth.identity import GLOBAL_ACCOUNT, UNLIMITED, Identity
 from midge.server.auth.nkeys import KeyKind, is_public_key
 from midge.server.auth.passwords import is_bcrypt
@@ -19,6 +14,7 @@ from midge.server.permissions import PermissionRules
 
 if TYPE_CHECKING:
     from midge.server import options
+    from midge.server.auth.certificates import CertificateNames, DistinguishedName
     from midge.server.security_options import ConnectionType
 
 
@@ -127,10 +123,18 @@ class UserDirectory:
         """Index the users whose names are distinguished names."""
         subjects: dict[DistinguishedName, KnownUser] = {}
         for name, user in self._by_name.items():
-            subject = read_distinguished_name(name) if "=" in name else None
+            subject = _read_subject(name) if "=" in name else None
             if subject:
                 subjects.setdefault(subject, user)
         return subjects
+
+
+def _read_subject(name: str) -> DistinguishedName | None:
+    """Return the distinguished name that is the name of a user, or None when it is none."""
+    # Only who has such names pays for importing a reader of certificates.
+    from midge.server.auth.certificates import read_distinguished_name  # noqa: PLC0415
+
+    return read_distinguished_name(name)
 
 
 def compile_rules(where: str, table: options.Permissions | None) -> PermissionRules | None:

@@ -1,9 +1,9 @@
-"""The HTTP side of monitoring: listeners, paths, headers and refusals, on aiohttp."""
+"""The HTTP side of monitoring: paths, headers and refusals, on aiohttp."""
 
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_BACKLOG = 128
 _KEEPALIVE_S = 30.0
 _SHUTDOWN_S = 0.2  # how long a request under way may take when the server stops
 _LARGEST_REQUEST_BYTES = 64 * 1024
@@ -38,19 +37,13 @@ class Monitor:
         self._metrics: Metrics | None = None
         self._runner: web.AppRunner | None = None
         self._pages: dict[str, Handler] = {}
-        self._urls: list[str] = []
 
     def add_page(self, path: str, handler: Handler) -> None:
         """Serve `path`, below the base path, by `handler`; before `start` only."""
         self._pages[path] = handler
 
-    async def start(self, tls: ssl.SSLContext | None = None) -> None:
-        """Open the listeners that the options ask for; HTTPS with `tls`.
-
-        Raises:
-            OSError: an address cannot be bound.
-        """
-        options = self.state.hub.options.monitoring
+    async def start(self, listeners: Iterable[tuple[socket.socket, ssl.SSLContext | None]]) -> None:
+        """Answer on `listeners`, each with its TLS context or None."""
         runner = web.AppRunner(
             self._application(),
             access_log=None,
@@ -60,42 +53,14 @@ class Monitor:
         )
         self._runner = runner
         await runner.setup()
-        host = options.host or self.state.hub.options.listen.host
-        if options.http_port:
-            bound = await self._listen(runner, host, options.http_port, None)
-            self.state.http_address = (bound[0], bound[1])
-        if options.https_port and tls is not None:
-            bound = await self._listen(runner, host, options.https_port, tls)
-            self.state.https_port = bound[1]
+        for listener, tls in listeners:
+            await web.SockSite(runner, listener, ssl_context=tls).start()
 
     async def stop(self) -> None:
         """Close the listeners and what is open."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-
-    def urls(self) -> list[str]:
-        """Give the URLs of the listeners."""
-        return list(self._urls)
-
-    async def _listen(
-        self, runner: web.AppRunner, host: str, port: int, tls: ssl.SSLContext | None
-    ) -> tuple[str, int]:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((host, max(port, 0)))
-            listener.setblocking(False)
-            site = web.SockSite(runner, listener, ssl_context=tls, backlog=_BACKLOG)
-            await site.start()
-        except BaseException:
-            listener.close()
-            raise
-        name: tuple[str, int] = listener.getsockname()[:2]
-        shown = f"[{name[0]}]" if ":" in name[0] else name[0]
-        self._urls.append(f"{'https' if tls else 'http'}://{shown}:{name[1]}")
-        return name
 
     # Paths.
 
