@@ -13,6 +13,7 @@ import ssl
 import sys
 from typing import TYPE_CHECKING
 
+from midge.server.binding import listen
 from midge.server.monitoring.state import State
 
 if TYPE_CHECKING:
@@ -82,14 +83,8 @@ class MonitoringService:
         await self._monitor.start(self._listeners)
 
     def _listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> tuple[str, int]:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener, bound = listen(host, port, _BACKLOG)
         self._listeners.append((listener, tls))
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, max(port, 0)))
-        listener.listen(_BACKLOG)
-        listener.setblocking(False)
-        name: tuple[str, int] = listener.getsockname()[:2]
-        shown = f"[{name[0]}]" if ":" in name[0] else name[0]
-        self._urls.append(f"{'https' if tls else 'http'}://{shown}:{name[1]}")
-        return name[0], name[1]
+        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+        self._urls.append(f"{'https' if tls else 'http'}://{shown}:{bound[1]}")
+        return bound
