@@ -53,6 +53,7 @@ class Server:
         self._websocket: WebSocketListener | None = None
         self._websocket_tls: TlsContexts | None = None
         self._websocket_address = ("", 0)
+        self._config_digest = ""
 
     @property
     def hub(self) -> Hub:
@@ -75,6 +76,7 @@ class Server:
         """
         hub = self.hub
         self._state = State(hub)
+        self._state.config_digest = self._config_digest
         self._tls = TlsContexts(self.options.tls) if self.options.tls.enabled else None
         self._listener = Listener(hub, self._tls)
         try:
@@ -115,6 +117,12 @@ class Server:
         self._websocket_tls = TlsContexts(settings.tls) if settings.tls.enabled else None
         self._websocket = WebSocketListener(hub, self._websocket_tls)
         self._websocket_address = self._websocket.open(settings.host, settings.port)
+
+    def name_configuration(self, digest: str) -> None:
+        """Show `digest`, of the file that the options came from, in monitoring from now on."""
+        self._config_digest = digest
+        if self._state is not None:
+            self._state.config_digest = digest
 
     async def stop(self) -> None:
         """Stop listening, write what is pending within `shutdown.flush_timeout_s`, and close."""

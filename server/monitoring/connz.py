@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from midge.server.account import GLOBAL_ACCOUNT
 from midge.server.closed import ClosedClient
 from midge.server.connection import Connection
 from midge.server.monitoring import forms
@@ -118,8 +119,9 @@ def read_options(arguments: Arguments) -> ConnzOptions:
         subscriptions=subscriptions,
         detail=detail,
         cid=cid,
-        live=live,
-        closed=closed,
+        # A filter for MQTT clients leaves nobody.
+        live=live and not arguments.text("mqtt_client"),
+        closed=closed and not arguments.text("mqtt_client"),
         user=arguments.text("user"),
         account=arguments.text("acc"),
         filter_subject=subject,
@@ -135,7 +137,7 @@ async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
     else:
         found = await _select(_candidates(state, options), options)
         found.sort(key=_SORT_KEYS[options.sort])
-        total, offset, limit = len(found), min(options.offset, len(found)), options.limit
+        total, offset, limit = len(found), options.offset, options.limit
         chosen = found[offset : offset + limit]
     now = hub.clock.monotonic()
     wall_offset = state.wall_offset()
@@ -273,7 +275,7 @@ def _introduction(client: Client) -> dict[str, Any]:
 def _identity(client: Client) -> dict[str, Any]:
     name = client.account_name if isinstance(client, ClosedClient) else client.account.name
     facts = {"authorized_user": _user(client), "account": name, "name_tag": name}
-    if name == "$G":
+    if name == GLOBAL_ACCOUNT:
         del facts["account"]
     return {field: value for field, value in facts.items() if value}
 
@@ -285,7 +287,11 @@ def _interest(client: Client, options: ConnzOptions) -> dict[str, Any]:
         return {}
     if not options.detail:
         return {"subscriptions_list": [forms.text(one.subject) for one in held]}
-    return {"subscriptions_list_detail": [subscription_detail(one, client.cid) for one in held]}
+    account = {}
+    if isinstance(client, ClosedClient) and client.account_name != GLOBAL_ACCOUNT:
+        account = {"account": client.account_name, "account_tag": client.account_name}
+    details = [account | subscription_detail(one, client.cid) for one in held]
+    return {"subscriptions_list_detail": details}
 
 
 def subscription_detail(subscription: Any, cid: int) -> dict[str, Any]:

@@ -50,6 +50,9 @@ class PretendedServer:
         if self.reload_error is not None:
             raise self.reload_error
 
+    def name_configuration(self, digest: str) -> None:
+        self.digest = digest
+
     async def lame_duck(self) -> None:
         self.calls.append("lame_duck")
         await self.lame_duck_done.wait()

@@ -32,7 +32,7 @@ async def test_varz_counts_what_passes(page: Page, connect: Connect) -> None:
     varz = await page("/varz")
     assert (varz["in_msgs"], varz["out_msgs"]) == (10, 10)
     assert varz["http_req_stats"] == {"/varz": 2}
-    assert datetime.fromisoformat(varz["start"][:26]) <= datetime.fromisoformat(varz["now"][:26])
+    assert datetime.fromisoformat(varz["start"]) <= datetime.fromisoformat(varz["now"])
 
 
 async def test_connz_shows_who_is_there(page: Page, connect: Connect) -> None:
