@@ -46,11 +46,9 @@ def _pending(client: Client) -> int:
     return 0 if isinstance(client, ClosedClient) else client.outbound.pending_bytes()
 
 
-def _uptime(client: Client) -> float:
-    """Give a key that puts the longest uptime first; the live ones go by when they began."""
-    if isinstance(client, ClosedClient):
-        return client.started_at - client.stopped_at
-    return client.started_at
+def _uptime(client: Client, now: float) -> float:
+    until = client.stopped_at if isinstance(client, ClosedClient) else now
+    return until - client.started_at
 
 
 _SORT_KEYS: dict[str, SortKey] = {
@@ -64,11 +62,11 @@ _SORT_KEYS: dict[str, SortKey] = {
     "bytes_from": lambda client: -client.in_bytes,
     "last": lambda client: -client.last_active_at,
     "idle": lambda client: client.last_active_at,
-    "uptime": _uptime,
     "rtt": lambda client: -_round_trip(client),
     "stop": _stopped_at,
     "reason": lambda client: client.reason if isinstance(client, ClosedClient) else "",
 }
+_SORTS = _SORT_KEYS.keys() | {"uptime"}
 _ONLY_CLOSED = frozenset({"stop", "reason"})
 
 
@@ -96,7 +94,7 @@ def read_options(arguments: Arguments) -> ConnzOptions:
         BadArgument: one of them cannot be.
     """
     sort = arguments.text("sort") or "cid"
-    if sort not in _SORT_KEYS:
+    if sort not in _SORTS:
         raise BadArgument(f"invalid sorting option: {sort[:64]}")
     auth = arguments.flag("auth")
     subscriptions, detail = arguments.subscriptions()
@@ -131,15 +129,15 @@ def read_options(arguments: Arguments) -> ConnzOptions:
 async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
     """Make the page, letting others have their turn between slices of a long one."""
     hub = state.hub
+    now = hub.clock.monotonic()
     if options.cid:
         chosen = _by_cid(state, options)
         total, offset, limit = len(hub.clients), 0, 1
     else:
         found = await _select(_candidates(state, options), options)
-        found.sort(key=_SORT_KEYS[options.sort])
+        _put_in_order(found, options.sort, now)
         total, offset, limit = len(found), options.offset, options.limit
         chosen = found[offset : offset + limit]
-    now = hub.clock.monotonic()
     wall_offset = state.wall_offset()
     entries = []
     for position, client in enumerate(chosen):
@@ -155,6 +153,14 @@ async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
         "limit": limit,
         "connections": entries,
     }
+
+
+def _put_in_order(clients: list[Client], sort: str, now: float) -> None:
+    """Sort `clients` as asked; by uptime the shortest comes first, gone or not."""
+    if sort == "uptime":
+        clients.sort(key=lambda client: _uptime(client, now))
+    else:
+        clients.sort(key=_SORT_KEYS[sort])
 
 
 def _by_cid(state: "State", options: ConnzOptions) -> list[Client]:
