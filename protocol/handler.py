@@ -13,6 +13,15 @@ class Handler:
     def on_publish(self, frame: Frame) -> None:
         """Take one PUB or HPUB; `frame` is valid until this returns."""
 
+    def on_publish_run(self, frame: Frame, count: int) -> int:
+        """Take up to `count` messages, `frame` the first; give how many were taken, 1 or more.
+
+        They lie one behind the other, each `frame.end` bytes long, and all have the control line
+        of the one that came before them. Whoever takes fewer is given the others one by one.
+        """
+        self.on_publish(frame)
+        return 1
+
     def on_subscribe(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
         """Take one SUB."""
 

@@ -9,6 +9,7 @@ from midge.protocol.handler cimport Handler
 cdef int _TAB, _LF, _CR, _SPACE, _MAX_SIZE_DIGITS
 cdef int _NO_VERB, _PUB, _HPUB, _SUB, _UNSUB, _CONNECT, _INFO, _ERR, _PING, _PONG, _OK
 cdef tuple _WORDS
+cdef bytes _PUB_WORD
 
 
 cdef class Parser:
@@ -23,8 +24,14 @@ cdef class Parser:
     cdef int _verb
     cdef int _ignoring
 
-    @cython.locals(data="const unsigned char *", frame=Frame, position=Py_ssize_t, after=Py_ssize_t)
+    @cython.locals(data="const unsigned char *", frame=Frame, position=Py_ssize_t, after=Py_ssize_t,
+                   longest_run=Py_ssize_t, count=Py_ssize_t, taken=Py_ssize_t)
     cpdef Py_ssize_t feed(self, bytearray buffer, Py_ssize_t start, Py_ssize_t end) except -1
+
+    @cython.locals(frame=Frame, length=Py_ssize_t, count=Py_ssize_t)
+    cdef Py_ssize_t _count_repeats(
+        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t most
+    ) except -1
 
     @cython.locals(verb=int, position=Py_ssize_t)
     cdef Py_ssize_t _command(

@@ -57,6 +57,9 @@ _WORDS = (
 )
 
 
+_PUB_WORD = _WORDS[_PUB]
+
+
 class Parser:
     """Drives `handler` with the commands found in what `feed` is given.
 
@@ -104,17 +107,23 @@ class Parser:
         frame.data = data
         self._repeatable = False
         position = start
+        longest_run = end - start
         while position < end and not self.halted:
             if self._repeatable:
                 # Publishers repeat themselves: the same line again needs no parsing again.
-                after = position + frame.end
-                if after <= end and memory.same(data, frame.base, position, frame.payload):
-                    if data[after - 2] != _CR or data[after - 1] != _LF:
-                        raise ProtocolError(UNKNOWN_OPERATION, "payload not followed by CR LF")
+                count = self._count_repeats(data, position, end, longest_run)
+                if count > 0:
                     frame.base = position
                     frame.repeated = True
-                    self.handler.on_publish(frame)
-                    position = after
+                    taken = 1
+                    if count > 1:
+                        taken = self.handler.on_publish_run(frame, count)
+                    else:
+                        self.handler.on_publish(frame)
+                    if taken < count:
+                        longest_run = 1  # this handler wants to see each
+                    position += taken * frame.end
+                    frame.base = position - frame.end
                     continue
             if self._ignoring:
                 after = self._ignore_line(data, position, end)
@@ -126,6 +135,22 @@ class Parser:
                 break
             position = after
         return position
+
+    def _count_repeats(self, data: bytearray, start: int, end: int, most: int) -> int:
+        """Count the whole messages at `start` that have the control line of the last one."""
+        frame = self._frame
+        length = frame.end
+        count = 0
+        while count < most and start + length <= end:
+            if not memory.same(data, frame.base, start, frame.payload):
+                break
+            start += length
+            if data[start - 2] != _CR or data[start - 1] != _LF:
+                if count == 0:
+                    raise ProtocolError(UNKNOWN_OPERATION, "payload not followed by CR LF")
+                break
+            count += 1
+        return count
 
     def _command(self, data: bytearray, start: int, end: int) -> int:
         """Handle the command at `start`; give what follows, `start` if it is not whole."""
@@ -158,6 +183,8 @@ class Parser:
 
     def _expected_verb(self, data: bytearray, start: int, end: int) -> int:
         """Give the verb at `start`; _NO_VERB while its bytes fit one but are too few to tell."""
+        if memory.starts_with(data, start, end, _PUB_WORD):
+            return _PUB  # as nearly all are
         byte = data[start] & 0xDF if data[start] >= 0x41 else data[start]
         verb = _NO_VERB
         if byte == 0x50:  # P

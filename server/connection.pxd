@@ -2,6 +2,7 @@
 
 cimport cython
 
+from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame, compose, with_subject, without_headers
 from midge.protocol.handler cimport Handler
 from midge.protocol.inbound cimport Inbound
@@ -33,6 +34,8 @@ cdef class Connection(Client):
     cdef public object identity
     cdef public Permissions permissions
     cdef public object tracer
+    cdef public object stream
+    cdef public object info
     cdef public bytes nonce
     cdef public dict cookies
     cdef public dict subscriptions
@@ -45,11 +48,14 @@ cdef class Connection(Client):
     cdef readonly double started_at
     cdef readonly double last_active_at
     cdef readonly bint connected
+    cdef readonly bint is_introducing
     cdef public bint has_info
     cdef readonly object keepalive
     cdef readonly object _transport
     cdef bint _told_info
     cdef bytes _subject
+    cdef bytes _deliverable
+    cdef bytes _deliverable_in
     cdef SubListResult _result
     cdef SubList _result_of
     cdef unsigned long long _generation
@@ -63,6 +69,8 @@ cdef class Connection(Client):
     cpdef object get_buffer(self, Py_ssize_t size_hint)
     cpdef void buffer_updated(self, Py_ssize_t count) except *
     cpdef void on_publish(self, Frame frame) except *
+    @cython.locals(result=SubListResult)
+    cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
     cpdef void on_subscribe(self, bytes subject, bytes queue, bytes sid) except *
     cpdef void on_unsubscribe(self, bytes sid, long long max_messages) except *
     cpdef void on_connect(self, bytes document) except *
@@ -72,13 +80,19 @@ cdef class Connection(Client):
     cpdef void on_peer_error(self, bytes text) except *
     @cython.locals(data="const unsigned char *", start=Py_ssize_t, reserved=bint)
     cdef void _note_reserved(self, Frame frame) except *
-    @cython.locals(sublist=SubList, result=SubListResult, taken=Py_ssize_t)
+    @cython.locals(subject=bytes)
+    cdef bytes _subject_of(self, Frame frame)
+    @cython.locals(sublist=SubList, result=SubListResult, start=Py_ssize_t)
+    cdef SubListResult _match(self, Frame frame)
+    @cython.locals(taken=Py_ssize_t)
     cdef void _route(self, Frame frame) except *
-    @cython.locals(guard=int, subject=bytes)
+    @cython.locals(guard=int, subject=bytes, may_publish=bint)
     cdef void _publish_guarded(self, Frame frame) except *
     cdef void _send_no_responders(self, Frame frame, bytes subject) except *
     @cython.locals(watch=int, screened=Frame)
     cpdef Frame checked(self, Subscription subscription, Client publisher, Frame frame)
+    @cython.locals(start=Py_ssize_t, end=Py_ssize_t, last=bytes, subject=bytes)
+    cdef bint _may_deliver(self, Subscription subscription, Frame frame) except -1
     cpdef void finished(self, Subscription subscription) except *
     cpdef void flushed(self) except *
     cpdef void hold_for(self, Client receiver) except *
@@ -87,4 +101,4 @@ cdef class Connection(Client):
     cdef void _finish_batch(self) except *
     cpdef void held(self, Client publisher) except *
     cdef void _send(self, bytes piece) except *
-    cdef void _send_ok(self) except *
+    cpdef void send_ok(self) except *

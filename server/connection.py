@@ -8,7 +8,7 @@ heard, authenticated, subscribing, publishing, receiving, held back, closed.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from midge.protocol import errors
+from midge.protocol import errors, memory
 from midge.protocol.errors import ProtocolError
 from midge.protocol.frame import Frame, compose, with_subject, without_headers
 from midge.protocol.handler import Handler
@@ -83,6 +83,8 @@ class Connection(Client):
         self.identity: Identity | None = None
         self.permissions: Any = None
         self.tracer: Any = None
+        self.stream: Any = None  # what waits for interceptors; None while nothing does
+        self.info: Any = None  # what interceptors are told of this client
         self.nonce = b""
         self.cookies: dict[str, str] = {}
         self.subscriptions: dict[bytes, RoutedSubscription] = {}
@@ -100,18 +102,21 @@ class Connection(Client):
         self.started_at = hub.clock.monotonic()
         self.last_active_at = self.started_at
         self.connected = False
+        self.is_introducing = False  # whether it is being found out who this is
         self.has_info = False  # whether INFO went out before there was a transport
         self.keepalive = Keepalive(
             hub.clock,
             hub.random,
-            interval_s=hub.options.keepalive.ping_interval_s,
+            interval_s=hub.ping_interval_s(kind),
             ping_max=hub.options.keepalive.ping_max,
             ping=self._send_ping,
             stale=self._end_stale,
         )
         self._transport: Any = None
         self._told_info = False
-        self._subject = b""
+        self._subject: bytes | None = None  # of the message at hand, where somebody asked for it
+        self._deliverable: bytes | None = None
+        self._deliverable_in: bytes | None = None
         self._result: SubListResult | None = None
         self._result_of: SubList | None = None
         self._generation = 0
@@ -177,8 +182,8 @@ class Connection(Client):
     def eof_received(self) -> bool:
         """Hear that the client sends no more; what it has asked for is still answered."""
         self.router.flush()
-        if self.parser.halted and not self._ended:
-            self._eof = True  # it is still being found out who this is
+        if (self.parser.halted or self.stream is not None) and not self._ended:
+            self._eof = True  # it, or what it has sent, is still being looked at
             return True
         self.close(ClosedReason.CLIENT_CLOSED)
         return False
@@ -212,6 +217,9 @@ class Connection(Client):
 
     def on_connect(self, document: bytes) -> None:
         """Take the client's introduction, and find out who it is."""
+        if self.stream is not None:
+            self.stream.defer_connect(document)
+            return
         options = parse_connect(document, self.options)
         if self.cookies:
             self._take_cookies(options)
@@ -219,7 +227,8 @@ class Connection(Client):
             self.tracer.connect_received(document)
         self.options = options
         self.parser.halted = True  # until it is known who this is; the rest waits, unparsed
-        if not (self.connected or self.hub.gate.authenticator.is_required):
+        self.is_introducing = True
+        if not (self.connected or self.hub.gate.asks_who(self)):
             self._introduced()  # it was nobody in particular, and keeps what it subscribed to
             return
         # What it subscribed to as somebody else must get nothing more, gone already or not.
@@ -268,10 +277,12 @@ class Connection(Client):
         self._set_guard(VERBOSE, options.verbose)
         self._set_guard(PEDANTIC, options.pedantic)
         self.connected = True
+        self.is_introducing = False
+        self.info = None
         self._result = None
         self.parser.halted = False
         if options.verbose:
-            self._send_ok()
+            self.send_ok()
         self.keepalive.connected()
         self.hub.client_connected(self)
 
@@ -287,14 +298,16 @@ class Connection(Client):
         except ProtocolError as error:
             self._end_on_error(error)
         self.router.flush()
-        if self._eof and not self.parser.halted:
+        if self._eof and not self.parser.halted and self.stream is None:
             self.close(ClosedReason.CLIENT_CLOSED)
 
     def on_ping(self) -> None:
         """Answer; the first time, with the INFO that belongs to who the client is."""
+        if self.stream is not None:
+            self.stream.defer(self.on_ping)  # the answer tells that all before it is done
+            return
         if self.tracer is not None:
             self.tracer.received("PING")
-        if self.tracer is not None:
             self.tracer.sent("PONG")
         self._send(_PONG)
         if self.connected and not self._told_info:
@@ -320,6 +333,13 @@ class Connection(Client):
         """Add a subscription, unless something forbids it; then say so and go on."""
         if self.tracer is not None:
             self.tracer.subscribe_received(subject, queue, sid)
+        if self.hub.interception is None:
+            self.subscribe(subject, queue, sid)
+        else:
+            self.hub.interception.subscribe(self, subject, queue, sid)
+
+    def subscribe(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
+        """Add a subscription that the client asks for, unless it may not."""
         refusal = self.hub.gate.refuse_subscription(self, subject, queue)
         if refusal is not None:
             self.send_error(refusal)
@@ -332,10 +352,13 @@ class Connection(Client):
             self.subscriptions[sid] = subscription
             self.hub.subscribed(self, subscription)
         if self.guard & VERBOSE:
-            self._send_ok()
+            self.send_ok()
 
     def on_unsubscribe(self, sid: bytes, max_messages: int) -> None:
         """End a subscription, now or when it has had `max_messages` in all."""
+        if self.stream is not None:
+            self.stream.defer(self.on_unsubscribe, sid, max_messages)
+            return
         if self.tracer is not None:
             self.tracer.unsubscribe_received(sid, max_messages)
         subscription = self.subscriptions.get(sid)
@@ -346,20 +369,33 @@ class Connection(Client):
                 subscription.max_messages = 0
                 self.unsubscribe(subscription, "unsubscribed")
         if self.guard & VERBOSE:
-            self._send_ok()
+            self.send_ok()
 
     def on_publish(self, frame: Frame) -> None:
         """Route one message."""
         self.in_messages += 1
         self.in_bytes += frame.size
         if not frame.repeated:
-            self._subject = frame.subject_bytes()
+            self._subject = None
             self._result = None
             self._note_reserved(frame)
+            if self.permissions is not None and self.permissions.has_publish_rules:
+                self.guard |= RESTRICTED  # what was found of the subject before says nothing
         if self.guard:
             self._publish_guarded(frame)
         else:
             self._route(frame)
+
+    def on_publish_run(self, frame: Frame, count: int) -> int:
+        """Route messages that differ in their payloads only, all at once if nothing forbids it."""
+        if not self.guard:
+            result = self._match(frame)
+            if (result or not frame.has_reply()) and self.router.route_run(result, frame, count):
+                self.in_messages += count
+                self.in_bytes += count * frame.size
+                return count
+        self.on_publish(frame)
+        return 1
 
     # Publishing.
 
@@ -376,8 +412,16 @@ class Connection(Client):
         else:
             self.guard &= ~RESERVED
 
-    def _route(self, frame: Frame) -> None:
-        """Deliver `frame` to those who are interested in the subject at hand."""
+    def _subject_of(self, frame: Frame) -> bytes:
+        """Give the subject of the message at hand, copied once however often it repeats."""
+        subject = self._subject
+        if subject is None:
+            subject = frame.subject_bytes()
+            self._subject = subject
+        return subject
+
+    def _match(self, frame: Frame) -> SubListResult:
+        """Give those who are interested in the subject of the message at hand."""
         sublist = self.account.sublist
         result = self._result
         if (
@@ -387,30 +431,38 @@ class Connection(Client):
         ):
             self._generation = sublist.generation
             self._result_of = sublist
-            result = sublist.match(self._subject)
+            start = frame.base + frame.subject_start
+            result = sublist.match_within(frame.data, start, frame.base + frame.subject_end)
             self._result = result
-        taken = self.router.route(self.account, result, self, frame)
+        return result
+
+    def _route(self, frame: Frame) -> None:
+        """Deliver `frame` to those who are interested in the subject at hand."""
+        taken = self.router.route(self.account, self._match(frame), self, frame)
         if taken == 0 and frame.reply_end > frame.reply_start and self.options.no_responders:
-            self._send_no_responders(frame, self._subject)
+            self._send_no_responders(frame, self._subject_of(frame))
 
     def _publish_guarded(self, frame: Frame) -> None:
         """Deliver `frame` after everything that may forbid, change or accompany it."""
         guard = self.guard
-        subject = self._subject
+        subject = self._subject_of(frame)
         if guard & WATCHED and self.tracer is not None:
             self.tracer.publish_received(frame)
         if guard & PEDANTIC and not is_valid_publish_subject(subject):
             self.send_error(errors.INVALID_PUBLISH_SUBJECT)
-        if guard & RESERVED or (guard & RESTRICTED and not self.permissions.may_publish(subject)):
+        may_publish = not guard & RESTRICTED or self.permissions.may_publish(subject)
+        if guard & RESERVED or not may_publish:
             refusal = self.hub.gate.refuse_publish(self, subject, frame)
             if refusal is not None:
                 self.send_error(refusal)
                 return
-        if guard & VERBOSE:
-            self._send_ok()
+        elif guard & RESTRICTED:
+            self.guard &= ~RESTRICTED  # the same line again needs no asking again
         if guard & SCREENED:
             self.hub.screen_publish(self, frame)
             return
+        if guard & VERBOSE:
+            self.send_ok()
         if guard & MAPPED:
             self.route_mapped(frame)
             return
@@ -419,15 +471,27 @@ class Connection(Client):
     def route_mapped(self, frame: Frame) -> None:
         """Deliver `frame` under the subject that its account's mappings give it."""
         mapper = self.account.mapper
-        subject = self._subject if mapper is None else mapper.map(self._subject)
+        published = self._subject_of(frame)
+        subject = published if mapper is None else mapper.map(published)
         if subject is None:
             return  # the weights of the mapping leave this one out
-        if subject == self._subject:
+        if subject == published:
             self._route(frame)
-            return
+        else:
+            self._route_to(subject, with_subject(frame, subject))
+
+    def route_apart(self, frame: Frame) -> None:
+        """Deliver a frame that is not the one at hand, by the account's mappings too."""
+        mapper = self.account.mapper
+        subject = frame.subject_bytes()
+        mapped = subject if mapper is None else mapper.map(subject)
+        if mapped is not None:
+            self._route_to(mapped, frame if mapped == subject else with_subject(frame, mapped))
+
+    def _route_to(self, subject: bytes, frame: Frame) -> None:
+        """Deliver `frame` to those who are interested in `subject`, which is its own."""
         result = self.account.sublist.match(subject)
-        mapped = with_subject(frame, subject)
-        taken = self.router.route(self.account, result, self, mapped)
+        taken = self.router.route(self.account, result, self, frame)
         if taken == 0 and frame.has_reply() and self.options.no_responders:
             self._send_no_responders(frame, subject)
 
@@ -450,14 +514,12 @@ class Connection(Client):
         watch = self.watch
         if watch & CLOSED or (watch & NO_ECHO and publisher is self):
             return None
-        if watch & DENIED_SUBJECTS and not self.permissions.may_deliver(
-            frame.subject_bytes(), subscription.queue
-        ):
+        if watch & DENIED_SUBJECTS and not self._may_deliver(subscription, frame):
             return None
         if watch & BEHIND and not self.flow.has_room(publisher):
             return None
         if watch & INTERCEPTED:
-            screened = self.hub.screen_delivery(self, subscription, frame)
+            screened = self.hub.screen_delivery(self, subscription, publisher, frame)
             if screened is None or screened is SWALLOWED:
                 return screened
             frame = screened
@@ -468,6 +530,25 @@ class Connection(Client):
         if watch & TRACED and self.tracer is not None:
             self.tracer.message_sent(subscription, frame)
         return frame
+
+    def _may_deliver(self, subscription: Subscription, frame: Frame) -> bool:
+        """Tell whether no denial forbids `frame`; quick for the subject of the last time."""
+        start = frame.base + frame.subject_start
+        end = frame.base + frame.subject_end
+        last = self._deliverable
+        if (
+            last is not None
+            and end - start == len(last)
+            and self._deliverable_in is subscription.queue
+            and memory.starts_with(frame.data, start, end, last)
+        ):
+            return True
+        subject = memory.take(frame.data, start, end)
+        if not self.permissions.may_deliver(subject, subscription.queue):
+            return False
+        self._deliverable = subject
+        self._deliverable_in = subscription.queue
+        return True
 
     def finished(self, subscription: Subscription) -> None:
         """End a subscription that has had all the messages it asked for."""
@@ -517,7 +598,8 @@ class Connection(Client):
         self.outbound.append(piece)
         self.router.touch(self)
 
-    def _send_ok(self) -> None:
+    def send_ok(self) -> None:
+        """Say that a command has been taken, as a verbose client wants it."""
         if self.tracer is not None:
             self.tracer.sent("OK")
         self._send(_OK)
@@ -578,6 +660,7 @@ class Connection(Client):
     def restrict(self, permissions: Any) -> None:
         """Have `permissions` checked from now on; None lifts all restrictions."""
         self.permissions = permissions
+        self._deliverable = None
         self._set_guard(RESTRICTED, permissions is not None and permissions.has_publish_rules)
         self._set_watch(DENIED_SUBJECTS, permissions is not None and permissions.has_deliver_deny)
         self._set_watch(REPLY_GRANTS, permissions is not None and permissions.allows_responses)
@@ -596,6 +679,7 @@ class Connection(Client):
     def join(self, account: Any) -> None:
         """Belong to `account` from now on; subscriptions must have been dropped before."""
         self.account = account
+        self.info = None
         self._result = None
         self._set_guard(MAPPED, account.mapper is not None)
 

@@ -62,6 +62,9 @@ class ServerLike(Protocol):
     async def reload(self, options: Options) -> Any:
         """Take new options. Raises: ConfigError when one cannot change."""
 
+    def reload_on_request(self, load_again: Callable[[], Awaitable[None]]) -> None:
+        """Call `load_again` when a client of the system account asks for a reload."""
+
     async def lame_duck(self) -> None:
         """Refuse new clients, send the others away in time, and return."""
 
@@ -110,6 +113,7 @@ class Daemon:
         loaded = self._load()
         self._configure_logging(loaded.options)
         self._server = self._make_server(loaded.options)
+        self._server.reload_on_request(self._reload_in_turn)
         self._server.name_configuration(loaded.digest)
         logging.adopt_structlog()  # which a hook may have imported
         self._options = loaded.options
@@ -204,7 +208,7 @@ class Daemon:
         if number == signal.SIGINT or (number == signal.SIGTERM and not self._is_lame_duck):
             self._stopping.set()
         elif number == signal.SIGHUP:
-            self._begin(self._reload_in_turn())
+            self._begin(self._reload_on_signal())
         elif number == signal.SIGUSR1:
             logging.JOURNAL.reopen()
             log.info("log_reopened")
@@ -217,13 +221,19 @@ class Daemon:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def _reload_on_signal(self) -> None:
+        with contextlib.suppress(MidgeError):  # which the log has told
+            await self._reload_in_turn()
+
     async def _reload_in_turn(self) -> None:
+        """Reload after those who asked before; raise MidgeError when everything stays as it was."""
         async with self._reloading:
             try:
                 await self._reload()
             except MidgeError as error:
                 for line in str(error).splitlines():
                     log.error("configuration_refused", error=line)
+                raise
 
     async def _reload(self) -> None:
         """Load the options again, off the loop, and take them all or none."""

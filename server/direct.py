@@ -268,13 +268,9 @@ class Direct:
         """Count and route `frame`; it is written with all others of this turn of the loop."""
         self.in_messages += 1
         self.in_bytes += frame.size
-        if self.hub.screen is None:
+        if self.hub.screen is None and self.hub.interception is None:
             return self._route(account, subject, frame)
-        taken = [1]  # who takes it is not known yet when the screen keeps it
-        self.hub.screen.publish(
-            account, None, frame, lambda: taken.append(self._route(account, subject, frame))
-        )
-        return taken[-1]
+        return self.hub.publish_direct(account, frame, self._route)
 
     def _route(self, account: Account, subject: bytes, frame: Frame) -> int:
         if account.mapper is not None:

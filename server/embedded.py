@@ -9,6 +9,7 @@ path of clients.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
@@ -18,6 +19,8 @@ from midge.server import server as core
 from midge.server.account import GLOBAL_ACCOUNT
 from midge.server.auth.passwords import is_bcrypt
 from midge.server.direct import PENDING_MAX, Direct
+from midge.server.errors import ConfigError
+from midge.server.interceptors import EVENTS
 from midge.server.keyword_options import options_from_keywords
 from midge.server.views import (
     ConnectionView,
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from midge.server.direct import Callback, DirectSubscription, Headers, Message
     from midge.server.faults import Faults
     from midge.server.hub import Hub
+    from midge.server.interceptors import Interceptor
     from midge.server.options import Options, User
 
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - to connect to  # nosec B104 - compared, not bound
@@ -48,7 +52,8 @@ class Server:
     `max_payload=`, …),
     an `Options` structure, or both; the keywords count more. `clock`, `random` and `seed`
     replace real
-    time and chance in tests.
+    time and chance in tests. `interceptors` maps `connect`, `subscribe`, `publish` and `deliver` to
+    functions, or to their names `module:function`; see `intercept`.
 
     Raises:
         ConfigError: an unknown option, a wrong value, or two that contradict each other.
@@ -62,9 +67,13 @@ class Server:
         clock: Clock | None = None,
         random: Random | None = None,
         seed: int | None = None,
+        interceptors: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
         chance = random or (None if seed is None else Random(seed))  # noqa: S311 - for queues
+        self._interceptors, named = _split_interceptors(interceptors)
+        if named is not None:
+            settings["interceptors"] = named
         given = options_from_keywords(options, settings)
         self._core = core.Server(given, clock=clock, random=chance)
         self._direct: Direct | None = None
@@ -82,6 +91,7 @@ class Server:
         if self._direct is not None:
             raise MidgeError("the server has been started already")
         self._direct = Direct(self._core.hub)
+        self._core.hub.intercept(self._interceptors)
         try:
             await self._core.start()
         except BaseException:
@@ -118,6 +128,29 @@ class Server:
     async def lame_duck(self) -> None:
         """Refuse new clients, tell the others, and close them one by one; then return."""
         await self._core.lame_duck()
+
+    def intercept(
+        self,
+        *,
+        connect: Interceptor | None = None,
+        subscribe: Interceptor | None = None,
+        publish: Interceptor | None = None,
+        deliver: Interceptor | None = None,
+    ) -> None:
+        """Ask these functions from now on, and those of the settings for what is not given.
+
+        See `midge.server.interceptors` for what they get and return. Call it before `start` or in
+        the loop's thread. Clients that are there already are not asked to connect again.
+        """
+        given = {
+            "connect": connect,
+            "subscribe": subscribe,
+            "publish": publish,
+            "deliver": deliver,
+        }
+        self._interceptors = {name: one for name, one in given.items() if one is not None}
+        if self._direct is not None:
+            self._core.hub.intercept(self._interceptors)
 
     # What it is.
 
@@ -277,6 +310,18 @@ class Server:
         yield from (user for user in authorization.users if user.user)
         for account in self.options.accounts:
             yield from (user for user in account.users if user.user)
+
+
+def _split_interceptors(
+    given: Mapping[str, Any] | None,
+) -> tuple[dict[str, Interceptor], Mapping[str, Any] | None]:
+    """Part functions from settings. Raises: ConfigError for a function of an unknown event."""
+    if not isinstance(given, Mapping):
+        return {}, given
+    functions = {name: one for name, one in given.items() if callable(one)}
+    for name in functions.keys() - set(EVENTS):
+        raise ConfigError(f"expected one of {', '.join(EVENTS)}", key=f"interceptors.{name}")
+    return functions, {name: one for name, one in given.items() if name not in functions}
 
 
 def _secret(text: str, what: str) -> str:

@@ -344,12 +344,14 @@ class Faults(Screen):
         struck = self._first_striking(subject, connection)
         if struck is not None:
             struck.act(_copy(frame), lambda one: self._write(connection, subscription.sid, one))
+            subscription.delivered += 1
             return SWALLOWED
         waits = [fault for fault in self._of(connection) if isinstance(fault, _Reorder)]
         if not waits:
             return frame
         self._write(connection, subscription.sid, frame)
         self._tell_passed(subject, None, connection)
+        subscription.delivered += 1
         return SWALLOWED
 
     def edit_info(self, info: Info) -> None:

@@ -5,7 +5,7 @@ publish to it; full, or without any progress for too long, it is closed as a slo
 publisher it is read no further for a moment, so that a fast one does not fill the memory.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from midge.server.reasons import ClosedReason
 
@@ -123,10 +123,11 @@ class Flow:
             self._connection.resume_reading()
 
     def stop(self) -> None:
-        """Wait for nothing, and have nobody wait, any more."""
+        """Wait for nothing, and have nobody wait, any more; this is the end."""
         for timer in (self._deadline_timer, self._hold_timer):
             if timer is not None:
                 timer.cancel()
         self._deadline_timer = self._hold_timer = None
         self.held_by = None
         self.caught_up()
+        self._connection = cast("Connection", None)  # no circle: it goes when its transport does

@@ -20,6 +20,7 @@ from midge.server.accounts_config import AccountPlan, plan_accounts
 from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, Verdict
 from midge.server.auth.claims import AccountBody, BadTokenError, Claims
 from midge.server.auth.token_accounts import account_tables, token_accounts
+from midge.server.interceptors import load_interceptors
 from midge.server.logging import get_logger
 from midge.server.permissions import Permissions
 from midge.server.reasons import ClosedReason
@@ -90,19 +91,39 @@ class Gatekeeper:
         ):
             connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
             return False
-        if self.authenticator.admits_silent_clients and self._admit_silent(connection):
+        if self.admits_silent(connection) and self._admit_silent(connection):
             connection.keepalive.start()
         elif connection.reason is None:
-            connection.require_connect(self._auth_timeout_s())
+            connection.require_connect(self._auth_timeout_s(connection))
         return connection.reason is None
 
     def authenticate(self, connection: Connection) -> None:
         """Find out who the client of `connection` is; `authenticated` or an -ERR follows."""
-        verdict = self.authenticator.authenticate(request_of(connection))
+        verdict = self._ask(connection)
         if isinstance(verdict, Verdict):
             self._conclude(connection, verdict)
         else:
             self._begin(self._conclude_later(connection, verdict))
+
+    def admits_silent(self, connection: Connection) -> bool:
+        """Tell whether the client may go without CONNECT."""
+        admits = self.authenticator.admits_silent_clients(connection.kind)
+        return admits and not self._intercepts_connects
+
+    def asks_who(self, connection: Connection) -> bool:
+        """Tell whether a CONNECT may make somebody else of a client that has said nothing yet."""
+        return self.authenticator.is_required_by(connection.kind) or self._intercepts_connects
+
+    @property
+    def _intercepts_connects(self) -> bool:
+        interception = self._hub.interception
+        return interception is not None and interception.wants_connects
+
+    def _ask(self, connection: Connection) -> Verdict | Awaitable[Verdict]:
+        """Ask who the client is, and then the interceptor whether it may come in."""
+        verdict = self.authenticator.authenticate(request_of(connection))
+        interception = self._hub.interception
+        return verdict if interception is None else interception.connect(connection, verdict)
 
     def release(self, connection: Connection) -> None:
         """Forget a connection that has ended; nothing happens to one that never was admitted."""
@@ -153,6 +174,10 @@ class Gatekeeper:
         )
         if not allowed:
             return errors.publish_violation(subject)
+        return self.refuse_reply(frame)
+
+    def refuse_reply(self, frame: Frame) -> str | None:
+        """Return the -ERR text for a reply subject that no client may name, or None."""
         reply = frame.reply_bytes()
         if reply is not None and reply.startswith(_RESERVED_REPLIES):
             return errors.reply_violation(reply)
@@ -175,8 +200,10 @@ class Gatekeeper:
         """
         authenticator = Authenticator(options, wall_clock=self._hub.clock.wall)
         plans = _plans(options)
+        interceptors = load_interceptors(options.interceptors)
 
         def put_in_force() -> None:
+            self._hub.intercept_as_configured(interceptors)
             self.authenticator.close()
             self.authenticator = authenticator
             self._planned = {}
@@ -190,10 +217,10 @@ class Gatekeeper:
     def _question_again(self, connection: Connection) -> None:
         """Find out whether a client that is in may stay, and as what."""
         if connection.identity is None:
-            if not connection.connected and not self.authenticator.admits_silent_clients:
-                connection.require_connect(self._auth_timeout_s())
+            if not connection.connected and not self.admits_silent(connection):
+                connection.require_connect(self._auth_timeout_s(connection))
             return
-        verdict = self.authenticator.authenticate(request_of(connection))
+        verdict = self._ask(connection)
         if isinstance(verdict, Verdict):
             self._conclude_again(connection, verdict)
         else:
@@ -371,9 +398,12 @@ class Gatekeeper:
             min(left_s, _LONGEST_WAIT_S), self._watch_expiry, connection, identity
         )
 
-    def _auth_timeout_s(self) -> float:
-        """Return how long a client has for its CONNECT."""
+    def _auth_timeout_s(self, connection: Connection) -> float:
+        """Return how long the client of `connection` has for its CONNECT."""
         options = self._hub.options
+        own_s = options.websocket.authorization.timeout_s
+        if connection.kind == "WEBSOCKET" and own_s:
+            return own_s
         if options.authorization.timeout_s:
             return options.authorization.timeout_s
         return options.tls.timeout_s + _AFTER_TLS_S if options.tls.enabled else _AUTH_TIMEOUT_S

@@ -6,7 +6,7 @@ Every refusal is decided in this one place, so that no path around it exists.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -21,12 +21,14 @@ from midge.server.clock import Clock
 from midge.server.closed import ClosedClient
 from midge.server.connection import Connection
 from midge.server.gatekeeper import Gatekeeper
+from midge.server.interception import Interception
+from midge.server.interceptors import Interceptor, load_interceptors
 from midge.server.logging import get_logger
 from midge.server.observer import Observer
 from midge.server.options import Options
 from midge.server.outbound import ChunkPool
 from midge.server.reasons import ClosedReason
-from midge.server.router import Router
+from midge.server.router import SWALLOWED, Router
 from midge.server.server_keys import ServerKeys
 from midge.server.subscription import RoutedSubscription
 from midge.server.tracing import Tracer, client_label
@@ -128,6 +130,8 @@ class Hub:
         self.totals = Totals()
         self.stalled_clients = 0
         self.screen: Screen | None = None
+        self.interception: Interception | None = None
+        self._interceptors: dict[str, dict[str, Interceptor]] = {"settings": {}, "program": {}}
         self.lame_duck = False
         self.host = options.listen.host
         self.port = options.listen.port
@@ -135,6 +139,7 @@ class Hub:
         self._transports: set[Connection] = set()
         self._empty = asyncio.Event()
         self.gate = Gatekeeper(self)
+        self.intercept_as_configured(load_interceptors(options.interceptors))
         operator = self.gate.authenticator.operator
         if operator is not None and operator.system_account:
             self.system_account = self.account(operator.system_account)
@@ -164,6 +169,11 @@ class Hub:
         self.gate.prepare(connection)
         return connection
 
+    def ping_interval_s(self, kind: str) -> float:
+        """Give the seconds between PINGs to clients that come in by `kind`."""
+        own_s = self.options.websocket.ping_interval_s if kind == "WEBSOCKET" else 0.0
+        return own_s or self.options.keepalive.ping_interval_s
+
     def connection_made(self, connection: Connection) -> None:
         """Take a connection in, or turn it away when there are too many."""
         self.totals.connections += 1
@@ -171,8 +181,7 @@ class Hub:
         self.clients[connection.cid] = connection
         if self.gate.admit(connection):
             log.debug("client_connected", cid=connection.cid, peer=_peer(connection))
-            if self.screen is not None:
-                connection.screen(True, True)
+            self.screen_anew(connection)
             self.trace(connection)
 
     def trace(self, connection: Connection) -> None:
@@ -190,6 +199,8 @@ class Hub:
         """Hear that a connection has ended; its transport may have some last words to write."""
         self.clients.pop(connection.cid, None)
         self.gate.release(connection)
+        if self.interception is not None:
+            self._forget_what_waits(connection, self.interception)
         self.totals.add(connection)
         self.closed.append(ClosedClient(connection, self.clock.monotonic()))
         reason = connection.reason
@@ -212,6 +223,13 @@ class Hub:
         )
         for observer in self.observers:
             observer.client_closed(connection)
+
+    def _forget_what_waits(self, connection: Connection, interception: Interception) -> None:
+        dropped = interception.forget(connection)
+        if dropped:
+            log.warning(
+                "intercepted_dropped", cid=connection.cid, peer=_peer(connection), count=dropped
+            )
 
     def connection_lost(self, connection: Connection) -> None:
         """Hear that the transport of a connection is gone."""
@@ -236,26 +254,86 @@ class Hub:
     # Who may hold, change or refuse what passes.
 
     def screen_publish(self, connection: Connection, frame: Frame) -> None:
-        """Show a publish to whoever screens; without any, route it."""
-        if self.screen is None:
-            connection.route_mapped(frame)
+        """Show a publish to whoever wants to see it before it is routed."""
+        if self.interception is None:
+            self.let_publish(connection, frame, connection.route_mapped)
         else:
-            account, route = connection.account, connection.route_mapped
-            self.screen.publish(account, connection, frame, lambda: route(frame))
+            self.interception.publish(connection, frame)
+
+    def let_publish(
+        self, connection: Connection, frame: Frame, route: Callable[[Frame], object]
+    ) -> None:
+        """Let a publish pass that is as its client may have it; the screen comes last."""
+        if connection.options.verbose:
+            connection.send_ok()
+        if self.screen is None:
+            route(frame)
+        else:
+            self.screen.publish(connection.account, connection, frame, lambda: route(frame))
+
+    def publish_direct(
+        self, account: Account, frame: Frame, route: Callable[[Account, bytes, Frame], int]
+    ) -> int:
+        """Show a publish of the process itself; give how many have taken it."""
+        screen = self.screen
+        if screen is None:
+            last = route
+        else:
+
+            def last(account: Account, subject: bytes, frame: Frame) -> int:
+                taken = [1]  # who takes it is not known yet when the screen keeps it
+                screen.publish(
+                    account, None, frame, lambda: taken.append(route(account, subject, frame))
+                )
+                return taken[-1]
+
+        if self.interception is None:
+            return last(account, frame.subject_bytes(), frame)
+        return self.interception.publish_direct(account, frame, last)
 
     def screen_delivery(
-        self, connection: Connection, subscription: Any, frame: Frame
+        self, connection: Connection, subscription: Any, publisher: Client | None, frame: Frame
     ) -> Frame | None:
-        """Show a delivery to whoever screens; without any, let it pass."""
-        if self.screen is None:
-            return frame
-        return self.screen.deliver(connection, subscription, frame)
+        """Show a delivery to whoever wants to see it before it is written."""
+        seen: Frame | None = frame
+        if self.interception is not None:
+            seen = self.interception.deliver(connection, subscription, publisher, frame)
+        if self.screen is None or seen is None or seen is SWALLOWED:
+            return seen
+        return self.screen.deliver(connection, subscription, seen)
 
     def screen_with(self, screen: Screen | None) -> None:
         """Show all publishes and deliveries to `screen` from now on; None ends that."""
         self.screen = screen
         for connection in self.clients.values():
-            connection.screen(screen is not None, screen is not None)
+            self.screen_anew(connection)
+
+    def screen_anew(self, connection: Connection) -> None:
+        """Find out anew what of `connection` somebody wants to see."""
+        interception, screened = self.interception, self.screen is not None
+        connection.screen(
+            screened or (interception is not None and interception.screens_publishes(connection)),
+            screened or (interception is not None and interception.screens_deliveries(connection)),
+        )
+
+    def intercept(self, functions: Mapping[str, Interceptor]) -> None:
+        """Ask the program's own `functions`, by event, before those of the settings."""
+        self._interceptors["program"] = dict(functions)
+        self._choose_interceptors()
+
+    def intercept_as_configured(self, functions: Mapping[str, Interceptor]) -> None:
+        """Ask the `functions` of the settings, where the program has none of its own."""
+        self._interceptors["settings"] = dict(functions)
+        self._choose_interceptors()
+
+    def _choose_interceptors(self) -> None:
+        functions = self._interceptors["settings"] | self._interceptors["program"]
+        if self.interception is not None:
+            self.interception.change(functions)
+        elif functions:
+            self.interception = Interception(self, functions)
+        for connection in self.clients.values():
+            self.screen_anew(connection)
 
     # What it subscribed to.
 
@@ -291,9 +369,7 @@ class Hub:
         info.client_ip = connection.peer_host
         if connection.nonce:
             info.nonce = connection.nonce.decode()
-        if self.gate.authenticator.is_required and (
-            connect_info or not self.gate.authenticator.admits_silent_clients
-        ):
+        if self._asks_who(connection, connect_info=connect_info):
             info.auth_required = True
         if connection.kind == "STANDARD":
             self._add_tls(info)
@@ -308,6 +384,14 @@ class Hub:
         if self.screen is not None:
             self.screen.edit_info(info)
         return info.line()
+
+    def _asks_who(self, connection: Connection, *, connect_info: bool) -> bool:
+        """Tell whether INFO is to ask for credentials."""
+        authenticator, kind = self.gate.authenticator, connection.kind
+        # As in nats-server, only the first INFO of the plain listener spares guests the question.
+        may_be_spared = not connect_info and kind != "WEBSOCKET"
+        is_spared = may_be_spared and authenticator.admits_silent_clients(kind)
+        return authenticator.is_required_by(kind) and not is_spared
 
     def _add_tls(self, info: Info) -> None:
         """Say in `info` what TLS the client listener asks for."""
@@ -361,6 +445,8 @@ class Hub:
     def close(self) -> None:
         """Let go of what outlives connections."""
         self.gate.close()
+        if self.interception is not None:
+            self.interception.close()
 
     def abort_all(self) -> None:
         """Cut every transport that is still there."""

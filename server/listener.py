@@ -49,9 +49,14 @@ class Listener:
         Raises:
             OSError: the address cannot be bound.
         """
-        self._socket, bound = listen(host, port, _BACKLOG)
-        self._watch()
+        listener, bound = listen(host, port, _BACKLOG)
+        self.adopt(listener)
         return bound
+
+    def adopt(self, listener: socket.socket) -> None:
+        """Accept on a socket that listens already; it is closed with this."""
+        self._socket = listener
+        self._watch()
 
     def close(self) -> None:
         """Take no more connections; those that are there go on."""

@@ -23,6 +23,7 @@ from midge.server.security_options import (
     HookName,
     Import,
     ImportSource,
+    Interceptors,
     Mapping,
     MappingDestination,
     Operator,
@@ -47,6 +48,7 @@ __all__ = [
     "HookName",
     "Import",
     "ImportSource",
+    "Interceptors",
     "Keepalive",
     "Limits",
     "Listen",
@@ -69,6 +71,7 @@ __all__ = [
     "Tls",
     "User",
     "WebSocket",
+    "WebSocketAuthorization",
 ]
 
 Port = Annotated[int, Meta(ge=-1, le=65535)]
@@ -175,6 +178,26 @@ class Logging(Table, frozen=True, kw_only=True):
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
 
 
+class WebSocketAuthorization(Table, frozen=True, kw_only=True):
+    """Who may connect by WebSocket; a name here replaces all of the same in `authorization`."""
+
+    user: str = ""
+    """The only user's name of this listener; not where there are users or accounts' users."""
+    password: Secret = ""
+    """The only user's password, plain or bcrypt."""
+    token: Secret = ""
+    """A token that clients send, plain or bcrypt; outweighs `user`."""
+    timeout_s: Seconds = 0.0
+    """Seconds a client has to authenticate; 0 means as many as at the other listener."""
+    no_auth_user: str = ""
+    """The user that a client without credentials becomes; a user of `authorization` or accounts."""
+
+    @property
+    def is_set(self) -> bool:
+        """Tell whether this listener has rules of its own."""
+        return bool(self.user or self.token or self.no_auth_user)
+
+
 class WebSocket(Table, frozen=True, kw_only=True):
     """The listener for WebSocket clients; setting `port` turns it on."""
 
@@ -194,6 +217,8 @@ class WebSocket(Table, frozen=True, kw_only=True):
     """Origins that browsers may come from; empty allows every origin."""
     handshake_timeout_s: Seconds = 2.0
     """Seconds for the HTTP upgrade."""
+    ping_interval_s: Seconds = 0.0
+    """Seconds between PINGs to a silent client; 0 takes `keepalive.ping_interval_s`."""
     compression: bool = False
     """Offer permessage-deflate."""
     headers: dict[str, str] = {}  # noqa: RUF012 - msgspec copies the default
@@ -205,7 +230,9 @@ class WebSocket(Table, frozen=True, kw_only=True):
     token_cookie: str = ""
     """Cookie that holds the token."""
     jwt_cookie: str = ""
-    """Cookie that holds the user JWT."""
+    """Cookie that holds the user JWT; needs operator mode."""
+    authorization: WebSocketAuthorization = WebSocketAuthorization()
+    """Who may connect here, where that differs from the rest of the server."""
 
 
 class Console(Table, frozen=True, kw_only=True):
@@ -228,6 +255,10 @@ class Monitoring(Table, frozen=True, kw_only=True):
     """Port for HTTPS with the certificates of `tls`; 0 means none, -1 takes a free one."""
     base_path: str = ""
     """Path under which the pages are served, such as `/nats`."""
+    max_connections: Positive = 128
+    """Most HTTP connections at a time; the longest idle one makes room for another."""
+    idle_timeout_s: Annotated[float, Meta(gt=0)] = 30.0
+    """Seconds that a connection may take until its next request has come whole."""
     console: Console = Console()
     """The web console."""
 
@@ -320,6 +351,8 @@ class Options(Table, frozen=True, kw_only=True):
     """What is logged, where and how."""
     authorization: Authorization = Authorization()
     """Who may connect when no accounts are needed, and the rules shared by all."""
+    interceptors: Interceptors = Interceptors()
+    """Python functions that see what clients do, and may change or refuse it."""
     accounts: tuple[Account, ...] = ()
     """Isolated subject spaces with their users."""
     mappings: tuple[Mapping, ...] = ()

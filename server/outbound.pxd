@@ -38,6 +38,10 @@ cdef class Outbound:
     @cython.locals(verb=bytes, base=Py_ssize_t, subject_length=Py_ssize_t, tail_length=Py_ssize_t,
                    length=Py_ssize_t, data="unsigned char *", at=Py_ssize_t)
     cpdef void append_message(self, Frame frame, bytes sid) except *
+    @cython.locals(base=Py_ssize_t, verb=bytes, prefix_length=Py_ssize_t, tail_length=Py_ssize_t,
+                   length=Py_ssize_t, last=Py_ssize_t, data="unsigned char *", at=Py_ssize_t,
+                   start=Py_ssize_t)
+    cpdef void append_run(self, Frame frame, bytes sid, Py_ssize_t count) except *
     cpdef void flush(self) except *
     cpdef void caught_up(self) except *
     cpdef void finish(self) except *

@@ -131,6 +131,34 @@ class Outbound:
         memory.copy(data, at, frame.data, base + frame.tail, base + frame.end)
         self._used += length
 
+    def append_run(self, frame: Frame, sid: bytes, count: int) -> None:
+        """Add `count` messages, `frame` the first, that differ in their payloads only.
+
+        They lie one behind the other, each `frame.end` bytes long.
+        """
+        base = frame.base
+        verb = _MSG if frame.header_size < 0 else _HMSG
+        prefix_length = len(verb) + frame.subject_end - frame.subject_start + len(sid) + 2
+        tail_length = frame.end - frame.tail
+        length = prefix_length + tail_length
+        last = base + (count - 1) * frame.end
+        while True:
+            self.append_message(frame, sid)
+            # The others that have room too begin like this one.
+            data = self._data
+            at = self._used
+            while frame.base < last and self._capacity - at >= length:
+                frame.base += frame.end
+                start = frame.base + frame.tail
+                memory.copy(data, at, data, at - length, at - tail_length)
+                memory.copy(data, at + prefix_length, frame.data, start, start + tail_length)
+                at += length
+            self._used = at
+            if frame.base == last:
+                break
+            frame.base += frame.end
+        frame.base = base
+
     def flush(self) -> None:
         """Write what waits, unless the transport is behind."""
         if self._used > 0 and not self.behind:

@@ -16,7 +16,7 @@ from midge.server.subscription import RoutedSubscription
 from midge.sublist.result import QueueGroup, SubListResult
 
 SWALLOWED = Frame()
-"""What `Client.checked` gives for a frame that has been taken but is delivered later, or never."""
+"""What `Client.checked` gives for a frame that it has taken; it delivers and counts it later."""
 
 
 class Router:
@@ -52,6 +52,32 @@ class Router:
             self.observer.message_routed(account, publisher, frame, plain, queued)
         return plain + queued
 
+    def route_run(self, result: SubListResult, frame: Frame, count: int) -> bool:
+        """Deliver `count` messages, `frame` the first, to those in `result`, one after the other.
+
+        They lie one behind the other and differ in their payloads only. False, and then nothing has
+        happened, when somebody has to look at each of them.
+        """
+        if self.observer is not None or result.queues:
+            return False
+        subscriptions: tuple[Any, ...] = result.plain
+        for subscription in subscriptions:
+            client = subscription.client
+            if client is None or subscription.max_messages > 0:
+                return False
+            if client.watch and (client.watch != NO_HEADERS or frame.header_size >= 0):
+                return False
+        if len(subscriptions) > 1 and not result.owners_differ():
+            return False  # a client sees the messages of all its subscriptions in turn
+        for subscription in subscriptions:
+            client = subscription.client
+            client.outbound.append_run(frame, subscription.sid, count)
+            client.out_messages += count
+            client.out_bytes += count * frame.size
+            subscription.delivered += count
+            self.touch(client)
+        return True
+
     def deliver(
         self, subscription: RoutedSubscription, publisher: Client | None, frame: Frame
     ) -> bool:
@@ -70,7 +96,6 @@ class Router:
             if allowed is None:
                 return False
             if allowed is SWALLOWED:
-                subscription.delivered += 1
                 return True
             frame = allowed
         client.outbound.append_message(frame, subscription.sid)

@@ -102,6 +102,23 @@ class Authorization(Table, frozen=True, kw_only=True):
     """Most hook calls in flight; further clients wait within their time-out."""
 
 
+class Interceptors(Table, frozen=True, kw_only=True):
+    """Python functions that see what clients do, and may change or refuse it."""
+
+    connect: HookName = ""
+    """Function `module:function` asked before a client is let in; failing refuses."""
+    subscribe: HookName = ""
+    """Function asked before a subscription is made."""
+    publish: HookName = ""
+    """Function asked before a message is routed."""
+    deliver: HookName = ""
+    """Function asked before a message is written to a client."""
+    timeout_s: Annotated[float, Meta(gt=0)] = 1.0
+    """Seconds that an async function may take before what it was asked about is refused."""
+    max_pending: Annotated[int, Meta(ge=1)] = 64
+    """Answers that may be waited for per client and direction; then those who send wait."""
+
+
 class AccountLimits(Table, frozen=True, kw_only=True):
     """What one account may use; negative means unlimited."""
 

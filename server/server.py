@@ -1,5 +1,7 @@
 """The server as a whole: start, reload, lame duck, stop, and what it says of itself."""
 
+from __future__ import annotations
+
 import asyncio
 import random as random_module
 from collections import deque
@@ -18,9 +20,11 @@ from midge.server.monitoring.state import State
 from midge.server.options import Options
 from midge.server.reasons import ClosedReason
 from midge.server.reloading import check_reload
-from midge.server.tls import TlsContexts
+from midge.server.tls import TlsContexts, for_anybody
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from midge.server.recorder.recorder import Recorder
     from midge.server.websocket import WebSocketListener
 
@@ -48,7 +52,9 @@ class Server:
         self._tls: TlsContexts | None = None
         self._state: State | None = None
         self._events: SystemEvents | None = None
+        self._load_again: Callable[[], Awaitable[None]] | None = None
         self._monitoring: MonitoringService | None = None
+        self._https_tls: TlsContexts | None = None
         self._recorder: Recorder | None = None
         self._websocket: WebSocketListener | None = None
         self._websocket_tls: TlsContexts | None = None
@@ -87,6 +93,7 @@ class Server:
             await self._stop_recorder()
             raise
         self._events = SystemEvents(self._state)
+        self._events.reload = self._load_again
         self._events.start()
 
     async def _open(self, hub: Hub, state: State) -> None:
@@ -104,7 +111,9 @@ class Server:
             await self._open_websocket(hub)
         if options.monitoring.http_port or options.monitoring.https_port:
             state.websocket_port = self._websocket_address[1]
-            self._monitoring = MonitoringService(state, self._tls.context if self._tls else None)
+            if options.monitoring.https_port:
+                self._https_tls = TlsContexts(for_anybody(options.tls))
+            self._monitoring = MonitoringService(state, self._https_tls)
             self._monitoring.open()
             self._monitoring.serve("".join(self.urls().get("websocket", ())))
 
@@ -156,6 +165,13 @@ class Server:
             await self._monitoring.stop()
             self._monitoring = None
 
+    def reload_on_request(self, load_again: Callable[[], Awaitable[None]]) -> None:
+        """Have the system account's `RELOAD` call `load_again`, which may raise MidgeError.
+
+        To be said before `start`; without it a request for `RELOAD` is refused.
+        """
+        self._load_again = load_again
+
     async def reload(self, options: Options) -> None:
         """Take new options for what can change while serving.
 
@@ -166,6 +182,8 @@ class Server:
         put_in_force = self.hub.gate.prepare_reload(options)
         if self._tls is not None and options.tls.enabled:
             self._tls.reload(options.tls)
+        if self._https_tls is not None and options.tls.enabled:
+            self._https_tls.reload(for_anybody(options.tls))
         if self._websocket_tls is not None and options.websocket.tls.enabled:
             self._websocket_tls.reload(options.websocket.tls)
         self.options = options
@@ -196,7 +214,7 @@ class Server:
             connection.parser.max_control_line = limits.max_control_line_bytes
             if connection.identity is None:
                 connection.parser.max_payload = limits.max_payload_bytes
-            connection.keepalive.interval_s = keepalive.ping_interval_s
+            connection.keepalive.interval_s = hub.ping_interval_s(connection.kind)
             connection.keepalive.ping_max = keepalive.ping_max
         if self._state is not None:
             self._state.configured_at = hub.clock.wall()

@@ -1,7 +1,6 @@
 """The system account's services: what `$SYS.REQ...` answers, as the `nats` command line asks it."""
 
 import asyncio
-import contextlib
 import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -273,8 +272,7 @@ class SystemRequests:
     async def _reload(self, *_: Any) -> Answer:
         if self._events.reload is None:
             raise BadArgument("this server has no configuration to load again")
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._events.reload()
+        await self._events.reload()
         return {"server": self._events.server_info()}
 
     def _client(self, given: Answer) -> Connection:

@@ -10,6 +10,8 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from midge.server.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,6 +38,13 @@ _ALIASES = {
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
 }
+
+
+def for_anybody(table: Tls) -> Tls:
+    """Return `table` without what it asks of clients, for those that have no certificate."""
+    return structs.replace(
+        table, verify=False, verify_and_map=False, ca_file="", pinned_certs=(), allow_non_tls=False
+    )
 
 
 class TlsContexts:

@@ -6,8 +6,10 @@ import cycles between accounts) is checked where it is used.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from midge.server.checking import Problem
 
@@ -15,7 +17,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from midge.server.checking import Path
-    from midge.server.options import Account, Authorization, Options, Tls, User
+    from midge.server.options import (
+        Account,
+        Authorization,
+        Options,
+        Tls,
+        User,
+        WebSocketAuthorization,
+    )
+
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+UPGRADE_HEADERS = frozenset({"host", "content-length", "connection", "upgrade", "nats-no-masking"})
+"""Headers that the answer to an upgrade has by itself, or must not have."""
 
 RESERVED_ACCOUNTS = ("$G", "$SYS")
 """Accounts that every server has; a file may define `$SYS` to give it users, never `$G`."""
@@ -28,6 +42,7 @@ def find_contradictions(options: Options) -> Iterator[Problem]:
     yield from _check_all_users(options)
     yield from _check_accounts(options)
     yield from _check_no_auth_user(options)
+    yield from _check_websocket(options)
     yield from _check_tls(options.tls, ("tls",))
     yield from _check_tls(options.websocket.tls, ("websocket", "tls"))
     yield from _check_listeners(options)
@@ -127,12 +142,60 @@ def _check_exchange(account: Account, known: set[str], path: Path) -> Iterator[P
 
 
 def _check_no_auth_user(options: Options) -> Iterator[Problem]:
-    users = {user.user or user.nkey for user in options.authorization.users}
-    users |= {user.user or user.nkey for account in options.accounts for user in account.users}
-    name = options.authorization.no_auth_user
-    if name and name not in users:
-        text = f'no_auth_user: "{name}" not present as user or nkey'
-        yield Problem(("authorization", "no_auth_user"), text)
+    users = _user_names(options)
+    tables: list[tuple[Path, Authorization | WebSocketAuthorization]]
+    tables = [(("authorization",), options.authorization)]
+    tables += [(("websocket", "authorization"), options.websocket.authorization)]
+    for path, table in tables:
+        name = table.no_auth_user
+        if name and name not in users:
+            text = f'no_auth_user: "{name}" not present as user or nkey'
+            yield Problem((*path, "no_auth_user"), text)
+
+
+def _user_names(options: Options) -> set[str]:
+    """Return the names and keys of all configured users."""
+    groups = (options.authorization.users, *(account.users for account in options.accounts))
+    return {user.user or user.nkey for group in groups for user in group}
+
+
+def _check_websocket(options: Options) -> Iterator[Problem]:
+    """Check what the WebSocket listener alone has."""
+    table = options.websocket
+    own, path = table.authorization, ("websocket", "authorization")
+    for name in ("user", "token"):
+        if getattr(own, name) and _user_names(options):
+            kind = "username" if name == "user" else name
+            text = f"websocket authentication {kind} not compatible with presence of users/nkeys"
+            yield Problem((*path, name), text)
+    if own.password and not own.user:
+        yield Problem((*path, "user"), "expected a user name, since a password is set")
+    if table.jwt_cookie and not (options.operator.jwts or options.operator.trusted_keys):
+        yield Problem(("websocket", "jwt_cookie"), "expected operator mode, which takes user JWTs")
+    for origin in table.allowed_origins:
+        yield from _check_origin(origin)
+    for name, value in table.headers.items():
+        yield from _check_header(name, value)
+
+
+def _check_origin(origin: str) -> Iterator[Problem]:
+    try:
+        parts = urlsplit(origin)
+        is_origin = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        is_origin = False
+    if not is_origin:
+        text = f"expected http:// or https:// and a host, got {origin!r}"
+        yield Problem(("websocket", "allowed_origins"), text)
+
+
+def _check_header(name: str, value: str) -> Iterator[Problem]:
+    """Refuse a header that is none, or that would contradict the upgrade's own."""
+    path = ("websocket", "headers")
+    if not HEADER_NAME.fullmatch(name) or not value.isprintable():
+        yield Problem(path, f"expected a header's name and a value of one line, got {name!r}")
+    elif name.lower() in UPGRADE_HEADERS or name.lower().startswith("sec-websocket-"):
+        yield Problem(path, f'invalid header "{name}" not allowed')
 
 
 def _check_tls(tls: Tls, path: Path) -> Iterator[Problem]:

@@ -1,6 +1,11 @@
 # C types for result.py.
 
+cimport cython
+
 from midge.sublist.subscription cimport Subscription
+
+
+cdef int _UNKNOWN
 
 
 cdef class QueueGroup:
@@ -12,7 +17,10 @@ cdef class QueueGroup:
 cdef class SubListResult:
     cdef readonly tuple plain
     cdef readonly tuple queues
+    cdef int _owners_differ
 
     cpdef Py_ssize_t fan_out(self)
+    @cython.locals(subscription=Subscription, owners=set)
+    cpdef bint owners_differ(self) except -1
     cpdef list subscriptions(self)
     cpdef SubListResult with_added(self, Subscription subscription)

@@ -2,6 +2,8 @@
 
 from midge.sublist.subscription import Subscription
 
+_UNKNOWN = -1
+
 
 class QueueGroup:
     """The members of one queue group for one subject.
@@ -24,13 +26,14 @@ class QueueGroup:
 class SubListResult:
     """The subscriptions that one subject reaches; immutable, so it can be shared and cached."""
 
-    __slots__ = ("plain", "queues")
+    __slots__ = ("_owners_differ", "plain", "queues")
 
     def __init__(
         self, plain: tuple[Subscription, ...] = (), queues: tuple[QueueGroup, ...] = ()
     ) -> None:
         self.plain = plain
         self.queues = queues
+        self._owners_differ = _UNKNOWN
 
     def __bool__(self) -> bool:
         return bool(self.plain or self.queues)
@@ -38,6 +41,15 @@ class SubListResult:
     def fan_out(self) -> int:
         """Count the deliveries that one message makes: every plain one, and one per queue group."""
         return len(self.plain) + len(self.queues)
+
+    def owners_differ(self) -> bool:
+        """Tell whether no two of the plain subscriptions have the same owner."""
+        if self._owners_differ == _UNKNOWN:
+            owners = set()
+            for subscription in self.plain:
+                owners.add(id(subscription.owner))
+            self._owners_differ = len(owners) == len(self.plain)
+        return bool(self._owners_differ)
 
     def subscriptions(self) -> list[Subscription]:
         """List every subscription in the result, members of queue groups included."""

@@ -2,6 +2,9 @@
 
 cimport cython
 
+from midge.sublist cimport octets
+from midge.sublist.mutex cimport Mutex
+from midge.sublist.recent cimport RecentMatches
 from midge.sublist.result cimport SubListResult
 from midge.sublist.subjects cimport is_literal, is_valid_subject, matches
 from midge.sublist.subscription cimport Subscription
@@ -18,13 +21,17 @@ cdef class SubList:
     cdef Py_ssize_t _in_trie
     cdef Py_ssize_t _count
     cdef dict _cache
+    cdef RecentMatches _recent
     cdef SubListResult _empty
-    cdef object _lock
+    cdef Mutex _mutex
     cdef Py_ssize_t _turn
     cdef readonly long long _inserts
     cdef readonly long long _removes
     cdef readonly long long _matches
     cdef readonly long long _cache_hits
+    cdef long long _hits_before
+    cdef long long _misses
+    cdef long long _keep_every
 
     @cython.locals(subject=bytes, literal=bint, node=Node)
     cpdef object insert(self, Subscription subscription)
@@ -32,6 +39,11 @@ cdef class SubList:
     cpdef object remove(self, Subscription subscription)
     @cython.locals(node=Node, result=SubListResult)
     cpdef SubListResult match(self, bytes subject)
+    @cython.locals(subject=bytes, generation="unsigned long long", built="long long",
+                   result=SubListResult)
+    cpdef SubListResult match_within(
+        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+    )
     cpdef bint has_interest(self, bytes subject) except -1
     @cython.locals(node=Node, result=SubListResult, nodes=list)
     cdef SubListResult _match_uncached(self, bytes subject)

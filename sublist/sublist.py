@@ -9,14 +9,17 @@ or changes does, so a SubList may be shared by threads.
 from collections.abc import Iterator
 from enum import Enum
 from itertools import islice
-from threading import Lock
 from typing import NamedTuple
 
+from midge.sublist import octets
+from midge.sublist.mutex import Mutex
+from midge.sublist.recent import RecentMatches
 from midge.sublist.result import EMPTY_RESULT, SubListResult
 from midge.sublist.subjects import is_literal, is_valid_subject, matches
 from midge.sublist.subscription import Subscription
 from midge.sublist.trie import Node, Trie, build_result
 
+_KEEP_EVERY = 8  # of the results built while hardly any is asked for twice
 _FAN_OUT_SAMPLE = 1024  # how many remembered results the fan-out statistics look at
 
 
@@ -72,26 +75,31 @@ class SubList:
         self._in_trie = 0
         self._count = 0
         self._cache: dict[bytes, SubListResult] = {}
+        self._recent = RecentMatches()
         self._empty = EMPTY_RESULT
-        self._lock = Lock()
+        self._mutex = Mutex()
         self._turn = 0
         self._inserts = 0
         self._removes = 0
         self._matches = 0
         self._cache_hits = 0
+        self._hits_before = 0  # those up to the last sweep, and the misses since
+        self._misses = 0
+        self._keep_every = 1
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Subscription]:
         """Go through a snapshot of all subscriptions, in no particular order."""
-        with self._lock:
+        self._mutex.enter()
+        try:
             nodes = [*self._exact.values(), *self._trie.nodes()]
             found: list[Subscription] = []
             for node in nodes:
-                found.extend(node.plain or ())
-                for members in (node.queues or {}).values():
-                    found.extend(members)
+                found.extend(node.subscriptions())
+        finally:
+            self._mutex.leave()
         return iter(found)
 
     def insert(self, subscription: Subscription) -> SubListError | None:
@@ -100,7 +108,8 @@ class SubList:
         if not is_valid_subject(subject):
             return SubListError.INVALID_SUBJECT
         literal = is_literal(subject)
-        with self._lock:
+        self._mutex.enter()
+        try:
             if subscription.slot >= 0:
                 return SubListError.ALREADY_INSERTED
             if literal and self._exact_match:
@@ -117,13 +126,16 @@ class SubList:
             self.generation += 1
             if self._cache:
                 self._refresh_cache(subscription, literal)
+        finally:
+            self._mutex.leave()
         return None
 
     def remove(self, subscription: Subscription) -> SubListError | None:
         """Take `subscription` out; None, or NOT_FOUND when it is not in this SubList."""
         subject = subscription.subject
         literal = is_literal(subject)
-        with self._lock:
+        self._mutex.enter()
+        try:
             if literal and self._exact_match:
                 node = self._exact.get(subject)
                 if node is None or not node.discard(subscription):
@@ -139,6 +151,8 @@ class SubList:
             self.generation += 1
             if self._cache:
                 self._invalidate_cache(subject, literal)
+        finally:
+            self._mutex.leave()
         return None
 
     def match(self, subject: bytes) -> SubListResult:
@@ -160,18 +174,36 @@ class SubList:
             return result
         return self._match_uncached(subject)
 
+    def match_within(self, data: bytearray, start: int, end: int) -> SubListResult:
+        """Give what `match` gives for the subject in ``data[start:end]``."""
+        result = self._recent.find(data, start, end, self.generation)
+        if result is not None:
+            self._matches += 1
+            self._cache_hits += 1
+            return result
+        subject = octets.take(data, start, end)
+        generation = self.generation
+        built = self._matches - self._cache_hits
+        result = self.match(subject)
+        if self._matches - self._cache_hits == built:  # it may well come again: it has before
+            self._recent.keep(subject, result, generation)
+        return result
+
     def has_interest(self, subject: bytes) -> bool:
         """Tell whether a message published to `subject` reaches anybody."""
         return bool(self.match(subject))
 
     def stats(self) -> SubListStats:
         """Take the counts; fan-out is over the remembered results, at most 1,024 of each kind."""
-        with self._lock:
+        self._mutex.enter()
+        try:
             remembered = list(islice(self._cache.values(), _FAN_OUT_SAMPLE))
             for node in islice(self._exact.values(), _FAN_OUT_SAMPLE):
                 if node.result is not None:
                     remembered.append(node.result)
             cache_size = len(self._cache)
+        finally:
+            self._mutex.leave()
         fan_outs = [result.fan_out() for result in remembered]
         return SubListStats(
             subscriptions=self._count,
@@ -186,12 +218,16 @@ class SubList:
 
     def depth(self) -> int:
         """Count the levels of the trie that are in use."""
-        with self._lock:
+        self._mutex.enter()
+        try:
             return self._trie.depth()
+        finally:
+            self._mutex.leave()
 
     def _match_uncached(self, subject: bytes) -> SubListResult:
         """Build the result of `subject` under the lock, unless another thread has just done so."""
-        with self._lock:
+        self._mutex.enter()
+        try:
             node = self._exact.get(subject)
             if self._in_trie == 0:
                 return self._empty if node is None else self._node_result(node)
@@ -203,10 +239,14 @@ class SubList:
                 nodes.append(node)
             result = self._combined_result(nodes)
             if self._cache_max > 0:
-                self._cache[subject] = result
-                if len(self._cache) > self._cache_max:
-                    self._sweep_cache()
+                self._misses += 1
+                if self._misses % self._keep_every == 0:
+                    self._cache[subject] = result
+                    if len(self._cache) > self._cache_max:
+                        self._sweep_cache()
             return result
+        finally:
+            self._mutex.leave()
 
     def _combined_result(self, nodes: list[Node]) -> SubListResult:
         """Give the result of several nodes together; that of a single one is the node's own."""
@@ -254,7 +294,15 @@ class SubList:
             del self._cache[key]
 
     def _sweep_cache(self) -> None:
-        """Forget the oldest cached results until `cache_sweep_to` are left."""
+        """Forget the oldest cached results until `cache_sweep_to` are left.
+
+        Where more subjects go round than the cache holds, none is found again before it is swept
+        away. Then it is not worth the while to keep each, until some are asked for twice again.
+        """
+        hits = self._cache_hits - self._hits_before
+        self._hits_before = self._cache_hits
+        self._keep_every = 1 if hits >= self._misses else _KEEP_EVERY
+        self._misses = 0
         surplus = len(self._cache) - self._cache_sweep_to
         for key in list(islice(self._cache, surplus)):
             del self._cache[key]

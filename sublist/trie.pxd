@@ -11,17 +11,19 @@ cdef int _DOT
 
 @cython.no_gc
 cdef class Node:
+    cdef public Subscription only
     cdef public list plain
     cdef public dict queues
     cdef public Level below
     cdef public SubListResult result
 
-    @cython.locals(members=list)
+    @cython.locals(queue=bytes, members=list)
     cpdef void add(self, Subscription subscription) except *
     @cython.locals(members=list, slot=Py_ssize_t, last=Subscription)
     cpdef bint discard(self, Subscription subscription) except -1
     cpdef bint is_inhabited(self)
     cpdef bint is_empty(self)
+    cpdef list subscriptions(self)
     @cython.locals(members=list, known=list)
     cpdef void collect(self, list plain, dict queues) except *
     cdef list _members(self, bytes queue)

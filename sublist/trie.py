@@ -10,13 +10,15 @@ _DOT = 0x2E
 class Node:
     """The subscriptions of exactly one subject, and the level below it in the trie.
 
-    A subscription's `slot` is its index in the list that holds it, so adding and removing take
+    Most subjects have a single subscription: it is `only`, and needs no list. Otherwise a
+    subscription's `slot` is its index in the list that holds it, so adding and removing take
     constant time however many share the subject; the order within a list means nothing.
     """
 
-    __slots__ = ("below", "plain", "queues", "result")
+    __slots__ = ("below", "only", "plain", "queues", "result")
 
     def __init__(self) -> None:
+        self.only: Subscription | None = None
         self.plain: list[Subscription] | None = None
         self.queues: dict[bytes, list[Subscription]] | None = None
         self.below: Level | None = None
@@ -24,21 +26,34 @@ class Node:
 
     def add(self, subscription: Subscription) -> None:
         """Hold `subscription`, which must be in no node yet."""
-        members = self._members(subscription.queue)
-        if members is None:
-            members = []
-            if subscription.queue is None:
-                self.plain = members
-            else:
-                if self.queues is None:
-                    self.queues = {}
-                self.queues[subscription.queue] = members
+        self.result = None
+        queue = subscription.queue
+        if queue is not None:
+            if self.queues is None:
+                self.queues = {}
+            members = self.queues.get(queue)
+            if members is None:
+                members = []
+                self.queues[queue] = members
+        else:
+            if self.plain is None:
+                if self.only is None:
+                    self.only = subscription
+                    subscription.slot = 0
+                    return
+                self.plain = [self.only]
+                self.only = None
+            members = self.plain
         subscription.slot = len(members)
         members.append(subscription)
-        self.result = None
 
     def discard(self, subscription: Subscription) -> bool:
         """Let go of `subscription`; False when it is not held here."""
+        if self.only is subscription:
+            self.only = None
+            self.result = None
+            subscription.slot = -1
+            return True
         members = self._members(subscription.queue)
         slot = subscription.slot
         if members is None or slot < 0 or slot >= len(members):
@@ -57,15 +72,26 @@ class Node:
 
     def is_inhabited(self) -> bool:
         """Tell whether any subscription is held here."""
-        return self.plain is not None or self.queues is not None
+        return self.only is not None or self.plain is not None or self.queues is not None
 
     def is_empty(self) -> bool:
         """Tell whether nothing is held here and nothing lies below."""
-        return self.plain is None and self.queues is None and self.below is None
+        return self.below is None and not self.is_inhabited()
+
+    def subscriptions(self) -> list[Subscription]:
+        """List what is held here."""
+        found = list(self.plain or ())
+        if self.only is not None:
+            found.append(self.only)
+        for members in (self.queues or {}).values():
+            found.extend(members)
+        return found
 
     def collect(self, plain: list[Subscription], queues: dict[bytes, list[Subscription]]) -> None:
         """Add what is held here to `plain` and, by group name, to `queues`."""
-        if self.plain is not None:
+        if self.only is not None:
+            plain.append(self.only)
+        elif self.plain is not None:
             plain.extend(self.plain)
         if self.queues is not None:
             for name, members in self.queues.items():

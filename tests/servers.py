@@ -148,8 +148,12 @@ class Server:
     def signal(self, name: str, config: str | None = None) -> None:
         """Send a signal, after replacing the configuration file if a new text is given."""
         if config is not None:
-            self._config.write_text(config)
+            self.rewrite(config)
         self.process.send_signal(signal.Signals[name])
+
+    def rewrite(self, config: str) -> None:
+        """Replace the configuration file; the server reads it at its next reload."""
+        self._config.write_text(config)
 
     def stop(self) -> int:
         """End the process, free its directory and return the exit code."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from midge.server import options
     from midge.server.auth.operator import OperatorMode
 
+    SharedRules = options.Authorization | options.WebSocketAuthorization
+
 _ANYBODY = Identity()
 _FINGERPRINT_LENGTH = 64
 
@@ -40,6 +42,7 @@ class Authenticator:
         """
         self._wall_clock = wall_clock
         self._authorization = settings.authorization
+        self._websocket = settings.websocket.authorization
         self._users = UserDirectory(settings)
         self._mapped_types = frozenset(
             kind
@@ -52,22 +55,22 @@ class Authenticator:
         self.operator = _make_operator_mode(settings, self._users)
         _check_consistency(settings, self._users)
 
-    @property
-    def is_required(self) -> bool:
-        """Tell whether a client must say who it is; INFO's ``auth_required``."""
-        settings = self._authorization
-        named = settings.user or settings.token or len(self._users)
-        return bool(named or self._hook or self.operator)
+    def is_required_by(self, connection_type: str) -> bool:
+        """Tell whether such a client must say who it is; INFO's ``auth_required``."""
+        # A listener's own rules say how a client proves itself; they never free it from doing so.
+        rules = (self._authorization, self._rules(connection_type))
+        named = any(table.user or table.token for table in rules)
+        return bool(named or len(self._users) or self._hook or self.operator)
 
     @property
     def needs_nonce(self) -> bool:
         """Tell whether INFO must give clients a nonce to sign."""
         return self._users.has_nkeys or self.operator is not None or self._hook is not None
 
-    @property
-    def admits_silent_clients(self) -> bool:
-        """Tell whether a client may go without CONNECT or credentials (``no_auth_user``)."""
-        return not self.is_required or bool(self._authorization.no_auth_user)
+    def admits_silent_clients(self, connection_type: str) -> bool:
+        """Tell whether such a client may go without CONNECT or credentials (``no_auth_user``)."""
+        rules = self._rules(connection_type)
+        return not self.is_required_by(connection_type) or bool(rules.no_auth_user)
 
     def authenticate(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
         """Return who `request` comes from, or why it is refused; awaitable if that takes time."""
@@ -81,6 +84,11 @@ class Authenticator:
         """Let go of the threads."""
         self._passwords.close()
 
+    def _rules(self, connection_type: str) -> SharedRules:
+        """Return the rules for clients that are no particular user, by how they came in."""
+        is_own = connection_type == "WEBSOCKET" and self._websocket.is_set
+        return self._websocket if is_own else self._authorization
+
     def _decide(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
         """Choose by the settings, never by what the client offers, how it must prove who it is."""
         if self._pinned and not self._is_pinned(request.certificate):
@@ -89,7 +97,7 @@ class Authenticator:
             return self._hook.authenticate(request)
         if self.operator is not None:
             return self.operator.authenticate(request, self._wall_clock())
-        if not self.is_required:
+        if not self.is_required_by(request.connection_type):
             return _ANYBODY
         return self._by_configured_user(request)
 
@@ -99,11 +107,12 @@ class Authenticator:
             return self._by_nkey(request)
         if self._users.has_names and request.connection_type in self._mapped_types:
             return self._by_certificate(request)
-        if not request.has_credentials and self._authorization.no_auth_user:
-            return self._silent_user(request)
+        rules = self._rules(request.connection_type)
+        if not request.has_credentials and rules.no_auth_user:
+            return self._silent_user(rules.no_auth_user, request)
         if request.user and self._users.has_names:
             return self._by_name(request)
-        return self._by_shared_secret(request)
+        return self._by_shared_secret(rules, request)
 
     def _is_pinned(self, certificate: bytes) -> bool:
         """Tell whether the public key of `certificate` is among the pinned ones."""
@@ -111,9 +120,8 @@ class Authenticator:
 
         return bool(certificate) and public_key_fingerprint(certificate) in self._pinned
 
-    def _silent_user(self, request: AuthRequest) -> Verdict:
-        """Return the user that clients without credentials are."""
-        name = self._authorization.no_auth_user
+    def _silent_user(self, name: str, request: AuthRequest) -> Verdict:
+        """Return the user `name`, whom clients without credentials are."""
         user = self._users.by_name(name) or self._users.by_nkey(name)
         if user is None or not user.may_connect_by(request.connection_type):
             return Refusal("no_auth_user may not connect in this way")
@@ -153,16 +161,17 @@ class Authenticator:
             return Refusal("user needs a client certificate")
         return self._with_password(user, user.password, request.password)
 
-    def _by_shared_secret(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
-        """Check the token, or the name and password, that all clients share."""
-        settings = self._authorization
-        if settings.token:
-            return self._with_secret(_ANYBODY, settings.token, request.token)
-        if not settings.user:
+    def _by_shared_secret(
+        self, rules: SharedRules, request: AuthRequest
+    ) -> Verdict | Awaitable[Verdict]:
+        """Check the token, or the name and password, that all clients share by `rules`."""
+        if rules.token:
+            return self._with_secret(_ANYBODY, rules.token, request.token)
+        if not rules.user:
             return Refusal("no credentials")
-        is_named = is_same_text(settings.user, request.user)
-        identity = Identity(user=settings.user, account=GLOBAL_ACCOUNT) if is_named else None
-        return self._with_secret(identity, settings.password, request.password)
+        is_named = is_same_text(rules.user, request.user)
+        identity = Identity(user=rules.user, account=GLOBAL_ACCOUNT) if is_named else None
+        return self._with_secret(identity, rules.password, request.password)
 
     def _with_password(
         self, user: KnownUser | None, stored: str, offered: str
@@ -229,9 +238,11 @@ def _check_consistency(settings: options.Options, users: UserDirectory) -> None:
         raise ConfigError("expected one of users, user and token", key="authorization")
     if table.password and not table.user:
         raise ConfigError("a password needs a user", key="authorization.password")
-    silent = table.no_auth_user
-    if silent and users.by_name(silent) is None and users.by_nkey(silent) is None:
-        raise ConfigError(f"{silent!r} is no configured user", key="authorization.no_auth_user")
+    own = settings.websocket.authorization
+    for key, silent in (("", table.no_auth_user), ("websocket.", own.no_auth_user)):
+        if silent and users.by_name(silent) is None and users.by_nkey(silent) is None:
+            where = f"{key}authorization.no_auth_user"
+            raise ConfigError(f"{silent!r} is no configured user", key=where)
     for pin in settings.tls.pinned_certs:
         if len(pin) != _FINGERPRINT_LENGTH or not all(c in "0123456789abcdefABCDEF" for c in pin):
             raise ConfigError(f"expected 64 hex digits, got {pin!r}", key="tls.pinned_certs")

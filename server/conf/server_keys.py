@@ -24,6 +24,7 @@ from midge.server.conf.values import (
     limit,
     port,
     seconds,
+    secret,
     text,
     texts,
 )
@@ -118,15 +119,25 @@ def _compression(section: Section, node: Node) -> None:
     section.put("compression", boolean(node), node)
 
 
-WEBSOCKET_ONLY_USERS = Missing("authorization of the WebSocket listener alone")
-
-
 def _websocket_listen(section: Section, node: Node) -> None:
     host, number = address(node)
     if host is not None:
         section.put("host", host, node)
     section.put("port", number, node)
 
+
+def _websocket_authorization(section: Section, node: Node) -> None:
+    read_map(node, section.table("authorization", node), WEBSOCKET_AUTHORIZATION)
+
+
+WEBSOCKET_AUTHORIZATION: dict[str, Handler] = {
+    "user": Key("user", text),
+    "username": Key("user", text),
+    "pass": Key("password", secret),
+    "password": Key("password", secret),
+    "token": Key("token", secret),
+    "timeout": Key("timeout_s", seconds),
+}
 
 WEBSOCKET: dict[str, Handler] = {
     "listen": _websocket_listen,
@@ -146,15 +157,15 @@ WEBSOCKET: dict[str, Handler] = {
     "handshake_timeout": Key("handshake_timeout_s", seconds),
     "compression": _compression,
     "compress": _compression,
-    "authorization": WEBSOCKET_ONLY_USERS,
-    "authentication": WEBSOCKET_ONLY_USERS,
-    "no_auth_user": WEBSOCKET_ONLY_USERS,
+    "authorization": _websocket_authorization,
+    "authentication": _websocket_authorization,
+    "no_auth_user": Key("authorization.no_auth_user", text),
     "jwt_cookie": Key("jwt_cookie", text),
     "user_cookie": Key("user_cookie", text),
     "pass_cookie": Key("pass_cookie", text),
     "token_cookie": Key("token_cookie", text),
     "headers": Key("headers", _headers),
-    "ping_interval": Missing("a ping interval of the WebSocket listener alone"),
+    "ping_interval": _timed("ping_interval_s", "ping_interval"),
 }
 
 

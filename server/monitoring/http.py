@@ -1,9 +1,9 @@
 """The HTTP side of monitoring: paths, headers and refusals, on aiohttp."""
 
+import asyncio
 import logging
 import socket
-import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -12,14 +12,15 @@ from midge.protocol import COMPATIBLE_VERSION
 from midge.server.monitoring import accounts, connz, forms, others, subsz, varz
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.index import index_page
+from midge.server.monitoring.listener import HttpConnection, HttpListener
 from midge.server.monitoring.state import State
 
 if TYPE_CHECKING:
     from midge.server.monitoring.metrics import Metrics
+    from midge.server.tls import TlsContexts
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_KEEPALIVE_S = 30.0
 _SHUTDOWN_S = 0.2  # how long a request under way may take when the server stops
 _LARGEST_REQUEST_BYTES = 64 * 1024
 
@@ -36,37 +37,48 @@ class Monitor:
         self.state = state
         self._metrics: Metrics | None = None
         self._runner: web.AppRunner | None = None
+        self._listener: HttpListener | None = None
         self._pages: dict[str, Handler] = {}
 
     def add_page(self, path: str, handler: Handler) -> None:
         """Serve `path`, below the base path, by `handler`; before `start` only."""
         self._pages[path] = handler
 
-    async def start(self, listeners: Iterable[tuple[socket.socket, ssl.SSLContext | None]]) -> None:
-        """Answer on `listeners`, each with its TLS context or None."""
+    async def start(self, listener: socket.socket, tls: "TlsContexts | None" = None) -> None:
+        """Answer on `listener`, which listens already: by HTTPS with `tls`, by HTTP without."""
+        options = self.state.hub.options.monitoring
         runner = web.AppRunner(
             self._application(),
             access_log=None,
             logger=_QUIET,
-            keepalive_timeout=_KEEPALIVE_S,
+            keepalive_timeout=options.idle_timeout_s,
             shutdown_timeout=_SHUTDOWN_S,
         )
         self._runner = runner
         await runner.setup()
-        for listener, tls in listeners:
-            await web.SockSite(runner, listener, ssl_context=tls).start()
+        self._listener = HttpListener(self.state.hub, self._answering, tls)
+        self._listener.adopt(listener)
 
     async def stop(self) -> None:
-        """Close the listeners and what is open."""
+        """Close the listener and what is open."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+    def _answering(self) -> asyncio.Protocol:
+        """Make what reads the requests of one connection and answers them."""
+        assert self._runner is not None
+        assert self._runner.server is not None
+        return self._runner.server()
 
     # Paths.
 
     def _application(self) -> web.Application:
         application = web.Application(
-            middlewares=[_refusals], client_max_size=_LARGEST_REQUEST_BYTES
+            middlewares=[self._timed, _refusals], client_max_size=_LARGEST_REQUEST_BYTES
         )
         application.on_response_prepare.append(_leave_out_server)
         base = "/" + self.state.hub.options.monitoring.base_path.strip("/")
@@ -97,6 +109,19 @@ class Monitor:
             "/raftz": self._raftz,
             "/metrics": self._metrics_page,
         }
+
+    @web.middleware
+    async def _timed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Tell the connection when it is idle and when it is not."""
+        connection = request.transport.get_protocol() if request.transport else None
+        if not isinstance(connection, HttpConnection):
+            return await handler(request)
+        connection.asked()
+        try:
+            return await handler(request)
+        finally:
+            if self._listener is not None:
+                self._listener.answered(connection)
 
     def _counted(self, path: str, handler: Handler) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:

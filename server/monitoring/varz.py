@@ -40,7 +40,7 @@ def _encryption(state: "State") -> dict[str, Any]:
     hub = state.hub
     tls = hub.options.tls
     facts = {
-        "auth_required": hub.gate.authenticator.is_required,
+        "auth_required": hub.gate.authenticator.is_required_by("STANDARD"),
         "tls_required": tls.enabled,
         "tls_verify": tls.verify,
     }
@@ -91,10 +91,10 @@ def _websocket(state: "State") -> dict[str, Any]:
         "host": settings.host,
         "port": state.websocket_port or settings.port,
         "advertise": settings.advertise,
-        "no_auth_user": state.hub.options.authorization.no_auth_user,
+        "no_auth_user": settings.authorization.no_auth_user,
         "jwt_cookie": settings.jwt_cookie,
         "handshake_timeout": _unless_default(settings.handshake_timeout_s),
-        "auth_timeout": state.hub.options.authorization.timeout_s,
+        "auth_timeout": forms.number(settings.authorization.timeout_s),
         "no_tls": settings.no_tls,
         "tls_verify": settings.tls.verify,
         "same_origin": settings.same_origin,

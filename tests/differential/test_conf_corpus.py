@@ -40,6 +40,7 @@ OTHER_WORDS = {
             "several_errors",
             "text_number",
             "websocket_bool",
+            "websocket_user_number",
         ],
         "midge says what was expected instead of naming Go's types",
     ),

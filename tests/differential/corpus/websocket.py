@@ -280,4 +280,101 @@ _FRAMES = group(
     config=COMPRESSING,
 )
 
-SCRIPTS = (*_UPGRADE, *_FRAMES)
+
+def _entry(name: str, text: str) -> ServerConfig:
+    """A server whose WebSocket block is `text`, with `@more@` in front of it."""
+    before, _, block = text.rpartition("@more@")
+    listen = "websocket { listen: '127.0.0.1:-1', no_tls: true, " + block + " }"
+    return ServerConfig(f"websocket-{name}", f"{before}\n{listen}\n")
+
+
+_USERS = """authorization { users: [
+  { user: alice, password: secret }
+  { user: guest, password: g, permissions: { publish: "guest.>", subscribe: "guest.>" } }
+  { user: web, password: w, allowed_connection_types: [WEBSOCKET] }
+] }"""
+
+_LOGINS = {
+    "none": {},
+    "own-user": {"user": "own", "pass": "only-here"},
+    "own-user-wrong": {"user": "own", "pass": "x"},
+    "own-token": {"auth_token": "own-token"},
+    "shared-user": {"user": "alice", "pass": "secret"},
+    "shared-user-wrong": {"user": "alice", "pass": "x"},
+    "shared-token": {"auth_token": "shared-token"},
+    "web-only": {"user": "web", "pass": "w"},
+    "stray-password": {"pass": "only-here"},
+}
+"""What clients offer, whatever the server asks for."""
+
+_ENTRIES = (
+    _entry("user", "authorization { user: own, password: 'only-here' }"),
+    _entry("token", "authorization { token: own-token }"),
+    _entry("both", "authorization { user: own, password: 'only-here', token: own-token }"),
+    _entry(
+        "user-over-user",
+        "authorization { user: alice, password: secret } @more@"
+        "authorization { user: own, password: 'only-here' }",
+    ),
+    _entry(
+        "token-over-token",
+        "authorization { token: shared-token } @more@ authorization { token: own-token }",
+    ),
+    _entry(
+        "user-over-token",
+        "authorization { token: shared-token } @more@ authorization { user: own, password: 'only-here' }",
+    ),
+    _entry(
+        "timeout-only",
+        "authorization { user: alice, password: secret } @more@ authorization { timeout: 5 }",
+    ),
+    _entry("guest", _USERS + " @more@ no_auth_user: guest"),
+    _entry("alice-over-guest", "no_auth_user: guest\n" + _USERS + " @more@ no_auth_user: alice"),
+    _entry("inherited", "no_auth_user: guest\n" + _USERS + " @more@ same_origin: false"),
+    _entry("no-guest", _USERS + " @more@ same_origin: false"),
+)
+"""Servers whose WebSocket listener has rules of its own, next to each kind of shared ones."""
+
+_ACT = sub(b"guest.a") + sub(b"b", b"2") + pub(b"guest.a", b"x") + pub(b"b", b"y") + b"PING\r\n"
+
+
+def _served_or_closed(name: str, why: str, *sent: bytes) -> Script:
+    """What a client gets that says `sent` and then leaves."""
+    return script(name, why, upgrade(), Await("a", b"}"), *(frame(one) for one in sent))
+
+
+_RULES = tuple(
+    each
+    for config in _ENTRIES
+    for each in group(
+        f"websocket/rules/{config.name.removeprefix('websocket-')}",
+        *(
+            _served_or_closed(name, "who comes in by WebSocket", connect(**login) + _ACT)
+            for name, login in _LOGINS.items()
+        ),
+        _served_or_closed("silent", "who comes in without CONNECT", b"PING\r\n" + _ACT),
+        _script("plain-none", "the other listener keeps its own rules", unsynced("a", Q + _ACT)),
+        *(
+            _script(f"plain-{name}", "also for these", unsynced("a", connect(**login) + _ACT))
+            for name, login in _LOGINS.items()
+            if name in ("own-user", "own-token", "shared-user")
+        ),
+        config=config,
+    )
+)
+
+_TIMES = group(
+    "websocket/rules/timeout",
+    script(
+        "own",
+        "the listener has a time-out of its own",
+        upgrade(),
+        _UPGRADED,
+        Await("a", b"Authentication Timeout"),
+        AwaitClose("a"),
+        racy_end=True,
+    ),
+    config=_entry("timeout", "authorization { user: own, password: p, timeout: 0.3 }"),
+)
+
+SCRIPTS = (*_UPGRADE, *_FRAMES, *_RULES, *_TIMES)

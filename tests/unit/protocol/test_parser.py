@@ -377,3 +377,43 @@ def test_an_error_of_the_handler_comes_through() -> None:
     data = bytearray(b"PUB a 0\r\n\r\n")
     with pytest.raises(ProtocolError, match="no"):
         parser.feed(data, 0, len(data))
+
+
+class TakesRuns(Recorder):
+    """Takes at most `most` messages of a run at once, and notes how many it was offered."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+        self.offered: list[int] = []
+
+    def on_publish_run(self, frame, count) -> int:
+        self.offered.append(count)
+        taken = min(count, self.most)
+        base = frame.base
+        for i in range(taken):
+            frame.base = base + i * frame.end
+            self.on_publish(frame)
+        frame.base = base
+        return taken
+
+
+SIX = b"".join(b"PUB a 1\r\n%d\r\n" % i for i in range(6))
+
+
+@pytest.mark.parametrize(("most", "offered"), [(10, [5]), (2, [5]), (1, [5])])
+def test_a_run_is_offered_whole_and_then_one_by_one(most: int, offered: list[int]) -> None:
+    handler = TakesRuns(most)
+    data = bytearray(SIX + b"PUB b 1\r\nx\r\nPING\r\n")
+    assert Parser(handler).feed(data, 0, len(data)) == len(data)
+    expected = [publish(b"a", b"%d" % i) for i in range(6)]
+    assert handler.commands == [*expected, publish(b"b", b"x"), ("ping",)]
+    assert handler.offered == offered
+
+
+def test_a_run_ends_before_a_payload_without_its_end() -> None:
+    handler = TakesRuns(10)
+    data = bytearray(SIX + b"PUB a 1\r\nxyz\r\n")
+    with pytest.raises(ProtocolError, match="payload not followed"):
+        Parser(handler).feed(data, 0, len(data))
+    assert len(handler.commands) == 6

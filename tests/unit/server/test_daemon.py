@@ -21,7 +21,7 @@ from midge.server.errors import ConfigError
 from midge.server.options import Logging, Options, Process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 
@@ -52,6 +52,9 @@ class PretendedServer:
 
     def name_configuration(self, digest: str) -> None:
         self.digest = digest
+
+    def reload_on_request(self, load_again: Callable[[], Awaitable[None]]) -> None:
+        self.load_again = load_again
 
     async def lame_duck(self) -> None:
         self.calls.append("lame_duck")
@@ -198,6 +201,19 @@ async def test_a_broken_file_keeps_the_old_options(log_file: Path) -> None:
     assert "reload" not in stage.server.calls
     refused = "[ERR] Failed to reload server configuration: listen.port: expected int, got 'x'"
     assert f"{refused} (x.toml:2)" in lines(log_file)
+
+
+async def test_a_reload_on_request_says_what_is_wrong_to_who_asked(log_file: Path) -> None:
+    stage = Stage(options(log_file))
+    running = await stage.ready()
+    await stage.server.load_again()
+    stage.load_error = ConfigError("expected int, got 'x'", key="listen.port", where="x.toml:2")
+    with pytest.raises(ConfigError, match="expected int"):
+        await stage.server.load_again()
+    send(signal.SIGTERM)
+    assert await running == 0
+    assert stage.server.calls == ["start", "reload", "stop"]
+    assert any("[ERR] Failed to reload" in line for line in lines(log_file))
 
 
 async def test_a_setting_that_cannot_change_is_refused(log_file: Path) -> None:

@@ -13,9 +13,12 @@ from midge.server.options import (
     Authorization,
     Options,
     Permissions,
+    Pipeline,
+    Recorder,
     SubjectPermissions,
     User,
     WebSocket,
+    WebSocketAuthorization,
 )
 from midge.server.render import Writer, effective, toml_value
 
@@ -24,7 +27,11 @@ if TYPE_CHECKING:
 
 FULL = Options(
     server_name="x",
-    websocket=WebSocket(headers={"X-A b": 'q"\\\n'}, allowed_origins=("http://a", "ü\x7f")),
+    websocket=WebSocket(
+        headers={"X-A": 'q"\\'}, authorization=WebSocketAuthorization(no_auth_user="u")
+    ),
+    pipeline=Pipeline(spark={"a b": 'q"\\\n'}),
+    recorder=Recorder(subjects_allow=("a", "ü\x7f")),
     authorization=Authorization(
         token="t0ken",
         default_permissions=Permissions(),
@@ -54,6 +61,13 @@ def test_round_trip(tmp_path: Path, defaults: bool) -> None:
 
 def test_defaults_alone_are_an_empty_document() -> None:
     assert Writer().document(Options()) == ""
+
+
+def test_the_secrets_of_websocket_clients_are_redacted() -> None:
+    own = WebSocketAuthorization(user="w", password="w0rd", token="t0ken")
+    text = effective(Options(websocket=WebSocket(authorization=own)), {})
+    assert "w0rd" not in text
+    assert "t0ken" not in text
 
 
 def test_secrets_are_redacted_at_any_depth() -> None:

@@ -8,6 +8,8 @@ from random import Random
 import pytest
 
 from midge.protocol.frame import Frame, compose
+from midge.protocol.handler import Handler
+from midge.protocol.parser import Parser
 from midge.server.account import Account
 from midge.server.client import CLOSED, Client
 from midge.server.observer import Observer
@@ -161,7 +163,7 @@ def test_swallowed_counts_as_taken_and_writes_nothing(account: Account) -> None:
     subscription.client.swallows = True
     assert publish(router, account) == 1
     router.flush()
-    assert subscription.delivered == 1
+    assert subscription.delivered == 0  # whoever keeps it counts it, once it is delivered
     assert subscription.client.wire.written == b""
 
 
@@ -199,3 +201,78 @@ def test_observer(account: Account) -> None:
     subscribe(account, queue=b"q")
     publish(router, account)
     assert observer.told == [(0, 0), (2, 1)]
+
+
+RUN = b"".join(b"PUB a 1\r\n%d\r\n" % i for i in range(5))
+DELIVERED = b"".join(b"MSG a 1 1\r\n%d\r\n" % i for i in range(5))
+
+
+class Keeps(Handler):
+    """Routes a run to a router's `route_run`, and remembers what that said."""
+
+    def __init__(self, router: Router, account: Account) -> None:
+        super().__init__()
+        self.router = router
+        self.account = account
+        self.answers: list[bool] = []
+
+    def on_publish(self, frame) -> None:
+        self.router.route(self.account, self.account.sublist.match(b"a"), None, frame)
+
+    def on_publish_run(self, frame, count) -> int:
+        result = self.account.sublist.match(b"a")
+        self.answers.append(self.router.route_run(result, frame, count))
+        if self.answers[-1]:
+            return count
+        self.on_publish(frame)
+        return 1
+
+
+def feed_run(account: Account, router: Router | None = None) -> list[bool]:
+    """Publish RUN; give what `route_run` said to it."""
+    handler = Keeps(router or Router(), account)
+    data = bytearray(RUN)
+    assert Parser(handler).feed(data, 0, len(data)) == len(data)
+    handler.router.flush()
+    return handler.answers
+
+
+def test_a_run_reaches_everybody_in_order_and_is_counted(account: Account) -> None:
+    members = [subscribe(account, subject) for subject in (b"a", b"*", b">")]
+    assert feed_run(account) == [True]
+    for member in members:
+        assert member.client.wire.written == DELIVERED
+        assert member.delivered == member.client.out_messages == 5
+        assert member.client.out_bytes == 5
+
+
+def test_a_run_longer_than_a_chunk_is_whole(account: Account) -> None:
+    member = subscribe(account)
+    payloads = [b"%06d" % i + bytes(994) for i in range(1000)]
+    data = bytearray(b"".join(b"PUB a 1000\r\n%b\r\n" % payload for payload in payloads))
+    handler = Keeps(Router(), account)
+    assert Parser(handler).feed(data, 0, len(data)) == len(data)
+    handler.router.flush()
+    expected = b"".join(b"MSG a 1 1000\r\n%b\r\n" % payload for payload in payloads)
+    assert member.client.wire.written == expected
+
+
+def test_a_run_in_which_each_message_counts_is_not_delivered_as_one(account: Account) -> None:
+    member = subscribe(account)
+    member.max_messages = 3
+    assert feed_run(account) == [False]
+    assert member.client.wire.written == DELIVERED[: 3 * len(DELIVERED) // 5]
+
+
+def test_one_client_with_two_subscriptions_gets_them_in_turn(account: Account) -> None:
+    member = subscribe(account)
+    assert account.sublist.insert(RoutedSubscription(b"*", None, b"2", member.client)) is None
+    assert feed_run(account) == [False]
+    sids = [line.split(b" ")[2] for line in member.client.wire.written.split(b"MSG")[1:]]
+    assert sids == [b"1", b"2"] * 5 or sids == [b"2", b"1"] * 5
+
+
+def test_a_run_for_a_queue_group_is_shared_out(account: Account) -> None:
+    members = [subscribe(account, queue=b"q") for _ in range(5)]
+    assert feed_run(account) == [False]
+    assert [member.delivered for member in members] == [1] * 5

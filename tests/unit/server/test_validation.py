@@ -100,6 +100,49 @@ def contradictions(raw: dict[str, Any]) -> dict[str, str]:
         ({"tls": {"cert_file": "c"}}, "tls.key_file", "missing 'key_file'"),
         ({"tls": {"verify": True}}, "tls.cert_file", "needed by 'verify'"),
         ({"websocket": {"port": 80}}, "websocket.no_tls", "expected websocket.tls"),
+        (
+            {"websocket": {"authorization": {"no_auth_user": "x"}}},
+            "websocket.authorization.no_auth_user",
+            "not present",
+        ),
+        (
+            {
+                "authorization": {"users": [USER]},
+                "websocket": {"authorization": {"user": "b", "password": "p"}},
+            },
+            "websocket.authorization.user",
+            "username not compatible with presence of users",
+        ),
+        (
+            {
+                "accounts": [{**ACCOUNT, "users": [USER]}],
+                "websocket": {"authorization": {"token": "t"}},
+            },
+            "websocket.authorization.token",
+            "token not compatible with presence of users",
+        ),
+        (
+            {"websocket": {"authorization": {"password": "p"}}},
+            "websocket.authorization.user",
+            "expected a user name",
+        ),
+        ({"websocket": {"jwt_cookie": "j"}}, "websocket.jwt_cookie", "expected operator mode"),
+        *(
+            (
+                {"websocket": {"allowed_origins": [origin]}},
+                "websocket.allowed_origins",
+                repr(origin),
+            )
+            for origin in ("*", "x", "http://", "ftp://h", "http://h:b", "http://h:99999", "h:80")
+        ),
+        *(
+            ({"websocket": {"headers": {name: "x"}}}, "websocket.headers", "not allowed")
+            for name in ("Upgrade", "host", "Sec-WebSocket-Accept", "nats-no-masking")
+        ),
+        *(
+            ({"websocket": {"headers": headers}}, "websocket.headers", "of one line")
+            for headers in ({"": "x"}, {"a b": "x"}, {"a": "x\r\nSet-Cookie: y"})
+        ),
         ({"monitoring": {"https_port": 80}}, "monitoring.https_port", "HTTPS needs it"),
         (
             {
@@ -126,6 +169,20 @@ def test_contradictions(raw: dict[str, Any], path: str, text: str) -> None:
         {"accounts": [{"name": "$SYS"}], "system_account": "$SYS"},
         {"system_account": "ADMO3V", "operator": {"trusted_keys": ["OX"]}},
         {"websocket": {"port": 80, "no_tls": True}},
+        {
+            "authorization": {"users": [USER]},
+            "websocket": {"authorization": {"no_auth_user": "a"}},
+        },
+        {
+            "authorization": {"token": "t"},
+            "websocket": {"authorization": {"user": "a", "password": "p", "token": "u"}},
+        },
+        {
+            "websocket": {
+                "allowed_origins": ["https://a", "http://[::1]:80"],
+                "headers": {"X-From": "here, there"},
+            },
+        },
     ],
 )
 def test_what_fits_together(raw: dict[str, Any]) -> None:

@@ -2,11 +2,14 @@
 
 import random
 import threading
+from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from midge.sublist import EMPTY_RESULT, SubList, SubListError, Subscription
-from midge.sublist.subjects import matches
+from midge.sublist import EMPTY_RESULT, SubList, SubListError, SubListResult, Subscription
+from midge.sublist.subjects import is_valid_subject, matches
 
 
 def inserted(sublist: SubList, subject: bytes, queue: bytes | None = None) -> Subscription:
@@ -156,6 +159,55 @@ def test_the_cache_is_bounded_and_swept_from_the_oldest() -> None:
     sublist.match(b"8")
     sublist.match(b"7")
     assert sublist.stats().cache_hits == hits + 2
+
+
+def test_a_cache_that_helps_nobody_keeps_a_share_only() -> None:
+    sublist = SubList(cache_max=8, cache_sweep_to=2)
+    inserted(sublist, b">")
+    for i in range(9):
+        sublist.match(b"%d" % i)  # nothing comes twice, and the ninth sweeps
+    for i in range(9, 9 + 16):
+        sublist.match(b"%d" % i)
+    assert sublist.stats().cache_size == 2 + 16 // 8
+    for _ in range(100):
+        for i in range(4):
+            sublist.match(b"again %d" % i)
+    hits = sublist.stats().cache_hits
+    for i in range(4):
+        sublist.match(b"again %d" % i)
+    assert sublist.stats().cache_hits == hits + 4, "what comes again is kept in the end"
+
+
+def test_a_match_within_a_buffer_is_the_match_of_the_subject() -> None:
+    sublist = SubList()
+    inserted(sublist, b"a.*")
+    data = b"PUB a.b 0"
+    for _ in range(3):  # built, kept, found
+        assert sublist.match_within(data, 4, 7) is sublist.match(b"a.b")
+    assert sublist.match_within(data, 4, 6) is sublist.match(b"a."), "the end counts"
+    added = inserted(sublist, b"a.b")
+    assert set(sublist.match_within(data, 4, 7).plain) == set(sublist.match(b"a.b").plain)
+    assert added in sublist.match_within(data, 4, 7).plain
+    assert sublist.remove(added) is None
+    assert added not in sublist.match_within(data, 4, 7).plain
+
+
+@given(st.lists(st.binary(min_size=1, max_size=20).filter(is_valid_subject), max_size=300))
+def test_matches_within_agree_with_matches(subjects: list[bytes]) -> None:
+    sublist = SubList(cache_max=16, cache_sweep_to=4)
+    for subject in subjects[::3]:
+        inserted(sublist, subject)
+    for subject in [*subjects, *subjects]:
+        found = sublist.match_within(subject, 0, len(subject)).plain
+        assert Counter(found) == Counter(sublist.match(subject).plain)
+
+
+def test_owners_differ() -> None:
+    one, other = object(), object()
+    subscriptions = [Subscription(b"a", owner=owner) for owner in (one, other, one)]
+    assert SubListResult(tuple(subscriptions[:2])).owners_differ()
+    assert not SubListResult(tuple(subscriptions)).owners_differ()
+    assert EMPTY_RESULT.owners_differ()
 
 
 def test_defaults_of_the_cache() -> None:

@@ -23,6 +23,7 @@ from midge.server.options import (
     Tls,
     User,
     WebSocket,
+    WebSocketAuthorization,
 )
 from tests.support.keys import Authority, KeyPair, der
 
@@ -57,14 +58,14 @@ def authorized(**fields: Any) -> Options:
 class TestOpen:
     async def test_without_settings_everybody_is_the_global_account(self) -> None:
         assert await ask(Options()) == Identity(user="", account="$G")
-        assert not Authenticator(Options()).is_required
+        assert not Authenticator(Options()).is_required_by("STANDARD")
 
     async def test_credentials_nobody_asked_for_are_ignored(self) -> None:
         assert await ask(Options(), user="x", password="y", token="z") == Identity()
 
     async def test_accounts_with_users_close_the_server(self) -> None:
         system_only = Options(accounts=(Account(name="$SYS", users=(User(user="s"),)),))
-        assert Authenticator(system_only).is_required
+        assert Authenticator(system_only).is_required_by("STANDARD")
         assert await is_refused(system_only)
 
 
@@ -173,7 +174,7 @@ class TestNoAuthUser:
 
     async def test_a_silent_client_is_that_user(self) -> None:
         assert await is_user(self.SETTINGS, "guest")
-        assert Authenticator(self.SETTINGS).admits_silent_clients
+        assert Authenticator(self.SETTINGS).admits_silent_clients("STANDARD")
 
     async def test_a_user_token_counts_for_nothing_outside_operator_mode(self) -> None:
         assert await is_user(self.SETTINGS, "guest", jwt="eyJ", signature="x")
@@ -315,9 +316,62 @@ class TestMistakes:
         assert not any(secret in repr(request) for secret in ("pw-1", "tok-1", "jwt-1"))
 
 
+class TestWebSocket:
+    """The WebSocket listener's own rules, and that they are nobody else's."""
+
+    @staticmethod
+    def settings(shared: Authorization | None = None, **own: Any) -> Options:
+        table = WebSocket(authorization=WebSocketAuthorization(**own))
+        return Options(authorization=shared or Authorization(), websocket=table)
+
+    @pytest.mark.parametrize("stored", ["pw", HASH])
+    async def test_its_user_comes_in_there_alone(self, stored: str) -> None:
+        sent = "pw" if stored == "pw" else "s3cret"
+        settings = self.settings(Authorization(token="t"), user="me", password=stored)
+        offered = {"user": "me", "password": sent}
+        assert await is_user(settings, "me", connection_type="WEBSOCKET", **offered)
+        assert await is_refused(settings, **offered)
+        assert await is_refused(settings, connection_type="WEBSOCKET", token="t")
+        assert isinstance(await ask(settings, token="t"), Identity)
+
+    async def test_its_token_outweighs_its_user(self) -> None:
+        settings = self.settings(user="me", password="pw", token="t")
+        by = {"connection_type": "WEBSOCKET"}
+        assert isinstance(await ask(settings, token="t", **by), Identity)
+        assert await is_refused(settings, user="me", password="pw", **by)
+
+    async def test_it_closes_that_listener_alone(self) -> None:
+        settings = self.settings(token="t")
+        assert await is_refused(settings, connection_type="WEBSOCKET")
+        assert await ask(settings) == Identity()
+        authenticator = Authenticator(settings)
+        assert authenticator.is_required_by("WEBSOCKET")
+        assert not authenticator.admits_silent_clients("WEBSOCKET")
+        assert not authenticator.is_required_by("STANDARD")
+
+    async def test_it_never_opens_what_is_closed(self) -> None:
+        users = (User(user="a", password="pa"), User(user="guest"))
+        settings = self.settings(Authorization(users=users), no_auth_user="guest")
+        by = {"connection_type": "WEBSOCKET"}
+        assert await is_user(settings, "guest", **by)
+        assert await is_user(settings, "a", user="a", password="pa", **by)
+        assert await is_refused(settings, user="a", password="x", **by)
+        assert await is_refused(settings)
+
+    async def test_without_rules_of_its_own_it_has_the_shared_ones(self) -> None:
+        settings = self.settings(Authorization(token="t"), timeout_s=3)
+        by = {"connection_type": "WEBSOCKET"}
+        assert isinstance(await ask(settings, token="t", **by), Identity)
+        assert await is_refused(settings, **by)
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
+        (
+            TestWebSocket.settings(no_auth_user="a"),
+            "websocket.authorization.no_auth_user: 'a' is no configured user",
+        ),
         (authorized(users=(User(user="a"), User(user="a"))), "duplicate user 'a'"),
         (authorized(users=(User(),)), "expected a user or an nkey"),
         (authorized(users=(User(nkey="UABC"),)), "expected a public user key, got 'UABC'"),

@@ -67,6 +67,11 @@ def refusal(conf: Path, text: str) -> str:
         ("system: $G", "system_account", None),
         ("resolver: MEM", "operator.resolver", "memory"),
         ("websocket {port: 0, no_tls: true}", "websocket.no_tls", True),
+        ('ws {ping_interval: "5s"}', "websocket.ping_interval_s", 5),
+        ("ws {authorization {user: u}}", "websocket.authorization.user", "u"),
+        ("ws {authentication {username: u, pass: p}}", "websocket.authorization.password", "p"),
+        ("ws {authorization {token: t}}", "websocket.authorization.token", "t"),
+        ('ws {authorization {timeout: "2s"}}', "websocket.authorization.timeout_s", 2),
     ],
 )
 def test_single_keys(conf: Path, text: str, path: str, expected: Any) -> None:

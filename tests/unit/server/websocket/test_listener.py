@@ -2,35 +2,60 @@
 
 import asyncio
 import contextlib
+import ipaddress
+import ssl
 import zlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from msgspec import structs
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Origin
 
-from midge.server.options import Authorization, Limits, Listen, Options, User, WebSocket
+from midge.server.options import (
+    Authorization,
+    Keepalive,
+    Limits,
+    Listen,
+    Options,
+    Tls,
+    User,
+    WebSocket,
+    WebSocketAuthorization,
+)
 from midge.server.server import Server
 from midge.testing import SettlingClient
+from tests.support.keys import Authority, pem
 
-Running = Any
+
+class Running:
+    """Starts servers with a WebSocket listener; `server` is the last one."""
+
+    def __init__(self) -> None:
+        self.servers: list[Server] = []
+
+    async def __call__(self, **tables: Any) -> str:
+        settings = {"host": "127.0.0.1", "port": -1, "no_tls": True, **tables.pop("websocket", {})}
+        server = Server(Options(listen=Listen(port=-1), websocket=WebSocket(**settings), **tables))
+        await server.start()
+        self.servers.append(server)
+        return server.urls()["websocket"][0]
+
+    @property
+    def server(self) -> Server:
+        return self.servers[-1]
 
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Running]:
     """Start servers with a WebSocket listener; give the URL."""
-    servers = []
-
-    async def start(**tables: Any) -> str:
-        settings = {"host": "127.0.0.1", "port": -1, "no_tls": True, **tables.pop("websocket", {})}
-        server = Server(Options(listen=Listen(port=-1), websocket=WebSocket(**settings), **tables))
-        await server.start()
-        servers.append(server)
-        return server.urls()["websocket"][0]
-
-    yield start
-    for server in servers:
+    running = Running()
+    yield running
+    for server in running.servers:
         await server.stop()
 
 
@@ -149,3 +174,66 @@ async def test_a_close_frame_is_echoed(serve: Running) -> None:
         await client.send(b'CONNECT {"verbose":false}\r\n')
         await client.close(4001, "enough")
         assert (client.close_code, client.close_reason) == (4001, "enough")
+
+
+class TestOwnRules:
+    """The listener's own authorization, time-out and ping interval."""
+
+    RULES = WebSocketAuthorization(token="t0ken", timeout_s=0.05)
+
+    async def test_its_token_is_asked_for_and_only_there(self, serve: Running) -> None:
+        url = await serve(websocket={"authorization": self.RULES})
+        async with connect(url) as client:
+            assert b'"auth_required":true' in await until(client, b"\r\n")
+            await client.send(b'CONNECT {"verbose":false,"auth_token":"t0ken"}\r\nPING\r\n')
+            await until(client, b"PONG\r\n")
+        server = serve.server
+        plain = await SettlingClient.connected(server.urls()["nats"][0], allow_reconnect=False)
+        await plain.close()
+
+    async def test_its_time_out_cuts_the_silent(self, serve: Running) -> None:
+        async with connect(await serve(websocket={"authorization": self.RULES})) as client:
+            await until(client, b"-ERR 'Authentication Timeout'\r\n")
+            await ended(client)
+            assert client.close_code == 1008
+
+    async def test_a_reload_questions_its_clients_again(self, serve: Running) -> None:
+        async with connect(await serve(websocket={"authorization": self.RULES})) as client:
+            await client.send(b'CONNECT {"verbose":false,"auth_token":"t0ken"}\r\nPING\r\n')
+            await until(client, b"PONG\r\n")
+            server = serve.server
+            table = server.options.websocket
+            other = structs.replace(table, authorization=WebSocketAuthorization(token="other"))
+            await server.reload(structs.replace(server.options, websocket=other))
+            await until(client, b"-ERR 'Authorization Violation'\r\n")
+
+    async def test_its_ping_interval_is_that_of_its_clients(self, serve: Running) -> None:
+        async with connect(await serve(websocket={"ping_interval_s": 7})) as client:
+            await until(client, b"\r\n")
+            server = serve.server
+            plain = await SettlingClient.connected(server.urls()["nats"][0])
+            kinds = {one.kind: one.keepalive.interval_s for one in server.connections()}
+            assert kinds == {"WEBSOCKET": 7, "STANDARD": 120}
+            await server.reload(
+                structs.replace(server.options, keepalive=Keepalive(ping_interval_s=9))
+            )
+            kinds = {one.kind: one.keepalive.interval_s for one in server.connections()}
+            assert kinds == {"WEBSOCKET": 7, "STANDARD": 9}
+            await plain.close()
+
+
+async def test_the_listener_speaks_tls(serve: Running, tmp_path: Path) -> None:
+    authority = Authority()
+    loopback = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    certificate, key = authority.issue("CN=server", [loopback])
+    files = {"cert": pem(certificate), "key": key, "ca": authority.pem}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    tls = Tls(cert_file=str(tmp_path / "cert"), key_file=str(tmp_path / "key"))
+    url = await serve(websocket={"tls": tls, "no_tls": False, "same_origin": True})
+    assert url.startswith("wss://")
+    trusted = ssl.create_default_context(cafile=tmp_path / "ca")
+    async with connect(url, ssl=trusted, origin=Origin(url.replace("wss", "https"))) as client:
+        assert b"tls_required" not in await until(client, b"\r\n")
+        await client.send(b'CONNECT {"verbose":false}\r\nPING\r\n')
+        await until(client, b"PONG\r\n")

@@ -1,0 +1,53 @@
+# Bytes where they lie, by C calls; octets.py has the contracts.
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.string cimport memcmp, memcpy
+
+
+cdef inline bytes take(const unsigned char *data, Py_ssize_t start, Py_ssize_t end):
+    return PyBytes_FromStringAndSize(<const char *>data + start, end - start)
+
+
+cdef inline bint equals(
+    bytes piece, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+) noexcept:
+    return (
+        PyBytes_GET_SIZE(piece) == end - start
+        and memcmp(PyBytes_AS_STRING(piece), data + start, end - start) == 0
+    )
+
+
+cdef inline Py_ssize_t digest(
+    const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+) noexcept:
+    # Eight bytes at a time, the last ones read twice where they are fewer. Nobody gains by steering
+    # it, for a collision costs no more than a look-up that finds nothing.
+    cdef Py_ssize_t length = end - start
+    cdef unsigned long long mixed = length
+    if length >= 8:
+        while end - start > 8:
+            mixed = mix(mixed, word_at(data + start))
+            start += 8
+        mixed = mix(mixed, word_at(data + end - 8))
+    elif length >= 4:
+        mixed = mix(mixed, half_word_at(data + start) << 32 | half_word_at(data + end - 4))
+    elif length > 0:
+        mixed = mix(mixed, data[start] << 16 | data[start + length // 2] << 8 | data[end - 1])
+    return mixed * 0x9E3779B97F4A7C15ULL >> 33
+
+
+cdef inline unsigned long long mix(unsigned long long mixed, unsigned long long word) noexcept:
+    mixed = (mixed ^ word) * 0x9E3779B97F4A7C15ULL
+    return mixed ^ mixed >> 29
+
+
+cdef inline unsigned long long word_at(const unsigned char *data) noexcept:
+    cdef unsigned long long word
+    memcpy(&word, data, 8)
+    return word
+
+
+cdef inline unsigned long long half_word_at(const unsigned char *data) noexcept:
+    cdef unsigned int word
+    memcpy(&word, data, 4)
+    return word

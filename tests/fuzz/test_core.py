@@ -1,0 +1,143 @@
+"""Nothing that clients send breaks the core: parser, connections, router and SubList together.
+
+`make test` runs a few hundred scripts of each kind; `make fuzz MINUTES=10` goes on for that long.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from midge.server.options import (
+    Authorization,
+    Limits,
+    Mapping,
+    MappingDestination,
+    Options,
+    Permissions,
+    Routing,
+    SubjectPermissions,
+    User,
+)
+from tests.fuzz.traffic import Script, scripts
+from tests.fuzz.world import Splitter, World
+
+BYTE_BY_BYTE_MAX = 3_000
+"""Longer feeds are cut into small pieces instead: a byte a read would take seconds."""
+
+LIMITS = Limits(max_payload_bytes=80_000, max_control_line_bytes=128, max_subscriptions=12)
+OPEN = Options(limits=LIMITS)
+GUARDED = Options(
+    limits=LIMITS,
+    authorization=Authorization(
+        users=(
+            User(user="u", password="p"),
+            User(
+                user="guest",
+                password="g",
+                permissions=Permissions(
+                    publish=SubjectPermissions(deny=("deny.>", "c.*")),
+                    subscribe=SubjectPermissions(allow=("a", "a.>", "> q", "b"), deny=("a.b.c",)),
+                ),
+            ),
+        ),
+        no_auth_user="guest",
+    ),
+    mappings=(
+        Mapping(source="m.*", destinations=(MappingDestination(destination="a.{{wildcard(1)}}"),)),
+    ),
+)
+TIGHT = Limits(
+    max_payload_bytes=80_000,
+    max_control_line_bytes=128,
+    max_pending_bytes=6_000,
+    write_deadline_s=5.0,
+)
+PRESSED = (
+    Options(limits=TIGHT),
+    Options(limits=TIGHT, routing=Routing(cache_max=2, cache_sweep_to=1)),
+    Options(limits=TIGHT, routing=Routing(exact_match=False, queue_selection="random")),
+    Options(
+        limits=Limits(max_payload_bytes=80_000, max_pending_bytes=6_000, stall_producers=False)
+    ),
+)
+
+FUZZ = settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+READ_BYTES = st.sampled_from([64, 512, 4096])
+
+
+def whole(data: bytes) -> Iterable[bytes]:
+    return (data,)
+
+
+def byte_by_byte(data: bytes) -> Iterable[bytes]:
+    if len(data) > BYTE_BY_BYTE_MAX:
+        return at_random(len(data))(data)
+    return (data[i : i + 1] for i in range(len(data)))
+
+
+def at_random(seed: int) -> Splitter:
+    """Cut at random places, mostly close to one another, sometimes far apart."""
+    random = Random(seed)
+
+    def split(data: bytes) -> Iterator[bytes]:
+        at = 0
+        while at < len(data):
+            size = random.choice((1, 2, 7, 30, 600, 30_000))
+            yield data[at : at + size]
+            at += size
+
+    return split
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quiet() -> Iterator[None]:
+    """Log nothing: a fuzzed client is wrong all the time."""
+    logger = logging.getLogger("midge")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(before)
+
+
+@FUZZ
+@given(
+    script=scripts(with_pressure=False),
+    options=st.sampled_from([OPEN, OPEN, GUARDED]),
+    read_bytes=READ_BYTES,
+    is_tls=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_no_split_changes_what_anybody_is_sent(
+    script: Script, options: Options, read_bytes: int, is_tls: bool, seed: int
+) -> None:
+    outcomes = [
+        World(options, read_bytes=read_bytes, is_tls=is_tls).play(script, split)
+        for split in (whole, byte_by_byte, at_random(seed))
+    ]
+    assert outcomes[1] == outcomes[0]
+    assert outcomes[2] == outcomes[0]
+
+
+@FUZZ
+@given(
+    script=scripts(with_pressure=True),
+    options=st.sampled_from(PRESSED),
+    read_bytes=READ_BYTES,
+    is_tls=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_who_reads_slowly_harms_nobody_else(
+    script: Script, options: Options, read_bytes: int, is_tls: bool, seed: int
+) -> None:
+    World(options, read_bytes=read_bytes, is_tls=is_tls).play(script, at_random(seed))
+    World(options, read_bytes=read_bytes, is_tls=is_tls).play(script, whole)

@@ -1,0 +1,261 @@
+"""One server's connections without a loop: a Hub, sockets that a script governs, a clock by hand.
+
+The sockets behave as those of asyncio and uvloop do where the server could notice: what they have
+not sent they keep without copying it, callbacks come later and not from inside a call, except that
+a TLS transport may tell from inside `write` that it has caught up. What is no longer anybody's,
+like a shared read buffer after the read, is overwritten, so that a use of it shows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from random import Random
+
+from midge.protocol.inbound import SharedBuffer
+from midge.server.connection import Connection
+from midge.server.hub import Hub
+from midge.server.options import Options
+from midge.server.server_keys import ServerKeys
+from midge.testing import ManualClock
+from tests.fuzz.ledger import Ledger
+from tests.fuzz.traffic import Script, Step
+
+Splitter = Callable[[bytes], Iterable[bytes]]
+
+KEYS = ServerKeys()
+POISON = 0xA5
+
+
+class Socket:
+    """A transport; `room` bytes are still taken, None for any number."""
+
+    def __init__(self, *, is_tls: bool) -> None:
+        self.connection: Connection | None = None
+        self.sent = bytearray()
+        self.unread: deque[bytes | None] = deque()  # None is the end
+        self.is_reading = True
+        self.is_closing = False
+        self.is_lost = False
+        self.was_torn = False  # whether something it was given never left
+        self._room: int | None = None
+        self._kept: deque[memoryview] = deque()
+        self._kept_bytes = 0
+        self._is_tls = is_tls
+        self._said_eof = False
+
+    # What the server calls.
+
+    def write(self, data: memoryview) -> None:
+        assert len(data) > 0, "wrote nothing"
+        if self.is_lost:
+            return  # as asyncio does
+        is_last_word_said = self.is_closing or self._said_eof
+        assert not is_last_word_said, "wrote after it"
+        assert self.connection is not None
+        self._kept.append(memoryview(data))
+        self._kept_bytes += len(data)
+        if self._is_tls:
+            self.connection.pause_writing()
+        self._send()
+        if self._kept_bytes:
+            self.connection.pause_writing()
+        elif self._is_tls:
+            self.connection.resume_writing()
+
+    def get_write_buffer_size(self) -> int:
+        return self._kept_bytes
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        assert high == 0
+
+    def get_extra_info(self, name: str) -> None:
+        return None
+
+    def can_write_eof(self) -> bool:
+        return not self._is_tls
+
+    def write_eof(self) -> None:
+        assert not self._is_tls
+        self._said_eof = True
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def close(self) -> None:
+        self.is_closing = True
+
+    def abort(self) -> None:
+        self.is_closing = True
+        self._forget()
+
+    # What the script does.
+
+    def clog(self, room: int) -> None:
+        """Take `room` bytes more, and then none."""
+        self._room = room
+
+    def drain(self) -> None:
+        """Take everything again."""
+        self._room = None
+        had_kept = self._kept_bytes > 0
+        self._send()
+        if had_kept and self.connection is not None and not self.is_lost:
+            self.connection.resume_writing()
+
+    def is_done(self) -> bool:
+        """Tell whether the loop would now tell the connection that it is lost."""
+        return self.is_closing and not self.is_lost and not self._kept_bytes
+
+    def lose(self, error: Exception | None = None) -> None:
+        """Tell the connection that this transport is gone."""
+        connection = self.connection
+        assert connection is not None
+        self.is_lost = True
+        self.is_closing = True
+        self.was_torn = self.was_torn or connection.outbound.pending_bytes() > 0
+        self._forget()
+        connection.connection_lost(error)
+        assert connection.outbound.pending_bytes() == 0
+        self.connection = None
+
+    def _forget(self) -> None:
+        self.was_torn = self.was_torn or self._kept_bytes > 0
+        self._kept.clear()
+        self._kept_bytes = 0
+
+    def _send(self) -> None:
+        """Send what there is room for."""
+        while self._kept and self._room != 0:
+            piece = self._kept.popleft()
+            taken = len(piece) if self._room is None else min(len(piece), self._room)
+            self.sent += piece[:taken]
+            self._kept_bytes -= taken
+            if self._room is not None:
+                self._room -= taken
+            if taken < len(piece):
+                self._kept.appendleft(piece[taken:])
+
+
+class World:
+    """A Hub and its clients, by the number that a script gives them."""
+
+    def __init__(
+        self, options: Options, *, read_bytes: int = 512, is_tls: bool = False, seed: int = 1
+    ) -> None:
+        self.clock = ManualClock()
+        self.hub = Hub(options, self.clock, Random(seed))
+        self.hub.keys = KEYS  # the same in every world, since INFO shows them
+        self.hub.shared_buffer = SharedBuffer(read_bytes)
+        self.ledger = Ledger(self.hub)
+        self.sockets: list[Socket] = []
+        self._current: dict[int, Socket] = {}
+        self._is_tls = is_tls
+
+    def play(self, script: Script, split: Splitter) -> list[bytes]:
+        """Do what `script` says; give what each connection was sent, in the order they came."""
+        for step in script.steps:
+            self._take(step, script.introductions, split)
+            self.ledger.check()
+        self._finish()
+        return [bytes(socket.sent) for socket in self.sockets]
+
+    def _take(self, step: Step, introductions: list[bytes], split: Splitter) -> None:
+        match step:
+            case ("pass", float(seconds)):
+                self.clock.advance(seconds)
+            case (kind, int(client), *rest):
+                socket = self._socket_of(client, introductions, split)
+                if socket.is_lost:
+                    return  # it was sent away at once
+                match kind, rest:
+                    case "feed", [bytes(data)]:
+                        self._feed(socket, data, split)
+                    case "eof", _:
+                        socket.unread.append(None)
+                    case "lost", _:
+                        socket.lose()
+                    case "reset", _:
+                        socket.lose(ConnectionResetError())
+                    case "clog", [int(room)]:
+                        socket.clog(room)
+                    case "drain", _:
+                        socket.drain()
+        self._settle()
+
+    def _socket_of(self, client: int, introductions: list[bytes], split: Splitter) -> Socket:
+        """Give the socket of a client; it comes again if the last one has ended."""
+        socket = self._current.get(client)
+        connection = None if socket is None else socket.connection
+        if socket is not None and connection is not None and connection.reason is None:
+            return socket
+        socket = Socket(is_tls=self._is_tls)
+        connection = self.hub.make_connection(("127.0.0.1", 1000 + client))
+        socket.connection = connection
+        self._current[client] = socket
+        self.sockets.append(socket)
+        self.ledger.attend(connection, socket)
+        connection.connection_made(socket)
+        if socket.connection is not None:
+            connection.send_info()
+            self.hub.router.flush()
+        self._feed(socket, introductions[client], split)
+        return socket
+
+    def _feed(self, socket: Socket, data: bytes, split: Splitter) -> None:
+        for piece in split(data):
+            if piece:
+                socket.unread.append(piece)
+                self._settle()
+
+    def _settle(self) -> None:
+        """Do what a loop would do until nothing is left to do at this time."""
+        self.clock.advance(0)
+        busy = True
+        while busy:
+            busy = False
+            for socket in self.sockets:
+                if socket.is_done():
+                    socket.lose()
+                    busy = True
+                elif socket.unread and socket.is_reading and not socket.is_lost:
+                    self._read(socket, socket.unread.popleft())
+                    busy = True
+            if busy:
+                self.clock.advance(0)
+
+    def _read(self, socket: Socket, data: bytes | None) -> None:
+        """Hand `data` to the connection as a BufferedProtocol gets it."""
+        connection = socket.connection
+        assert connection is not None
+        if data is None:
+            if not connection.eof_received():
+                socket.close()
+            return
+        room = connection.get_buffer(-1)
+        count = min(len(room), len(data))
+        assert count > 0, "no room to read into"
+        room[:count] = data[:count]
+        connection.buffer_updated(count)
+        shared = self.hub.shared_buffer
+        shared.view[:] = bytes([POISON]) * len(shared.buffer)
+        if count < len(data):
+            socket.unread.appendleft(data[count:])
+
+    # The end.
+
+    def _finish(self) -> None:
+        """Have every client go, and see that nothing is left of them."""
+        for socket in self.sockets:
+            if not socket.is_lost:
+                socket.drain()
+                self._settle()
+        self.ledger.check()
+        for socket in self.sockets:
+            if not socket.is_lost:
+                socket.lose()
+        self._settle()
+        self.ledger.check_end(self.sockets)
