@@ -71,6 +71,9 @@ class ServerLike(Protocol):
     def urls(self) -> Mapping[str, Sequence[str]]:
         """Return the listeners' URLs by kind: `nats`, `websocket`, `monitoring`."""
 
+    def name_configuration(self, digest: str) -> None:
+        """Take the digest of the file that the options came from, for monitoring."""
+
     @property
     def server_id(self) -> str:
         """The server's public key."""
@@ -111,6 +114,8 @@ class Daemon:
         self._configure_logging(loaded.options)
         self._server = self._make_server(loaded.options)
         self._server.reload_on_request(self._reload_in_turn)
+        self._server.name_configuration(loaded.digest)
+        logging.adopt_structlog()  # which a hook may have imported
         self._options = loaded.options
         self._announce(loaded)
         self._handle_signals()
@@ -235,6 +240,7 @@ class Daemon:
         loaded = await asyncio.to_thread(self._load)
         options = loaded.options
         await self._server.reload(options)
+        self._server.name_configuration(loaded.digest)
         old, self._options = self._options, options
         if options.logging != old.logging:
             self._configure_logging(options)

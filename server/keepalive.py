@@ -4,6 +4,7 @@ As nats-server does: a PING each interval unless the client was heard of within 
 learn the round-trip time, and the end when too many stay unanswered.
 """
 
+import math
 from collections.abc import Callable
 from random import Random
 
@@ -18,10 +19,12 @@ class Keepalive:
     """Calls `ping` when a PING is due and `stale` when `ping_max` have gone unanswered.
 
     `last_heard` is set by the owner, in the clock's monotonic time, whenever something is received.
-    `round_trip_s` is None until the first PONG.
+    `round_trip_s` is None until the client has introduced itself; the time that took is an estimate
+    of it until the first PONG.
     """
 
     __slots__ = (
+        "_began_at",
         "_clock",
         "_measured_at",
         "_ping",
@@ -52,10 +55,11 @@ class Keepalive:
         self._stale = stale
         self._timer: Timer | None = None
         self._ping_sent_at = 0.0
-        self._measured_at = 0.0
+        self._measured_at = -math.inf
+        self._began_at = clock.monotonic()
         self.interval_s = interval_s
         self.ping_max = ping_max
-        self.last_heard = clock.monotonic()
+        self.last_heard = self._began_at
         self.round_trip_s: float | None = None
         self.unanswered = 0
 
@@ -65,6 +69,8 @@ class Keepalive:
 
     def connected(self) -> None:
         """Start over with an early PING, now that the client has introduced itself."""
+        if self.round_trip_s is None:
+            self.round_trip_s = self._clock.monotonic() - self._began_at
         delay_s = min(self.interval_s, _FIRST_PING_S)
         self._schedule(delay_s * (1 + self._random.random() * _FIRST_PING_SPREAD))
 
@@ -92,7 +98,7 @@ class Keepalive:
 
     def _tick(self) -> None:
         now = self._clock.monotonic()
-        wants_round_trip = self.round_trip_s is None or now - self._measured_at > _ROUND_TRIP_AGE_S
+        wants_round_trip = now - self._measured_at > _ROUND_TRIP_AGE_S
         if now - self.last_heard >= self.interval_s or wants_round_trip:
             if self.unanswered + 1 > self.ping_max:
                 self._timer = None

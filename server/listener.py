@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from midge.protocol import errors
+from midge.server.binding import listen, peer_of
 from midge.server.connection import Connection
 from midge.server.hub import Hub
 from midge.server.logging import get_logger
@@ -48,22 +49,14 @@ class Listener:
         Raises:
             OSError: the address cannot be bound.
         """
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6 and host == "::":
-                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            listener.bind((host, max(port, 0)))
-            listener.listen(_BACKLOG)
-            listener.setblocking(False)
-        except OSError as error:
-            listener.close()
-            raise OSError(error.errno, error.strerror, f"{host}:{port}") from error
+        listener, bound = listen(host, port, _BACKLOG)
+        self.adopt(listener)
+        return bound
+
+    def adopt(self, listener: socket.socket) -> None:
+        """Accept on a socket that listens already; it is closed with this."""
         self._socket = listener
         self._watch()
-        bound = listener.getsockname()
-        return bound[0], bound[1]
 
     def close(self) -> None:
         """Take no more connections; those that are there go on."""
@@ -98,7 +91,7 @@ class Listener:
             accepted.setblocking(False)
             with contextlib.suppress(OSError):
                 accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._begin(accepted, (address[0], address[1]))
+            self._begin(accepted, peer_of(address))
 
     def _pause(self, error: OSError) -> None:
         """Wait before accepting again: file descriptors, or memory, have run out."""

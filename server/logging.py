@@ -1,4 +1,4 @@
-"""Logging: structlog's bound loggers over one output of the process that cannot fail.
+"""Logging: bound loggers, in structlog's manner, over one output of the process that cannot fail.
 
     log = get_logger().bind(cid=7, peer="127.0.0.1:51044")
     log.info("client_connected", name="shop")
@@ -202,9 +202,19 @@ def get_logger(**fields: Any) -> ServerLogger:
 
 def configure(options: Logging, **choices: Any) -> None:
     """Configure the journal and let plain `structlog.get_logger()` write to it too."""
-    import structlog  # noqa: PLC0415 - a server within a program never gets here
-
     JOURNAL.configure(options, **choices)
+    adopt_structlog()
+
+
+def adopt_structlog() -> None:
+    """Let the loggers of structlog write to the journal, if anything has imported it by now.
+
+    A hook may; midge itself does without, for importing it takes as long as all of the server.
+    """
+    if "structlog" not in sys.modules:
+        return
+    import structlog  # noqa: PLC0415 - it is there already
+
     structlog.configure(
         processors=[],
         wrapper_class=ServerLogger,

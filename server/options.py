@@ -82,7 +82,7 @@ class Listen(Table, frozen=True, kw_only=True):
     """Where clients connect."""
 
     host: str = "127.0.0.1"
-    """Address to bind; `0.0.0.0` opens the server to every network."""
+    """Address to bind; `0.0.0.0` opens the server to every network, of IPv6 too."""
     port: Port = 4222
     """Port for clients; -1 or 0 takes a free one."""
     client_advertise: str = ""

@@ -15,6 +15,7 @@ from midge.server.events import SystemEvents
 from midge.server.hub import Hub
 from midge.server.listener import Listener
 from midge.server.logging import get_logger
+from midge.server.monitoring.service import MonitoringService
 from midge.server.monitoring.state import State
 from midge.server.options import Options
 from midge.server.reasons import ClosedReason
@@ -23,7 +24,6 @@ from midge.server.tls import TlsContexts, for_anybody
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from midge.server.monitoring.http import Monitor
     from midge.server.recorder.recorder import Recorder
     from midge.server.websocket import WebSocketListener
 
@@ -52,12 +52,13 @@ class Server:
         self._state: State | None = None
         self._events: SystemEvents | None = None
         self._load_again: Callable[[], Awaitable[None]] | None = None
-        self._monitor: Monitor | None = None
+        self._monitoring: MonitoringService | None = None
         self._https_tls: TlsContexts | None = None
         self._recorder: Recorder | None = None
         self._websocket: WebSocketListener | None = None
         self._websocket_tls: TlsContexts | None = None
         self._websocket_address = ("", 0)
+        self._config_digest = ""
 
     @property
     def hub(self) -> Hub:
@@ -80,6 +81,7 @@ class Server:
         """
         hub = self.hub
         self._state = State(hub)
+        self._state.config_digest = self._config_digest
         self._tls = TlsContexts(self.options.tls) if self.options.tls.enabled else None
         self._listener = Listener(hub, self._tls)
         try:
@@ -107,27 +109,28 @@ class Server:
         if options.websocket.port:
             await self._open_websocket(hub)
         if options.monitoring.http_port or options.monitoring.https_port:
-            # Only who asks for monitoring pays for importing an HTTP server.
-            from midge.server.monitoring.http import Monitor  # noqa: PLC0415
-
-            self._monitor = Monitor(state)
             state.websocket_port = self._websocket_address[1]
-            if options.monitoring.console.enabled:
-                from midge.server.console import add_console  # noqa: PLC0415 - as above
-
-                add_console(self._monitor, "".join(self.urls().get("websocket", ())))
             if options.monitoring.https_port:
                 self._https_tls = TlsContexts(for_anybody(options.tls))
-            await self._monitor.start(self._https_tls)
+            self._monitoring = MonitoringService(state, self._https_tls)
+            self._monitoring.open()
+            self._monitoring.serve("".join(self.urls().get("websocket", ())))
 
     async def _open_websocket(self, hub: Hub) -> None:
         """Open the listener for WebSocket clients."""
-        from midge.server.websocket import WebSocketListener  # noqa: PLC0415 - as above
+        # Only who asks for it pays for the import.
+        from midge.server.websocket import WebSocketListener  # noqa: PLC0415
 
         settings = self.options.websocket
         self._websocket_tls = TlsContexts(settings.tls) if settings.tls.enabled else None
         self._websocket = WebSocketListener(hub, self._websocket_tls)
         self._websocket_address = self._websocket.open(settings.host, settings.port)
+
+    def name_configuration(self, digest: str) -> None:
+        """Show `digest`, of the file that the options came from, in monitoring from now on."""
+        self._config_digest = digest
+        if self._state is not None:
+            self._state.config_digest = digest
 
     async def stop(self) -> None:
         """Stop listening, write what is pending within `shutdown.flush_timeout_s`, and close."""
@@ -157,9 +160,9 @@ class Server:
             self._recorder = None
 
     async def _stop_monitor(self) -> None:
-        if self._monitor is not None:
-            await self._monitor.stop()
-            self._monitor = None
+        if self._monitoring is not None:
+            await self._monitoring.stop()
+            self._monitoring = None
 
     def reload_on_request(self, load_again: Callable[[], Awaitable[None]]) -> None:
         """Have the system account's `RELOAD` call `load_again`, which may raise MidgeError.
@@ -260,8 +263,8 @@ class Server:
             host, port = self._websocket_address
             scheme = "wss" if self._websocket.is_encrypted else "ws"
             urls["websocket"] = [f"{scheme}://{_bracketed(host)}:{port}"]
-        if self._monitor is not None:
-            urls["monitoring"] = self._monitor.urls()
+        if self._monitoring is not None:
+            urls["monitoring"] = self._monitoring.urls()
         return urls
 
     def connections(self) -> list[Connection]:

@@ -1,7 +1,8 @@
 """JWTs of operator mode: decode a token, check its signature, and give its claims as typed values.
 
 Every claim is optional until something needs it, and whatever does not fit its type refuses the
-token. Only version 2 tokens (``ed25519-nkey``, signed over header and body) are taken.
+token. Version 2 tokens (``ed25519-nkey``) are signed over header and body; those of version 1
+(``ed25519``), signed over their body alone, are brought into the form of version 2 when read.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ TOKEN_MAX_BYTES = 1 << 20
 """A larger token is refused unread."""
 
 _ALGORITHM = "ed25519-nkey"
+_ALGORITHM_1 = "ed25519"
 _VERSION = 2
 
 
@@ -94,15 +96,15 @@ class ScopedKey(Struct, frozen=True):
 
 
 class AccountLimitsClaim(Struct, frozen=True):
-    """What an account may use; negative means unlimited."""
+    """What an account may use; negative means unlimited, and what is left out means nothing."""
 
-    subs: int = -1
-    conn: int = -1
-    payload: int = -1
-    data: int = -1
-    imports: int = -1
-    exports: int = -1
-    wildcards: bool = True
+    subs: int = 0
+    conn: int = 0
+    payload: int = 0
+    data: int = 0
+    imports: int = 0
+    exports: int = 0
+    wildcards: bool = False
     disallow_bearer: bool = False
 
 
@@ -271,21 +273,44 @@ def _decode(token: str, claims_type: type[Claims[Body]], expected_type: str) -> 
         raise BadTokenError("token has not three parts")
     try:
         header = msgspec.json.decode(_unbase64(parts[0]), type=_Header)
-        claims = msgspec.json.decode(_unbase64(parts[1]), type=claims_type)
+        if header.typ.lower() != "jwt" or header.alg not in {_ALGORITHM, _ALGORITHM_1}:
+            raise BadTokenError("token is of another kind or algorithm")
+        is_old = header.alg == _ALGORITHM_1
+        body = _unbase64(parts[1])
+        if is_old:
+            claims = msgspec.convert(_modernized(msgspec.json.decode(body)), claims_type)
+        else:
+            claims = msgspec.json.decode(body, type=claims_type)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise BadTokenError(f"token cannot be read: {error}") from None
-    if header.typ.lower() != "jwt" or header.alg != _ALGORITHM:
-        raise BadTokenError("token is of another kind or algorithm")
     if claims.nats.type != expected_type or claims.nats.version != _VERSION:
         raise BadTokenError(f"token is no {expected_type} token of version {_VERSION}")
     signature = decode_signature(parts[2])
-    signed = f"{parts[0]}.{parts[1]}".encode()
+    signed = (parts[1] if is_old else f"{parts[0]}.{parts[1]}").encode()
     kinds = (KeyKind.ACCOUNT, KeyKind.OPERATOR)
     if signature is None or not any(
         is_signed_by(kind, claims.iss, signed, signature) for kind in kinds
     ):
         raise BadTokenError("token is not signed by its issuer")
     return claims
+
+
+def _modernized(claims: Any) -> dict[str, Any]:
+    """Return the claims of a version 1 token as version 2 writes them.
+
+    Version 1 has the type beside the ``nats`` part, and there too what belongs to a user's account;
+    its users have no limits of their own.
+    """
+    if not isinstance(claims, dict) or not isinstance(claims.get("nats", {}), dict):
+        raise msgspec.ValidationError("expected an object with an object in nats")
+    old = claims.get("nats", {})
+    nats = {**old, "type": claims.get("type", ""), "version": _VERSION}
+    nats |= {name: claims[name] for name in ("issuer_account", "tags") if name in claims}
+    if nats["type"] == "user":
+        nats |= {"subs": -1, "data": -1, "payload": -1}
+    elif nats["type"] == "activation":
+        nats["kind"] = old.get("type", "")
+    return {**claims, "nats": nats}
 
 
 def _unbase64(text: str) -> bytes:

@@ -7,9 +7,11 @@ from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.subsz import combined_statistics
 
 if TYPE_CHECKING:
+    from midge.server import options
     from midge.server.account import Account
     from midge.server.monitoring.state import State
 
+_RESPONSE_TYPES = {"singleton": "Singleton", "stream": "Streamed", "chunked": "Chunked"}
 _NOTHING = {"msgs": 0, "bytes": 0}
 _NO_OTHERS = {"gateways": _NOTHING, "routes": _NOTHING, "leafs": _NOTHING}
 
@@ -90,34 +92,45 @@ def _detail(state: "State", account: "Account") -> dict[str, Any]:
 
 
 def _sharing(state: "State", name: str) -> dict[str, Any]:
-    """List what the account shares by its configuration."""
+    """List what the account maps and shares by its configuration."""
     for table in state.hub.options.accounts:
         if table.name == name:
             exports = [_export(one) for one in table.exports]
             imports = [_import(one) for one in table.imports]
-            return {
-                **({"exports": exports} if exports else {}),
-                **({"imports": imports} if imports else {}),
-            }
+            facts = {"mappings": _mappings(table), "exports": exports, "imports": imports}
+            return {name: fact for name, fact in facts.items() if fact}
     return {}
 
 
-def _export(table: Any) -> dict[str, Any]:
+def _export(table: "options.Export") -> dict[str, Any]:
     if table.service:
-        return {"subject": table.service, "type": "service"}
+        response_type = _RESPONSE_TYPES[table.response_type]
+        return {"subject": table.service, "type": "service", "response_type": response_type}
     return {"subject": table.stream, "type": "stream"}
 
 
-def _import(table: Any) -> dict[str, Any]:
+def _import(table: "options.Import") -> dict[str, Any]:
     source = table.service or table.stream
-    local = getattr(table, "to", "") or source.subject
+    assert source is not None
+    prefix = f"{table.prefix}." if table.prefix else ""
+    local = table.to or prefix + source.subject
     return {
         "subject": source.subject,
         "account": source.account,
-        "to": local,
+        **({"to": local} if table.service else {}),
         "local_subject": local,
         "type": "service" if table.service else "stream",
         "invalid": False,
-        "share": bool(getattr(table, "share", False)),
+        "share": table.share,
         "tracking": False,
+    }
+
+
+def _mappings(table: "options.Account") -> dict[str, Any]:
+    return {
+        mapping.source: [
+            {"subject": one.destination, "weight": one.weight_percent}
+            for one in mapping.destinations
+        ]
+        for mapping in table.mappings
     }

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-_LONGEST_NUMBER = 18  # digits that surely fit 64 bits
+_SHOWN_DIGITS = 64
+_LARGEST = {"int": 2**63 - 1, "uint64": 2**64 - 1}
 
 DEFAULT_LIMIT = 1024
 MAX_LIMIT = 10_000
@@ -87,12 +88,15 @@ class Arguments:
 def _check_digits(kind: str, name: str, function: str, text: str, digits: str) -> None:
     if not (digits.isascii() and digits.isdigit()):
         raise BadArgument(_refusal(kind, name, function, text))
-    if len(digits) > _LONGEST_NUMBER:
+    if len(digits) > _SHOWN_DIGITS or int(digits) > _LARGEST[kind]:
         raise BadArgument(_refusal(kind, name, function, text, "value out of range"))
 
 
 def _refusal(
     kind: str, name: str, function: str, text: str, problem: str = "invalid syntax"
 ) -> str:
-    shown = text[:64].encode("unicode_escape").decode().replace('"', '\\"')
+    shown = "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text[:64]
+    )
+    shown = shown.replace('"', '\\"')
     return f"Error decoding {kind} for '{name}': strconv.{function}: parsing \"{shown}\": {problem}"

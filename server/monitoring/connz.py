@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from midge.server.account import GLOBAL_ACCOUNT
 from midge.server.closed import ClosedClient
 from midge.server.connection import Connection
 from midge.server.monitoring import forms
@@ -45,11 +46,9 @@ def _pending(client: Client) -> int:
     return 0 if isinstance(client, ClosedClient) else client.outbound.pending_bytes()
 
 
-def _uptime(client: Client) -> float:
-    """Give a key that puts the longest uptime first; the live ones go by when they began."""
-    if isinstance(client, ClosedClient):
-        return client.started_at - client.stopped_at
-    return client.started_at
+def _uptime(client: Client, now: float) -> float:
+    until = client.stopped_at if isinstance(client, ClosedClient) else now
+    return until - client.started_at
 
 
 _SORT_KEYS: dict[str, SortKey] = {
@@ -63,11 +62,11 @@ _SORT_KEYS: dict[str, SortKey] = {
     "bytes_from": lambda client: -client.in_bytes,
     "last": lambda client: -client.last_active_at,
     "idle": lambda client: client.last_active_at,
-    "uptime": _uptime,
     "rtt": lambda client: -_round_trip(client),
     "stop": _stopped_at,
     "reason": lambda client: client.reason if isinstance(client, ClosedClient) else "",
 }
+_SORTS = _SORT_KEYS.keys() | {"uptime"}
 _ONLY_CLOSED = frozenset({"stop", "reason"})
 
 
@@ -95,7 +94,7 @@ def read_options(arguments: Arguments) -> ConnzOptions:
         BadArgument: one of them cannot be.
     """
     sort = arguments.text("sort") or "cid"
-    if sort not in _SORT_KEYS:
+    if sort not in _SORTS:
         raise BadArgument(f"invalid sorting option: {sort[:64]}")
     auth = arguments.flag("auth")
     subscriptions, detail = arguments.subscriptions()
@@ -118,8 +117,9 @@ def read_options(arguments: Arguments) -> ConnzOptions:
         subscriptions=subscriptions,
         detail=detail,
         cid=cid,
-        live=live,
-        closed=closed,
+        # A filter for MQTT clients leaves nobody.
+        live=live and not arguments.text("mqtt_client"),
+        closed=closed and not arguments.text("mqtt_client"),
         user=arguments.text("user"),
         account=arguments.text("acc"),
         filter_subject=subject,
@@ -129,15 +129,15 @@ def read_options(arguments: Arguments) -> ConnzOptions:
 async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
     """Make the page, letting others have their turn between slices of a long one."""
     hub = state.hub
+    now = hub.clock.monotonic()
     if options.cid:
         chosen = _by_cid(state, options)
         total, offset, limit = len(hub.clients), 0, 1
     else:
         found = await _select(_candidates(state, options), options)
-        found.sort(key=_SORT_KEYS[options.sort])
-        total, offset, limit = len(found), min(options.offset, len(found)), options.limit
+        _put_in_order(found, options.sort, now)
+        total, offset, limit = len(found), options.offset, options.limit
         chosen = found[offset : offset + limit]
-    now = hub.clock.monotonic()
     wall_offset = state.wall_offset()
     entries = []
     for position, client in enumerate(chosen):
@@ -153,6 +153,14 @@ async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
         "limit": limit,
         "connections": entries,
     }
+
+
+def _put_in_order(clients: list[Client], sort: str, now: float) -> None:
+    """Sort `clients` as asked; by uptime the shortest comes first, gone or not."""
+    if sort == "uptime":
+        clients.sort(key=lambda client: _uptime(client, now))
+    else:
+        clients.sort(key=_SORT_KEYS[sort])
 
 
 def _by_cid(state: "State", options: ConnzOptions) -> list[Client]:
@@ -273,7 +281,7 @@ def _introduction(client: Client) -> dict[str, Any]:
 def _identity(client: Client) -> dict[str, Any]:
     name = client.account_name if isinstance(client, ClosedClient) else client.account.name
     facts = {"authorized_user": _user(client), "account": name, "name_tag": name}
-    if name == "$G":
+    if name == GLOBAL_ACCOUNT:
         del facts["account"]
     return {field: value for field, value in facts.items() if value}
 
@@ -285,7 +293,11 @@ def _interest(client: Client, options: ConnzOptions) -> dict[str, Any]:
         return {}
     if not options.detail:
         return {"subscriptions_list": [forms.text(one.subject) for one in held]}
-    return {"subscriptions_list_detail": [subscription_detail(one, client.cid) for one in held]}
+    account = {}
+    if isinstance(client, ClosedClient) and client.account_name != GLOBAL_ACCOUNT:
+        account = {"account": client.account_name, "account_tag": client.account_name}
+    details = [account | subscription_detail(one, client.cid) for one in held]
+    return {"subscriptions_list_detail": details}
 
 
 def subscription_detail(subscription: Any, cid: int) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""The HTTP side of monitoring: listeners, paths, headers and refusals, on aiohttp."""
+"""The HTTP side of monitoring: paths, headers and refusals, on aiohttp."""
 
 import asyncio
 import logging
+import socket
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -38,18 +39,13 @@ class Monitor:
         self._runner: web.AppRunner | None = None
         self._listener: HttpListener | None = None
         self._pages: dict[str, Handler] = {}
-        self._urls: list[str] = []
 
     def add_page(self, path: str, handler: Handler) -> None:
         """Serve `path`, below the base path, by `handler`; before `start` only."""
         self._pages[path] = handler
 
-    async def start(self, tls: "TlsContexts | None" = None) -> None:
-        """Open the listener that the options ask for: for HTTPS with `tls`, for HTTP without.
-
-        Raises:
-            OSError: an address cannot be bound.
-        """
+    async def start(self, listener: socket.socket, tls: "TlsContexts | None" = None) -> None:
+        """Answer on `listener`, which listens already: by HTTPS with `tls`, by HTTP without."""
         options = self.state.hub.options.monitoring
         runner = web.AppRunner(
             self._application(),
@@ -61,14 +57,7 @@ class Monitor:
         self._runner = runner
         await runner.setup()
         self._listener = HttpListener(self.state.hub, self._answering, tls)
-        host = options.host or self.state.hub.options.listen.host
-        bound = self._listener.open(host, options.https_port if tls else options.http_port)
-        if tls is None:
-            self.state.http_address = bound
-        else:
-            self.state.https_port = bound[1]
-        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-        self._urls = [f"{'https' if tls else 'http'}://{shown}:{bound[1]}"]
+        self._listener.adopt(listener)
 
     async def stop(self) -> None:
         """Close the listener and what is open."""
@@ -78,10 +67,6 @@ class Monitor:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-
-    def urls(self) -> list[str]:
-        """Give the URLs of the listeners."""
-        return list(self._urls)
 
     def _answering(self) -> asyncio.Protocol:
         """Make what reads the requests of one connection and answers them."""

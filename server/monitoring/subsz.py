@@ -26,7 +26,7 @@ async def subsz(state: "State", arguments: Arguments) -> dict[str, Any]:
     Raises:
         BadArgument: an argument cannot be.
     """
-    wanted, _ = arguments.subscriptions()
+    wanted = arguments.flag("subs")
     offset, limit = arguments.page()
     test = arguments.text("test").encode("utf-8", "replace")
     if test and not (subjects.is_valid_subject(test) and subjects.is_literal(test)):
@@ -38,19 +38,17 @@ async def subsz(state: "State", arguments: Arguments) -> dict[str, Any]:
         "server_id": state.hub.keys.server_id,
         "now": forms.timestamp(state.hub.clock.wall()),
         **statistics,
-        "total": statistics["num_subscriptions"],
+        "total": statistics["num_subscriptions"] if wanted else 0,
         "offset": offset,
         "limit": limit,
     }
     if test:
         found = _matching(accounts, test)
-        page["total"] = len(found)
-        page["offset"] = min(offset, len(found))
-        if wanted:
-            page["subscriptions_list"] = found[offset : offset + limit]
-    elif wanted:
-        page["subscriptions_list"] = await _listed(accounts, offset, limit)
-    return page
+        page["total"] = len(found) if wanted else 0
+        listed = found[offset : offset + limit]
+    else:
+        listed = await _listed(accounts, offset, limit) if wanted else []
+    return {**page, "subscriptions_list": listed} if wanted and listed else page
 
 
 def combined_statistics(accounts: list[Account]) -> dict[str, Any]:

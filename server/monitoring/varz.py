@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from midge.protocol import COMPATIBLE_VERSION
 from midge.server.monitoring import forms
 from midge.server.monitoring.ledger import server_totals
+from midge.server.options import WebSocket
 
 if TYPE_CHECKING:
     from midge.server.monitoring.state import State
@@ -92,7 +93,7 @@ def _websocket(state: "State") -> dict[str, Any]:
         "advertise": settings.advertise,
         "no_auth_user": settings.authorization.no_auth_user,
         "jwt_cookie": settings.jwt_cookie,
-        "handshake_timeout": forms.nanoseconds(settings.handshake_timeout_s),
+        "handshake_timeout": _unless_default(settings.handshake_timeout_s),
         "auth_timeout": forms.number(settings.authorization.timeout_s),
         "no_tls": settings.no_tls,
         "tls_verify": settings.tls.verify,
@@ -101,6 +102,12 @@ def _websocket(state: "State") -> dict[str, Any]:
         "compression": settings.compression,
     }
     return {name: value for name, value in facts.items() if value}
+
+
+def _unless_default(handshake_timeout_s: float) -> int:
+    """Give the time for a handshake in nanoseconds, 0 where nobody has set it."""
+    default = WebSocket().handshake_timeout_s
+    return 0 if handshake_timeout_s == default else forms.nanoseconds(handshake_timeout_s)
 
 
 def _activity(state: "State") -> dict[str, Any]:

@@ -1,16 +1,25 @@
 """Run the Python client's own test suites against a server executable, and print a table by group.
 
-    python -m tests.compat.run SUITE_DIR [--server COMMAND]... [--suite NAME]... [--report FILE]
+    python -m tests.compat.run SUITE_DIR [--server COMMAND]... [--suite NAME]...
+        [--keep FILE] [--report FILE] [--report-only]
 
 SUITE_DIR is a checkout of the client's repository, kept outside of this one. Without `--server`,
 the suites run against midge and against the nats-server of this environment; midge is told to bind
 every address, as nats-server does unasked. Each suite has the loopback network to itself where the
 system can give it one, since the suites use fixed ports.
+
+`--keep` adds the outcomes to a file of earlier ones, so that a report can be made of several runs;
+a test that runs again replaces what the file has of it.
+
+nats-core is written for Python 3.13; `--python` names the interpreter of an environment that has
+pytest, pytest-asyncio, pytest-timeout and what the clients ask for (aiohttp, aiofiles, nkeys,
+websockets). The servers run on this one.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import shutil
@@ -23,6 +32,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
+from midge.protocol import COMPATIBLE_VERSION
 from tests.compat.groups import GROUPS, group_of
 from tests.compat.report import write_report
 from tests.servers import midge_command, nats_server_command
@@ -30,6 +40,8 @@ from tests.servers import midge_command, nats_server_command
 CHECKOUT = Path(__file__).resolve().parents[2]
 TEST_TIMEOUT_S = 60
 SUITE_TIMEOUT_S = 3600
+REASON_MAX_LENGTH = 160
+AGAIN_MAX = 2
 
 # A fast server answers within the millisecond that uvloop's clock counts, and the client's test of
 # the round trip wants more than nothing; so the suites run on asyncio's own loop.
@@ -60,27 +72,54 @@ class Outcome(NamedTuple):
     group: str
     test: str
     result: str
+    reason: str = ""
+    """What a failed test said: the first line of it."""
+    node: str = ""
+    """Where pytest finds it."""
 
 
 def main() -> int:
     """Run what the command line asks for."""
     options = _parse_arguments()
     servers = [shlex.split(server) for server in options.server or ()]
-    if not servers:
+    if not servers and not options.report_only:
         servers = [nats_server_command(), [*midge_command(), "-a", "0.0.0.0"]]
-    outcomes: dict[str, list[Outcome]] = {}
+    outcomes = read_outcomes(options.keep)
     for server in servers:
         name = options.name or _name_of(server)
-        outcomes[name] = []
         for suite in options.suite or SUITES:
-            outcomes[name] += run_suite(options.suite_dir, suite, server, options.select)
-        print(f"\n{name}\n{table(outcomes[name])}", flush=True)
-        for outcome in outcomes[name]:
-            if outcome.result == "failed":
-                print(f"  failed: {outcome.suite} [{outcome.group}] {outcome.test}")
+            found = run_suite(
+                options.suite_dir, suite, server, select=options.select, python=options.python
+            )
+            ran = {one[:3] for one in found}
+            kept = [one for one in outcomes.get(name, []) if one[:3] not in ran]
+            outcomes[name] = kept + found
+            _write_outcomes(options.keep, outcomes)
+            _print(name, found)
     if options.report:
         write_report(options.report, options.suite_dir, outcomes)
     return 0
+
+
+def _print(name: str, outcomes: list[Outcome]) -> None:
+    print(f"\n{name}\n{table(outcomes)}", flush=True)
+    for outcome in outcomes:
+        if outcome.result == "failed":
+            print(f"  failed: {outcome.suite} [{outcome.group}] {outcome.test}")
+            print(f"          {outcome.reason}")
+
+
+def read_outcomes(path: Path | None) -> dict[str, list[Outcome]]:
+    """Return the outcomes that `path` keeps, by server, in the order in which they came."""
+    if path is None or not path.exists():
+        return {}
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    return {name: [Outcome(*fields) for fields in outcomes] for name, outcomes in kept.items()}
+
+
+def _write_outcomes(path: Path | None, outcomes: dict[str, list[Outcome]]) -> None:
+    if path is not None:
+        path.write_text(json.dumps(outcomes, indent=0), encoding="utf-8")
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -89,13 +128,41 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--server", action="append", help="command that starts a server")
     parser.add_argument("--suite", action="append", choices=SUITES, help="suite to run")
     parser.add_argument("--select", default="", help="pytest's -k")
+    parser.add_argument("--python", default=sys.executable, help="interpreter for the suites")
     parser.add_argument("--name", default="", help="name of the server in the table")
+    parser.add_argument("--keep", type=Path, help="file that outcomes are added to")
+    parser.add_argument("--report-only", action="store_true", help="run nothing")
     parser.add_argument("--report", type=Path, help="file for the result, as Markdown")
     return parser.parse_args()
 
 
-def run_suite(repository: Path, name: str, server: list[str], select: str = "") -> list[Outcome]:
-    """Run one suite against the server that the command `server` starts."""
+def run_suite(
+    repository: Path,
+    name: str,
+    server: list[str],
+    *,
+    select: str = "",
+    python: str = sys.executable,
+) -> list[Outcome]:
+    """Run one suite against the server that the command `server` starts.
+
+    What fails runs again, by itself: the suites wait for fixed times, and machines are busy.
+    """
+    outcomes = _run_tests(repository, name, server, [SUITES[name].tests], select, python)
+    for _ in range(AGAIN_MAX):
+        alive = {one.group for one in outcomes if one.result == "passed"}
+        failed = [one for one in outcomes if one.result == "failed" and one.group in alive]
+        if not failed:
+            break
+        nodes = [one.node for one in failed]
+        again = {one.node: one for one in _run_tests(repository, name, server, nodes, "", python)}
+        outcomes = [again.get(one.node, one) for one in outcomes]
+    return outcomes
+
+
+def _run_tests(
+    repository: Path, name: str, server: list[str], tests: list[str], select: str, python: str
+) -> list[Outcome]:
     suite = SUITES[name]
     with tempfile.TemporaryDirectory(prefix="midge-compat-") as directory:
         scratch = Path(directory)
@@ -106,10 +173,12 @@ def run_suite(repository: Path, name: str, server: list[str], select: str = "") 
             "PATH": f"{scratch}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join(sources),
             "HOME": str(scratch),  # where the suite looks for a server of its own
+            "NATS_SERVER_VERSION": f"v{COMPATIBLE_VERSION}",  # some tests are skipped without
         }
         command = [
-            *(sys.executable, "-c", _RUN_PYTEST, suite.tests, "-q", f"--junit-xml={result}"),
+            *(python, "-c", _RUN_PYTEST, *tests, "-q", f"--junit-xml={result}"),
             *("-o", "asyncio_mode=auto", f"--timeout={TEST_TIMEOUT_S}", "--tb=no", "-ra"),
+            *("-o", "junit_family=xunit1"),  # which tells a test's file
             *("-p", "no:cacheprovider", "-p", "no:benchmark", "-W", "ignore"),
             *(("-k", select) if select else ()),
         ]
@@ -152,12 +221,15 @@ def _read_result(suite: str, path: Path) -> list[Outcome]:
         parts = case.get("classname", "").split(".")
         class_name = parts[-1] if parts[-1][:1].isupper() else ""
         file = next((part for part in reversed(parts) if part.startswith("test_")), "")
-        kinds = {child.tag for child in case}
-        result = "failed" if kinds & {"failure", "error"} else "passed"
-        result = "skipped" if "skipped" in kinds else result
+        kinds = {child.tag: child.get("message", "") for child in case}
+        failures = [text for kind, text in kinds.items() if kind in {"failure", "error"}]
+        result = "failed" if failures else "skipped" if "skipped" in kinds else "passed"
+        reason = "".join(failures[:1]).partition("\n")[0][:REASON_MAX_LENGTH]
         test = case.get("name", "")
         name = f"{class_name or file}.{test}"
-        outcomes.append(Outcome(suite, group_of(file, class_name, test), name, result))
+        group = group_of(file, class_name, test)
+        node = "::".join(filter(None, (case.get("file", ""), class_name, test)))
+        outcomes.append(Outcome(suite, group, name, result, reason, node))
     return outcomes
 
 

@@ -44,6 +44,9 @@ class KeyPair:
         return unpadded(self.sign(nonce))
 
 
+UNLIMITED_ACCOUNT = {"subs": -1, "conn": -1, "payload": -1}
+
+
 def make_token(
     issuer: KeyPair,
     subject: str,
@@ -54,16 +57,30 @@ def make_token(
     **claims: Any,
 ) -> str:
     """Sign a token of `kind` about `subject`; `nats` and `claims` are added to what it needs."""
+    limits = {"limits": UNLIMITED_ACCOUNT} if kind == "account" else {}
     head = {"typ": "JWT", "alg": "ed25519-nkey"} if header is None else header
     body = {
         "iss": issuer.public,
         "sub": subject,
         "iat": 1000,
-        "nats": {"type": kind, "version": 2, **(nats or {})},
+        "nats": {"type": kind, "version": 2, **limits, **(nats or {})},
         **claims,
     }
     signed = ".".join(unpadded(json.dumps(part).encode()) for part in (head, body))
     return f"{signed}.{unpadded(issuer.sign(signed.encode()))}"
+
+
+def make_old_token(
+    issuer: KeyPair, subject: str, kind: str, nats: dict[str, Any] | None = None, **claims: Any
+) -> str:
+    """Sign a token of version 1: the type beside `nats`, the body alone under the signature."""
+    body = {"iss": issuer.public, "sub": subject, "iat": 1000, "type": kind, **claims}
+    if nats is not None:
+        body["nats"] = nats
+    head, signed = (
+        unpadded(json.dumps(part).encode()) for part in ({"typ": "jwt", "alg": "ed25519"}, body)
+    )
+    return f"{head}.{signed}.{unpadded(issuer.sign(signed.encode()))}"
 
 
 class Authority:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,10 @@ MAY_IMPORT = {
 
 # The core takes time, bytes and randomness as arguments, and reports through return values.
 SHELL_ONLY = {"asyncio", "logging", "selectors", "socket", "ssl", "structlog", "time", "uvloop"}
+
+# What a daemon without passwords, certificates and pages does without, and is up the sooner for it.
+LATE = {"aiohttp", "bcrypt", "cryptography", "prometheus_client", "pyarrow", "rich", "structlog"}
+LATE |= {"websockets"}
 
 CIMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+cimport|cimport\s+([\w.]+))", re.MULTILINE)
 
@@ -86,6 +92,17 @@ def test_folder_imports_only_what_lies_below_it(root: Path, folder: str) -> None
 )
 def test_wrong_direction_is_found(folder: str, source: str) -> None:
     assert forbidden(folder, python_imports(source, f"midge.{folder}"))
+
+
+def test_a_start_imports_nothing_that_it_can_do_without(root: Path) -> None:
+    code = (
+        "import sys, midge.server.cli, midge.server.daemon, midge.server.server;"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root
+    )
+    assert set(loaded.stdout.split()) & LATE == set()
 
 
 def test_wrong_direction_is_found_in_a_pxd() -> None:

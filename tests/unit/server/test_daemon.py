@@ -50,6 +50,9 @@ class PretendedServer:
         if self.reload_error is not None:
             raise self.reload_error
 
+    def name_configuration(self, digest: str) -> None:
+        self.digest = digest
+
     def reload_on_request(self, load_again: Callable[[], Awaitable[None]]) -> None:
         self.load_again = load_again
 

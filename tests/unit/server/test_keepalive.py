@@ -85,6 +85,18 @@ def test_round_trip() -> None:
     assert watched.keepalive.unanswered == 0
 
 
+def test_the_time_to_connect_is_an_estimate_until_the_first_pong() -> None:
+    watched = Watched()
+    watched.clock.advance(0.5)
+    watched.keepalive.connected()
+    assert watched.keepalive.round_trip_s == 0.5
+    watched.clock.advance(3)
+    assert len(watched.pings) == 1
+    watched.clock.advance(0.25)
+    watched.answer()
+    assert watched.keepalive.round_trip_s != 0.5
+
+
 def test_round_trip_is_measured_again_after_an_hour() -> None:
     watched = Watched(interval_s=100)
     watched.keepalive.start()

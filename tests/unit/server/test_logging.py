@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -140,6 +141,34 @@ def test_structlogs_own_loggers_write_to_the_journal() -> None:
     stream = journal(format="json")
     structlog.get_logger().bind(cid=3).info("client_connected")
     assert json.loads(stream.getvalue())["cid"] == 3
+
+
+def test_fields_are_bound_and_unbound() -> None:
+    stream = journal(format="json")
+    log = logging.get_logger(cid=1).bind(peer="x")
+    log.unbind("cid").info("one")
+    log.try_unbind("cid", "nothing").info("two")
+    log.new(name="n").info("three")
+    with pytest.raises(KeyError):
+        log.unbind("nothing")
+    fields = [set(json.loads(line)) & {"cid", "peer", "name"} for line in _lines(stream)]
+    assert fields == [{"peer"}, {"peer"}, {"name"}]
+
+
+def test_structlog_is_adopted_once_something_has_imported_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "structlog")
+    stream = journal(format="json")
+    structlog.get_logger().info("before")
+    monkeypatch.setitem(sys.modules, "structlog", structlog)
+    logging.adopt_structlog()
+    structlog.get_logger().info("after")
+    assert [json.loads(line)["event"] for line in _lines(stream)] == ["after"]
+
+
+def _lines(stream: io.StringIO) -> list[str]:
+    return stream.getvalue().splitlines()
 
 
 def test_as_a_library_events_go_to_the_standard_logger(caplog: pytest.LogCaptureFixture) -> None:

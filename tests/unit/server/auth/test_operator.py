@@ -16,7 +16,7 @@ from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, Ver
 from midge.server.auth.nkeys import KeyKind
 from midge.server.errors import ConfigError
 from midge.server.options import Account, Operator, Options
-from tests.support.keys import KeyPair, make_token, unpadded
+from tests.support.keys import UNLIMITED_ACCOUNT, KeyPair, make_old_token, make_token, unpadded
 
 NOW_S = 1_000_000.0
 NONCE = b"nonce-of-15-chr"
@@ -144,7 +144,6 @@ class TestTokens:
         "header",
         [
             {"typ": "JWT", "alg": "none"},
-            {"typ": "JWT", "alg": "ed25519"},
             {"typ": "JWT", "alg": "HS256"},
             {"typ": "JWT"},
             {},
@@ -193,6 +192,12 @@ class TestTokens:
             == USER.public
         )
 
+    def test_what_an_account_token_leaves_out_is_not_allowed(self) -> None:
+        silent = authenticator(account_token(nats={"limits": {"subs": -1}}))
+        assert let_in(user_token(), silent).max_payload_bytes == 0
+        silent = authenticator(account_token(nats={"limits": {"payload": -1}}))
+        assert let_in(user_token(), silent).max_subscriptions == 0
+
     def test_deep_nesting_is_refused(self) -> None:
         deep = ("[" * 100_000 + "]" * 100_000).encode()
         head = user_token().split(".")[0]
@@ -201,6 +206,63 @@ class TestTokens:
     @given(st.text(alphabet="eyJ.abc-_=0", max_size=200))
     def test_no_text_raises(self, token: str) -> None:
         assert isinstance(ask(token), Refusal)
+
+
+class TestVersion1:
+    """Tokens as they were before 2020: many files still hold them."""
+
+    OLD_ACCOUNT = make_old_token(
+        OPERATOR, ACCOUNT.public, "account", {"limits": UNLIMITED_ACCOUNT, "signing_keys": []}
+    )
+
+    def by(self, account: str = OLD_ACCOUNT) -> Authenticator:
+        operator = make_old_token(OPERATOR, OPERATOR.public, "operator", name="o")
+        return authenticator(account, trusted_keys=(), jwts=(operator,))
+
+    def user(self, issuer: KeyPair = ACCOUNT, nats: Any = None, **claims: Any) -> str:
+        return make_old_token(issuer, USER.public, "user", nats or {"pub": {}}, **claims)
+
+    def test_a_whole_chain_lets_in_without_limits(self) -> None:
+        identity = let_in(self.user(), self.by())
+        assert (identity.user, identity.account) == (USER.public, ACCOUNT.public)
+        assert (identity.max_subscriptions, identity.max_payload_bytes) == (-1, -1)
+
+    def test_its_account_stands_beside_nats(self) -> None:
+        token = self.user(SIGNER, issuer_account=ACCOUNT.public)
+        assert let_in(token, self.by(account_token())).account == ACCOUNT.public
+
+    def test_its_permissions_hold(self) -> None:
+        identity = let_in(self.user(nats={"sub": {"deny": ["secret"]}}), self.by())
+        assert identity.rules is not None
+
+    @pytest.mark.parametrize(
+        ("nats", "claims"),
+        [
+            ({"pub": 5}, {}),
+            ({}, {"type": "account"}),
+            ({}, {"type": 5}),
+            ({}, {"exp": 1}),
+            ({}, {"issuer_account": "A"}),
+            ([], {}),
+        ],
+    )
+    def test_claims_that_do_not_fit_are_refused(self, nats: Any, claims: dict[str, Any]) -> None:
+        body = {"type": "user", **claims}
+        kind = body.pop("type")
+        assert why_refused(make_old_token(ACCOUNT, USER.public, kind, nats, **body), self.by())
+
+    def test_the_two_forms_do_not_mix(self) -> None:
+        newer = user_token(header={"typ": "JWT", "alg": "ed25519"})
+        assert "no user token" in why_refused(newer)
+        head = user_token().split(".")[0]
+        older = ".".join([head, *self.user().split(".")[1:]])
+        assert "no user token" in why_refused(older)
+
+    def test_only_its_body_is_signed_and_that_must_be(self) -> None:
+        head, _, signature = self.user().split(".")
+        claims = {"iss": ACCOUNT.public, "sub": USER.public, "type": "user", "nats": {}}
+        forged = f"{head}.{unpadded(json.dumps(claims).encode())}.{signature}"
+        assert "not signed by its issuer" in why_refused(forged, self.by())
 
 
 class TestTime:

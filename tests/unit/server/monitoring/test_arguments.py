@@ -29,9 +29,11 @@ def test_only_ascii_digits_are_a_number(text: str) -> None:
         Arguments({"limit": text}).integer("limit")
 
 
-def test_a_number_beyond_64_bits_is_out_of_range() -> None:
+@pytest.mark.parametrize("text", [str(2**63), "9" * 30, "9" * 5000])
+def test_a_number_beyond_64_bits_is_out_of_range(text: str) -> None:
+    assert Arguments({"limit": str(2**63 - 1)}).integer("limit") == 2**63 - 1
     with pytest.raises(BadArgument, match="value out of range"):
-        Arguments({"limit": "9" * 5000}).integer("limit")
+        Arguments({"limit": text}).integer("limit")
 
 
 def test_a_cid_has_no_sign() -> None:

@@ -16,6 +16,7 @@ from aiohttp import web
 from cryptography import x509
 from msgspec import structs
 
+from midge.server.binding import listen
 from midge.server.clock import LoopClock
 from midge.server.hub import Hub
 from midge.server.monitoring import listener
@@ -71,8 +72,9 @@ async def serve() -> AsyncIterator[Serve]:
         monitor = Monitor(State(Hub(options, LoopClock(), Random(0))))
         monitor.add_page("/huge", huge)
         monitor.add_page("/wait", wait)
-        await monitor.start()
-        running = Running(monitor.urls()[0], monitor._listener)
+        bound, (host, port) = listen("127.0.0.1", 0, 128)
+        await monitor.start(bound)
+        running = Running(f"http://{host}:{port}", monitor._listener)
         stack.push_async_callback(monitor.stop)
         stack.callback(lambda: [writer.close() for writer in running.writers])
         return running

@@ -244,4 +244,4 @@ async def test_a_port_in_use_leaves_nothing_open(server: Server) -> None:
     with pytest.raises(OSError, match="in use"):
         await second.start()
     assert second._listener is None
-    assert second._monitor is None
+    assert second._monitoring is None

@@ -1,0 +1,58 @@
+"""Listening sockets: bind an address as nats-server does, and name the peers of what is accepted.
+
+As there, `0.0.0.0` is every address of the machine, those of IPv6 among them.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+_ANYWHERE = "0.0.0.0"  # noqa: S104  # nosec B104 - compared, not bound
+_NO_IPV6 = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
+_MAPPED = "::ffff:"
+"""How the addresses of IPv4 begin that come in on a socket of IPv6."""
+
+
+def listen(host: str, port: int, backlog: int) -> tuple[socket.socket, tuple[str, int]]:
+    """Listen on `host` and `port`, 0 or -1 for a free one; return the socket and the address.
+
+    Raises:
+        OSError: the address cannot be bound; its `filename` is the address.
+    """
+    try:
+        if host == _ANYWHERE:
+            try:
+                listener = _listen(socket.AF_INET6, "::", port, backlog)
+            except OSError as error:
+                if error.errno not in _NO_IPV6:
+                    raise
+                listener = _listen(socket.AF_INET, host, port, backlog)
+            return listener, (host, listener.getsockname()[1])
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = _listen(family, host, port, backlog)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, f"{host}:{port}") from error
+    bound = listener.getsockname()
+    return listener, (bound[0], bound[1])
+
+
+def peer_of(address: tuple[str, int] | tuple[str, int, int, int]) -> tuple[str, int]:
+    """Return host and port of an accepted `address`; one of IPv4 is written as such."""
+    host, port = address[0], address[1]
+    return host.removeprefix(_MAPPED) if "." in host else host, port
+
+
+def _listen(family: socket.AddressFamily, host: str, port: int, backlog: int) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6 and host == "::":
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind((host, max(port, 0)))
+        listener.listen(backlog)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,87 @@
+"""Monitoring as the server starts and stops it: a listener at once, the HTTP behind it soon after.
+
+Importing the HTTP server takes about as long as everything else that a start needs. So the socket
+listens first, a thread imports while clients are being served, and who asks for a page in the
+meantime waits in the socket's backlog.
+"""
+
+import asyncio
+import contextlib
+import importlib
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+from midge.server.binding import listen
+from midge.server.monitoring.state import State
+
+if TYPE_CHECKING:
+    from midge.server.monitoring.http import Monitor
+    from midge.server.tls import TlsContexts
+
+_BACKLOG = 128
+_HTTP = "midge.server.monitoring.http"
+
+
+class MonitoringService:
+    """The monitoring of one server: over HTTPS with `tls`, over HTTP without."""
+
+    def __init__(self, state: State, tls: "TlsContexts | None" = None) -> None:
+        self._state = state
+        self._tls = tls
+        self._listener: socket.socket | None = None
+        self._url = ""
+        self._serving: asyncio.Task[None] | None = None
+        self._monitor: Monitor | None = None
+
+    def open(self) -> None:
+        """Open the listener that the options ask for.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        options = self._state.hub.options
+        host = options.monitoring.host or options.listen.host
+        port = options.monitoring.https_port if self._tls else options.monitoring.http_port
+        self._listener, bound = listen(host, port, _BACKLOG)
+        if self._tls is None:
+            self._state.http_address = bound
+        else:
+            self._state.https_port = bound[1]
+        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+        self._url = f"{'https' if self._tls else 'http'}://{shown}:{bound[1]}"
+
+    def serve(self, websocket_url: str) -> None:
+        """Begin to answer; the console finds the WebSocket listener at `websocket_url`."""
+        self._serving = asyncio.ensure_future(self._serve(websocket_url))
+
+    async def stop(self) -> None:
+        """Close the listener and what is open."""
+        if self._serving is not None:
+            self._serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._serving
+            self._serving = None
+        if self._monitor is not None:
+            await self._monitor.stop()
+            self._monitor = None
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def urls(self) -> list[str]:
+        """Give the URL of the listener, if it is open."""
+        return [self._url] if self._url else []
+
+    async def _serve(self, websocket_url: str) -> None:
+        assert self._listener is not None
+        if _HTTP not in sys.modules:
+            await asyncio.to_thread(importlib.import_module, _HTTP)
+        from midge.server.monitoring.http import Monitor  # noqa: PLC0415 - imported by now
+
+        self._monitor = Monitor(self._state)
+        if self._state.hub.options.monitoring.console.enabled:
+            from midge.server.console import add_console  # noqa: PLC0415 - only who wants it
+
+            add_console(self._monitor, websocket_url)
+        await self._monitor.start(self._listener, self._tls)
