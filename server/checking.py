@@ -5,7 +5,6 @@ Finds every problem rather than the first, and says of each what was expected an
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,6 +39,8 @@ def format_path(path: Path) -> str:
 
 def nearest(name: str, known: list[str]) -> str:
     """Return `; did you mean 'x'?` when a known name resembles `name`, else nothing."""
+    import difflib  # noqa: PLC0415 - only mistakes need it
+
     close = difflib.get_close_matches(name[:SHOWN_LENGTH_MAX], known, n=1, cutoff=0.5)
     return f"; did you mean '{close[0]}'?" if close else ""
 

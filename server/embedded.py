@@ -22,14 +22,6 @@ from midge.server.direct import PENDING_MAX, Direct
 from midge.server.errors import ConfigError
 from midge.server.interceptors import EVENTS
 from midge.server.keyword_options import options_from_keywords
-from midge.server.views import (
-    ConnectionView,
-    Stats,
-    SubscriptionView,
-    view_connection,
-    view_stats,
-    view_subscriptions,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +32,7 @@ if TYPE_CHECKING:
     from midge.server.hub import Hub
     from midge.server.interceptors import Interceptor
     from midge.server.options import Options, User
+    from midge.server.views import ConnectionView, Stats, SubscriptionView
 
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - to connect to  # nosec B104 - compared, not bound
 _TURNS_AFTER_STOP = 3  # for cancelled tasks and closed transports to be done with
@@ -202,16 +195,22 @@ class Server:
     @property
     def connections(self) -> list[ConnectionView]:
         """The live client connections."""
+        from midge.server.views import view_connection  # noqa: PLC0415 - not needed to start
+
         return [view_connection(connection) for connection in self.hub.clients.values()]
 
     @property
     def subscriptions(self) -> list[SubscriptionView]:
         """The subscriptions of all clients, and of the process itself."""
+        from midge.server.views import view_subscriptions  # noqa: PLC0415 - as above
+
         return view_subscriptions(self.hub, self._started())
 
     @property
     def stats(self) -> Stats:
         """Counts since the start."""
+        from midge.server.views import view_stats  # noqa: PLC0415 - as above
+
         return view_stats(self.hub, self._started())
 
     @property

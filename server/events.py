@@ -11,10 +11,10 @@ import msgspec
 
 from midge.protocol import COMPATIBLE_VERSION
 from midge.protocol.frame import compose
+from midge.server import monitoring
 from midge.server.account import Account
 from midge.server.connection import Connection
 from midge.server.hub import Hub, Observer
-from midge.server.monitoring import accounts, forms
 from midge.server.monitoring.ledger import server_totals
 from midge.server.monitoring.state import State
 from midge.server.reasons import ClosedReason
@@ -134,7 +134,7 @@ class SystemEvents(Observer):
             "jetstream": False,
             "flags": 0,
             "seq": self._sequence,
-            "time": forms.timestamp(hub.clock.wall()),
+            "time": monitoring.forms.timestamp(hub.clock.wall()),
         }
 
     def statistics(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class SystemEvents(Observer):
         totals = server_totals(hub)
         usage = self.state.usage
         statistics = {
-            "start": forms.timestamp(self.state.started_at),
+            "start": monitoring.forms.timestamp(self.state.started_at),
             "mem": usage.memory_bytes(),
             "cores": usage.cores(),
             "cpu": usage.cpu_percent(),
@@ -164,14 +164,18 @@ class SystemEvents(Observer):
     def account_connections(self, name: str) -> dict[str, Any]:
         """Count the connections of an account, as `CONNS` tells it."""
         account = self._hub.accounts.get(name)
-        counts = accounts.account_statistics(self.state, account) if account else {"acc": name}
+        counts = (
+            monitoring.accounts.account_statistics(self.state, account)
+            if account
+            else {"acc": name}
+        )
         return {**self._head("account_connections"), **counts}
 
     def _connect_event(self, connection: Connection) -> dict[str, Any]:
         return {**self._head("client_connect"), "client": self._client(connection)}
 
     def _disconnect_event(self, connection: Connection) -> dict[str, Any]:
-        now = forms.timestamp(self._hub.clock.wall())
+        now = monitoring.forms.timestamp(self._hub.clock.wall())
         return {
             **self._head("client_disconnect"),
             "client": {**self._client(connection), "stop": now},
@@ -184,14 +188,14 @@ class SystemEvents(Observer):
         return {
             "type": _ADVISORY + kind,
             "id": secrets.token_hex(11),
-            "timestamp": forms.timestamp(self._hub.clock.wall()),
+            "timestamp": monitoring.forms.timestamp(self._hub.clock.wall()),
             "server": self.server_info(),
         }
 
     def _client(self, connection: Connection) -> dict[str, Any]:
         options = connection.options
         facts = {
-            "start": forms.timestamp(connection.started_at + self.state.wall_offset()),
+            "start": monitoring.forms.timestamp(connection.started_at + self.state.wall_offset()),
             "host": connection.peer_host,
             "id": connection.cid,
             "acc": connection.account.name,

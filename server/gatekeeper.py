@@ -18,8 +18,6 @@ from midge.protocol import errors
 from midge.server.account_links import REPLY_PREFIX, AccountLinks
 from midge.server.accounts_config import AccountPlan, plan_accounts
 from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, Verdict
-from midge.server.auth.claims import AccountBody, BadTokenError, Claims
-from midge.server.auth.token_accounts import account_tables, token_accounts
 from midge.server.interceptors import load_interceptors
 from midge.server.logging import get_logger
 from midge.server.permissions import Permissions
@@ -27,6 +25,7 @@ from midge.server.reasons import ClosedReason
 
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
+    from midge.server.auth.claims import AccountBody, Claims
     from midge.server.auth.operator import OperatorMode
     from midge.server.client import Client
     from midge.server.clock import Timer
@@ -370,6 +369,8 @@ class Gatekeeper:
         mode = self.authenticator.operator
         if mode is None:
             return self.links.plans.get(identity.account)
+        from midge.server.auth.claims import BadTokenError  # noqa: PLC0415 - operator mode's alone
+
         try:
             claims = mode.account(identity.account, self._hub.clock.wall())
         except BadTokenError:
@@ -380,9 +381,11 @@ class Gatekeeper:
 
     def _plan_accounts_of_tokens(self, mode: OperatorMode, wanted: set[str]) -> None:
         """Read the tokens of the accounts `wanted`, and of those they import from, anew."""
+        from midge.server.auth import token_accounts as tokens  # noqa: PLC0415 - as above
+
         now_s = self._hub.clock.wall()
-        self._planned = token_accounts(lambda key: mode.account(key, now_s), wanted)
-        tables = account_tables(self._planned, now_s)
+        self._planned = tokens.token_accounts(lambda key: mode.account(key, now_s), wanted)
+        tables = tokens.account_tables(self._planned, now_s)
         self.links.apply(plan_accounts(tables, is_lenient=True))
 
     def _watch_expiry(self, connection: Connection, identity: Identity) -> None:

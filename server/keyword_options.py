@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from midge.server import schema
 from midge.server.checking import find_problems, format_path, nearest
 from midge.server.errors import CombinedConfigError, ConfigError
 from midge.server.options import Options
 from midge.server.validation import find_contradictions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from midge.server.checking import Problem
 
@@ -46,17 +45,28 @@ NOT_SHORT = frozenset({"timeout_s", "file", "format"})
 def keyword_names() -> dict[str, tuple[str, ...]]:
     """Return every keyword with the path of its setting."""
     names: dict[str, tuple[str, ...]] = dict(SHORT_NAMES)
+    paths = list(_paths(Options()))
     for table in SHORT_TABLES:
-        for setting in schema.settings():
-            *above, name = setting.path
+        for path in paths:
+            *above, name = path
             if above == [table] and name not in NOT_SHORT:
-                names.setdefault(name, setting.path)
-                names.setdefault(_without_unit(name), setting.path)
-    for setting in schema.settings():
-        names.setdefault("_".join(setting.path), setting.path)
-    for field in schema.fields_of(Options):
-        names.setdefault(field.name, (field.name,))
+                names.setdefault(name, path)
+                names.setdefault(_without_unit(name), path)
+    for path in paths:
+        names.setdefault("_".join(path), path)
+    for field in Options.__struct_fields__:
+        names.setdefault(field, (field,))
     return names
+
+
+def _paths(table: msgspec.Struct, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Give the path of every setting, by the defaults: to look at their types takes longer."""
+    for field in table.__struct_fields__:
+        value = getattr(table, field)
+        if isinstance(value, msgspec.Struct):
+            yield from _paths(value, (*above, field))
+        else:
+            yield (*above, field)
 
 
 def options_from_keywords(base: Options | None, keywords: Mapping[str, Any]) -> Options:
@@ -80,14 +90,35 @@ def options_from_keywords(base: Options | None, keywords: Mapping[str, Any]) -> 
 
 
 def _convert(raw: dict[str, Any], names: dict[tuple[str, ...], str]) -> Options:
-    problems = list(find_problems(raw, Options))
+    problems = list(_problems(raw))
     if not problems:
-        options = msgspec.convert(raw, Options)
+        options = msgspec.structs.replace(Options(), **_tables(raw))
         problems = list(find_contradictions(options))
         if not problems:
             return options
     errors = [_error(problem, names) for problem in problems]
     raise errors[0] if len(errors) == 1 else CombinedConfigError(errors)
+
+
+def _problems(raw: dict[str, Any]) -> Iterator[Problem]:
+    """Check the tables that `raw` has one by one: to look at the types of all takes longer."""
+    defaults = Options()
+    for name, value in raw.items():
+        default = getattr(defaults, name)
+        if isinstance(default, msgspec.Struct):
+            yield from find_problems(value, type(default), (name,))
+        else:
+            yield from find_problems({name: value}, Options)
+
+
+def _tables(raw: dict[str, Any]) -> dict[str, Any]:
+    """Convert the tables and settings that `raw` has; it has no problems."""
+    defaults = Options()
+    types = {name: type(getattr(defaults, name)) for name in raw}
+    if all(issubclass(one, msgspec.Struct) for one in types.values()):
+        return {name: msgspec.convert(value, types[name]) for name, value in raw.items()}
+    whole = msgspec.convert(raw, Options)
+    return {name: getattr(whole, name) for name in raw}
 
 
 def _error(problem: Problem, names: dict[tuple[str, ...], str]) -> ConfigError:

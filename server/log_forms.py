@@ -10,8 +10,6 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-import structlog
-
 from midge.server.log_sentences import SENTENCES
 
 if TYPE_CHECKING:
@@ -64,6 +62,8 @@ class HumanForm:
         """Take the time zone from `options`, and colours from whether `stream` is a terminal."""
         self._utc = options.logtime_utc
         colours = not options.file and stream.isatty()
+        import structlog  # noqa: PLC0415 - with all of its dependencies, for this form alone
+
         self._render = structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=28)
 
     def __call__(self, time_s: float, level: str, event: str, fields: dict[str, Any]) -> str:

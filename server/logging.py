@@ -14,19 +14,16 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-import structlog
-
-from midge.server.log_forms import FORMS
 from midge.server.log_limits import OffenderLimiter
-from midge.server.log_output import FileOutput, StreamOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TextIO
 
     from midge.server.log_forms import Form
+    from midge.server.log_output import FileOutput, StreamOutput
     from midge.server.options import Logging
 
 TRACE = 5
@@ -60,6 +57,10 @@ class Journal:
 
         Called again (a reload) it takes the new options at once for all loggers.
         """
+        # A server within a program that keeps its own log never gets here, nor pays for this.
+        from midge.server.log_forms import FORMS  # noqa: PLC0415
+        from midge.server.log_output import FileOutput, StreamOutput  # noqa: PLC0415
+
         stream = sys.stderr if stream is None else stream
         old = self._output
         self._output = FileOutput(options, wall_clock) if options.file else StreamOutput(stream)
@@ -111,8 +112,35 @@ JOURNAL = Journal()
 """The process's journal."""
 
 
-class ServerLogger(structlog.BoundLoggerBase):
-    """A bound logger with nats-server's levels; what the level hides costs one comparison."""
+class ServerLogger:
+    """A bound logger with nats-server's levels; what the level hides costs one comparison.
+
+    It has what structlog asks of a bound logger, without importing structlog.
+    """
+
+    def __init__(self, logger: object, processors: object, context: dict[str, Any]) -> None:  # noqa: ARG002
+        """Bind `context`; the other two are structlog's, the journal does their work."""
+        self._context = context
+
+    def bind(self, **fields: Any) -> Self:
+        """Return a logger with `fields` bound to it as well."""
+        return type(self)(None, None, {**self._context, **fields})
+
+    def unbind(self, *names: str) -> Self:
+        """Return a logger without the fields `names`. Raises: KeyError when one is not bound."""
+        left = dict(self._context)
+        for name in names:
+            del left[name]
+        return type(self)(None, None, left)
+
+    def try_unbind(self, *names: str) -> Self:
+        """Return a logger without the fields `names`, bound or not."""
+        left = {name: value for name, value in self._context.items() if name not in names}
+        return type(self)(None, None, left)
+
+    def new(self, **fields: Any) -> Self:
+        """Return a logger with `fields` alone."""
+        return type(self)(None, None, fields)
 
     def _emit(self, level: str, event: str, fields: dict[str, Any]) -> None:
         JOURNAL.emit(level, event, {**self._context, **fields})
@@ -169,12 +197,13 @@ def check_file(options: Logging) -> None:
 
 def get_logger(**fields: Any) -> ServerLogger:
     """Return a logger with `fields` bound to it."""
-    logger: ServerLogger = ServerLogger(JOURNAL, [], dict(fields))
-    return logger
+    return ServerLogger(None, None, fields)
 
 
 def configure(options: Logging, **choices: Any) -> None:
     """Configure the journal and let plain `structlog.get_logger()` write to it too."""
+    import structlog  # noqa: PLC0415 - a server within a program never gets here
+
     JOURNAL.configure(options, **choices)
     structlog.configure(
         processors=[],

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from midge.server import schema
 from midge.server.errors import CombinedConfigError, ConfigError
-from midge.server.render import REDACTED, toml_value
+from midge.server.render import toml_value
+from midge.server.security_options import REDACTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,15 +13,13 @@ import msgspec
 
 from midge.server import schema
 from midge.server.checking import format_path
+from midge.server.security_options import REDACTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from midge.server.checking import Path
     from midge.server.options import Options
-
-REDACTED = "[REDACTED]"
-"""What stands for a secret."""
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 

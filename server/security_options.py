@@ -14,6 +14,9 @@ from msgspec import Meta, Struct
 Secret = Annotated[str, Meta(extra={"secret": True})]
 """Text that no log line, monitoring page or `midge check` may show."""
 
+REDACTED = "[REDACTED]"
+"""What stands in place of a secret."""
+
 Seconds = Annotated[float, Meta(ge=0)]
 """A duration in seconds; integers are welcome."""
 

@@ -18,7 +18,6 @@ from midge.server.logging import get_logger
 from midge.server.monitoring.state import State
 from midge.server.options import Options
 from midge.server.reasons import ClosedReason
-from midge.server.reloading import check_reload
 from midge.server.tls import TlsContexts, for_anybody
 
 if TYPE_CHECKING:
@@ -175,6 +174,8 @@ class Server:
         Raises:
             ConfigError: they cannot be, or would change what cannot; nothing has changed then.
         """
+        from midge.server.reloading import check_reload  # noqa: PLC0415 - most never reload
+
         check_reload(self.options, options)
         put_in_force = self.hub.gate.prepare_reload(options)
         if self._tls is not None and options.tls.enabled:

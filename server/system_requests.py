@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from midge.protocol.errors import MidgeError
+from midge.server import monitoring
 from midge.server.connection import Connection
 from midge.server.logging import get_logger
-from midge.server.monitoring import accounts, connz, forms, others, subsz, varz
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.reasons import ClosedReason
 from midge.server.subscription import RoutedSubscription
@@ -149,13 +149,13 @@ class SystemRequests:
     def _pages(self) -> dict[str, Handler]:
         state = self._state
         plain: dict[str, Callable[[Arguments], Any]] = {
-            "VARZ": lambda _: varz.varz(state),
-            "ROUTEZ": lambda given: others.routez(state, given),
-            "GATEWAYZ": lambda given: others.gatewayz(state, given),
-            "LEAFZ": lambda given: others.leafz(state, given),
-            "ACCOUNTZ": lambda given: accounts.accountz(state, given),
-            "JSZ": lambda given: others.jsz(state, given),
-            "HEALTHZ": lambda given: _health(*others.healthz(state, given)),
+            "VARZ": lambda _: monitoring.varz.varz(state),
+            "ROUTEZ": lambda given: monitoring.others.routez(state, given),
+            "GATEWAYZ": lambda given: monitoring.others.gatewayz(state, given),
+            "LEAFZ": lambda given: monitoring.others.leafz(state, given),
+            "ACCOUNTZ": lambda given: monitoring.accounts.accountz(state, given),
+            "JSZ": lambda given: monitoring.others.jsz(state, given),
+            "HEALTHZ": lambda given: _health(*monitoring.others.healthz(state, given)),
         }
         pages: dict[str, Handler] = {name: self._page(page) for name, page in plain.items()}
         pages |= {"STATSZ": self._statsz, "IDZ": self._idz}
@@ -179,18 +179,18 @@ class SystemRequests:
     async def _connz(
         self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
     ) -> Answer:
-        options = connz.read_options(_arguments(given))
-        return self._wrapped(await connz.connz(self._state, options))
+        options = monitoring.connz.read_options(_arguments(given))
+        return self._wrapped(await monitoring.connz.connz(self._state, options))
 
     async def _subsz(
         self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
     ) -> Answer:
-        return self._wrapped(await subsz.subsz(self._state, _arguments(given)))
+        return self._wrapped(await monitoring.subsz.subsz(self._state, _arguments(given)))
 
     async def _accountz(
         self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
     ) -> Answer:
-        page = accounts.accountz(self._state, _arguments(given))
+        page = monitoring.accounts.accountz(self._state, _arguments(given))
         return self._wrapped(page.get("account_detail", page))
 
     def _named(self, handler: Handler) -> Handler:
@@ -227,9 +227,11 @@ class SystemRequests:
     def _account_statistics(self, names: list[str]) -> Answer:
         found = self._hub.accounts
         page = [
-            accounts.account_statistics(self._state, found[name]) for name in names if name in found
+            monitoring.accounts.account_statistics(self._state, found[name])
+            for name in names
+            if name in found
         ]
-        now = forms.timestamp(self._hub.clock.wall())
+        now = monitoring.forms.timestamp(self._hub.clock.wall())
         return self._wrapped(
             {"server_id": self._hub.keys.server_id, "now": now, "account_statz": page}
         )

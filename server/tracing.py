@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from midge.protocol.errors import quote
 from midge.server.logging import get_logger
-from midge.server.render import REDACTED
+from midge.server.security_options import REDACTED
 
 if TYPE_CHECKING:
     from midge.protocol import Frame

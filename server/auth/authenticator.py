@@ -10,11 +10,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from midge.server.auth.certificates import public_key_fingerprint, read_names
-from midge.server.auth.hook import AuthHook, load_callable
 from midge.server.auth.identity import GLOBAL_ACCOUNT, AuthRequest, Identity, Refusal, Verdict
 from midge.server.auth.nkeys import KeyKind, decode_signature, is_signed_by
-from midge.server.auth.operator import OperatorMode
 from midge.server.auth.passwords import PasswordChecker, is_bcrypt, is_same_text
 from midge.server.auth.users import KnownUser, UserDirectory
 from midge.server.errors import ConfigError
@@ -23,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from midge.server import options
+    from midge.server.auth.hook import AuthHook
+    from midge.server.auth.operator import OperatorMode
 
     SharedRules = options.Authorization | options.WebSocketAuthorization
 
@@ -117,6 +116,8 @@ class Authenticator:
 
     def _is_pinned(self, certificate: bytes) -> bool:
         """Tell whether the public key of `certificate` is among the pinned ones."""
+        from midge.server.auth.certificates import public_key_fingerprint  # noqa: PLC0415 - large
+
         return bool(certificate) and public_key_fingerprint(certificate) in self._pinned
 
     def _silent_user(self, name: str, request: AuthRequest) -> Verdict:
@@ -140,6 +141,8 @@ class Authenticator:
 
     def _by_certificate(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
         """Return the user that the client's certificate names; a password is checked as well."""
+        from midge.server.auth.certificates import read_names  # noqa: PLC0415 - large
+
         names = read_names(request.certificate) if request.certificate else None
         if names is None:
             return Refusal("client certificate is missing or cannot be read")
@@ -204,6 +207,8 @@ def _make_hook(settings: options.Options) -> AuthHook | None:
     table = settings.authorization
     if not table.hook:
         return None
+    from midge.server.auth.hook import AuthHook, load_callable  # noqa: PLC0415 - few have one
+
     try:
         function = load_callable(table.hook)
     except ValueError as error:
@@ -222,6 +227,8 @@ def _make_operator_mode(settings: options.Options, users: UserDirectory) -> Oper
         return None
     if len(users) or settings.accounts:
         raise ConfigError("operator mode takes accounts and users from tokens only", key="operator")
+    from midge.server.auth.operator import OperatorMode  # noqa: PLC0415 - few have one
+
     return OperatorMode(settings.operator, settings.system_account)
 
 

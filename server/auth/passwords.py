@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
-from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
-import bcrypt
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 _BCRYPT = re.compile(r"^\$2[abxy]\$\d{2}\$.{53}$", re.DOTALL)
 _BCRYPT_MAX_BYTES = 72
@@ -32,6 +33,8 @@ def is_same_text(stored: str, offered: str) -> bool:
 
 def is_hash_of(stored: str, offered: str) -> bool:
     """Tell whether `stored` is the bcrypt hash of `offered`. Takes long; a bad hash is no match."""
+    import bcrypt  # noqa: PLC0415 - only who has hashes pays for it
+
     password = offered.encode(errors="replace")[:_BCRYPT_MAX_BYTES]
     try:
         return bcrypt.checkpw(password, stored.encode(errors="replace"))
@@ -49,6 +52,8 @@ class PasswordChecker:
     async def is_hash_of(self, stored: str, offered: str) -> bool:
         """Tell whether `stored` is the bcrypt hash of `offered`, without holding up the loop."""
         if self._threads is None:
+            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - as above
+
             self._threads = ThreadPoolExecutor(_BCRYPT_THREADS, thread_name_prefix="midge-bcrypt")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, is_hash_of, stored, offered)

@@ -6,11 +6,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from midge.server.auth.certificates import (
-    CertificateNames,
-    DistinguishedName,
-    read_distinguished_name,
-)
 from midge.server.auth.identity import GLOBAL_ACCOUNT, UNLIMITED, Identity
 from midge.server.auth.nkeys import KeyKind, is_public_key
 from midge.server.auth.passwords import is_bcrypt
@@ -19,6 +14,7 @@ from midge.server.permissions import PermissionRules
 
 if TYPE_CHECKING:
     from midge.server import options
+    from midge.server.auth.certificates import CertificateNames, DistinguishedName
     from midge.server.security_options import ConnectionType
 
 
@@ -126,10 +122,15 @@ class UserDirectory:
     def _read_subjects(self) -> dict[DistinguishedName, KnownUser]:
         """Index the users whose names are distinguished names."""
         subjects: dict[DistinguishedName, KnownUser] = {}
-        for name, user in self._by_name.items():
-            subject = read_distinguished_name(name) if "=" in name else None
-            if subject:
-                subjects.setdefault(subject, user)
+        candidates = [name for name in self._by_name if "=" in name]
+        if candidates:
+            # Only who has such users pays for importing what reads certificates.
+            from midge.server.auth.certificates import read_distinguished_name  # noqa: PLC0415
+
+            for name in candidates:
+                subject = read_distinguished_name(name)
+                if subject:
+                    subjects.setdefault(subject, self._by_name[name])
         return subjects
 
 
