@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from midge.protocol.errors import MidgeError
-    from midge.server.direct import DirectSubscription, Message, NoRespondersError
+    from midge.server.direct import DirectSubscription, NoRespondersError
     from midge.server.embedded import Server
     from midge.server.errors import ConfigError
+    from midge.server.inbox import Message
     from midge.server.options import Options
     from midge.server.threaded import ThreadedServer, run_in_thread
     from midge.server.views import ConnectionView, Stats, SubscriptionView
@@ -35,7 +36,7 @@ _HOMES = {
     "ConfigError": "midge.server.errors",
     "ConnectionView": "midge.server.views",
     "DirectSubscription": "midge.server.direct",
-    "Message": "midge.server.direct",
+    "Message": "midge.server.inbox",
     "MidgeError": "midge.protocol.errors",
     "NoRespondersError": "midge.server.direct",
     "Options": "midge.server.options",

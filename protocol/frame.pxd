@@ -29,7 +29,12 @@ cdef class Frame:
     cpdef bint has_reply(self)
 
 
-@cython.locals(sizes=bytes)
+cdef tuple _SMALL_SIZES
+cdef int _SMALL_COUNT
+cdef int _NO_HEADERS
+
+
+@cython.locals(sizes=bytes, size=Py_ssize_t)
 cpdef Frame compose(bytes subject, bytes payload, bytes reply=*, bytes headers=*)
 
 cpdef Frame without_headers(Frame frame)
@@ -40,5 +45,7 @@ cpdef Frame with_subject(Frame frame, bytes subject)
                block=bytes)
 cpdef Frame rewritten(Frame frame, Py_ssize_t line_end)
 
-@cython.locals(verb=bytes, middle=bytes, line=bytes, frame=Frame)
-cdef Frame _assemble(bytes subject, bytes reply, bytes sizes, bytes block, Py_ssize_t header_size)
+@cython.locals(verb=bytes, frame=Frame, at=Py_ssize_t, target="unsigned char *")
+cdef Frame _assemble(
+    bytes subject, bytes reply, bytes sizes, bytes headers, bytes payload, Py_ssize_t header_size
+)

@@ -9,6 +9,10 @@ from midge.protocol import memory
 
 _NO_HEADERS = -1
 
+_SMALL_COUNT = 1024
+_SMALL_SIZES = tuple(b"%d" % size for size in range(_SMALL_COUNT))
+"""The usual sizes as they are written."""
+
 
 class Frame:
     """A PUB or HPUB in `data`, noted as offsets from `base`, where its verb stands.
@@ -87,10 +91,12 @@ def compose(
     `headers` is a whole header block, its blank line included. The caller vouches for
     `subject` and `reply`: they must hold no blank, TAB, CR or LF.
     """
+    size = len(payload)
     if headers is None:
-        return _assemble(subject, reply, b"%d" % len(payload), payload, _NO_HEADERS)
-    sizes = b"%d %d" % (len(headers), len(headers) + len(payload))
-    return _assemble(subject, reply, sizes, headers + payload, len(headers))
+        sizes = _SMALL_SIZES[size] if size < _SMALL_COUNT else b"%d" % size
+        return _assemble(subject, reply, sizes, b"", payload, _NO_HEADERS)
+    sizes = b"%d %d" % (len(headers), len(headers) + size)
+    return _assemble(subject, reply, sizes, headers, payload, len(headers))
 
 
 def without_headers(frame: Frame) -> Frame:
@@ -119,28 +125,45 @@ def rewritten(frame: Frame, line_end: int) -> Frame:
     start = frame.base + frame.payload
     block = memory.take(frame.data, start, start + frame.size)
     return _assemble(
-        frame.subject_bytes(), frame.reply_bytes(), b" ".join(sizes), block, header_size
+        frame.subject_bytes(), frame.reply_bytes(), b" ".join(sizes), b"", block, header_size
     )
 
 
 def _assemble(
-    subject: bytes, reply: bytes | None, sizes: bytes, block: bytes, header_size: int
+    subject: bytes,
+    reply: bytes | None,
+    sizes: bytes,
+    headers: bytes,
+    payload: bytes,
+    header_size: int,
 ) -> Frame:
-    """Make a frame with a buffer of its own from its parts; `block` is header and payload."""
+    """Make a frame with a buffer of its own from its parts; `headers` may stand in `payload`."""
     verb = b"PUB " if header_size < 0 else b"HPUB "
-    middle = b" " if reply is None else b" %b " % reply
-    line = b"%b%b%b%b\r\n" % (verb, subject, middle, sizes)
     frame = Frame()
-    frame.buffer = bytearray(b"%b%b\r\n" % (line, block))
-    frame.data = frame.buffer
     frame.subject_start = len(verb)
     frame.subject_end = frame.subject_start + len(subject)
     frame.tail = frame.subject_end + 1
+    at = frame.tail
     if reply is not None:
-        frame.reply_start = frame.tail
-        frame.reply_end = frame.tail + len(reply)
+        frame.reply_start = at
+        frame.reply_end = at + len(reply)
+        at = frame.reply_end + 1
     frame.header_size = header_size
-    frame.size = len(block)
-    frame.payload = len(line)
-    frame.end = len(line) + len(block) + 2
+    frame.size = len(headers) + len(payload)
+    frame.payload = at + len(sizes) + 2
+    frame.end = frame.payload + frame.size + 2
+    frame.buffer = memory.allocate(frame.end)
+    frame.data = frame.buffer
+    target = frame.buffer
+    memory.copy_bytes(target, 0, verb)
+    memory.copy_bytes(target, frame.subject_start, subject)
+    memory.copy_bytes(target, frame.subject_end, b" ")
+    if reply is not None:
+        memory.copy_bytes(target, frame.reply_start, reply)
+        memory.copy_bytes(target, frame.reply_end, b" ")
+    memory.copy_bytes(target, at, sizes)
+    memory.copy_bytes(target, at + len(sizes), b"\r\n")
+    memory.copy_bytes(target, frame.payload, headers)
+    memory.copy_bytes(target, frame.payload + len(headers), payload)
+    memory.copy_bytes(target, frame.end - 2, b"\r\n")
     return frame

@@ -8,22 +8,19 @@ publish, unsubscribe or raise without disturbing anybody else's delivery.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from midge.protocol.errors import MidgeError
-from midge.protocol.frame import Frame, compose
-from midge.protocol.headers import format_headers, parse_headers
 from midge.server.account import GLOBAL_ACCOUNT
-from midge.server.subscription import RoutedSubscription
-from midge.sublist.subjects import is_valid_publish_subject, is_valid_subject
+from midge.server.inbox import Inbox, Message
+from midge.server.publisher import Publisher
+from midge.sublist.subjects import is_valid_subject
 
 if TYPE_CHECKING:
     from midge.server.account import Account
-    from midge.server.client import Client
     from midge.server.hub import Hub
 
 PENDING_MAX = 65536
@@ -32,7 +29,7 @@ PENDING_MAX = 65536
 Headers = Mapping[str, str | Iterable[str]]
 """Header names with one value or several."""
 
-Callback = Callable[["Message"], Awaitable[None] | None]
+Callback = Callable[[Message], Awaitable[None] | None]
 """What a subscription calls: a plain function, or one that is awaited message by message."""
 
 
@@ -40,53 +37,7 @@ class NoRespondersError(MidgeError):
     """Nobody was there to answer a request."""
 
 
-class Message:
-    """A message as a receiver within the process gets it: its own copy."""
-
-    __slots__ = ("_direct", "_header_block", "_headers", "account", "payload", "reply", "subject")
-
-    def __init__(self, frame: Frame, direct: Direct | None = None, account: str = "") -> None:
-        reply = frame.reply_bytes()
-        self.subject = _decode(frame.subject_bytes())
-        """Subject it was published to."""
-        self.reply = None if reply is None else _decode(reply)
-        """Subject to answer to, or None."""
-        self.payload = frame.payload_bytes()
-        """Payload, without the headers."""
-        self.account = account
-        """Account that it was delivered in."""
-        self._header_block = frame.header_bytes()
-        self._headers: dict[str, list[str]] | None = None
-        self._direct = direct
-
-    @property
-    def headers(self) -> dict[str, list[str]]:
-        """The headers by name; empty when there are none."""
-        if self._headers is None:
-            self._headers = parse_headers(self._header_block) if self._header_block else {}
-        return self._headers
-
-    @property
-    def text(self) -> str:
-        """The payload as text; bytes that are no UTF-8 are shown as escapes."""
-        return self.payload.decode("utf-8", "backslashreplace")
-
-    def respond(self, payload: bytes | str = b"", headers: Headers | None = None) -> int:
-        """Answer to `reply`; give how many have taken the answer.
-
-        Raises:
-            ValueError: the message asks for no answer.
-        """
-        if self.reply is None or self._direct is None:
-            raise ValueError(f"a message to {self.subject!r} without a reply subject")
-        return self._direct.publish(self.reply, payload, headers, account=self.account)
-
-    def __repr__(self) -> str:
-        reply = f" reply={self.reply!r}" if self.reply else ""
-        return f"<Message {self.subject!r}{reply} {self.payload[:64]!r}>"
-
-
-class DirectSubscription(RoutedSubscription):
+class DirectSubscription(Inbox):
     """A subscription of the process itself.
 
     With a callback, each message is handed to it; without one, iterate or await `next`.
@@ -102,32 +53,9 @@ class DirectSubscription(RoutedSubscription):
         callback: Callback | None,
         pending_max: int,
     ) -> None:
-        RoutedSubscription.__init__(self, subject, queue)
-        self.account = account
-        self.dropped = 0
-        self.pending_max = pending_max
+        Inbox.__init__(self, direct, account, subject, queue, callback, pending_max)
         self._direct = direct
-        self._callback = callback
-        self._waiting: deque[Message] = deque()
         self._readers: deque[asyncio.Future[None]] = deque()
-        self._is_scheduled = False
-        self._is_open = True
-        self._pump: asyncio.Task[None] | None = None
-
-    def receive(self, publisher: Client | None, frame: Frame) -> bool:
-        """Keep a copy of `frame` for the receiver; False when too many wait already."""
-        if not self._is_open:
-            return False
-        if len(self._waiting) >= self.pending_max:
-            self.dropped += 1
-            return False
-        self._waiting.append(Message(frame, self._direct, self.account.name))
-        if self._callback is None:
-            self._wake_reader()
-        elif not self._is_scheduled and self._pump is None:
-            self._is_scheduled = True
-            self._direct.loop.call_soon(self._hand_over)
-        return True
 
     def unsubscribe(self) -> None:
         """End the subscription; what waits is still handed over. No harm when it has ended."""
@@ -159,10 +87,6 @@ class DirectSubscription(RoutedSubscription):
                 timer.cancel()
         return self._waiting.popleft()
 
-    def pending(self) -> int:
-        """Count the messages that wait for the receiver."""
-        return len(self._waiting)
-
     def __aiter__(self) -> Self:
         return self
 
@@ -185,20 +109,8 @@ class DirectSubscription(RoutedSubscription):
                 reader.set_result(None)
                 return
 
-    def _hand_over(self) -> None:
-        """Call the callback for all that waits; go on in a task once it proves to be async."""
-        self._is_scheduled = False
-        callback = self._callback
-        assert callback is not None, "only subscriptions with a callback are scheduled"
-        while self._waiting and self._pump is None:
-            try:
-                answer = callback(self._waiting.popleft())
-            except Exception as error:  # noqa: BLE001 - a callback's fault is its own
-                self._report(error)
-                continue
-            if inspect.isawaitable(answer):
-                self._pump = asyncio.ensure_future(self._await_in_turn(answer))
-                self._direct.keep(self._pump)
+    def _go_on_awaiting(self, first: Awaitable[None]) -> None:
+        self._direct.keep(asyncio.ensure_future(self._await_in_turn(first)))
 
     async def _await_in_turn(self, first: Awaitable[None]) -> None:
         """Await the callback's answers one after the other, until nothing waits."""
@@ -216,7 +128,7 @@ class DirectSubscription(RoutedSubscription):
                     answer = None
                     self._report(error)
         finally:
-            self._pump = None
+            self._is_awaiting = False
 
     def _report(self, error: Exception) -> None:
         context = {
@@ -226,68 +138,13 @@ class DirectSubscription(RoutedSubscription):
         self._direct.loop.call_exception_handler(context)
 
 
-class Direct:
-    """The process's own access to one server's router; `sent` and `received` count its messages."""
+class Direct(Publisher):
+    """The process's own access to one server's router: what it subscribes to and asks for."""
 
     def __init__(self, hub: Hub) -> None:
-        self.hub = hub
-        self.loop = asyncio.get_running_loop()
+        Publisher.__init__(self, hub, asyncio.get_running_loop())
         self.subscriptions: dict[DirectSubscription, None] = {}
-        self.in_messages = 0
-        self.in_bytes = 0
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._is_flushing = False
-
-    def publish(
-        self,
-        subject: str | bytes,
-        payload: bytes | str = b"",
-        headers: Headers | None = None,
-        reply: str | bytes | None = None,
-        *,
-        account: str = GLOBAL_ACCOUNT,
-    ) -> int:
-        """Route one message; give how many have taken it.
-
-        Raises:
-            ValueError: a subject that nobody may publish to, or a payload that is too large.
-        """
-        topic = literal_subject(subject)
-        frame = compose(
-            topic,
-            payload.encode() if isinstance(payload, str) else payload,
-            None if reply is None else literal_subject(reply),
-            None if headers is None else format_headers(headers),
-        )
-        largest = self.hub.options.limits.max_payload_bytes
-        if frame.size > largest:
-            raise ValueError(f"message: expected at most {largest} bytes, got {frame.size}")
-        return self.route(self.known_account(account), topic, frame)
-
-    def route(self, account: Account, subject: bytes, frame: Frame) -> int:
-        """Count and route `frame`; it is written with all others of this turn of the loop."""
-        self.in_messages += 1
-        self.in_bytes += frame.size
-        if self.hub.screen is None and self.hub.interception is None:
-            return self._route(account, subject, frame)
-        return self.hub.publish_direct(account, frame, self._route)
-
-    def _route(self, account: Account, subject: bytes, frame: Frame) -> int:
-        if account.mapper is not None:
-            mapped = account.mapper.map(subject)
-            if mapped is None:
-                return 0
-            if mapped != subject:
-                subject = mapped
-                frame = compose(
-                    mapped, frame.payload_bytes(), frame.reply_bytes(), frame.header_bytes()
-                )
-        hub = self.hub
-        taken: int = hub.router.route(account, account.sublist.match(subject), None, frame)
-        if not self._is_flushing:
-            self._is_flushing = True
-            self.loop.call_soon(self._flush)
-        return taken
 
     def subscribe(
         self,
@@ -340,14 +197,6 @@ class Direct:
             raise NoRespondersError(f"no responders on {_decode(_encode(subject))!r}")
         return message
 
-    def known_account(self, name: str) -> Account:
-        """Give the account called `name`. Raises: ValueError when there is none."""
-        account = self.hub.accounts.get(name)
-        if account is None:
-            known = ", ".join(sorted(self.hub.accounts))
-            raise ValueError(f"account: expected one of {known}, got {name!r}")
-        return account
-
     def forget(self, subscription: DirectSubscription) -> None:
         """Take a subscription that has ended out of its account."""
         subscription.account.sublist.remove(subscription)
@@ -369,22 +218,6 @@ class Direct:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _flush(self) -> None:
-        self._is_flushing = False
-        self.hub.router.flush()
-
-
-def literal_subject(subject: str | bytes) -> bytes:
-    """Return `subject` as bytes, sure to be one that may be published to.
-
-    Raises:
-        ValueError: it is empty, or has a blank, a line end, an empty token or a wildcard.
-    """
-    raw = _encode(subject)
-    if not is_valid_publish_subject(raw):
-        raise ValueError(f"subject: expected literal tokens separated by dots, got {subject!r}")
-    return raw
 
 
 def _encode(text: str | bytes) -> bytes:

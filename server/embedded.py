@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from midge.server.clock import Clock
-    from midge.server.direct import Callback, DirectSubscription, Headers, Message
+    from midge.server.direct import Callback, DirectSubscription, Headers
     from midge.server.faults import Faults
     from midge.server.hub import Hub
+    from midge.server.inbox import Message
     from midge.server.interceptors import Interceptor
     from midge.server.options import Options, User
     from midge.server.views import ConnectionView, Stats, SubscriptionView
@@ -242,7 +243,8 @@ class Server:
         Raises:
             ValueError: a subject that nobody may publish to, or a payload that is too large.
         """
-        return self._started().publish(subject, payload, headers, reply, account=account)
+        direct = self._direct or self._started()
+        return direct.send(subject, payload, headers, reply, account)
 
     def subscribe(
         self,

@@ -118,7 +118,7 @@ class ServerLogger:
     It has what structlog asks of a bound logger, without importing structlog.
     """
 
-    def __init__(self, logger: object, processors: object, context: dict[str, Any]) -> None:  # noqa: ARG002
+    def __init__(self, logger: object, processors: object, context: dict[str, Any]) -> None:
         """Bind `context`; the other two are structlog's, the journal does their work."""
         self._context = context
 

@@ -15,7 +15,8 @@ from midge.server.embedded import Server
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from midge.server.direct import Callback, DirectSubscription, Headers, Message
+    from midge.server.direct import Callback, DirectSubscription, Headers
+    from midge.server.inbox import Message
     from midge.server.options import Options
     from midge.server.views import ConnectionView, Stats, SubscriptionView
 
