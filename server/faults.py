@@ -1,8 +1,7 @@
 """Faults on purpose: what goes wrong in networks and brokers, where and when a test says so.
 
 Each method starts one fault and returns it; as a context manager it ends with its block. While
-there is
-none, nothing looks at messages.
+there is none, nothing looks at messages.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from midge.protocol.frame import Frame, compose
 from midge.server.hub import Screen
+from midge.server.inbox import Message
 from midge.server.reasons import ClosedReason
 from midge.server.router import SWALLOWED
 from midge.sublist.subjects import is_valid_subject, matches
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 Route = Callable[[], object]
 """Lets the message at hand pass, at once."""
+
+Script = Callable[[Message, Callable[..., None]], object]
+"""Decides on a message; what it is given as well lets one pass, with another payload or its own."""
 
 
 class Fault:
@@ -138,6 +141,18 @@ class _Reorder(MessageFault):
         held, self._held = self._held, []
         for _, frame, send in held:
             send(frame)
+
+
+class _Script(MessageFault):
+    """A function of the test's decides."""
+
+    function: Script
+
+    def act(self, frame: Frame, send: Callable[[Frame], object]) -> None:
+        def passing(payload: bytes | None = None) -> None:
+            send(frame if payload is None else _with_payload(frame, payload))
+
+        self.function(Message(frame), passing)
 
 
 class _NoResponders(MessageFault):
@@ -255,6 +270,23 @@ class Faults(Screen):
         """Let the n-th message come after the `by` ones that follow it."""
         fault = _Reorder(self, pattern, nth, 1.0, to)
         fault.by = by
+        return self._begin(fault)
+
+    def script(
+        self,
+        function: Script,
+        pattern: str = ">",
+        *,
+        nth: int | Iterable[int] | None = None,
+        probability: float = 1.0,
+        to: str | int | None = None,
+    ) -> Fault:
+        """Let `function(message, send)` decide: `send()` passes the message, `send(b"x")` another.
+
+        It may send at once or later, once, several times or never.
+        """
+        fault = _Script(self, pattern, nth, probability, to)
+        fault.function = function
         return self._begin(fault)
 
     def no_responders(self, pattern: str = ">", *, nth: int | Iterable[int] | None = None) -> Fault:
@@ -427,3 +459,8 @@ def _copy(frame: Frame) -> Frame:
     return compose(
         frame.subject_bytes(), frame.payload_bytes(), frame.reply_bytes(), frame.header_bytes()
     )
+
+
+def _with_payload(frame: Frame, payload: bytes) -> Frame:
+    """Give `frame` with another payload."""
+    return compose(frame.subject_bytes(), payload, frame.reply_bytes(), frame.header_bytes())

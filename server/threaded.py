@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import uvloop
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from midge.server.direct import Callback, DirectSubscription, Headers
+    from midge.server.faults import Fault, Faults
     from midge.server.inbox import Message
     from midge.server.options import Options
     from midge.server.views import ConnectionView, Stats, SubscriptionView
@@ -123,6 +126,11 @@ class ThreadedServer:
         """Publish a request and return the first answer; see `Server.request`."""
         return self.wait(lambda server: server.request(subject, payload, timeout_s, headers))
 
+    @property
+    def faults(self) -> Faults:
+        """What can be made to go wrong; see `Server.faults`. Each fault is that of this thread."""
+        return cast("Faults", _FaultsElsewhere(self))
+
     def call(self, function: Callable[[Server], T]) -> T:
         """Run `function(server)` in the server's thread and return what it returns."""
 
@@ -161,3 +169,48 @@ class ThreadedServer:
         started.set_result(None)
         await self._stopping.wait()
         await self._server.stop()
+
+
+class _FaultsElsewhere:
+    """The faults of a server in another thread: each is begun and ended there."""
+
+    def __init__(self, server: ThreadedServer) -> None:
+        self._server = server
+
+    def __getattr__(self, name: str) -> Any:
+        def begin(*arguments: Any, **settings: Any) -> Any:
+            fault = self._server.wait(partial(_begin, name, arguments, settings))
+            return None if fault is None else _FaultElsewhere(self._server, fault)
+
+        return begin
+
+
+class _FaultElsewhere:
+    """One fault of a server in another thread."""
+
+    def __init__(self, server: ThreadedServer, fault: Fault) -> None:
+        self._server = server
+        self._fault = fault
+
+    @property
+    def hits(self) -> int:
+        """How often it has struck."""
+        return self._fault.hits
+
+    def end(self) -> None:
+        """Let things go right again."""
+        self._server.call(lambda _: self._fault.end())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+async def _begin(
+    name: str, arguments: tuple[Any, ...], settings: dict[str, Any], server: Server
+) -> Any:
+    """Call a method of the server's faults, and await it where it is async."""
+    begun = getattr(server.faults, name)(*arguments, **settings)
+    return await begun if inspect.isawaitable(begun) else begun

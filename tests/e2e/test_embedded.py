@@ -122,6 +122,30 @@ async def test_limits_and_unknown_accounts_are_named() -> None:
             server.publish("a", account="x")
 
 
+async def test_options_are_a_structure_keywords_or_both() -> None:
+    given = midge.Options(server_name="shop")
+    async with midge.Server(given, port=-1, max_payload=9) as server:
+        assert server.options.server_name == "shop"
+        assert server.options.limits.max_payload_bytes == 9
+        await server.reload(max_payload=7)
+        with pytest.raises(ValueError, match="at most 7 bytes"):
+            server.publish("a", bytes(8))
+
+
+@pytest.mark.parametrize("loop_factory", [uvloop.new_event_loop, asyncio.new_event_loop])
+def test_publish_request_and_a_client_on_either_loop(loop_factory: object) -> None:
+    async def run() -> bytes:
+        async with midge.Server(port=-1) as server:
+            client = await SettlingClient.connected(server.url)
+            server.subscribe("svc", lambda message: message.respond(message.payload) and None)
+            answer = await client.request("svc", b"hello", timeout=5)
+            await client.close()
+            return bytes(answer.data) + (await server.request("svc", b"!", timeout_s=5)).payload
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:  # type: ignore[arg-type]
+        assert runner.run(run()) == b"hello!"
+
+
 async def test_a_request_times_out() -> None:
     async with midge.Server(port=-1) as server:
         server.subscribe("silent")
@@ -225,15 +249,17 @@ def test_a_server_that_cannot_start_in_a_thread_says_why() -> None:
         midge.run_in_thread(port=first.port)
 
 
-def test_a_package_of_the_users_called_server_is_left_alone(tmp_path: Path, root: Path) -> None:
-    (tmp_path / "server").mkdir()
-    (tmp_path / "server" / "__init__.py").write_text("MINE = 1\n")
+@pytest.mark.parametrize("name", ["server", "protocol", "sublist", "testing", "pipeline"])
+def test_a_package_of_the_users_own_is_left_alone(tmp_path: Path, root: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text("MINE = 1\n")
     program = tmp_path / "program.py"
     program.write_text(
-        "import server, midge, asyncio\n"
+        f"import {name} as own, midge, midge.{name}, asyncio\n"
         "async def main():\n"
         "    async with midge.Server(port=-1) as s:\n"
-        "        assert server.MINE and s.url.startswith('nats://')\n"
+        "        assert own.MINE and s.url.startswith('nats://')\n"
+        f"        assert own is not midge.{name} and not hasattr(midge.{name}, 'MINE')\n"
         "asyncio.run(main())\n"
     )
     environment = os.environ | {"PYTHONPATH": str(root)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import nats.errors
 import pytest
@@ -186,6 +186,102 @@ async def test_info_tells_something_else(server: midge.Server) -> None:
     with pytest.raises(ValueError, match="max_payload"):
         server.faults.info(max_payloads=1)
     writer.close()
+
+
+async def test_lame_duck_now_goes_by_the_clock(server: midge.Server) -> None:
+    clock = server.hub.clock
+    assert isinstance(clock, ManualClock)
+    host, port = server.host, server.port
+    reader, writer, _ = await raw(server)
+    leaving = asyncio.ensure_future(server.faults.lame_duck())
+    await asyncio.sleep(0)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(host, port)
+    assert len(server.connections) == 1
+    while not leaving.done():
+        clock.advance(60)
+        await asyncio.sleep(0)
+    assert server.connections == []
+    assert (await reader.read()).count(b"PING") <= 1  # the early one, which was due on the way
+    writer.close()
+
+
+async def test_jitter_is_repeatable(server: midge.Server) -> None:
+    clock = server.hub.clock
+    assert isinstance(clock, ManualClock)
+    heard = server.subscribe("a")
+    orders = []
+    for _ in range(2):
+        server.faults.seed(5)
+        with server.faults.delay(1, "a", jitter_s=10):
+            for i in range(8):
+                server.publish("a", str(i))
+            clock.advance(11)
+        orders.append(texts(heard))
+    assert orders[0] == orders[1]
+    assert sorted(orders[0]) == [str(i) for i in range(8)] != orders[0]
+
+
+async def test_a_script_decides(server: midge.Server) -> None:
+    clock = server.hub.clock
+    assert isinstance(clock, ManualClock)
+    heard = server.subscribe("a")
+
+    def script(message: midge.Message, send: Callable[..., None]) -> None:
+        if message.text == "late":
+            clock.call_later(5, send)
+        elif message.text == "twice":
+            send()
+            send(b"again")
+        elif message.text != "never":
+            send()
+
+    with server.faults.script(script, "a") as fault:
+        for text in ("late", "twice", "never", "plain"):
+            server.publish("a", text, {"k": "v"})
+        assert texts(heard) == ["twice", "again", "plain"]
+        clock.advance(5)
+        assert texts(heard) == ["late"]
+    assert fault.hits == 4
+
+
+async def test_a_script_for_one_client(server: midge.Server) -> None:
+    reader, writer, _ = await raw(server)
+    with server.faults.script(lambda _, send: send(b"changed"), to="raw"):
+        server.publish("a", b"as it is")
+        assert await reader.readline() == b"MSG a 1 7\r\n"
+        assert await reader.readline() == b"changed\r\n"
+    writer.close()
+
+
+async def test_faults_end_in_any_order_and_with_the_server() -> None:
+    async with midge.Server(port=-1, clock=ManualClock()) as server:
+        heard = server.subscribe("a")
+        first, second = server.faults.drop("a"), server.faults.duplicate("a")
+        first.end()
+        first.end()
+        server.publish("a", "1")
+        assert texts(heard) == ["1", "1"]
+        assert second.hits == 1
+        server.faults.reorder("a", nth=1, by=5)
+    assert server._core.hub.screen is None
+
+
+def test_faults_from_another_thread() -> None:
+    with midge.run_in_thread(port=-1, seed=1) as server:
+        heard: list[str] = []
+        server.subscribe("a", lambda message: heard.append(message.text))
+        with server.faults.drop("a", nth=1) as fault:
+            assert server.publish("a", "1") == 1
+            assert server.publish("a", "2") == 1
+            assert fault.hits == 1
+        with pytest.raises(ValueError, match="pattern"):
+            server.faults.drop("a..b")
+        with pytest.raises(AttributeError):
+            server.faults.explode()  # type: ignore[attr-defined]
+        server.faults.lame_duck()
+        server.call(lambda _: None)  # what was handed over before has been received by now
+    assert heard == ["2"]
 
 
 async def test_mistakes_are_named(server: midge.Server) -> None:

@@ -76,6 +76,50 @@ async def test_lame_duck_goes_by_the_clock() -> None:
         writer.close()
 
 
+ANSWERER = {
+    "user": "svc",
+    "password": "p",
+    "permissions": {
+        "publish": {"allow": ["never"]},
+        "subscribe": {"allow": ["svc"]},
+        "allow_responses": {"max": 5, "expires_s": 30},
+    },
+}
+
+
+async def test_leave_to_answer_expires_by_the_clock() -> None:
+    clock = ManualClock()
+    async with midge.Server(port=-1, clock=clock, users=[ANSWERER]) as server:
+        reader, writer = await asyncio.open_connection(server.host, server.port)
+        await reader.readline()
+        writer.write(b'CONNECT {"verbose":false,"user":"svc","pass":"p"}\r\nSUB svc 1\r\nPING\r\n')
+        assert await reader.readline() == b"PONG\r\n"
+        answers = server.subscribe("answer")
+        server.publish("svc", reply="answer")
+        assert await reader.readline() == b"MSG svc 1 answer 0\r\n"
+        clock.advance(29)
+        writer.write(b"PUB answer 2\r\nok\r\n")
+        assert (await answers.next()).text == "ok"
+        clock.advance(2)
+        writer.write(b"PUB answer 4\r\nlate\r\nPING\r\n")
+        seen = [await reader.readline() for _ in range(4)]
+        assert b"-ERR 'Permissions Violation for Publish to \"answer\"'\r\n" in seen
+        assert answers.pending() == 0
+        writer.close()
+
+
+async def test_the_time_to_log_in_runs_out_by_the_clock() -> None:
+    clock = ManualClock()
+    async with midge.Server(port=-1, clock=clock, token="t", auth_timeout=5) as server:
+        reader, writer = await asyncio.open_connection(server.host, server.port)
+        assert (await reader.readline()).startswith(b"INFO")
+        clock.advance(4.9)
+        assert len(server.connections) == 1
+        clock.advance(0.2)
+        assert await reader.read() == b"-ERR 'Authentication Timeout'\r\n"
+        writer.close()
+
+
 async def choices(seed: int) -> list[int]:
     """Tell which member of a queue group got each of twenty messages."""
     options = {"port": -1, "seed": seed, "queue_selection": "random"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from midge.testing import Capture, NatsServerMixin
+from midge.testing import Capture, NatsServerMixin, SettlingClient
 
 # Whether midge is installed or not, the plugin under test is the one of this checkout.
 PLUGIN = ["-p", "no:midge", "-p", "midge.testing.plugin", "-p", "no:cacheprovider"]
@@ -150,9 +150,14 @@ def test_the_plugin_costs_nothing_when_unused(tmp_path: Path, root: Path) -> Non
     test = """
 import sys
 def test_it():
-    assert not [name for name in sys.modules if name.startswith(("midge.server", "nats."))]
+    ours = {name for name in sys.modules if name.split(".")[0] == "midge"}
+    assert ours == {"midge", "midge.testing", "midge.testing.plugin"}
+    assert not {"asyncio", "nats", "msgspec", "structlog", "uvloop"} & set(sys.modules)
 """
-    assert "1 passed" in run(tmp_path, root, test)
+    # Without the plugins of async tests, which import asyncio themselves.
+    others = ["-p", "no:asyncio", "-p", "no:anyio", "-p", "no:timeout", "-p", "no:xdist"]
+    others += ["-p", "no:faulthandler", "-p", "no:benchmark", "-p", "no:hypothesispytest"]
+    assert "1 passed" in run(tmp_path, root, test, *others)
 
 
 def test_a_capture_refuses_a_pattern_that_cannot_be() -> None:
@@ -168,3 +173,12 @@ class MixinTest(NatsServerMixin, unittest.TestCase):
         self.nats_server.publish("a", "1")
         self.nats_capture.assert_published("a", count=1)
         self.nats_capture.assert_nothing_published("b")
+
+
+class AsyncMixinTest(NatsServerMixin, unittest.IsolatedAsyncioTestCase):
+    async def test_a_client(self) -> None:
+        client = await SettlingClient.connected(self.nats_url)
+        await client.publish("a", b"1")
+        await client.flush()
+        self.nats_capture.assert_published("a", count=1, payload=b"1")
+        await client.close()
