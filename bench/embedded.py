@@ -10,6 +10,7 @@ pytest-nats and FastStream. Times of starts are of the CPU where they are the pr
 import asyncio
 import contextlib
 import importlib.util
+import math
 import os
 import re
 import socket
@@ -29,6 +30,7 @@ ROUNDS_DIRECT = 5
 MESSAGES = 200_000
 BATCH = 1_000
 TESTS = 200
+ROUNDS_TESTS = 3
 NATS_SERVER = Path(sys.executable).parent / "nats-server"
 
 FIRST_START = """
@@ -235,11 +237,16 @@ def tests() -> None:
             suites["pytest-nats"] = PYTEST_NATS
     if importlib.util.find_spec("faststream"):
         suites["FastStream's TestNatsBroker"] = FASTSTREAM
-    for name, source in suites.items():
-        _row(name, _tests_per_second(source))
+    best_s = dict.fromkeys(suites, math.inf)
+    for _ in range(ROUNDS_TESTS):  # in turns: whatever else runs only ever adds
+        for name, source in suites.items():
+            best_s[name] = min(best_s[name], _run_tests(source))
+    for name, duration_s in best_s.items():
+        _row(name, f"{TESTS / duration_s:,.0f} tests/s ({TESTS} in {duration_s:.1f} s)")
 
 
-def _tests_per_second(source: str) -> str:
+def _run_tests(source: str) -> float:
+    """Run a test file with pytest; return the seconds that it says it took."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "test_it.py").write_text(source)
         options = ["-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"]
@@ -256,7 +263,7 @@ def _tests_per_second(source: str) -> str:
     told = re.search(rf"{TESTS} passed.* in ([\d.]+)s", done.stdout)
     if told is None:
         raise SystemExit(done.stdout[-3000:] + done.stderr[-1000:])
-    return f"{TESTS / float(told[1]):,.0f} tests/s ({TESTS} in {float(told[1]):.1f} s)"
+    return float(told[1])
 
 
 def _row(name: str, figure: str) -> None:
