@@ -18,7 +18,6 @@ from midge.protocol import errors
 from midge.server.account_links import REPLY_PREFIX, AccountLinks
 from midge.server.accounts_config import AccountPlan, plan_accounts
 from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, Verdict
-from midge.server.interceptors import load_interceptors
 from midge.server.logging import get_logger
 from midge.server.permissions import Permissions
 from midge.server.reasons import ClosedReason
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from midge.server.clock import Timer
     from midge.server.connection import Connection
     from midge.server.hub import Hub
+    from midge.server.interceptors import Interceptor
     from midge.server.options import Options
 
 NO_LIMIT = -1
@@ -199,7 +199,7 @@ class Gatekeeper:
         """
         authenticator = Authenticator(options, wall_clock=self._hub.clock.wall)
         plans = _plans(options)
-        interceptors = load_interceptors(options.interceptors)
+        interceptors = configured_interceptors(options)
 
         def put_in_force() -> None:
             self._hub.intercept_as_configured(interceptors)
@@ -436,6 +436,16 @@ def request_of(connection: Connection) -> AuthRequest:
         connection_type=connection.kind,
         certificate=connection.peer_certificate(),
     )
+
+
+def configured_interceptors(options: Options) -> dict[str, Interceptor]:
+    """Import the interceptors that `options` name. Raises: ConfigError when one cannot be."""
+    table = options.interceptors
+    if not (table.connect or table.subscribe or table.publish or table.deliver):
+        return {}
+    from midge.server.interceptors import load_interceptors  # noqa: PLC0415 - few have any
+
+    return load_interceptors(table)
 
 
 def _plans(options: Options) -> dict[str, AccountPlan]:

@@ -4,11 +4,13 @@ A connection asks here who its client is and what it may do, and tells here what
 Every refusal is decided in this one place, so that no path around it exists.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from midge.protocol import COMPATIBLE_VERSION
 from midge.protocol.errors import ProtocolError
@@ -20,9 +22,7 @@ from midge.server.client import Client
 from midge.server.clock import Clock
 from midge.server.closed import ClosedClient
 from midge.server.connection import Connection
-from midge.server.gatekeeper import Gatekeeper
-from midge.server.interception import Interception
-from midge.server.interceptors import Interceptor, load_interceptors
+from midge.server.gatekeeper import Gatekeeper, configured_interceptors
 from midge.server.logging import get_logger
 from midge.server.observer import Observer
 from midge.server.options import Options
@@ -33,6 +33,10 @@ from midge.server.server_keys import ServerKeys
 from midge.server.subscription import RoutedSubscription
 from midge.server.tracing import Tracer, client_label
 from midge.sublist import SubList
+
+if TYPE_CHECKING:
+    from midge.server.interception import Interception
+    from midge.server.interceptors import Interceptor
 
 __all__ = ["Hub", "Observer", "Screen", "Totals"]
 
@@ -139,7 +143,7 @@ class Hub:
         self._transports: set[Connection] = set()
         self._empty = asyncio.Event()
         self.gate = Gatekeeper(self)
-        self.intercept_as_configured(load_interceptors(options.interceptors))
+        self.intercept_as_configured(configured_interceptors(options))
         operator = self.gate.authenticator.operator
         if operator is not None and operator.system_account:
             self.system_account = self.account(operator.system_account)
@@ -331,6 +335,8 @@ class Hub:
         if self.interception is not None:
             self.interception.change(functions)
         elif functions:
+            from midge.server.interception import Interception  # noqa: PLC0415 - few have any
+
             self.interception = Interception(self, functions)
         for connection in self.clients.values():
             self.screen_anew(connection)

@@ -77,7 +77,8 @@ class Publisher:
         self.in_messages += 1
         self.in_bytes += size
         if hub.screen is not None or hub.interception is not None:
-            return hub.publish_direct(home, compose(topic, content, answer_to, block), self._mapped)
+            frame = compose(topic, content, answer_to, block)
+            return hub.publish_direct(home, frame, self._mapped)
         if home.mapper is not None:
             return self._mapped(home, topic, compose(topic, content, answer_to, block))
         result = home.sublist.match(topic)

@@ -40,6 +40,8 @@ LATER = {
     "midge.server.auth.certificates",
     "midge.server.auth.operator",
     "midge.server.faults",
+    "midge.server.interception",
+    "midge.server.interceptors",
     "midge.server.log_forms",
     "midge.server.monitoring.connz",
     "midge.server.monitoring.http",
