@@ -20,7 +20,6 @@ from midge.server.account import GLOBAL_ACCOUNT
 from midge.server.auth.passwords import is_bcrypt
 from midge.server.direct import PENDING_MAX, Direct
 from midge.server.errors import ConfigError
-from midge.server.interceptors import EVENTS
 from midge.server.keyword_options import options_from_keywords
 
 if TYPE_CHECKING:
@@ -320,6 +319,10 @@ def _split_interceptors(
     if not isinstance(given, Mapping):
         return {}, given
     functions = {name: one for name, one in given.items() if callable(one)}
+    if not functions:
+        return {}, given
+    from midge.server.interceptors import EVENTS  # noqa: PLC0415 - only who has some needs it
+
     for name in functions.keys() - set(EVENTS):
         raise ConfigError(f"expected one of {', '.join(EVENTS)}", key=f"interceptors.{name}")
     return functions, {name: one for name, one in given.items() if name not in functions}

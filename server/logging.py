@@ -202,8 +202,6 @@ def get_logger(**fields: Any) -> ServerLogger:
 
 def configure(options: Logging, **choices: Any) -> None:
     """Configure the journal and let plain `structlog.get_logger()` write to it too."""
-    import structlog  # noqa: PLC0415 - a server within a program never gets here
-
     JOURNAL.configure(options, **choices)
     adopt_structlog()
 

@@ -37,9 +37,13 @@ class _Quiet(SimpleHTTPRequestHandler):
         """Say nothing of what is not there either."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """The browser; its tests cannot run where it is not installed, and say so."""
+    """The browser; its tests cannot run where it is not installed, and say so.
+
+    While Playwright is in use, an event loop runs in this thread, under which no other test could
+    run one of its own: so it ends with each module.
+    """
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
@@ -71,7 +75,7 @@ def new_page(chromium: Any) -> Iterator[Callable[..., Any]]:
         context.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def origin() -> Iterator[str]:
     """Where the pages of this folder are served, such as `http://127.0.0.1:41234`."""
     handler = functools.partial(_Quiet, directory=str(PAGES))
