@@ -19,7 +19,7 @@ from midge.sublist.subscription cimport Subscription
 
 cdef int CLOSED, NO_ECHO, NO_HEADERS, DENIED_SUBJECTS, REPLY_GRANTS, BEHIND, TRACED, INTERCEPTED
 cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED, RESERVED
-cdef int _DOLLAR, _UNDERSCORE
+cdef int _DOLLAR, _J, _N, _UNDERSCORE, _G, _R
 cdef Py_ssize_t _HELD_BYTES
 
 
@@ -78,7 +78,7 @@ cdef class Connection(Client):
     cpdef void on_pong(self) except *
     cpdef void on_info(self, bytes document) except *
     cpdef void on_peer_error(self, bytes text) except *
-    @cython.locals(data="const unsigned char *", start=Py_ssize_t, reserved=bint)
+    @cython.locals(reserved=bint)
     cdef void _note_reserved(self, Frame frame) except *
     @cython.locals(subject=bytes)
     cdef bytes _subject_of(self, Frame frame)
@@ -102,3 +102,7 @@ cdef class Connection(Client):
     cpdef void held(self, Client publisher) except *
     cdef void _send(self, bytes piece) except *
     cpdef void send_ok(self) except *
+
+
+@cython.locals(first=int, second=int)
+cdef bint _may_be_reserved(const unsigned char *data, Py_ssize_t start)

@@ -51,8 +51,10 @@ WATCHED = 16  # its messages are traced
 SCREENED = 32  # somebody wants to see, change or refuse publishes
 RESERVED = 64  # the frame at hand names a subject of the server's own
 
-_DOLLAR = 0x24
-_UNDERSCORE = 0x5F
+# The first two bytes of the subjects that are the server's own: $NRG. and $JS.ACK., _GR_. and _R_.
+# The inboxes of clients, which are as common as other subjects, begin with _I.
+_DOLLAR, _J, _N = 0x24, 0x4A, 0x4E
+_UNDERSCORE, _G, _R = 0x5F, 0x47, 0x52
 
 _NOBODY = Handler()
 _OK = b"+OK\r\n"
@@ -401,12 +403,9 @@ class Connection(Client):
 
     def _note_reserved(self, frame: Frame) -> None:
         """Note whether `frame` might name a subject that only the server may publish to."""
-        data = frame.data
-        start = frame.base + frame.subject_start
-        reserved = data[start] == _DOLLAR or data[start] == _UNDERSCORE
-        if frame.reply_end > frame.reply_start:
-            start = frame.base + frame.reply_start
-            reserved = reserved or data[start] == _DOLLAR or data[start] == _UNDERSCORE
+        reserved = _may_be_reserved(frame.data, frame.base + frame.subject_start)
+        if not reserved and frame.reply_end > frame.reply_start:
+            reserved = _may_be_reserved(frame.data, frame.base + frame.reply_start)
         if reserved:
             self.guard |= RESERVED
         else:
@@ -781,3 +780,11 @@ _REASONS = {
     errors.MAXIMUM_PAYLOAD: ClosedReason.MAXIMUM_PAYLOAD,
     errors.AUTHORIZATION_VIOLATION: ClosedReason.AUTHENTICATION_FAILURE,
 }
+
+
+def _may_be_reserved(data: bytearray, start: int) -> bool:
+    """Tell by its first two bytes, or one and a space, whether a subject may be the server's."""
+    first, second = data[start], data[start + 1]
+    if first == _UNDERSCORE:
+        return second == _G or second == _R
+    return first == _DOLLAR and (second == _J or second == _N)

@@ -202,6 +202,16 @@ SCRIPTS = (
             connect(verbose=True) + sub(b"_R_.>") + pub(b"_R_.x.y", b"x"),
         ),
         script(
+            "reserved-nearly",
+            "what only begins like them may be published to and named as a reply",
+            connect(verbose=True)
+            + sub(b">")
+            + b"".join(
+                pub(subject, b"1") + pub(b"sj.z", b"2", subject)
+                for subject in (b"_", b"$", b"_G", b"_R", b"_GR", b"$N", b"$J.x", b"$NRG", b"$JS.A")
+            ),
+        ),
+        script(
             "system-is-ones-own",
             "$SYS subjects are ordinary in a client's account",
             on("b", connect() + sub(b"$SYS.>")),
