@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     SharedRules = options.Authorization | options.WebSocketAuthorization
 
 _ANYBODY = Identity()
+_LISTENERS = ("STANDARD", "WEBSOCKET")
 _FINGERPRINT_LENGTH = 64
 
 
@@ -54,9 +55,13 @@ class Authenticator:
         self._hook = _make_hook(settings)
         self.operator = _make_operator_mode(settings, self._users)
         _check_consistency(settings, self._users)
+        self._free = frozenset(kind for kind in _LISTENERS if not self._asks(kind))
 
     def is_required_by(self, connection_type: str) -> bool:
         """Tell whether such a client must say who it is; INFO's ``auth_required``."""
+        return connection_type not in self._free
+
+    def _asks(self, connection_type: str) -> bool:
         # A listener's own rules say how a client proves itself; they never free it from doing so.
         rules = (self._authorization, self._rules(connection_type))
         named = any(table.user or table.token for table in rules)
