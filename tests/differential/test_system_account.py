@@ -11,6 +11,7 @@ from tests.servers import midge_command, nats_server_command
 
 from .pages import differences, shape
 from .system import NOBODY, NOT_OFFERED, QUESTIONS, REFUSED, RELOAD, SILENT, Question, Told, listen
+from .tools import FRACTIONS, fractions
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -156,3 +157,11 @@ def test_refused_clients_are_told_of(both: tuple[Told, Told]) -> None:
         assert event["reason"] == "Authentication Failure"
         (kicked,) = told.of("$SYS.ACCOUNT.B.DISCONNECT")
         assert kicked["reason"] == "Kicked"
+
+
+def test_whole_numbers_have_no_point(both: tuple[Told, Told]) -> None:
+    """Programs in Go, the `nats` command line among them, read `1.0` as a floating number only."""
+    for told in both:
+        assert (
+            fractions([*told.answers.values(), *(event for _, event in told.events)]) <= FRACTIONS
+        )
