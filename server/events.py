@@ -74,7 +74,7 @@ class SystemEvents(Observer):
     def client_connected(self, connection: Connection) -> None:
         """Tell of a client that has been let in."""
         if self._has_listeners():
-            self._tell_connections(connection.account.name)
+            self._tell_connections(connection.account)
             self._tell(connection, "CONNECT", self._connect_event(connection))
 
     def client_closed(self, connection: Connection) -> None:
@@ -82,7 +82,7 @@ class SystemEvents(Observer):
         if not self._has_listeners():
             return
         if connection.connected:
-            self._tell_connections(connection.account.name, leaving=len(connection.subscriptions))
+            self._tell_connections(connection.account, leaving=len(connection.subscriptions))
         elif connection.reason is ClosedReason.AUTHENTICATION_FAILURE:
             self._publish_own("CLIENT.AUTH.ERR", self._disconnect_event(connection))
         self._tell(connection, "DISCONNECT", self._disconnect_event(connection))
@@ -110,9 +110,10 @@ class SystemEvents(Observer):
         subject = f"$SYS.ACCOUNT.{connection.account.name}.{name}"
         self.publish(self._hub.system_account, subject.encode(), event)
 
-    def _tell_connections(self, name: str, leaving: int = 0) -> None:
+    def _tell_connections(self, account: Account, leaving: int = 0) -> None:
         """Tell the counts of an account, without the `leaving` subscriptions of who goes."""
-        document = self.account_connections(name)
+        name = account.name
+        document = self.account_connections(account)
         document["num_subscriptions"] -= leaving
         for subject in (f"$SYS.SERVER.ACCOUNT.{name}.CONNS", f"$SYS.ACCOUNT.{name}.SERVER.CONNS"):
             self.publish(self._hub.system_account, subject.encode(), document)
@@ -165,9 +166,8 @@ class SystemEvents(Observer):
         }
         return {"server": self.server_info(), "statsz": statistics}
 
-    def account_connections(self, name: str) -> dict[str, Any]:
-        """Count the connections of an account that there is, as `CONNS` tells it."""
-        account = self._hub.accounts[name]
+    def account_connections(self, account: Account) -> dict[str, Any]:
+        """Count the connections of an account, as `CONNS` tells it."""
         counts = monitoring.accounts.account_statistics(self.state, account)
         return {**self._head("account_connections"), **counts}
 

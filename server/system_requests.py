@@ -242,8 +242,8 @@ class SystemRequests:
     async def _named_connections(
         self, _account: Any, _publisher: Any, _given: Answer, subject: bytes
     ) -> Answer | None:
-        name = _account_in(subject)
-        return self._events.account_connections(name) if name in self._hub.accounts else None
+        account = self._hub.accounts.get(_account_in(subject))
+        return self._events.account_connections(account) if account is not None else None
 
     def _account_statistics(self, names: list[str]) -> Answer:
         found = self._hub.accounts
