@@ -105,7 +105,7 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
 def _start(argv: Sequence[str], output: IO[bytes]) -> tuple[subprocess.Popen[bytes], int]:
     # Another program can take the port between our look and the server's bind: then once more.
     for attempt in range(1, _START_ATTEMPTS + 1):
-        port = _free_port()
+        port = free_port()
         address_flags = ["-a", "127.0.0.1", "-p", str(port)]
         try:
             process = subprocess.Popen([*argv, *address_flags], stdout=output, stderr=output)
@@ -122,7 +122,8 @@ def _start(argv: Sequence[str], output: IO[bytes]) -> tuple[subprocess.Popen[byt
     raise AssertionError("the last attempt either returns or raises")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Give a loopback port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

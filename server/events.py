@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from midge.server.clock import Timer
 
 _STATISTICS_INTERVAL_S = 10.0
+_FIRST_STATISTICS_INTERVAL_S = 0.25
+"""Doubles until it is the other: a server that has just started tells of itself more often."""
 _ADVISORY = "io.nats.server.advisory.v1."
 _TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
-_REFUSED = frozenset({ClosedReason.AUTHENTICATION_FAILURE, ClosedReason.AUTHENTICATION_TIMEOUT})
 
 
 class SystemEvents(Observer):
@@ -38,6 +39,7 @@ class SystemEvents(Observer):
         self._hub: Hub = state.hub
         self._sequence = 0
         self._timer: Timer | None = None
+        self._interval_s = _FIRST_STATISTICS_INTERVAL_S
         self._known: set[str] = set()
         self._requests = SystemRequests(self)
 
@@ -51,7 +53,7 @@ class SystemEvents(Observer):
 
     def stop(self) -> None:
         """Tell that the server goes, then nothing more."""
-        self._publish_own("SHUTDOWN", {"server": self.server_info()})
+        self._publish_own("SHUTDOWN", self.server_info())
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -59,7 +61,7 @@ class SystemEvents(Observer):
 
     def lame_duck(self) -> None:
         """Tell that the server takes no more clients."""
-        self._publish_own("LAMEDUCK", {"server": self.server_info()})
+        self._publish_own("LAMEDUCK", self.server_info())
 
     # Seen by the hub.
 
@@ -72,19 +74,18 @@ class SystemEvents(Observer):
     def client_connected(self, connection: Connection) -> None:
         """Tell of a client that has been let in."""
         if self._has_listeners():
+            self._tell_connections(connection.account)
             self._tell(connection, "CONNECT", self._connect_event(connection))
-            self._tell_connections(connection.account.name)
 
     def client_closed(self, connection: Connection) -> None:
         """Tell of a client that has gone, or has never been let in."""
         if not self._has_listeners():
             return
-        event = self._disconnect_event(connection)
-        if connection.reason in _REFUSED and not connection.connected:
-            self._publish_own("CLIENT.AUTH.ERR", event)
-        elif connection.connected:
-            self._tell(connection, "DISCONNECT", event)
-            self._tell_connections(connection.account.name)
+        if connection.connected:
+            self._tell_connections(connection.account, leaving=len(connection.subscriptions))
+        elif connection.reason is ClosedReason.AUTHENTICATION_FAILURE:
+            self._publish_own("CLIENT.AUTH.ERR", self._disconnect_event(connection))
+        self._tell(connection, "DISCONNECT", self._disconnect_event(connection))
 
     # Publishing.
 
@@ -109,14 +110,18 @@ class SystemEvents(Observer):
         subject = f"$SYS.ACCOUNT.{connection.account.name}.{name}"
         self.publish(self._hub.system_account, subject.encode(), event)
 
-    def _tell_connections(self, name: str) -> None:
-        document = self.account_connections(name)
-        for subject in (f"$SYS.ACCOUNT.{name}.SERVER.CONNS", f"$SYS.SERVER.ACCOUNT.{name}.CONNS"):
+    def _tell_connections(self, account: Account, leaving: int = 0) -> None:
+        """Tell the counts of an account, without the `leaving` subscriptions of who goes."""
+        name = account.name
+        document = self.account_connections(account)
+        document["num_subscriptions"] -= leaving
+        for subject in (f"$SYS.SERVER.ACCOUNT.{name}.CONNS", f"$SYS.ACCOUNT.{name}.SERVER.CONNS"):
             self.publish(self._hub.system_account, subject.encode(), document)
 
     def _tick(self) -> None:
         """Tell the counts, now and every few seconds."""
-        self._timer = self._hub.clock.call_later(_STATISTICS_INTERVAL_S, self._tick)
+        self._timer = self._hub.clock.call_later(self._interval_s, self._tick)
+        self._interval_s = min(2 * self._interval_s, _STATISTICS_INTERVAL_S)
         if self._has_listeners():
             self._publish_own("STATSZ", self.statistics())
 
@@ -161,26 +166,24 @@ class SystemEvents(Observer):
         }
         return {"server": self.server_info(), "statsz": statistics}
 
-    def account_connections(self, name: str) -> dict[str, Any]:
+    def account_connections(self, account: Account) -> dict[str, Any]:
         """Count the connections of an account, as `CONNS` tells it."""
-        account = self._hub.accounts.get(name)
-        counts = (
-            monitoring.accounts.account_statistics(self.state, account)
-            if account
-            else {"acc": name}
-        )
+        counts = monitoring.accounts.account_statistics(self.state, account)
         return {**self._head("account_connections"), **counts}
 
     def _connect_event(self, connection: Connection) -> dict[str, Any]:
         return {**self._head("client_connect"), "client": self._client(connection)}
 
     def _disconnect_event(self, connection: Connection) -> dict[str, Any]:
+        """Describe the end of a connection; what is sent here is what the client sent."""
         now = monitoring.forms.timestamp(self._hub.clock.wall())
+        round_trip_s = connection.keepalive.round_trip_s
+        measured = {"rtt": monitoring.forms.nanoseconds(round_trip_s)} if round_trip_s else {}
         return {
             **self._head("client_disconnect"),
-            "client": {**self._client(connection), "stop": now},
-            "sent": {"msgs": connection.out_messages, "bytes": connection.out_bytes},
-            "received": {"msgs": connection.in_messages, "bytes": connection.in_bytes},
+            "client": {**self._client(connection), **measured, "stop": now},
+            "sent": {"msgs": connection.in_messages, "bytes": connection.in_bytes},
+            "received": {"msgs": connection.out_messages, "bytes": connection.out_bytes},
             "reason": connection.reason.value if connection.reason else "",
         }
 
@@ -199,10 +202,11 @@ class SystemEvents(Observer):
             "host": connection.peer_host,
             "id": connection.cid,
             "acc": connection.account.name,
-            "user": connection.identity.user if connection.identity else "",
+            "user": connection.identity.user if connection.identity else options.user,
             "name": options.name,
             "lang": options.lang,
             "ver": options.version,
+            "name_tag": connection.account.name,
             "kind": "Client",
             "client_type": _TYPES.get(connection.kind, "nats"),
         }

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from midge.server.options import Options
 
 Answer = dict[str, Any]
-Handler = Callable[["Account", "Client | None", Answer, bytes], Awaitable[Answer]]
+Handler = Callable[["Account", "Client | None", Answer, bytes], Awaitable[Answer | None]]
+"""Makes the answer within an account for a publisher, from what was given and the subject; or none,
+when this server is not the one to answer."""
 
 _STATES = ("open", "closed", "all")
 _RENAMED = {"account": "acc", "subscriptions": "subs", "subject_filter": "filter_subject"}
@@ -77,8 +79,10 @@ class SystemRequests:
         self._offer(f"$SYS.REQ.SERVER.{server_id}.RELOAD", account, self._reload)
         named = {
             "CONNZ": self._named(self._connz),
-            "SUBSZ": self._named(self._subsz),
+            "SUBSZ": self._named(self._subsz, subscriptions=True),
             "INFO": self._named(self._accountz),
+            "LEAFZ": self._page(lambda given: monitoring.others.leafz(self._state, given)),
+            "JSZ": self._no_jetstream,
             "STATZ": self._named_statistics,
             "CONNS": self._named_connections,
         }
@@ -130,12 +134,25 @@ class SystemRequests:
             given = json.loads(document) if document.strip() else {}
             if not isinstance(given, dict):
                 raise ValueError("expected a JSON object")  # noqa: TRY004 - the peer's value
-            answer = await handler(account, publisher, given, subject)
+            meant = self._is_meant(given)
+            answer = await handler(account, publisher, given, subject) if meant else None
         except (ValueError, RecursionError) as error:
             answer = self._refusal(400, str(error))
         except (BadArgument, MidgeError) as error:
             answer = self._refusal(500, str(error))
-        self._events.publish(account, reply, answer)
+        if answer is not None:
+            self._events.publish(account, reply, answer)
+
+    def _is_meant(self, given: Answer) -> bool:
+        """Tell whether this is one of the servers that a request to all of them is for."""
+        own = {"server_name": self._state.server_name, "host": self._hub.host, "cluster": ""}
+        for field, value in own.items():
+            wanted = given.get(field) or value
+            if not isinstance(wanted, str) or wanted not in value:
+                return False
+            if given.get("exact_match") is True and wanted != value:
+                return False
+        return not given.get("tags") and not given.get("domain")
 
     def _refusal(self, code: int, text: str) -> Answer:
         problem = {"code": code, "description": text[:256]}
@@ -193,23 +210,26 @@ class SystemRequests:
         page = monitoring.accounts.accountz(self._state, _arguments(given))
         return self._wrapped(page.get("account_detail", page))
 
-    def _named(self, handler: Handler) -> Handler:
-        """Answer about the account that stands in the subject."""
+    async def _no_jetstream(self, *_: Any) -> Answer:
+        raise BadArgument("jetstream not enabled")
+
+    def _named(self, handler: Handler, **always: Any) -> Handler:
+        """Answer about the account that stands in the subject; `always` is what is asked."""
 
         async def answer(
             account: "Account", publisher: "Client | None", given: Answer, subject: bytes
-        ) -> Answer:
-            named = {**given, "acc": _account_in(subject)}
+        ) -> Answer | None:
+            named = {**given, **always, "acc": _account_in(subject)}
             return await handler(account, publisher, named, subject)
 
         return answer
 
     async def _named_statistics(
         self, _account: Any, _publisher: Any, given: Answer, subject: bytes
-    ) -> Answer:
+    ) -> Answer | None:
         name = _account_in(subject)
         if name != "PING":
-            return self._account_statistics([name])
+            return self._account_statistics([name]) if name in self._hub.accounts else None
         wanted = given.get("accounts")
         unused = bool(given.get("include_unused"))
         found = self._hub.accounts
@@ -221,8 +241,9 @@ class SystemRequests:
 
     async def _named_connections(
         self, _account: Any, _publisher: Any, _given: Answer, subject: bytes
-    ) -> Answer:
-        return self._events.account_connections(_account_in(subject))
+    ) -> Answer | None:
+        account = self._hub.accounts.get(_account_in(subject))
+        return self._events.account_connections(account) if account is not None else None
 
     def _account_statistics(self, names: list[str]) -> Answer:
         found = self._hub.accounts
@@ -258,13 +279,13 @@ class SystemRequests:
     # What changes something.
 
     async def _kick(self, _account: Any, _publisher: Any, given: Answer, _subject: bytes) -> Answer:
-        self._client(given).close(ClosedReason.KICKED)
+        self._client(given, "no such client or leafnode id").close(ClosedReason.KICKED)
         return {"server": self._events.server_info()}
 
     async def _lame_duck(
         self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
     ) -> Answer:
-        client = self._client(given)
+        client = self._client(given, "no such client id")
         line = self._hub.info_line(client).replace(b"INFO {", b'INFO {"ldm":true,', 1)
         client.outbound.append(line)
         self._hub.router.touch(client)
@@ -277,11 +298,11 @@ class SystemRequests:
         await self._events.reload()
         return {"server": self._events.server_info()}
 
-    def _client(self, given: Answer) -> Connection:
+    def _client(self, given: Answer, otherwise: str) -> Connection:
         cid = given.get("cid")
         found = self._hub.clients.get(cid) if isinstance(cid, int) else None
         if found is None:
-            raise BadArgument("no such client or leafnode id")
+            raise BadArgument(otherwise)
         return found
 
 
@@ -315,8 +336,14 @@ def _permissions(options: "Options", identity: "Identity") -> Answer:
     table = next((one.permissions for one in users if identity.user in {one.user, one.nkey}), None)
     if table is None:
         return {}
-    shown = {
+    shown: Answer = {
         name: {kind: list(getattr(side, kind)) for kind in ("allow", "deny") if getattr(side, kind)}
         for name, side in (("publish", table.publish), ("subscribe", table.subscribe))
     }
-    return {"permissions": {name: lists for name, lists in shown.items() if lists}}
+    grant = table.allow_responses
+    if grant is not None:
+        shown["responses"] = {
+            "max": grant.max,
+            "ttl": monitoring.forms.nanoseconds(grant.expires_s),
+        }
+    return {"permissions": shown}

@@ -8,11 +8,21 @@ from typing import Any
 import nats.errors
 import pytest
 
-from midge.server.options import Account, Listen, Options, Permissions, SubjectPermissions, User
+from midge.server.options import (
+    Account,
+    AllowResponses,
+    Listen,
+    Options,
+    Permissions,
+    SubjectPermissions,
+    User,
+)
 from midge.server.server import Server
 from midge.testing import SettlingClient
 
-ALLOWED = Permissions(publish=SubjectPermissions(allow=("x.>", "$SYS.>")))
+ALLOWED = Permissions(
+    publish=SubjectPermissions(allow=("x.>", "$SYS.>")), allow_responses=AllowResponses()
+)
 OPTIONS = Options(
     listen=Listen(port=-1),
     system_account="SYS",
@@ -158,3 +168,62 @@ async def test_one_client_can_be_asked_to_go(server: Server, connect: Any) -> No
     await ask(client, f"$SYS.REQ.SERVER.{server.server_id}.LDM", request)
     assert json.loads((await reader.readuntil(b"\r\n"))[5:])["ldm"] is True
     writer.close()
+
+
+async def test_a_request_may_be_for_other_servers(server: Server, connect: Any) -> None:
+    client = await connect("sys")
+    name = server.server_id[:20]
+    for wanted in ({"server_name": name}, {"host": "127.", "cluster": ""}, {"tags": []}):
+        assert (await ask(client, "$SYS.REQ.SERVER.PING.IDZ", wanted))["id"] == server.server_id
+    others: list[dict[str, Any]] = [{name: "other"} for name in ("server_name", "host", "cluster")]
+    others += [{"host": "127.", "exact_match": True}, {"host": 5}, {"tags": ["x"]}, {"domain": "x"}]
+    answers: list[Any] = []
+
+    async def note(message: Any) -> None:
+        answers.append(message)
+
+    await client.subscribe("answers", cb=note)
+    for wanted in others:
+        await client.publish("$SYS.REQ.SERVER.PING.IDZ", json.dumps(wanted).encode(), "answers")
+    await ask(client, "$SYS.REQ.SERVER.PING.IDZ")
+    assert answers == []
+
+
+async def test_the_server_tells_of_itself_until_its_end(server: Server, connect: Any) -> None:
+    client = await connect("sys")
+    events: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def note(message: Any) -> None:
+        await events.put((message.subject.rpartition(".")[2], json.loads(message.data)))
+
+    await client.subscribe(f"$SYS.SERVER.{server.server_id}.*", cb=note)
+    await client.flush()
+    name, event = await asyncio.wait_for(events.get(), 5)
+    assert (name, event["statsz"]["connections"]) == ("STATSZ", 1)
+    await server.stop()
+    while name == "STATSZ":
+        name, event = await asyncio.wait_for(events.get(), 5)
+    assert (name, event["id"]) == ("SHUTDOWN", server.server_id)
+
+
+async def test_what_a_client_sent_and_received_is_told_when_it_goes(connect: Any) -> None:
+    client, other = await connect("sys"), await connect("a")
+    subscription = await client.subscribe("$SYS.ACCOUNT.A.DISCONNECT")
+    await client.flush()
+    await other.subscribe("x.y")
+    for _ in range(3):
+        await other.publish("x.y", b"12345")
+    await other.publish("x.z", b"1")
+    await other.flush()
+    await other.close()
+    event = json.loads((await subscription.next_msg(timeout=5)).data)
+    assert event["sent"] == {"msgs": 4, "bytes": 16}
+    assert event["received"] == {"msgs": 3, "bytes": 15}
+    assert (event["client"]["name_tag"], event["reason"]) == ("A", "Client Closed")
+
+
+async def test_grants_of_replies_are_shown(connect: Any) -> None:
+    client = await connect("a")
+    permissions = (await ask(client, "$SYS.REQ.USER.INFO"))["data"]["permissions"]
+    assert permissions["subscribe"] == {}
+    assert permissions["responses"] == {"max": 1, "ttl": 120_000_000_000}

@@ -1,0 +1,85 @@
+"""The dashboard in `docs/grafana.json` asks for metrics that there are, by labels they have."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.conftest import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DASHBOARD = json.loads((ROOT / "docs/grafana.json").read_text())
+
+METRIC = re.compile(r"\bmidge_\w+")
+GROUPED = re.compile(r"by \((\w+)\) \((?:rate\()?(midge_\w+)")
+FROM_SCRAPING = {"instance"}
+"""Labels that Prometheus adds itself."""
+
+
+def panels(within: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Give the panels, those in rows too."""
+    for panel in within.get("panels", ()):
+        yield panel
+        yield from panels(panel)
+
+
+QUERIES = [target["expr"] for panel in panels(DASHBOARD) for target in panel.get("targets", ())]
+
+
+@pytest.fixture
+async def metrics(http: aiohttp.ClientSession) -> dict[str, set[str]]:
+    """The names of the samples of `/metrics`, with their labels."""
+    async with http.get("/metrics") as answer:
+        text = await answer.text()
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found[sample.name] |= sample.labels.keys()
+    return found
+
+
+def test_every_panel_asks_for_something() -> None:
+    assert len(QUERIES) >= 12
+    for panel in panels(DASHBOARD):
+        assert panel["title"]
+        for target in panel["targets"]:
+            assert METRIC.search(target["expr"]), panel["title"]
+
+
+def test_every_metric_exists(metrics: dict[str, set[str]]) -> None:
+    """In the panels, and in what fills the variables."""
+    named = set(METRIC.findall(json.dumps(DASHBOARD)))
+    assert named <= metrics.keys()
+
+
+def test_metrics_have_the_labels_they_are_grouped_by(metrics: dict[str, set[str]]) -> None:
+    grouped = [found for query in QUERIES for found in GROUPED.findall(query)]
+    assert grouped
+    for label, name in grouped:
+        assert label in metrics[name] | FROM_SCRAPING, name
+
+
+def test_every_query_is_of_the_chosen_instances() -> None:
+    for query in QUERIES:
+        asked = METRIC.findall(query)
+        assert query.count('{instance=~"$instance"}') == len(asked), query
+
+
+def test_counters_are_shown_as_rates() -> None:
+    for query in QUERIES:
+        for name in METRIC.findall(query):
+            if name.endswith("_total"):
+                assert re.search(rf"(rate|increase)\({name}\{{", query), query
+
+
+def test_the_page_of_monitoring_lists_every_metric(metrics: dict[str, set[str]]) -> None:
+    page = (ROOT / "docs/monitoring.md").read_text()
+    assert set(METRIC.findall(page)) == metrics.keys()
