@@ -2,8 +2,10 @@
 FROM python:3.13-bookworm AS build
 WORKDIR /src
 COPY . .
+# `--build-arg EXTRAS=[recorder]` adds what recording needs.
+ARG EXTRAS=
 RUN python -m venv /opt/midge \
-    && /opt/midge/bin/python -m pip install --no-cache-dir --constraint constraints.txt .
+    && /opt/midge/bin/python -m pip install --no-cache-dir --constraint constraints.txt ".$EXTRAS"
 
 FROM python:3.13-slim-bookworm
 LABEL org.opencontainers.image.title="midge" \

@@ -1,23 +1,23 @@
-"""Compare midge with nats-server and write RESULTS.md: what `make bench` runs.
+"""Compare midge with nats-server: what `make bench` runs. Writes RESULTS.md and README's table.
 
 Both servers are the ones beside this Python; every option of load.py may be given.
 """
 
 import sys
-from pathlib import Path
 
-from bench import load
-
-FOLDER = Path(__file__).resolve().parent
+from bench import load, speed_table
 
 
 def main() -> int:
     """Run all scenarios unless told otherwise; 1 when one of them failed."""
     defaults = ["--a-name", "midge", "--b-name", "nats-server"]
-    if "--only" not in sys.argv:
-        # A partial run must not replace the page of a whole one.
-        defaults += ["--markdown", str(FOLDER / "RESULTS.md")]
-    return load.main([*defaults, *sys.argv[1:]])
+    whole = "--only" not in sys.argv
+    if whole:  # a partial run must not replace the page of a whole one
+        defaults += ["--markdown", str(speed_table.RESULTS)]
+    failed = load.main([*defaults, *sys.argv[1:]])
+    if whole and not failed:
+        speed_table.main()
+    return failed
 
 
 if __name__ == "__main__":

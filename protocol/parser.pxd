@@ -74,6 +74,10 @@ cdef class Parser:
         Py_ssize_t stop, Py_ssize_t body, Py_ssize_t end
     ) except -2
 
+    cdef Py_ssize_t _after_payload(
+        self, const unsigned char *data, Py_ssize_t payload_end, Py_ssize_t end
+    ) except -2
+
     @cython.locals(tokens=list)
     cdef void _subscribe(self, bytes arguments) except *
 

@@ -55,8 +55,6 @@ _WORDS = (
     b"PONG",
     b"+OK",
 )
-
-
 _PUB_WORD = _WORDS[_PUB]
 
 
@@ -137,7 +135,11 @@ class Parser:
         return position
 
     def _count_repeats(self, data: bytearray, start: int, end: int, most: int) -> int:
-        """Count the whole messages at `start` that have the control line of the last one."""
+        """Count the whole messages at `start`, up to `most`, with the control line of the last one.
+
+        Raises:
+            ProtocolError: the payload of the first is not followed by CR LF.
+        """
         frame = self._frame
         length = frame.end
         count = 0
@@ -348,14 +350,9 @@ class Parser:
             raise ProtocolError(
                 MAXIMUM_PAYLOAD, f"payload of {size} bytes, {self.max_payload} allowed"
             )
-        after = body + size
-        if after < end and data[after] != _CR:
-            raise ProtocolError(UNKNOWN_OPERATION, "payload not followed by CR LF")
-        if after + 2 > end:
+        after = self._after_payload(data, body + size, end)
+        if after < 0:
             return -1
-        if data[after + 1] != _LF:
-            raise ProtocolError(UNKNOWN_OPERATION, "payload not followed by CR LF")
-        after += 2
         frame = self._frame
         frame.base = line
         frame.subject_start = first_start - line
@@ -374,6 +371,14 @@ class Parser:
         self._verb = _NO_VERB
         self.handler.on_publish(frame if canonical else rewritten(frame, stop - line))
         return after
+
+    def _after_payload(self, data: bytearray, payload_end: int, end: int) -> int:
+        """Give what follows the CR LF at `payload_end`, or -1 if that has not come yet."""
+        if (payload_end < end and data[payload_end] != _CR) or (
+            payload_end + 1 < end and data[payload_end + 1] != _LF
+        ):
+            raise ProtocolError(UNKNOWN_OPERATION, "payload not followed by CR LF")
+        return payload_end + 2 if payload_end + 2 <= end else -1
 
     def _subscribe(self, arguments: bytes) -> None:
         tokens = _tokens(arguments)

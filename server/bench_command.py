@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from midge.server.bench_runs import Tally
 
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
+_DEFAULT_SERVER = "nats://127.0.0.1:4222"
 _PROGRESS_INTERVAL_S = 0.1
 _RUNS: dict[str, Callable[[Plan, Outcome], Awaitable[None]]] = {
     "pub": bench_runs.publish,
@@ -40,37 +41,81 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     pub = kinds.add_parser("pub", help="publish as fast as the server takes it")
     _add_common(pub, messages=100_000)
     _add_size(pub)
-    pub.add_argument("--sub", type=_count(0), default=0, help="clients that subscribe meanwhile")
+    pub.add_argument(
+        "--sub",
+        type=_count(0),
+        default=0,
+        metavar="N",
+        help="connections that subscribe in the same run (default: 0)",
+    )
     sub = kinds.add_parser("sub", help="receive what others publish")
     _add_common(sub, messages=100_000)
-    sub.add_argument("--queue", type=_token, default=b"", help="join this queue group")
+    sub.add_argument(
+        "--queue", type=_token, default=b"", metavar="NAME", help="join this queue group"
+    )
     request = kinds.add_parser("request", help="send requests and time the replies")
     _add_common(request, messages=10_000)
     _add_size(request)
-    request.add_argument("--in-flight", type=_count(1), default=1, help="requests per client")
     request.add_argument(
-        "--responders", type=_count(0), default=1, help="clients that answer; 0: others do"
+        "--in-flight",
+        type=_count(1),
+        default=1,
+        metavar="N",
+        help="requests that each connection has outstanding (default: 1)",
     )
     request.add_argument(
-        "--reply-size", type=_count(0, MAX_PAYLOAD_BYTES), default=128, help="bytes of a reply"
+        "--responders",
+        type=_count(0),
+        default=1,
+        metavar="N",
+        help="connections that answer; with 0, somebody else must (default: 1)",
+    )
+    request.add_argument(
+        "--reply-size",
+        type=_count(0, MAX_PAYLOAD_BYTES),
+        default=128,
+        metavar="BYTES",
+        help="payload of a reply (default: 128)",
     )
 
 
 def _add_common(parser: argparse.ArgumentParser, messages: int) -> None:
-    parser.add_argument("subject", type=_subject)
-    parser.add_argument("--server", "-s", default="nats://127.0.0.1:4222", metavar="URL")
-    parser.add_argument("--tls-ca", default="", metavar="FILE", help="certificates to trust")
-    parser.add_argument("--clients", type=_count(1), default=1, help="connections (default: 1)")
+    parser.add_argument("subject", type=_subject, help="such as orders.new")
     parser.add_argument(
-        "--msgs", type=_count(1), default=messages, help=f"messages (default: {messages:,})"
+        "--server",
+        "-s",
+        default=_DEFAULT_SERVER,
+        metavar="URL",
+        help=f"nats://[user:password@|token@]host[:port] or tls://… (default: {_DEFAULT_SERVER})",
     )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument(
+        "--tls-ca", default="", metavar="FILE", help="use TLS and trust these certificates"
+    )
+    parser.add_argument(
+        "--clients",
+        type=_count(1),
+        default=1,
+        metavar="N",
+        help="connections that share the work (default: 1)",
+    )
+    parser.add_argument(
+        "--msgs",
+        type=_count(1),
+        default=messages,
+        metavar="N",
+        help=f"messages in all; 10k and 2m are understood (default: {messages:,})",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the result as JSON, with every client"
+    )
     parser.add_argument("--no-progress", action="store_true", help="show no progress bar")
 
 
 def _add_size(parser: argparse.ArgumentParser) -> None:
     size = _count(0, MAX_PAYLOAD_BYTES)
-    parser.add_argument("--size", type=size, default=128, help="bytes of a payload (default: 128)")
+    parser.add_argument(
+        "--size", type=size, default=128, metavar="BYTES", help="payload (default: 128)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -202,7 +247,7 @@ def _count(least: int, most: int = 10**12) -> Callable[[str], int]:
             scale = 1_000 if digits[-1] in "kK" else 1_000_000
             digits = digits[:-1]
         if not digits.isascii() or not digits.isdigit() or not least <= int(digits) * scale <= most:
-            expected = f"a number of {least:,} to {most:,}"
+            expected = f"a number from {least:,} to {most:,}"
             raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
         return int(digits) * scale
 

@@ -22,7 +22,7 @@ from midge.server.options import Options
 from midge.server.render import Writer
 from midge.server.text_values import from_text
 from midge.server.toml_lines import KeyLines
-from midge.server.validation import find_contradictions
+from midge.server.validation import find_contradictions, find_ineffective
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -36,6 +36,9 @@ DEEP_KEY = re.compile(
     r"""^[ \t]*\[{0,2}[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){32}""", re.MULTILINE
 )
 """A key of more parts than any setting has; the standard parser takes quadratic time for those."""
+
+TOML_PLACE = re.compile(r" \(at line (?P<line>\d+), column \d+\)$")
+"""How the standard parser ends its errors, but for those at the end of the document."""
 
 NOT_SETTINGS = frozenset({"MIDGE_PURE"})
 """Variables that begin like settings but concern the build."""
@@ -97,7 +100,8 @@ def load(
     raw, places = _merge(layers)
     options = _build(raw, places)
     found = tuple(warning for layer in layers for warning in layer.warnings)
-    return Loaded(options, _origins(raw, places), tuple(unknown), found)
+    warnings = (*unknown, *find_ineffective(options))
+    return Loaded(options, _origins(raw, places), warnings, found)
 
 
 def read_file(file: Path) -> Layer:
@@ -114,7 +118,7 @@ def read_file(file: Path) -> Layer:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(str(error), where=str(file)) from None
+        raise _syntax_error(file, str(error)) from None
     except RecursionError:
         raise ConfigError("values are nested too deeply", where=str(file)) from None
     lines = KeyLines(text.replace("\r\n", "\n"))
@@ -124,6 +128,14 @@ def read_file(file: Path) -> Layer:
         return f"{file}:{line}" if line else str(file)
 
     return Layer(values, where)
+
+
+def _syntax_error(file: Path, text: str) -> ConfigError:
+    """Say what the standard parser says, and name the line as all other errors do."""
+    place = TOML_PLACE.search(text)
+    if place is None:
+        return ConfigError(text, where=str(file))
+    return ConfigError(text[: place.start()], where=f"{file}:{place['line']}")
 
 
 def read_text(file: Path) -> str:

@@ -211,9 +211,8 @@ class Direct(Publisher):
         """End all subscriptions and their tasks."""
         for subscription in list(self.subscriptions):
             subscription.unsubscribe()
-        await asyncio.sleep(
-            0
-        )  # a task that never began would leave its callback's coroutine behind
+        # A task that never began would leave its callback's coroutine behind.
+        await asyncio.sleep(0)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

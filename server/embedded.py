@@ -1,9 +1,8 @@
 """The server as a library has it: `async with midge.Server(port=-1) as server:`.
 
 A facade over `midge.server.server.Server`, which the daemon runs: keyword options, URLs for
-clients, the
-direct way to the router, and snapshots of what is going on. Nothing here is on the message
-path of clients.
+clients, the direct way to the router, and snapshots of what is going on. Nothing here is on the
+message path of clients.
 """
 
 from __future__ import annotations
@@ -41,12 +40,10 @@ _TURNS_AFTER_STOP = 3  # for cancelled tasks and closed transports to be done wi
 class Server:
     """A NATS server within the running event loop, uvloop's or asyncio's own.
 
-    Settings are keyword arguments (`port=-1` takes a free port, `user=`, `token=`,
-    `max_payload=`, …),
-    an `Options` structure, or both; the keywords count more. `clock`, `random` and `seed`
-    replace real
-    time and chance in tests. `interceptors` maps `connect`, `subscribe`, `publish` and `deliver` to
-    functions, or to their names `module:function`; see `intercept`.
+    Settings are keyword arguments (`port=-1` takes a free port, `user=`, `token=`, `max_payload=`,
+    …), an `Options` structure, or both; the keywords count more. `clock`, `random` and `seed`
+    replace real time and chance in tests. `interceptors` maps `connect`, `subscribe`, `publish` and
+    `deliver` to functions, or to their names `module:function`; see `intercept`.
 
     Raises:
         ConfigError: an unknown option, a wrong value, or two that contradict each other.

@@ -1,10 +1,8 @@
 """Options as keyword arguments: `Server(port=-1, user="shop", max_payload=2048)`.
 
-Every setting can be named by its full path, `limits_max_payload_bytes`. The settings of the
-tables that
-programs mostly set also go by their own name, and without the unit: `max_payload_bytes`,
-`max_payload`.
-A whole table can be given as well, as its typed structure or a dictionary.
+Every setting can be named by its full path, `limits_max_payload_bytes`. The settings of the tables
+that programs mostly set also go by their own name, and without the unit: `max_payload_bytes`,
+`max_payload`. A whole table can be given as well, as its typed structure or a dictionary.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 cimport cython
 
-from midge.protocol.frame cimport Frame, compose
+from midge.protocol.frame cimport Frame, compose, with_subject
 from midge.server.account cimport Account
 from midge.server.router cimport Router
 from midge.sublist.result cimport SubListResult

@@ -6,7 +6,7 @@ so. A message that nobody is there to see is counted, and no frame is made of it
 
 from typing import TYPE_CHECKING, Any
 
-from midge.protocol.frame import Frame, compose
+from midge.protocol.frame import Frame, compose, with_subject
 from midge.protocol.headers import format_headers
 from midge.server.account import GLOBAL_ACCOUNT, Account
 from midge.server.router import Router
@@ -123,9 +123,7 @@ class Publisher:
                 return 0
             if mapped != subject:
                 subject = mapped
-                frame = compose(
-                    mapped, frame.payload_bytes(), frame.reply_bytes(), frame.header_bytes()
-                )
+                frame = with_subject(frame, mapped)
         return self._deliver(account, account.sublist.match(subject), frame)
 
     def _deliver(self, account: Account, result: SubListResult, frame: Frame) -> int:

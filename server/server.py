@@ -180,26 +180,34 @@ class Server:
         from midge.server.reloading import check_reload  # noqa: PLC0415 - most never reload
 
         check_reload(self.options, options)
-        put_in_force = self.hub.gate.prepare_reload(options)
-        if self._tls is not None and options.tls.enabled:
-            self._tls.reload(options.tls)
-        if self._https_tls is not None and options.tls.enabled:
-            self._https_tls.reload(for_anybody(options.tls))
-        if self._websocket_tls is not None and options.websocket.tls.enabled:
-            self._websocket_tls.reload(options.websocket.tls)
+        # Whatever can fail does so before the first of them is put in force.
+        prepared = [*self._prepare_tls(options), self.hub.gate.prepare_reload(options)]
         self.options = options
         self.hub.options = options
-        put_in_force()
-        self._limit_anew()
+        for put_in_force in prepared:
+            put_in_force()
         self._end_surplus()
+        self._limit_anew()
         for connection in self.connections():
             self.hub.trace(connection)
         self.hub.router.flush()
 
+    def _prepare_tls(self, options: Options) -> list[Callable[[], None]]:
+        """Build what new handshakes are to use; give what puts it in force. Raises: ConfigError."""
+        listeners = (
+            (self._tls, options.tls),
+            (self._https_tls, for_anybody(options.tls)),
+            (self._websocket_tls, options.websocket.tls),
+        )
+        return [
+            contexts.prepare(table)
+            for contexts, table in listeners
+            if contexts is not None and table.enabled
+        ]
+
     def _end_surplus(self) -> None:
         """End the newest connections where the limit is now lower than their number."""
-        allowed = max(0, self.options.limits.max_connections)
-        for connection in self.connections()[allowed:]:
+        for connection in self.connections()[self.options.limits.max_connections :]:
             connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
 
     def _limit_anew(self) -> None:
@@ -207,10 +215,7 @@ class Server:
         hub = self.hub
         limits, keepalive = self.options.limits, self.options.keepalive
         hub.closed = deque(hub.closed, maxlen=limits.max_closed_clients)
-        present = list(hub.clients.values())
-        for connection in present[limits.max_connections :]:
-            connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
-        for connection in present[: limits.max_connections]:
+        for connection in self.connections():
             connection.max_pending_bytes = limits.max_pending_bytes
             connection.parser.max_control_line = limits.max_control_line_bytes
             if connection.identity is None:

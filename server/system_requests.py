@@ -219,7 +219,7 @@ class SystemRequests:
         async def answer(
             account: "Account", publisher: "Client | None", given: Answer, subject: bytes
         ) -> Answer | None:
-            named = {**given, **always, "acc": _account_in(subject)}
+            named = {**_about(_account_in(subject), given), **always}
             return await handler(account, publisher, named, subject)
 
         return answer
@@ -234,7 +234,8 @@ class SystemRequests:
         unused = bool(given.get("include_unused"))
         found = self._hub.accounts
         if isinstance(wanted, list):
-            return self._account_statistics([one for one in wanted if one in found])
+            names = [one for one in wanted if isinstance(one, str) and one in found]
+            return self._account_statistics(names)
         return self._account_statistics(
             [one for one in sorted(found) if unused or found[one].clients]
         )
@@ -265,7 +266,7 @@ class SystemRequests:
     async def _own_connections(
         self, account: "Account", publisher: Any, given: Answer, subject: bytes
     ) -> Answer:
-        return await self._connz(account, publisher, {**given, "acc": account.name}, subject)
+        return await self._connz(account, publisher, _about(account.name, given), subject)
 
     async def _user_info(
         self, account: "Account", publisher: "Client | None", _given: Answer, _subject: bytes
@@ -315,6 +316,12 @@ def _account_in(subject: bytes) -> str:
     return b".".join(subject.split(b".")[3:-1]).decode("utf-8", "replace")
 
 
+def _about(name: str, given: Answer) -> Answer:
+    """Return what is `given` as asked about the account `name`, whichever it names itself."""
+    kept = {field: value for field, value in given.items() if _RENAMED.get(field, field) != "acc"}
+    return {**kept, "acc": name}
+
+
 def _arguments(given: Answer) -> Arguments:
     """Read the JSON of a request as if its fields had been query arguments."""
     query = {}
@@ -333,7 +340,8 @@ def _arguments(given: Answer) -> Arguments:
 def _permissions(options: "Options", identity: "Identity") -> Answer:
     """Show what a user may do, as the configuration says."""
     users = [*options.authorization.users, *(one for acc in options.accounts for one in acc.users)]
-    table = next((one.permissions for one in users if identity.user in {one.user, one.nkey}), None)
+    named = (one.permissions for one in users if identity.user == (one.user or one.nkey))
+    table = next(named, None)
     if table is None:
         return {}
     shown: Answer = {

@@ -15,6 +15,8 @@ from msgspec import structs
 from midge.server.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from midge.server.security_options import Tls
 
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
@@ -59,15 +61,19 @@ class TlsContexts:
         self.table = table
         self.context = build_server_context(table)
 
-    def reload(self, table: Tls) -> None:
-        """Use `table`, its files read anew, for handshakes from now on.
+    def prepare(self, table: Tls) -> Callable[[], None]:
+        """Read the files of `table` anew; return what has new handshakes use them.
 
         Raises:
             ConfigError: the new settings are bad; the old ones stay in force.
         """
         context = build_server_context(table)
-        self.table = table
-        self.context = context
+
+        def put_in_force() -> None:
+            self.table = table
+            self.context = context
+
+        return put_in_force
 
 
 def build_server_context(table: Tls, where: str = "tls") -> ssl.SSLContext:

@@ -48,6 +48,14 @@ def find_contradictions(options: Options) -> Iterator[Problem]:
     yield from _check_listeners(options)
 
 
+def find_ineffective(options: Options) -> Iterator[str]:
+    """Yield a warning for each setting that is taken as nats-server takes it, and does nothing."""
+    defaults = type(options.operator)()
+    for name in ("resolver_allow_delete", "resolver_limit"):
+        if getattr(options.operator, name) != getattr(defaults, name):
+            yield f"operator.{name}: has no effect, midge only reads account JWTs"
+
+
 def _check_server(options: Options) -> Iterator[Problem]:
     limits, shutdown, routing = options.limits, options.shutdown, options.routing
     if any(character.isspace() for character in options.server_name):

@@ -17,7 +17,7 @@ class Mutex:
     def __init__(self) -> None:
         self._lock = thread_lock.make()
 
-    def __dealloc__(self) -> None:
+    def __dealloc__(self) -> None:  # Cython's, called in the compiled build alone
         thread_lock.free(self._lock)
 
     def enter(self) -> None:

@@ -1,8 +1,8 @@
 """The results of the subjects that came last, found by the subject's bytes where they lie.
 
 A publisher's subject lies in a read buffer. To look it up in a dictionary takes a bytes object and
-Python's hash of it; to look it up here takes neither. nats-server keeps such a table for each
-client; one for each SubList does, for all its clients are served by one thread.
+Python's hash of it; to look it up here takes neither. One table serves all publishers of a SubList,
+since one thread routes their messages.
 """
 
 from midge.sublist import octets
@@ -24,7 +24,7 @@ class Recent:
 
 
 class RecentMatches:
-    """A table of many small sets; a subject has its place in one of them, as the latest two do."""
+    """A table of many small sets; each holds the latest two of the subjects that belong there."""
 
     __slots__ = ("_slots",)
 
@@ -39,7 +39,7 @@ class RecentMatches:
         for i in range(_WAYS):
             recent = self._slots[place + i]
             if recent is None or recent.generation != generation:
-                return None
+                return None  # and what may lie behind it is older still
             if octets.equals(recent.subject, data, start, end):
                 return recent.result
         return None

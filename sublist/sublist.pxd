@@ -39,7 +39,7 @@ cdef class SubList:
     cpdef object remove(self, Subscription subscription)
     @cython.locals(node=Node, result=SubListResult)
     cpdef SubListResult match(self, bytes subject)
-    @cython.locals(subject=bytes, generation="unsigned long long", built="long long",
+    @cython.locals(subject=bytes, generation="unsigned long long", hits="long long",
                    result=SubListResult)
     cpdef SubListResult match_within(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end

@@ -83,9 +83,9 @@ class SubList:
         self._removes = 0
         self._matches = 0
         self._cache_hits = 0
-        self._hits_before = 0  # those up to the last sweep, and the misses since
-        self._misses = 0
-        self._keep_every = 1
+        self._hits_before = 0  # cache hits up to the last sweep
+        self._misses = 0  # results built since then
+        self._keep_every = 1  # of them, so many for each one that is cached
 
     def __len__(self) -> int:
         return self._count
@@ -183,9 +183,9 @@ class SubList:
             return result
         subject = octets.take(data, start, end)
         generation = self.generation
-        built = self._matches - self._cache_hits
+        hits = self._cache_hits
         result = self.match(subject)
-        if self._matches - self._cache_hits == built:  # it may well come again: it has before
+        if self._cache_hits > hits:  # it was at hand, so it has come before and may come again
             self._recent.keep(subject, result, generation)
         return result
 

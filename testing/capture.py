@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ class Capture(Observer):
     """Everything published while it watches; safe to read from any thread."""
 
     def __init__(self) -> None:
-        self._messages: list[Captured] = []
+        self._messages: deque[Captured] = deque(maxlen=KEPT_MAX)
         self._changed = threading.Condition(threading.RLock())
 
     def message_routed(
@@ -63,8 +64,6 @@ class Capture(Observer):
         )
         with self._changed:
             self._messages.append(message)
-            if len(self._messages) > KEPT_MAX:
-                del self._messages[0]
             self._changed.notify_all()
 
     @property
@@ -115,7 +114,10 @@ class Capture(Observer):
         return found
 
     def assert_nothing_published(self, pattern: str = ">") -> None:
-        """Fail when anything that matches was published."""
+        """Fail when anything that matches was published so far.
+
+        It does not wait: a client's messages may still be on their way, so flush it before.
+        """
         self.assert_published(pattern, count=0)
 
     def _explain(

@@ -34,9 +34,8 @@ class ManualClock:
 
     Pings, time-outs, stale checks, response expiry and lame duck go by it. Timers fire in order of
     their time, inside `advance`, those that others set on the way included. Call it in the server's
-    thread. What a timer sends is on its way when `advance` returns; what a task does about it
-    needs a
-    turn of the loop.
+    thread. What a timer sends is on its way when `advance` returns; what a task does about it needs
+    a turn of the loop.
     """
 
     def __init__(self, wall_s: float = _EPOCH_S) -> None:

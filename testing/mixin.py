@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 class NatsServerMixin:
     """Give each test a server: `self.nats_server`, `self.nats_url` and `self.nats_capture`.
 
-    Stands before `TestCase` or `IsolatedAsyncioTestCase` among the base classes.
-    `nats_options` are the
-    server's settings.
+    Stands before `TestCase` or `IsolatedAsyncioTestCase` among the base classes. `nats_options` are
+    the server's settings.
     """
 
     nats_options: ClassVar[dict[str, Any]] = {}

@@ -1,8 +1,7 @@
 """The pytest plugin: `nats_server`, `nats_url`, `nats_client` and `nats_capture`.
 
-The server runs in a thread of the test process, so sync tests and those of pytest-asyncio and
-anyio use
-it alike, and every xdist worker has its own. Nothing of the server is imported before a test
+The server runs in a thread of the test process, so sync tests and those of pytest-asyncio and anyio
+use it alike, and every xdist worker has its own. Nothing of the server is imported before a test
 asks for it.
 """
 

@@ -37,7 +37,9 @@ class _KeepingTracer(Tracer):
     def unsubscribe_received(self, sid: bytes, max_messages: int) -> None:
         super().unsubscribe_received(sid, max_messages)
         if self._strict is not None and sid not in self._sids:
-            self._strict.found(self._connection, f"UNSUB of the unknown sid {sid.decode()!r}")
+            self._strict.found(
+                self._connection, f"UNSUB of the unknown sid {sid.decode(errors='replace')!r}"
+            )
 
     def publish_received(self, frame: Frame) -> None:
         super().publish_received(frame)

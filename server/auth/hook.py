@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from midge.server.security_options import Permissions
 
-HookFunction = Callable[[AuthRequest], Awaitable[object]]
-"""What a hook is; it must return a `User`, or anything else to refuse."""
-
 
 class User(Struct, frozen=True, kw_only=True):
     """What a hook returns to let a client in."""

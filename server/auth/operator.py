@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from midge.protocol import errors
 from midge.server.auth.claims import (
     AccountBody,
     BadTokenError,
@@ -107,9 +108,11 @@ class OperatorMode:
             account = self.account(identity.account, now_s)
             self._template_of(account, identity.issuer)
         except BadTokenError as error:
-            return Refusal(str(error), "Account Authentication Expired", "Authentication Expired")
+            return Refusal(
+                str(error), errors.ACCOUNT_AUTHENTICATION_EXPIRED, "Authentication Expired"
+            )
         if is_revoked(account.nats.revocations, identity.user, identity.issued_at_s):
-            return Refusal("revoked", "User Authentication Revoked", "Credentials Revoked")
+            return Refusal("revoked", errors.AUTHENTICATION_REVOKED, "Credentials Revoked")
         return None
 
     def _check(self, request: AuthRequest, now_s: float) -> Verdict:

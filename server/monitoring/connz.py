@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from midge.server.account import GLOBAL_ACCOUNT
 from midge.server.closed import ClosedClient
@@ -132,7 +132,7 @@ async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
     now = hub.clock.monotonic()
     if options.cid:
         chosen = _by_cid(state, options)
-        total, offset, limit = len(hub.clients), 0, 1
+        total, offset, limit = len(chosen) if options.account else len(hub.clients), 0, 1
     else:
         found = await _select(_candidates(state, options), options)
         _put_in_order(found, options.sort, now)
@@ -164,11 +164,13 @@ def _put_in_order(clients: list[Client], sort: str, now: float) -> None:
 
 
 def _by_cid(state: "State", options: ConnzOptions) -> list[Client]:
+    """Find the one that is asked for, if it is of the account that is asked for."""
     live = state.hub.clients.get(options.cid)
     if live is not None and options.live:
-        return [live]
+        return [live] if options.account in {"", live.account.name} else []
     if options.closed:
-        return [client for client in state.hub.closed if client.cid == options.cid]
+        candidates = _candidates(state, structs.replace(options, live=False))
+        return [client for client in candidates if client.cid == options.cid]
     return []
 
 

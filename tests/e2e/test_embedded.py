@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -276,9 +275,3 @@ def test_importing_midge_imports_no_server() -> None:
     assert {"Server", "run_in_thread"} <= set(dir(midge))
     with pytest.raises(AttributeError, match="no attribute 'Servre'"):
         midge.Servre  # noqa: B018
-
-
-async def test_starting_takes_milliseconds(record_property: pytest.RecordProperty) -> None:
-    started = time.perf_counter()
-    async with midge.Server(port=-1):
-        record_property("start_ms", (time.perf_counter() - started) * 1000)

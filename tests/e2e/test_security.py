@@ -515,13 +515,19 @@ class TestTls:
         await raw.connect()
         assert await raw.ask(b"SUB a 1", b"PUB a 1", b"x") == b"MSG a 1 1\r\nx\r\n"
 
+    @pytest.mark.parametrize(("is_first", "fallback_s"), [(True, 30), (False, 0.01)])
     async def test_either_order_will_do_when_it_is_automatic(
-        self, start: Start, dial: Open, files: dict[str, str]
+        self,
+        start: Start,
+        dial: Open,
+        files: dict[str, str],
+        is_first: bool,
+        fallback_s: float,
     ) -> None:
-        server = await start(tls=self.table(files, handshake_first="auto"))
-        for is_first in (True, False):
-            raw = await dial(server, self.context(files), is_tls_first=is_first)
-            assert await raw.connect() == b""
+        table = self.table(files, handshake_first="auto", handshake_first_fallback_s=fallback_s)
+        server = await start(tls=table)
+        raw = await dial(server, self.context(files), is_tls_first=is_first)
+        assert await raw.connect() == b""
 
     async def test_certificates_name_their_users(
         self, start: Start, dial: Open, files: dict[str, str]

@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,18 @@ def test_pip_keeps_no_cache_and_follows_the_constraints(dockerfile: list[Instruc
     for command in installs:
         assert "--no-cache-dir" in command
         assert "--constraint constraints.txt" in command
+
+
+def test_extras_are_those_of_the_project(
+    dockerfile: list[Instruction], build_stage: list[Instruction], root: Path
+) -> None:
+    assert arguments(build_stage, "ARG") == ["EXTRAS="]
+    (install,) = [line for line in arguments(dockerfile, "RUN") if "pip install" in line]
+    assert install.endswith(' ".$EXTRAS"')
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    named = re.findall(r"EXTRAS=\[(\w+)\]", (root / "Dockerfile").read_text())
+    assert named
+    assert set(named) <= set(project["optional-dependencies"])
 
 
 def test_final_image_has_no_compiler_and_no_sources(final_stage: list[Instruction]) -> None:

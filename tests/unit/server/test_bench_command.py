@@ -46,7 +46,7 @@ def test_other_counts_are_refused(text: str, capsys: pytest.CaptureFixture[str])
     with pytest.raises((argparse.ArgumentError, SystemExit)) as caught:
         parsed("pub", "a", f"--msgs={text}")
     said = str(caught.value) + capsys.readouterr().err
-    assert f"expected a number of 1 to 1,000,000,000,000, got {text!r}" in said
+    assert f"expected a number from 1 to 1,000,000,000,000, got {text!r}" in said
 
 
 @pytest.mark.parametrize("text", ["", "a..b", "a b", ".a", "a\r\nPUB b 0"])

@@ -96,11 +96,21 @@ def test_secret_values_never_show_in_errors() -> None:
     assert "12345678" not in str(caught.value)
 
 
-def test_syntax_error_names_the_file(tmp_path: Path) -> None:
-    file = write(tmp_path, "[listen\n")
-    text = refusal(file)
-    assert "line 1" in text
-    assert str(file) in text
+def test_syntax_error_names_file_and_line(tmp_path: Path) -> None:
+    file = write(tmp_path, "# midge\n[listen\n")
+    assert refusal(file).endswith(f" ({file}:2)")
+    assert "line 2" not in refusal(file)
+
+
+def test_syntax_error_at_the_end_names_the_file(tmp_path: Path) -> None:
+    file = write(tmp_path, "[listen]\nport =")
+    assert refusal(file).endswith(f" ({file})")
+
+
+def test_setting_without_effect_is_a_warning(tmp_path: Path) -> None:
+    file = write(tmp_path, "[operator]\nresolver_limit = 5\n")
+    (warning,) = config.load(file).warnings
+    assert warning == "operator.resolver_limit: has no effect, midge only reads account JWTs"
 
 
 def test_deep_nesting_is_a_clean_error(tmp_path: Path) -> None:

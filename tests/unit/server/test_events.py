@@ -129,6 +129,39 @@ async def test_an_account_is_asked_about_by_name(connect: Any) -> None:
     assert [one["acc"] for one in every] == ["A", "SYS"]
 
 
+@pytest.mark.parametrize("subject", ["$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.SERVER.PING.CONNZ"])
+async def test_no_account_is_shown_the_connections_of_another(
+    server: Server, connect: Any, subject: str
+) -> None:
+    asking, other, gone = await connect("a"), await connect("sys"), await connect("sys")
+    await gone.close()
+    while len(server.connections()) > 2:
+        await asyncio.sleep(0)
+    requests: list[dict[str, Any]] = [
+        {"acc": "SYS"},
+        {"account": "SYS"},
+        {"acc": "A", "account": "SYS"},
+        {"account": "SYS", "acc": "A"},
+        {"cid": other.client_id},
+        {"cid": gone.client_id},
+    ]
+    for request in requests:
+        for state in ("open", "closed", "any"):
+            wanted = {**request, "state": state, "auth": True}
+            data = (await ask(asking, subject, wanted))["data"]
+            assert {one["account"] for one in data["connections"]} <= {"A"}, wanted
+            assert data["total"] <= 1, wanted
+    (own,) = (await ask(asking, subject, {"cid": asking.client_id}))["data"]["connections"]
+    assert own["cid"] == asking.client_id
+
+
+async def test_only_names_of_accounts_are_asked_about(connect: Any) -> None:
+    client = await connect("sys")
+    request = {"accounts": [{}, [], 5, None, "nobody", "SYS"]}
+    every = (await ask(client, "$SYS.REQ.ACCOUNT.PING.STATZ", request))["data"]["account_statz"]
+    assert [one["acc"] for one in every] == ["SYS"]
+
+
 async def test_clients_that_come_and_go_are_told_of(server: Server, connect: Any) -> None:
     client = await connect("sys")
     events: asyncio.Queue[Any] = asyncio.Queue()

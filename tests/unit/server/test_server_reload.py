@@ -1,11 +1,14 @@
 """What a reload does to clients that are there."""
 
+from pathlib import Path
+
 import pytest
 
 from midge.server.errors import ConfigError
-from midge.server.options import Keepalive, Limits, Listen, Options
+from midge.server.options import Keepalive, Limits, Listen, Options, Tls, WebSocket
 from midge.server.server import Server
 from midge.testing import SettlingClient
+from tests.support.keys import Authority, pem
 
 
 async def test_limits_hold_for_those_who_are_there() -> None:
@@ -53,5 +56,30 @@ async def test_what_must_stay_is_refused_and_nothing_changes() -> None:
         with pytest.raises(ConfigError, match=r"listen\.port"):
             await server.reload(Options(listen=Listen(port=4999), limits=Limits(max_connections=1)))
         assert server.options.limits.max_connections == 65536
+    finally:
+        await server.stop()
+
+
+async def test_no_listener_takes_new_certificates_when_those_of_another_are_bad(
+    tmp_path: Path,
+) -> None:
+    certificate, key = Authority().issue("CN=server")
+    (tmp_path / "cert.pem").write_bytes(pem(certificate))
+    (tmp_path / "key.pem").write_bytes(key)
+    good = Tls(cert_file=str(tmp_path / "cert.pem"), key_file=str(tmp_path / "key.pem"))
+    bad = Tls(cert_file=str(tmp_path / "none.pem"), key_file=good.key_file)
+    listen = Listen(port=-1)
+    server = Server(Options(listen=listen, tls=good, websocket=WebSocket(port=-1, tls=good)))
+    await server.start()
+    try:
+        assert server._tls is not None
+        before = server._tls.context
+        with pytest.raises(ConfigError, match=r"none\.pem"):
+            await server.reload(
+                Options(listen=listen, tls=good, websocket=WebSocket(port=-1, tls=bad))
+            )
+        assert server._tls.context is before
+        await server.reload(server.options)
+        assert server._tls.context is not before
     finally:
         await server.stop()

@@ -130,8 +130,9 @@ def test_a_reload_takes_the_new_files(files: Files) -> None:
     before = contexts.context
     old = peer_certificate(files, contexts.context)
     files.issue("server", AUTHORITY)
+    put_in_force = contexts.prepare(files.table())
     assert peer_certificate(files, contexts.context) == old
-    contexts.reload(files.table())
+    put_in_force()
     assert contexts.context is not before
     assert peer_certificate(files, contexts.context) != old
 
@@ -141,7 +142,7 @@ def test_a_bad_reload_changes_nothing(files: Files) -> None:
     before = contexts.context
     Path(files.server[0]).write_text("not a certificate")
     with pytest.raises(ConfigError):
-        contexts.reload(files.table())
+        contexts.prepare(files.table())
     assert contexts.context is before
     assert shake_hands(contexts.context, client_context(files))
 

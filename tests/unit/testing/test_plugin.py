@@ -118,6 +118,7 @@ BUGGY = """
 async def test_it(nats_client):
     await nats_client.publish("orders.*", b"1")
     nats_client._transport.write(b"UNSUB 99\\r\\n")
+    nats_client._transport.write(b"UNSUB \\xff\\r\\n")
     nats_client._transport.write(b"HPUB a 12 12\\r\\nNATS/2.0\\r\\n\\r\\n\\r\\n")
     nats_client._transport.write(b"PUB a b.* 0\\r\\n\\r\\n")
     await nats_client.flush()
@@ -138,7 +139,7 @@ def test_strict_mode_names_bug_and_offender(
 def test_strict_mode_can_warn(tmp_path: Path, root: Path) -> None:
     printed = run(tmp_path, root, BUGGY, "-o", "asyncio_mode=auto", "--midge-strict", "warn")
     assert "ClientBugWarning: client 5 (test_it" in printed
-    assert "1 passed, 4 warnings" in printed
+    assert "1 passed, 5 warnings" in printed
 
 
 def test_the_client_needs_an_async_test(tmp_path: Path, root: Path) -> None:

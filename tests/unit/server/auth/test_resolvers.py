@@ -32,7 +32,9 @@ def test_a_file_is_read_anew_each_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".", "../secret", "/etc/passwd", "secret", "A" * 56, f"../{KEY}", KEY + "\0"]
+    "name",
+    ["", ".", "../secret", "/etc/passwd", "secret", "A" * 56, f"../{KEY}", KEY + "\0"],
+    ids=["empty", "dot", "up", "absolute", "relative", "no key", "key above", "key and NUL"],
 )
 def test_what_is_no_account_key_is_not_looked_for(tmp_path: Path, name: str) -> None:
     (tmp_path / "secret.jwt").write_text("secret")
