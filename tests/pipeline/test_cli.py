@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from midge.pipeline import cli, commands, replay_command
+from midge.pipeline import cli, commands, record_command, replay_command
 from midge.pipeline.fleet import build_fleet
 from midge.pipeline.fleet_records import Simulation
 from midge.pipeline.records import MESSAGES, list_segments
@@ -125,12 +125,50 @@ def test_errors_are_one_line(words, message, capsys):
     assert told.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("command", "words", "message"),
+    [
+        (cli, ["demo", "--vans", "-1"], "--vans: expected a whole number above 0, got '-1'"),
+        (cli, ["demo", "--speed", "0"], "--speed: expected a number above 0, got '0'"),
+        (cli, ["demo", "--seconds", "inf"], "--seconds: expected a number above 0, got 'inf'"),
+        (cli, ["stream", "--for", "soon"], "--for: expected a number above 0, got 'soon'"),
+        (cli, ["match", "--limit", "0"], "--limit: expected a whole number above 0, got '0'"),
+        (cli, ["plan", "x", "--servers", "²"], "--servers: expected a whole number above 0"),
+        (cli, ["run", "--spark", "a"], "--spark: expected KEY=VALUE, got 'a'"),
+        (record_command, ["x", "--for", "-1"], "--for: expected a number above 0, got '-1'"),
+        (replay_command, ["x", "--connections", "0"], "expected a whole number above 0, got '0'"),
+    ],
+)
+def test_a_number_without_meaning_is_named(command, words, message, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        call(command, *words)
+    assert message in capsys.readouterr().err
+
+
 def test_a_pattern_without_meaning_is_named(one_session, tmp_path, records, capsys):
     patterns = tmp_path / "patterns.txt"
     patterns.write_text("a.b\na..b\n")
     words = ("match", "--patterns", patterns, "--messages", records / "messages")
     assert call(cli, *words) == 1
     assert f"'a..b' is not a valid subject ({patterns}:2)" in capsys.readouterr().err
+
+
+def test_paths_that_spark_can_do_nothing_with_are_named(one_session, tmp_path, records, capsys):
+    junk = tmp_path / "junk.parquet"
+    junk.write_bytes(b"junk")
+    patterns = tmp_path / "patterns.txt"
+    patterns.write_text("fleet.>\n")
+    messages = ("--messages", records / "messages", "--patterns", patterns)
+    for option, words in (
+        ("messages", ("--messages", tmp_path / "nowhere")),
+        ("messages", ("--messages", junk)),
+        ("patterns", (*messages, "--patterns", junk)),
+        ("output", (*messages, "--output", records)),
+    ):
+        assert call(cli, "match", "--patterns", patterns, *words) == 1
+        told = capsys.readouterr().err
+        assert told.startswith(f"midge pipeline match: {option}: ")
+        assert told.count("\n") == 1
 
 
 def test_replay_from_the_command_line(records, simulation, nats_server, capsys):
