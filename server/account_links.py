@@ -66,6 +66,10 @@ class AccountLinks:
         self._account = account
         self.plans: dict[str, AccountPlan] = {}
         self._links: dict[ImportPlan, RoutedSubscription] = {}
+        self.is_showing = False
+        """Whether the message at hand has come over a stream import. What does is for clients: it
+        is no request to the services that the importer imports, or it could come round for ever.
+        """
 
     def apply(self, plans: Mapping[str, AccountPlan]) -> None:
         """Make everything as `plans` say; links that stay the same are not touched."""
@@ -108,6 +112,7 @@ class StreamLink(RoutedSubscription):
 
     def __init__(self, links: AccountLinks, plan: StreamImport, importer: Account) -> None:
         RoutedSubscription.__init__(self, plan.source)
+        self._links = links
         self._router = links.router
         self._transform = plan.transform
         self._importer = importer
@@ -119,7 +124,13 @@ class StreamLink(RoutedSubscription):
         if not result.fan_out():
             return False
         seen = with_subject(frame, subject)
-        return self._router.route(self._importer, result, publisher, seen) > 0
+        links = self._links
+        was_showing = links.is_showing
+        links.is_showing = True
+        try:
+            return self._router.route(self._importer, result, publisher, seen) > 0
+        finally:
+            links.is_showing = was_showing
 
 
 class ServiceLink(RoutedSubscription):
@@ -133,6 +144,7 @@ class ServiceLink(RoutedSubscription):
         self.importer = importer
         self.exporter = exporter
         self.response_type = plan.response_type
+        self._links = links
         self._clock = links.clock
         self._describe = links.describe
         self._plan = plan
@@ -140,6 +152,8 @@ class ServiceLink(RoutedSubscription):
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Route `frame` in the exporter's account; False when nobody there takes it."""
+        if self._links.is_showing:
+            return False
         subject = self._plan.transform.rewrite(frame.subject_bytes())
         result = self.exporter.sublist.match(subject)
         if not result.fan_out():

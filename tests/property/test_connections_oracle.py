@@ -355,14 +355,21 @@ def exchanging_accounts(draw: st.DrawFn) -> list[Account]:
     return allowed_only(made)
 
 
-def accounts_that_see(made: list[Account], account: str, subject: str) -> set[str]:
-    """List the accounts in which a message published in `account` may be seen."""
+def accounts_that_see(
+    made: list[Account], account: str, subject: str, *, is_shown: bool = False
+) -> set[str]:
+    """List the accounts in which a message published in `account` may be seen.
+
+    One that a stream import has shown there is no request to the services that it imports.
+    """
     seen = {account}
     for table in made:
         for each in table.imports:
             stream, service = each.stream, each.service
             if stream and stream.account == account and is_match(stream.subject, subject):
-                seen |= accounts_that_see(made, table.name, subject)
+                seen |= accounts_that_see(made, table.name, subject, is_shown=True)
+            if is_shown:
+                continue
             if service and table.name == account and is_match(service.subject, subject):
                 seen |= accounts_that_see(made, service.account, subject)
     return seen

@@ -147,6 +147,25 @@ class TestStreams:
         world = World(A, importing(stream="st.>"))
         assert world.publish("A", "st.x") == 0
 
+    @pytest.mark.parametrize("back", ["A", "C"])
+    def test_what_is_shown_is_no_request(self, back: str) -> None:
+        """As on nats-server; with both ways between two accounts it would never come to rest."""
+        offers = Table(name=back, exports=(Export(stream="x"), Export(service="x")))
+        shows = Table(name="A", exports=(Export(stream="x"),))
+        taking = Table(
+            name="B",
+            imports=(
+                Import(stream=ImportSource(account="A", subject="x")),
+                Import(service=ImportSource(account=back, subject="x")),
+            ),
+        )
+        world = World(*{table.name: table for table in (shows, offers, taking)}.values())
+        probes = {name: world.subscribe(name, "x") for name in {"A", "B", back}}
+        assert world.publish("A", "x") == 2
+        assert {name for name, probe in probes.items() if probe.got} == {"A", "B"}
+        world.publish("B", "x")
+        assert probes[back].subjects == ["x"] * (2 if back == "A" else 1)
+
     def test_a_chain_carries_on(self) -> None:
         b = Table(
             name="B",
