@@ -13,8 +13,11 @@ FOLDER = Path(__file__).resolve().parent
 
 def main() -> int:
     """Run all scenarios unless told otherwise; 1 when one of them failed."""
-    defaults = ["--a-name", "midge", "--b-name", "nats-server"]
-    if "--only" not in sys.argv:
+    defaults = ["--b-name", "nats-server"]
+    is_pure = "--pure" in sys.argv
+    if not is_pure:
+        defaults += ["--a-name", "midge"]
+    if "--only" not in sys.argv and not is_pure:
         # A partial run must not replace the page of a whole one.
         defaults += ["--markdown", str(FOLDER / "RESULTS.md")]
     return load.main([*defaults, *sys.argv[1:]])
