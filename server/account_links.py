@@ -66,9 +66,10 @@ class AccountLinks:
         self._account = account
         self.plans: dict[str, AccountPlan] = {}
         self._links: dict[ImportPlan, RoutedSubscription] = {}
-        self.is_showing = False
-        """Whether the message at hand has come over a stream import. What does is for clients: it
-        is no request to the services that the importer imports, or it could come round for ever.
+        self.carrying: type[RoutedSubscription] | None = None
+        """The kind of link that the message at hand has come over. It may go on over others of that
+        kind alone: what a stream shows is no request, and no stream shows the requests to a
+        service. Else a message could come round for ever, since only each kind has no cycle.
         """
 
     def apply(self, plans: Mapping[str, AccountPlan]) -> None:
@@ -119,18 +120,20 @@ class StreamLink(RoutedSubscription):
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Route `frame` in the importer's account; False when nobody there takes it."""
+        links = self._links
+        before = links.carrying
+        if before is ServiceLink:
+            return False
         subject = self._transform.rewrite(frame.subject_bytes())
         result = self._importer.sublist.match(subject)
         if not result.fan_out():
             return False
         seen = with_subject(frame, subject)
-        links = self._links
-        was_showing = links.is_showing
-        links.is_showing = True
+        links.carrying = StreamLink
         try:
             return self._router.route(self._importer, result, publisher, seen) > 0
         finally:
-            links.is_showing = was_showing
+            links.carrying = before
 
 
 class ServiceLink(RoutedSubscription):
@@ -152,7 +155,9 @@ class ServiceLink(RoutedSubscription):
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Route `frame` in the exporter's account; False when nobody there takes it."""
-        if self._links.is_showing:
+        links = self._links
+        before = links.carrying
+        if before is StreamLink:
             return False
         subject = self._plan.transform.rewrite(frame.subject_bytes())
         result = self.exporter.sublist.match(subject)
@@ -163,7 +168,11 @@ class ServiceLink(RoutedSubscription):
         headers = with_request_info(frame.header_bytes(), self._request_info(publisher))
         token = None if response is None else response.subject
         request = compose(subject, frame.payload_bytes(), token, headers)
-        taken = self.router.route(self.exporter, result, publisher, request)
+        links.carrying = ServiceLink
+        try:
+            taken = self.router.route(self.exporter, result, publisher, request)
+        finally:
+            links.carrying = before
         if taken == 0 and response is not None:
             self.forget(response)
         return taken > 0
