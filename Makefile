@@ -14,7 +14,7 @@ EDITABLE := MIDGE_PURE=1 PYTHONWARNINGS=ignore $(PIP) --no-build-isolation --edi
 COMPILED := $(shell find protocol sublist server -name '*.py' -o -name '*.pxd')
 # What exercises them without a loop or a socket.
 HOT_PATH_TESTS := tests/fuzz tests/property tests/unit/protocol tests/unit/sublist \
-  $(patsubst %,tests/unit/server/test_%.py,flow keepalive outbound_callbacks permissions router) \
+  $(patsubst %,tests/unit/server/test_%.py,flow keepalive outbound_callbacks permissions reentrancy router) \
   tests/unit/server/recorder/test_tap.py
 # Python frees and allocates by itself in large blocks, where the sanitizer could see nothing.
 ASAN := LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
@@ -39,12 +39,12 @@ run: $(STAMPS)/build ## Install what is missing and start a server on 127.0.0.1:
 test: $(STAMPS)/dev $(STAMPS)/build ## Install what the tests need and run them all (ARGS="..." goes to pytest)
 	$(BIN)/python -m pytest -m "not cluster and not full and not packaging" $(ARGS)
 
-test-pure: $(STAMPS)/dev ## Build a wheel without extension modules; run the unit and property tests on it
+test-pure: $(STAMPS)/dev ## Build a wheel without extension modules; run the unit, property and differential tests on it
 	rm -rf build/pure build/lib build/bdist*
 	MIDGE_PURE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/pure .
 	$(BIN)/python -m zipfile --extract build/pure/*.whl build/pure/tree
 	cp -R pyproject.toml setup.py tests bench docs $(wildcard config.example.toml) build/pure/tree
-	cd build/pure/tree && MIDGE_PURE=1 $(abspath $(BIN))/python -m pytest $(wildcard tests/unit tests/property) $(ARGS)
+	cd build/pure/tree && MIDGE_PURE=1 $(abspath $(BIN))/python -m pytest $(wildcard tests/unit tests/property tests/differential) $(ARGS)
 
 # A copy of the checkout, with only what is compiled in it compiled in another way.
 define copied

@@ -10,12 +10,15 @@ from bench import load, speed_table
 
 def main() -> int:
     """Run all scenarios unless told otherwise; 1 when one of them failed."""
-    defaults = ["--a-name", "midge", "--b-name", "nats-server"]
-    whole = "--only" not in sys.argv
-    if whole:  # a partial run must not replace the page of a whole one
+    defaults = ["--b-name", "nats-server"]
+    is_pure = "--pure" in sys.argv
+    if not is_pure:
+        defaults += ["--a-name", "midge"]
+    is_whole = "--only" not in sys.argv and not is_pure
+    if is_whole:  # a partial run must not replace the page of a whole one
         defaults += ["--markdown", str(speed_table.RESULTS)]
     failed = load.main([*defaults, *sys.argv[1:]])
-    if whole and not failed:
+    if is_whole and not failed:
         speed_table.main()
     return failed
 

@@ -17,7 +17,7 @@ from pathlib import Path
 if __package__ in (None, ""):  # run as a script: the checkout is not on the path yet
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench import report, servers
+from bench import pure, report, servers
 from bench.compare import Setup, compare
 from bench.scenarios import SCENARIOS, Scenario, select
 
@@ -35,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         a, b = (servers.Command.parse(text) for text in (args.a_command, args.b_command))
     except (ValueError, servers.StartError) as error:
         parser.error(str(error))
+    if args.pure:
+        a = servers.Command("midge, interpreted", pure.server_argv())
     a = servers.Command(args.a_name or a.name, a.argv)
     b = servers.Command(args.b_name or b.name, b.argv)
     with _tls(args.tls) as (flags, context):
@@ -81,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=2.0, help="per round (default: 2)")
     parser.add_argument("--only", nargs="+", default=[], metavar="SCENARIO", help="see --list")
     parser.add_argument("--list", action="store_true", help="print the scenarios and exit")
+    parser.add_argument("--pure", action="store_true", help="A is this midge, interpreted")
     parser.add_argument("--tls", action="store_true", help="run everything over TLS")
     parser.add_argument(
         "--quiet",

@@ -17,6 +17,7 @@ cdef class Inbound:
     cdef bytes _rest
     cdef bytearray _own
     cdef Py_ssize_t _filled
+    cdef bint _is_parsing
 
     cpdef Py_ssize_t held_bytes(self)
     @cython.locals(own=bytearray, rest=bytes)

@@ -33,7 +33,7 @@ class Inbound:
     connection may use the same `shared` buffer.
     """
 
-    __slots__ = ("_filled", "_own", "_rest", "_shared", "parser")
+    __slots__ = ("_filled", "_is_parsing", "_own", "_rest", "_shared", "parser")
 
     def __init__(self, parser: Parser, shared: SharedBuffer) -> None:
         self.parser = parser
@@ -41,6 +41,7 @@ class Inbound:
         self._rest = b""  # a small unfinished frame, between two reads
         self._own: bytearray | None = None  # a large one
         self._filled = 0  # how much of `_own` is filled
+        self._is_parsing = False
 
     def held_bytes(self) -> int:
         """Count the bytes received that no command has used yet."""
@@ -84,11 +85,13 @@ class Inbound:
             self.received(count)
 
     def resume(self) -> None:
-        """Parse what is held, after the parser was halted.
+        """Parse what is held, after the parser was halted; from inside a command, just go on.
 
         Raises:
             ProtocolError: as the parser does.
         """
+        if self._is_parsing:
+            return  # what is held is being parsed, and the parser finds itself halted no more
         if self._own is not None:
             self._parse(self._own, self._filled)
         elif self._rest:
@@ -97,14 +100,20 @@ class Inbound:
 
     def _parse(self, buffer: bytearray, end: int) -> None:
         """Parse ``buffer[:end]`` and keep what is left of it."""
-        used = self.parser.feed(buffer, 0, end)
+        self._is_parsing = True
+        try:
+            used = self.parser.feed(buffer, 0, end)
+        finally:
+            self._is_parsing = False
+        own = self._own
         rest = end - used
         if rest <= self._shared.small_rest:
             self._rest = bytes(buffer[used:end]) if rest else b""
-            self._own = None
+            if own is not None:
+                self._own = None
+                self.parser.forget_buffer()  # as large as the largest message, for a quiet client
             return
         self._rest = b""
-        own = self._own
         if own is None or own is not buffer or (used == 0 and end == len(own)):
             # Room for as much again: each byte of a frame, however large, is moved about once.
             own = bytearray(max(2 * rest, _OWN_BUFFER_BYTES))

@@ -28,6 +28,8 @@ cdef class Parser:
                    longest_run=Py_ssize_t, count=Py_ssize_t, taken=Py_ssize_t)
     cpdef Py_ssize_t feed(self, bytearray buffer, Py_ssize_t start, Py_ssize_t end) except -1
 
+    cpdef void forget_buffer(self) except *
+
     @cython.locals(frame=Frame, length=Py_ssize_t, count=Py_ssize_t)
     cdef Py_ssize_t _count_repeats(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t most

@@ -134,6 +134,11 @@ class Parser:
             position = after
         return position
 
+    def forget_buffer(self) -> None:
+        """Let go of the buffer that was fed last, which the frame holds on to."""
+        self._frame = Frame()
+        self._repeatable = False
+
     def _count_repeats(self, data: bytearray, start: int, end: int, most: int) -> int:
         """Count the whole messages at `start`, up to `most`, with the control line of the last one.
 

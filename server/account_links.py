@@ -66,6 +66,11 @@ class AccountLinks:
         self._account = account
         self.plans: dict[str, AccountPlan] = {}
         self._links: dict[ImportPlan, RoutedSubscription] = {}
+        self.carrying: type[RoutedSubscription] | None = None
+        """The kind of link that the message at hand has come over. It may go on over others of that
+        kind alone: what a stream shows is no request, and no stream shows the requests to a
+        service. Else a message could come round for ever, since only each kind has no cycle.
+        """
 
     def apply(self, plans: Mapping[str, AccountPlan]) -> None:
         """Make everything as `plans` say; links that stay the same are not touched."""
@@ -108,18 +113,27 @@ class StreamLink(RoutedSubscription):
 
     def __init__(self, links: AccountLinks, plan: StreamImport, importer: Account) -> None:
         RoutedSubscription.__init__(self, plan.source)
+        self._links = links
         self._router = links.router
         self._transform = plan.transform
         self._importer = importer
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Route `frame` in the importer's account; False when nobody there takes it."""
+        links = self._links
+        before = links.carrying
+        if before is ServiceLink:
+            return False
         subject = self._transform.rewrite(frame.subject_bytes())
         result = self._importer.sublist.match(subject)
         if not result.fan_out():
             return False
         seen = with_subject(frame, subject)
-        return self._router.route(self._importer, result, publisher, seen) > 0
+        links.carrying = StreamLink
+        try:
+            return self._router.route(self._importer, result, publisher, seen) > 0
+        finally:
+            links.carrying = before
 
 
 class ServiceLink(RoutedSubscription):
@@ -133,6 +147,7 @@ class ServiceLink(RoutedSubscription):
         self.importer = importer
         self.exporter = exporter
         self.response_type = plan.response_type
+        self._links = links
         self._clock = links.clock
         self._describe = links.describe
         self._plan = plan
@@ -140,6 +155,10 @@ class ServiceLink(RoutedSubscription):
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Route `frame` in the exporter's account; False when nobody there takes it."""
+        links = self._links
+        before = links.carrying
+        if before is StreamLink:
+            return False
         subject = self._plan.transform.rewrite(frame.subject_bytes())
         result = self.exporter.sublist.match(subject)
         if not result.fan_out():
@@ -149,7 +168,11 @@ class ServiceLink(RoutedSubscription):
         headers = with_request_info(frame.header_bytes(), self._request_info(publisher))
         token = None if response is None else response.subject
         request = compose(subject, frame.payload_bytes(), token, headers)
-        taken = self.router.route(self.exporter, result, publisher, request)
+        links.carrying = ServiceLink
+        try:
+            taken = self.router.route(self.exporter, result, publisher, request)
+        finally:
+            links.carrying = before
         if taken == 0 and response is not None:
             self.forget(response)
         return taken > 0

@@ -606,6 +606,8 @@ class Connection(Client):
         self._send(_OK)
 
     def _send_ping(self) -> None:
+        if self._generation != self.account.sublist.generation:
+            self._result = None  # it may hold on to many who have left since
         if self.tracer is not None:
             self.tracer.sent("PING")
         self._send(_PING)

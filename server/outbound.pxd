@@ -45,9 +45,10 @@ cdef class Outbound:
     cpdef void flush(self) except *
     cpdef void caught_up(self) except *
     cpdef void finish(self) except *
-    @cython.locals(chunk=bytearray)
     cdef void _make_room(self, Py_ssize_t length) except *
+    @cython.locals(chunk=bytearray)
     cdef void _write_chunk(self) except *
+    cdef void _fill(self, bytearray chunk) except *
     @cython.locals(left=Py_ssize_t)
     cdef void _write(self, object piece) except *
     cdef bytearray _taken_chunk(self)

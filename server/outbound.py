@@ -199,20 +199,26 @@ class Outbound:
                 self._write_chunk()
         if self._capacity < length:
             self._drop_chunk()
-            chunk = self._pool.take() if length <= CHUNK_BYTES else memory.allocate(length)
-            self._chunk = chunk
-            self._data = chunk
-            self._capacity = len(chunk)
+            self._fill(self._pool.take() if length <= CHUNK_BYTES else memory.allocate(length))
 
     def _write_chunk(self) -> None:
         """Write the chunk; it can be filled again if the socket took all of it, else it is gone."""
-        piece = memoryview(self._taken_chunk())[: self._used]
-        # From inside its `write` a TLS transport may tell that it has caught up, and what is being
-        # written must not be written again then.
-        self._used = 0
+        chunk = self._taken_chunk()
+        piece = memoryview(chunk)[: self._used]
+        transport = self._transport
+        # From inside its `write` a TLS transport may tell that it has caught up: what is being
+        # written must not be written again then, nor be given to anybody else.
+        self._forget_chunk()
         self._write(piece)
-        if self.behind:
-            self._forget_chunk()
+        if not self.behind and self._transport is transport and self._chunk is None:
+            self._fill(chunk)
+
+    def _fill(self, chunk: bytearray) -> None:
+        """Put what comes next into `chunk`, from its start."""
+        self._chunk = chunk
+        self._data = chunk
+        self._capacity = len(chunk)
+        self._used = 0
 
     def _write(self, piece: memoryview) -> None:
         transport = self._transport

@@ -35,7 +35,7 @@ cdef class Router:
         self, RoutedSubscription subscription, Client publisher, Frame frame
     ) except -1
     cpdef void touch(self, Client client) except *
-    @cython.locals(dirty=list, client=Client)
+    @cython.locals(dirty=list, client=Client, done=Py_ssize_t)
     cpdef void flush(self) except *
     @cython.locals(members=tuple, count=Py_ssize_t, start=Py_ssize_t, i=Py_ssize_t,
                    chosen=Py_ssize_t, member=RoutedSubscription)

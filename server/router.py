@@ -137,10 +137,16 @@ class Router:
         if not dirty:
             return
         self._dirty = []
-        for client in dirty:
-            client.dirty = False
-            client.outbound.flush()
-            client.flushed()
+        done = 0
+        try:
+            for client in dirty:
+                done += 1
+                client.dirty = False
+                client.outbound.flush()
+                client.flushed()
+        finally:
+            if done < len(dirty):
+                self._dirty = dirty[done:] + self._dirty  # one fault is not to silence the others
 
     def _deliver_to_group(self, group: QueueGroup, publisher: Client | None, frame: Frame) -> bool:
         """Deliver `frame` to the first member, from the one whose turn it is on, that takes it."""

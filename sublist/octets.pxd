@@ -1,5 +1,7 @@
 # Bytes where they lie, by C calls; octets.py has the contracts.
 
+cimport cython
+
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memcmp, memcpy
 
@@ -17,6 +19,8 @@ cdef inline bint equals(
     )
 
 
+# What is mixed wraps around on purpose, in a build that checks for overflows too.
+@cython.overflowcheck(False)
 cdef inline Py_ssize_t digest(
     const unsigned char *data, Py_ssize_t start, Py_ssize_t end
 ) noexcept:
@@ -36,6 +40,7 @@ cdef inline Py_ssize_t digest(
     return mixed * 0x9E3779B97F4A7C15ULL >> 33
 
 
+@cython.overflowcheck(False)
 cdef inline unsigned long long mix(unsigned long long mixed, unsigned long long word) noexcept:
     mixed = (mixed ^ word) * 0x9E3779B97F4A7C15ULL
     return mixed ^ mixed >> 29

@@ -17,6 +17,7 @@ cdef class Recent:
 
 cdef class RecentMatches:
     cdef list _slots
+    cdef list _filled
 
     @cython.locals(recent=Recent, place="size_t", i="size_t")
     cpdef SubListResult find(
@@ -27,3 +28,5 @@ cdef class RecentMatches:
     cpdef void keep(
         self, bytes subject, SubListResult result, unsigned long long generation
     ) except *
+    @cython.locals(filled=list, place="size_t")
+    cpdef void clear(self) except *

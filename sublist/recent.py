@@ -26,10 +26,11 @@ class Recent:
 class RecentMatches:
     """A table of many small sets; each holds the latest two of the subjects that belong there."""
 
-    __slots__ = ("_slots",)
+    __slots__ = ("_filled", "_slots")
 
     def __init__(self) -> None:
         self._slots: list[Recent | None] = []
+        self._filled: list[int] = []  # the places of the sets that hold anything
 
     def find(self, data: bytearray, start: int, end: int, generation: int) -> SubListResult | None:
         """Give what the subject in ``data[start:end]`` matched, if `generation` is still that."""
@@ -49,5 +50,16 @@ class RecentMatches:
         if not self._slots:
             self._slots = [None] * (_SETS * _WAYS)
         place = octets.digest(subject, 0, len(subject)) % _SETS * _WAYS
+        if self._slots[place] is None:
+            self._filled.append(place)
         self._slots[place + 1] = self._slots[place]
         self._slots[place] = Recent(subject, result, generation)
+
+    def clear(self) -> None:
+        """Forget everything: none of it is valid any more, and it holds on to who has left."""
+        filled = self._filled
+        if filled:
+            self._filled = []
+            for place in filled:
+                self._slots[place] = None
+                self._slots[place + 1] = None

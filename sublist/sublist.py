@@ -128,6 +128,7 @@ class SubList:
                 self._refresh_cache(subscription, literal)
         finally:
             self._mutex.leave()
+        self._recent.clear()
         return None
 
     def remove(self, subscription: Subscription) -> SubListError | None:
@@ -153,6 +154,7 @@ class SubList:
                 self._invalidate_cache(subject, literal)
         finally:
             self._mutex.leave()
+        self._recent.clear()
         return None
 
     def match(self, subject: bytes) -> SubListResult:

@@ -127,6 +127,18 @@ class Level:
         self.pwc: Node | None = None
         self.fwc: Node | None = None
 
+    def __dealloc__(self) -> None:
+        """Take what is below apart from the top: left to itself, C would recurse into it."""
+        if self.is_empty():
+            return
+        levels = [self]
+        while levels:
+            level = levels.pop()
+            for node in (*level.nodes.values(), level.pwc, level.fwc):
+                if node is not None and node.below is not None:
+                    levels.append(node.below)
+                    node.below = None
+
     def find(self, token: bytes) -> Node | None:
         """Give the node that `token`, a wildcard or a literal, leads to."""
         if token == b"*":

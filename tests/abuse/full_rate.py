@@ -1,8 +1,11 @@
 """Clients for a server at full rate, in processes of their own: raw sockets, numbered messages.
 
-Run as ``python -m tests.abuse.full_rate ROLE HOST PORT``:
+Run as ``python -m tests.abuse.full_rate ROLE HOST PORT PROGRESS``, PROGRESS being a file that says
+how far the verifying ones have come:
 
-- ``publish``: two publishers without a pause; every message carries its number twice;
+- ``publish``: two publishers, as fast as the server and those who verify take it, but never so far
+  ahead that a healthy subscriber on a busy machine would pass for a slow one; every message carries
+  its number twice;
 - ``verify``: a subscriber to both, one to the first, and a queue group of two on the second; they
   see that nothing is lost, doubled, out of order or damaged;
 - ``vex``: subscribers that read too slowly until they are cut, and others that vanish in the middle
@@ -22,11 +25,19 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 PUBLISHERS = 2
+RECEIVERS = 4
+WINDOW_MESSAGES = 65536
+"""How far a publisher may be ahead: some 2 MiB for each subscriber."""
+
+Progress = NDArray[np.int64]
+"""For each receiver and publisher how many messages have come."""
+
 CHUNK_MESSAGES = 4096
 PAYLOAD_BYTES = 16
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
@@ -55,15 +66,20 @@ def dial(address: tuple[str, int], *lines: bytes, receive_bytes: int = 0) -> soc
     return client
 
 
+def shared_progress(path: Path) -> Progress:
+    """Give the counts that all processes see in the file at `path`."""
+    return np.memmap(path, np.int64, "r+", shape=(RECEIVERS, PUBLISHERS))
+
+
 # Publishing.
 
 
-def publish(address: tuple[str, int]) -> None:
-    """Publish as fast as the server reads; print the number of messages of each publisher."""
+def publish(address: tuple[str, int], progress: Progress) -> None:
+    """Publish as fast as it is taken; print the number of messages of each publisher."""
     stop = threading.Event()
     sent = [0] * PUBLISHERS
     threads = [
-        threading.Thread(target=_publish, args=(dial(address), number, sent, stop))
+        threading.Thread(target=_publish, args=(dial(address), number, sent, stop, progress))
         for number in range(PUBLISHERS)
     ]
     for thread in threads:
@@ -76,11 +92,16 @@ def publish(address: tuple[str, int]) -> None:
     print(json.dumps(sent))
 
 
-def _publish(client: socket.socket, number: int, sent: list[int], stop: threading.Event) -> None:
+def _publish(
+    client: socket.socket, number: int, sent: list[int], stop: threading.Event, progress: Progress
+) -> None:
     line = b"PUB load.%d %d\r\n" % (number, PAYLOAD_BYTES)
     frame = line + bytes(PAYLOAD_BYTES) + b"\r\n"
     chunk = np.frombuffer(frame * CHUNK_MESSAGES, np.uint8).reshape(-1, len(frame)).copy()
     while not stop.is_set():
+        if sent[number] - _taken(progress, number) > WINDOW_MESSAGES:
+            time.sleep(0.001)
+            continue
         numbers = np.arange(sent[number], sent[number] + CHUNK_MESSAGES, dtype=">u8")
         chunk[:, len(line) : len(line) + 8] = _as_bytes(numbers)
         chunk[:, len(line) + 8 : len(line) + 16] = _as_bytes(~numbers)
@@ -93,6 +114,12 @@ def _publish(client: socket.socket, number: int, sent: list[int], stop: threadin
     client.close()
 
 
+def _taken(progress: Progress, number: int) -> int:
+    """Count the messages of a publisher that all who get them have got."""
+    both, first, *group = progress[:, number]
+    return int(min(both, first if number == 0 else sum(group)))
+
+
 def _as_bytes(numbers: NDArray[np.uint64]) -> NDArray[np.uint8]:
     return numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
 
@@ -103,10 +130,14 @@ def _as_bytes(numbers: NDArray[np.uint64]) -> NDArray[np.uint8]:
 class Receiver:
     """One healthy subscription; with a `queue` it gets a part of the messages, else all."""
 
-    def __init__(self, address: tuple[str, int], subject: bytes, queue: bytes = b"") -> None:
+    def __init__(
+        self, address: tuple[str, int], progress: Progress, subject: bytes, queue: bytes = b""
+    ) -> None:
         self.next = [0] * PUBLISHERS  # the lowest number that may come
         self.counts = [0] * PUBLISHERS
         self.sums = [0] * PUBLISHERS
+        self._progress = progress  # its row of them
+        self._is_over = False
         self._gets_all = not queue
         self._client = dial(address, b"SUB %b %b 1\r\n" % (subject, queue))
         self._head = np.frombuffer(b"MSG load.0 1 %d\r\n" % PAYLOAD_BYTES, np.uint8)
@@ -124,6 +155,7 @@ class Receiver:
 
     def close(self) -> None:
         """Have `run` end."""
+        self._is_over = True
         with contextlib.suppress(OSError):
             self._client.shutdown(socket.SHUT_RDWR)
 
@@ -141,6 +173,7 @@ class Receiver:
             rest = bytes(view[used:end])
             self._filled = len(rest)
             view[: self._filled] = rest
+        assert self._is_over, f"cut off after {self.counts} messages"
 
     def _take(self, data: memoryview) -> int:
         """Check the whole messages at the start of `data`; give their length."""
@@ -178,13 +211,15 @@ class Receiver:
             self.next[publisher] = int(own[-1]) + 1
             self.counts[publisher] += len(own)
             self.sums[publisher] += int(own.sum())
+            self._progress[publisher] = self.counts[publisher]
 
 
-def verify(address: tuple[str, int]) -> None:
+def verify(address: tuple[str, int], progress: Progress) -> None:
     """Receive everything, and print what was wrong with it."""
     failures: list[str] = []
-    both, first = Receiver(address, b"load.*"), Receiver(address, b"load.0")
-    group = [Receiver(address, b"load.1", b"q") for _ in range(2)]
+    both = Receiver(address, progress[0], b"load.*")
+    first = Receiver(address, progress[1], b"load.0")
+    group = [Receiver(address, row, b"load.1", b"q") for row in progress[2:]]
     receivers = [both, first, *group]
     threads = [threading.Thread(target=one.run, args=(failures,)) for one in receivers]
     for thread in threads:
@@ -211,7 +246,7 @@ def verify(address: tuple[str, int]) -> None:
 # Vexing.
 
 
-def vex(address: tuple[str, int]) -> None:
+def vex(address: tuple[str, int], _: Progress) -> None:
     """Be slow, and vanish; print how often the slow were cut and the others vanished."""
     stop = threading.Event()
     cut, vanished = [0] * SLOW_CLIENTS, [0] * VANISHING_CLIENTS
@@ -279,4 +314,5 @@ def _read_some(client: socket.socket, size: int) -> bool:
 ROLES = {"publish": publish, "verify": verify, "vex": vex}
 
 if __name__ == "__main__":
-    ROLES[sys.argv[1]]((sys.argv[2], int(sys.argv[3])))
+    role, host, port, path = sys.argv[1:]
+    ROLES[role]((host, int(port)), shared_progress(Path(path)))

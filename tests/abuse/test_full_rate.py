@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.abuse.full_rate import PUBLISHERS, RECEIVERS
 from tests.servers import CHECKOUT, Server, midge_command
 
 CONFIG = 'max_pending: 8MB\nwrite_deadline: "2s"\nping_interval: "1h"\n'
@@ -26,10 +27,10 @@ MARGIN_BYTES = 24 * MIB
 class Role:
     """A process of clients."""
 
-    def __init__(self, name: str, server: Server) -> None:
+    def __init__(self, name: str, server: Server, progress: Path) -> None:
         host, port = server.address()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.abuse.full_rate", name, host, str(port)],
+            [sys.executable, "-m", "tests.abuse.full_rate", name, host, str(port), str(progress)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -46,12 +47,12 @@ class Role:
 
 
 @contextmanager
-def roles(server: Server, *names: str) -> Iterator[list[Role]]:
+def roles(server: Server, progress: Path, *names: str) -> Iterator[list[Role]]:
     """Start such processes in this order, and leave none behind."""
     started: list[Role] = []
     try:
         for name in names:
-            started.append(Role(name, server))
+            started.append(Role(name, server, progress))
         yield started
     finally:
         for role in started:
@@ -67,9 +68,13 @@ def rss_bytes(server: Server) -> int:
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seconds", [15, pytest.param(600, marks=pytest.mark.full)])
-def test_slow_and_vanishing_subscribers_cost_the_others_nothing(seconds: int) -> None:
+def test_slow_and_vanishing_subscribers_cost_the_others_nothing(
+    seconds: int, tmp_path: Path
+) -> None:
+    progress = tmp_path / "progress"
+    progress.write_bytes(bytes(8 * RECEIVERS * PUBLISHERS))
     with Server(midge_command(), CONFIG) as server:
-        with roles(server, "verify", "vex", "publish") as (verify, vex, publish):
+        with roles(server, progress, "verify", "vex", "publish") as (verify, vex, publish):
             samples = []
             started = time.monotonic()
             while time.monotonic() < started + seconds:

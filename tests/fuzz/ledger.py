@@ -24,6 +24,10 @@ BATCH_BYTES = 1 << 20
 """What one read of a script may make a receiver be sent beyond its limit before it is noticed."""
 
 
+CHECKED_SUBJECTS = (b"a", b"a.b", b"a.b.c", b"c.d")
+"""What is matched after every step of a script."""
+
+
 class Message(NamedTuple):
     """A message as a client sees it."""
 
@@ -212,7 +216,7 @@ class Ledger(Observer):
             expected = by_account[name]
             assert len(account.sublist) == len(expected)
             assert set(account.sublist) == expected
-            for subject in (b"a", b"a.b", b"a.b.c", b"c.d"):
+            for subject in CHECKED_SUBJECTS:
                 result = account.sublist.match(subject)
                 found = result.subscriptions()
                 assert len(found) == len(set(found))

@@ -152,22 +152,40 @@ LINES = st.one_of(
     publishes(), publishes(), publishes(), subscribes(), subscribes(), unsubscribes(), OTHERS
 )
 REPEATED = st.builds(lambda line, times: line * times, publishes(), st.integers(2, 6))
+
+
+def _run(head: bytes, headers: bytes, size: int, times: int) -> bytes:
+    """Give messages that are alike but for their payloads, of `size` bytes each."""
+    block = b"%d %d" % (len(headers), len(headers) + size) if headers else b"%d" % size
+    line = b"%b %b %b\r\n%b" % (b"HPUB" if headers else b"PUB", head, block, headers)
+    return b"".join(
+        b"%b%b\r\n" % (line, (b"%d " % i * size)[:size] if size else b"") for i in range(times)
+    )
+
+
+_HEADS = st.sampled_from([b"a", b"a.b", b"a r", b"c.d _INBOX.1", b"$NRG.a", b"deny.a", b"m.a"])
+RUNS = st.builds(
+    _run,
+    _HEADS,
+    st.sampled_from([b"", b"", b"NATS/1.0\r\n\r\n"]),
+    st.sampled_from([0, 1, 5, 40]),
+    st.integers(2, 30),
+)
 # More than one output chunk holds, so that what is written in pieces is written in order.
 LARGE = st.builds(
-    lambda subject, size, times: (b"PUB %b %d\r\n%b\r\n" % (subject, size, b"L" * size)) * times,
+    _run,
     st.sampled_from([b"a", b"a.b"]),
-    st.sampled_from([20_000, 65_530, 70_000]),
-    st.integers(1, 4),
+    st.just(b""),
+    st.sampled_from([3_000, 20_000, 65_530, 70_000]),
+    st.integers(1, 25),
 )
-BROKEN = st.one_of(
-    LINES.flatmap(damaged), BAD_CONNECTS, CONNECTS, st.binary(max_size=12), LARGE, LARGE
-)
+BROKEN = st.one_of(LINES.flatmap(damaged), BAD_CONNECTS, CONNECTS, st.binary(max_size=12), LARGE)
 
 
 @st.composite
 def feeds(draw: st.DrawFn) -> Step:
     """Draw what one client sends at once."""
-    lines = draw(st.lists(st.one_of(LINES, LINES, REPEATED), min_size=1, max_size=6))
+    lines = draw(st.lists(st.one_of(LINES, LINES, REPEATED, RUNS), min_size=1, max_size=6))
     if draw(st.integers(0, 7)) == 7:
         lines.insert(draw(st.integers(0, len(lines))), draw(BROKEN))
     return "feed", draw(st.integers(0, CLIENTS - 1)), b"".join(lines)

@@ -355,16 +355,21 @@ def exchanging_accounts(draw: st.DrawFn) -> list[Account]:
     return allowed_only(made)
 
 
-def accounts_that_see(made: list[Account], account: str, subject: str) -> set[str]:
-    """List the accounts in which a message published in `account` may be seen."""
+def accounts_that_see(made: list[Account], account: str, subject: str, via: str = "") -> set[str]:
+    """List the accounts in which a message published in `account` may be seen.
+
+    One that came there over imports of the kind `via` goes on over such alone, as on nats-server.
+    """
     seen = {account}
     for table in made:
         for each in table.imports:
-            stream, service = each.stream, each.service
-            if stream and stream.account == account and is_match(stream.subject, subject):
-                seen |= accounts_that_see(made, table.name, subject)
-            if service and table.name == account and is_match(service.subject, subject):
-                seen |= accounts_that_see(made, service.account, subject)
+            kind = "stream" if each.stream else "service"
+            source = each.stream or each.service
+            assert source is not None
+            ends = (source.account, table.name)
+            comes_from, goes_to = ends if kind == "stream" else reversed(ends)
+            if via in ("", kind) and comes_from == account and is_match(source.subject, subject):
+                seen |= accounts_that_see(made, goes_to, subject, kind)
     return seen
 
 

@@ -67,6 +67,29 @@ B = login("b", "p", headers=True, no_responders=True)
 C = login("c", "p", headers=True)
 LIMITED = login("l", "p")
 
+BOTH_WAYS = ServerConfig(
+    "accounts-both-ways",
+    """
+accounts {
+  A {
+    users: [ { user: a, password: p } ]
+    exports: [ { stream: "y.>" }, { service: "y.>" } ]
+  }
+  B {
+    users: [ { user: b, password: p } ]
+    imports: [ { stream: { account: A, subject: "y.>" } } ]
+  }
+  C {
+    users: [ { user: c, password: p } ]
+    imports: [
+      { stream: { account: A, subject: "y.>" } }
+      { service: { account: A, subject: "y.>" } }
+    ]
+  }
+}
+""",
+)
+
 _ISOLATION = group(
     "accounts",
     script("info", "the second INFO names the account", login("b", "p", protocol=1)),
@@ -107,6 +130,26 @@ _ISOLATION = group(
         on("b", A + pub(b"x", b"1")),
     ),
     config=ACCOUNTS,
+)
+
+_BOTH_WAYS = group(
+    "accounts/both-ways",
+    script(
+        "shown",
+        "what a stream shows is no request",
+        on("b", B + sub(b"y.>")),
+        on("c", C + sub(b"y.>")),
+        on("a", A + sub(b"y.>") + pub(b"y.a", b"1")),
+    ),
+    script(
+        "asked",
+        "no stream shows the requests to a service",
+        on("a", A + sub(b"y.>")),
+        on("b", B + sub(b"y.>")),
+        on("c", C + sub(b"y.>") + pub(b"y.a", b"1", b"answer")),
+        on("a", b"PING\r\n"),
+    ),
+    config=BOTH_WAYS,
 )
 
 _STREAMS = group(
@@ -319,4 +362,4 @@ _LIMITS = group(
     config=ACCOUNTS,
 )
 
-SCRIPTS = (*_ISOLATION, *_STREAMS, *_SERVICES, *_LIMITS)
+SCRIPTS = (*_ISOLATION, *_BOTH_WAYS, *_STREAMS, *_SERVICES, *_LIMITS)

@@ -10,6 +10,7 @@ import tracemalloc
 import pytest
 
 from midge.protocol.errors import MAXIMUM_CONTROL_LINE, ProtocolError
+from midge.protocol.handler import Handler
 from midge.protocol.inbound import Inbound, SharedBuffer
 from midge.protocol.parser import Parser
 from tests.support.commands import Recorder, publish
@@ -137,6 +138,46 @@ def test_resume_after_a_halt(size: int) -> None:
     inbound.resume()
     assert recorder.commands[-1] == ("pong",)
     assert inbound.held_bytes() == 0
+
+
+class Resuming(Recorder):
+    """Is done with each PING at once, and has all go on from inside it."""
+
+    inbound: Inbound
+
+    def on_ping(self) -> None:
+        super().on_ping()
+        self.inbound.parser.halted = True
+        self.inbound.parser.halted = False
+        self.inbound.resume()
+
+
+@pytest.mark.parametrize("size", [5, 600, 5000])
+def test_resume_from_inside_a_command(size: int) -> None:
+    """What is being parsed already is not parsed once more."""
+    recorder = Resuming()
+    inbound = recorder.inbound = Inbound(Parser(recorder), SharedBuffer(SHARED_BYTES))
+    message = b"PUB a %d\r\n%b\r\n" % (size, b"x" * size)
+    stream = (message + b"PING\r\n") * 3
+    for start in range(0, len(stream), size - 2):
+        inbound.feed(stream[start : start + size - 2])
+    assert recorder.commands == [publish(b"a", b"x" * size), ("ping",)] * 3
+    assert inbound.held_bytes() == 0
+
+
+def test_a_large_message_leaves_no_buffer_behind() -> None:
+    shared = SharedBuffer(SHARED_BYTES)
+    message = b"PUB a 1000000\r\n%b\r\n" % (b"x" * 1_000_000)
+    quiet = []
+    tracemalloc.start()
+    for _ in range(5):
+        inbound = Inbound(Parser(Handler()), shared)
+        inbound.feed(message)
+        assert inbound.held_bytes() == 0
+        quiet.append(inbound)
+    held_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held_bytes < 100_000
 
 
 def test_resume_with_nothing_held() -> None:

@@ -147,6 +147,24 @@ class TestStreams:
         world = World(A, importing(stream="st.>"))
         assert world.publish("A", "st.x") == 0
 
+    def test_what_is_shown_is_no_request_and_no_request_is_shown(self) -> None:
+        """As on nats-server; with both ways between two accounts it would never come to rest."""
+        offers = Table(name="A", exports=(Export(stream="x"), Export(service="x")))
+        other = Table(name="C", exports=(Export(service="x"),))
+        source = ImportSource(account="A", subject="x")
+        both = Table(name="B", imports=(Import(stream=source), Import(service=source)))
+        split = Table(
+            name="D",
+            imports=(Import(stream=source), Import(service=ImportSource(account="C", subject="x"))),
+        )
+        world = World(offers, both, other, split)
+        probes = {name: world.subscribe(name, "x") for name in "ABCD"}
+        for publisher, expected in (("A", "ABD"), ("B", "AB"), ("D", "CD")):
+            assert world.publish(publisher, "x") == len(expected)
+            assert {name for name, probe in probes.items() if probe.got} == set(expected)
+            for probe in probes.values():
+                probe.got.clear()
+
     def test_a_chain_carries_on(self) -> None:
         b = Table(
             name="B",

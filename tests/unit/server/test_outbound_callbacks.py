@@ -38,3 +38,30 @@ def test_nothing_is_written_twice(ending: str) -> None:
     getattr(outbound, ending)()
     assert transport.written == sent + b"end"
     assert outbound.pending_bytes() == 0
+
+
+class Closing:
+    """Takes nothing at once, and is closed, in the way of `Connection.close`, from inside it."""
+
+    def __init__(self, outbound: Outbound) -> None:
+        self._outbound = outbound
+        self.kept: list[memoryview] = []
+
+    def write(self, data: memoryview) -> None:
+        self.kept.append(data)
+        self._outbound.finish()
+
+    def get_write_buffer_size(self) -> int:
+        return sum(map(len, self.kept))
+
+
+def test_what_is_still_to_be_sent_is_nobody_elses() -> None:
+    pool = ChunkPool()
+    outbound = Outbound(pool)
+    transport = Closing(outbound)
+    outbound.attach(transport)
+    outbound.append(b"mine")
+    outbound.flush()
+    others = Outbound(pool)
+    others.append(b"not yours")
+    assert [bytes(piece) for piece in transport.kept] == [b"mine"]

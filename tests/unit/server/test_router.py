@@ -156,6 +156,29 @@ def test_one_flush_for_each_receiver_of_a_batch(account: Account) -> None:
     assert one.client.wire.written == b"MSG a 1 1\r\nx\r\n" * 5
 
 
+class Broken(Wire):
+    """A transport that fails, once."""
+
+    def write(self, data: memoryview) -> None:
+        self.write = super().write  # type: ignore[method-assign]
+        raise OSError("broken")
+
+
+def test_a_fault_of_one_transport_does_not_silence_the_others(account: Account) -> None:
+    router = Router()
+    members = [subscribe(account) for _ in range(3)]
+    first = account.sublist.match(b"a").plain[0].client
+    first.wire = Broken()
+    first.outbound.attach(first.wire)
+    publish(router, account)
+    with pytest.raises(OSError, match="broken"):
+        router.flush()
+    publish(router, account)
+    router.flush()
+    written = [member.client.wire.written.count(b"MSG") for member in members]
+    assert sorted(written) == [1, 2, 2]
+
+
 def test_swallowed_counts_as_taken_and_writes_nothing(account: Account) -> None:
     router = Router()
     subscription = subscribe(account)

@@ -1,6 +1,8 @@
 """The SubList: insert, remove, match, the cache's policy, its counts, and threads."""
 
 import random
+import subprocess
+import sys
 import threading
 from collections import Counter
 
@@ -202,6 +204,22 @@ def test_matches_within_agree_with_matches(subjects: list[bytes]) -> None:
         assert Counter(found) == Counter(sublist.match(subject).plain)
 
 
+@pytest.mark.parametrize("pattern", [b"a.b", b"a.*"])
+@pytest.mark.parametrize("change", ["remove", "insert"])
+def test_what_has_been_found_does_not_hold_on_to_who_has_left(pattern: bytes, change: str) -> None:
+    sublist = SubList()
+    left = Subscription(pattern)
+    free = sys.getrefcount(left)
+    sublist.insert(left)
+    for _ in range(3):
+        assert sublist.match_within(b"a.b", 0, 3).plain == (left,)
+    assert sublist.remove(left) is None
+    if change == "insert":
+        inserted(sublist, b"a.b")
+        assert len(sublist.match_within(b"a.b", 0, 3).plain) == 1
+    assert sys.getrefcount(left) == free
+
+
 def test_owners_differ() -> None:
     one, other = object(), object()
     subscriptions = [Subscription(b"a", owner=owner) for owner in (one, other, one)]
@@ -272,6 +290,27 @@ def test_deep_subjects_neither_recurse_nor_blow_up(sublist: SubList) -> None:
     for subscription in subscriptions:
         assert sublist.remove(subscription) is None
     assert sublist.depth() == 0
+
+
+DEEP = """
+import threading
+from midge.sublist import SubList, Subscription
+
+def drop():
+    sublist = SubList()
+    for token in (b"*", b"t"):
+        assert sublist.insert(Subscription(b".".join([token] * 200_000 + [b">"]))) is None
+
+threading.stack_size(1 << 18)
+thread = threading.Thread(target=drop)
+thread.start()
+thread.join()
+"""
+
+
+def test_a_deep_trie_is_taken_apart_on_a_small_stack() -> None:
+    done = subprocess.run([sys.executable, "-c", DEEP], check=False, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_many_on_one_subject_leave_in_any_order(sublist: SubList) -> None:
