@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from midge.server.options import (
         Account,
         Authorization,
+        Operator,
         Options,
         Tls,
         User,
@@ -42,6 +43,7 @@ def find_contradictions(options: Options) -> Iterator[Problem]:
     yield from _check_all_users(options)
     yield from _check_accounts(options)
     yield from _check_no_auth_user(options)
+    yield from _check_operator(options.operator)
     yield from _check_websocket(options)
     yield from _check_tls(options.tls, ("tls",))
     yield from _check_tls(options.websocket.tls, ("websocket", "tls"))
@@ -151,6 +153,12 @@ def _check_no_auth_user(options: Options) -> Iterator[Problem]:
         if name and name not in users:
             text = f'no_auth_user: "{name}" not present as user or nkey'
             yield Problem((*path, "no_auth_user"), text)
+
+
+def _check_operator(operator: Operator) -> Iterator[Problem]:
+    if operator.resolver == "directory" and not operator.resolver_directory:
+        text = "dir has no value and needs to point to a directory"
+        yield Problem(("operator", "resolver_directory"), text)
 
 
 def _user_names(options: Options) -> set[str]:

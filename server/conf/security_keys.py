@@ -288,13 +288,15 @@ def _account_name(name: str, node: Node) -> str:
 
 # Operator mode.
 
+_MEMORY = ("MEM", "MEMORY")
+
 
 def _resolver(section: Section, node: Node) -> None:
     if isinstance(node.value, dict):
         read_map(node, section.table("operator", node), RESOLVER)
         return
     word = text(node)
-    if word.upper() in ("MEM", "MEMORY"):
+    if word.upper() in _MEMORY:
         section.put("operator.resolver", "memory", node)
     elif word.upper().startswith("URL"):
         fail(node, 'field "resolver": midge does not support the URL resolver')
@@ -305,18 +307,28 @@ def _resolver(section: Section, node: Node) -> None:
 def _resolver_type(node: Node) -> str:
     if text(node).upper() == "CACHE":
         fail(node, 'field "type": midge does not support the cache resolver')
+    if text(node).upper() in _MEMORY:
+        return "memory"
     if text(node).upper() != "FULL":
-        fail(node, "expected 'full'")
+        fail(node, "expected 'full' or 'mem'")
     return "directory"
 
+
+def _resolver_timeout(_section: Section, node: Node) -> None:
+    """Check the time that other servers have to answer; a server on its own asks none."""
+    seconds(node)
+
+
+_DELETION = Missing("the deletion of account JWTs by request")
 
 RESOLVER: dict[str, Handler] = {
     "type": Key("resolver", _resolver_type),
     "dir": Key("resolver_directory", text),
-    "allow_delete": Key("resolver_allow_delete", boolean),
+    "allow_delete": _DELETION,
+    "hard_delete": _DELETION,
     "interval": Key("resolver_interval_s", seconds),
-    "limit": Key("resolver_limit", integer),
-    "timeout": Missing("requests to other resolvers"),
+    "limit": Missing("a limit on account JWTs"),
+    "timeout": _resolver_timeout,
 }
 
 
@@ -325,7 +337,10 @@ def _preload(node: Node) -> dict[str, str]:
 
 
 OPERATOR: dict[str, Handler] = {
-    **dict.fromkeys(("operator", "operators", "roots", "root"), Key("operator.jwts", texts)),
+    **dict.fromkeys(
+        ("operator", "operators", "root", "roots", "root_operator", "root_operators"),
+        Key("operator.jwts", texts),
+    ),
     **dict.fromkeys(("resolver", "account_resolver", "accounts_resolver"), _resolver),
     "resolver_preload": Key("operator.resolver_preload", _preload),
     "resolver_tls": Missing("the URL resolver"),
@@ -379,6 +394,8 @@ TLS: dict[str, Handler] = {
     "curve_preferences": Missing("a choice of curves"),
     "insecure": Missing("insecure TLS"),
     "certs": Missing("several certificates"),
+    "certificates": Missing("several certificates"),
+    "allow_insecure_cipher_suites": Missing("insecure cipher suites"),
     "ocsp_peer": Missing("OCSP"),
     **dict.fromkeys(
         ("cert_store", "cert_match", "cert_match_by", "cert_match_skip_invalid", "ca_certs_match"),

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from midge.server import cli, config, render
+from tests.docs import drop_in
 
 CORPUS = Path(__file__).parent / "conf"
 BINARY = Path(sys.executable).parent / "nats-server"
@@ -154,6 +155,23 @@ def test_converted_to_toml_it_means_the_same(name: str, tmp_path: Path) -> None:
     converted = tmp_path / "converted.toml"
     converted.write_text(render.Writer().document(options), encoding="utf-8")
     assert config.load(converted).options == options
+
+
+@pytest.mark.parametrize("level", drop_in.LEVELS, ids=lambda level: level.name)
+def test_nats_server_knows_each_key(level: drop_in.Level, tmp_path: Path) -> None:
+    file = tmp_path / "x.conf"
+    before, _, after = level.within.partition("…")
+    for key in level.keys:
+        file.write_text(f"{before}\n  {key}: x\n{after}\n", encoding="utf-8")
+        done = subprocess.run(
+            [BINARY, "-t", "-c", file],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+            cwd=tmp_path,
+        )
+        assert "nknown field" not in done.stderr, key
 
 
 def test_exceptions_name_files_that_exist() -> None:
