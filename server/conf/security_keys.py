@@ -45,6 +45,8 @@ def _each(name: str, read: Callable[[Section, Node], None]) -> Callable[[Section
 
 # Permissions.
 
+_UNKNOWN_PERMISSION = "Unknown field {} parsing permissions"
+
 
 def _subjects(name: str, section: Section, node: Node) -> None:
     """Read one direction: a subject, a list of them, or a map of `allow` and `deny`."""
@@ -64,7 +66,7 @@ def _allow_responses(section: Section, node: Node) -> None:
         if node.value:
             section.table("allow_responses", node)
         return
-    read_map(node, section.table("allow_responses", node), RESPONSES)
+    read_map(node, section.table("allow_responses", node), RESPONSES, _UNKNOWN_PERMISSION)
 
 
 RESPONSES: dict[str, Handler] = {
@@ -86,7 +88,7 @@ PERMISSIONS: dict[str, Handler] = {
 
 
 def _permissions(section: Section, node: Node) -> None:
-    read_map(node, section, PERMISSIONS)
+    read_map(node, section, PERMISSIONS, _UNKNOWN_PERMISSION)
 
 
 # Users and authorization.
@@ -174,7 +176,7 @@ def read_mappings(section: Section, node: Node) -> None:
         for item in entry.value if isinstance(entry.value, list) else [entry]:
             destination = mapping.append("destinations", item)
             errors = len(section.result.errors)
-            read_map(item, destination, DESTINATION)
+            read_map(item, destination, DESTINATION, "Unknown field {} for mapping destination")
             is_read = errors == len(section.result.errors)
             if is_read and "weight_percent" not in destination.values:
                 name = destination.values.get("destination", "")
@@ -249,7 +251,7 @@ ACCOUNT_LIMITS: dict[str, Handler] = {
 
 
 def _account_limits(section: Section, node: Node) -> None:
-    read_map(node, section, ACCOUNT_LIMITS)
+    read_map(node, section, ACCOUNT_LIMITS, "Unknown field {} parsing account limits")
 
 
 ACCOUNT: dict[str, Handler] = {
@@ -406,4 +408,4 @@ TLS: dict[str, Handler] = {
 
 def read_tls(section: Section, node: Node) -> None:
     """Read a map `tls`."""
-    read_map(node, section.table("tls", node), TLS, "error parsing tls config, ")
+    read_map(node, section.table("tls", node), TLS, "error parsing tls config, unknown field {}")
