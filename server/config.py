@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 FILE_SIZE_MAX_BYTES = 16 << 20
 """Largest configuration file; real ones are a thousand times smaller."""
 
+TOML_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+"""What the parser of TOML says of the place of an error."""
+
 DEEP_KEY = re.compile(
     r"""^[ \t]*\[{0,2}[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){32}""", re.MULTILINE
 )
@@ -114,7 +117,7 @@ def read_file(file: Path) -> Layer:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(str(error), where=str(file)) from None
+        raise _syntax_error(error, file) from None
     except RecursionError:
         raise ConfigError("values are nested too deeply", where=str(file)) from None
     lines = KeyLines(text.replace("\r\n", "\n"))
@@ -204,6 +207,15 @@ def _lay(
             _lay(value, under[name], here, layer, owners)
         else:
             under[name] = value
+
+
+def _syntax_error(error: tomllib.TOMLDecodeError, file: Path) -> ConfigError:
+    """Put the place that the parser names in a text of its own where all errors have it."""
+    text = str(error)
+    found = TOML_PLACE.search(text)
+    if found is None:
+        return ConfigError(text, where=str(file))
+    return ConfigError(text[: found.start()], where=f"{file}:{found[1]}:{found[2]}")
 
 
 def _nearest(known: Mapping[KeyPath, T], path: KeyPath, default: T) -> T:

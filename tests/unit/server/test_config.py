@@ -64,6 +64,12 @@ def test_unknown_table_names_the_nearest(tmp_path: Path) -> None:
     assert refusal(file) == f"limit: unknown key; did you mean 'limits'? ({file}:1)"
 
 
+def test_a_key_without_its_table_is_led_there(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text("port = 5\n")
+    assert refusal(file) == f"port: unknown key; did you mean 'listen.port'? ({file}:1)"
+
+
 def test_every_problem_is_reported_on_its_own_line(tmp_path: Path) -> None:
     file = write(tmp_path, "server_name = 1\n[[accounts]]\n[[accounts.users]]\nusr = 'a'\n")
     assert refusal(file).splitlines() == [
@@ -99,7 +105,7 @@ def test_secret_values_never_show_in_errors() -> None:
 def test_syntax_error_names_the_file(tmp_path: Path) -> None:
     file = write(tmp_path, "[listen\n")
     text = refusal(file)
-    assert "line 1" in text
+    assert text.endswith(f"({file}:1:8)")
     assert str(file) in text
 
 
