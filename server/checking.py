@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import inspect
 
-from midge.server.schema import fields_of, is_required, is_secret, strip_metadata
+from midge.server.schema import fields_of, is_required, is_secret, settings, strip_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +45,15 @@ def nearest(name: str, known: list[str]) -> str:
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
+def _hint(name: str, known: list[str], path: Path) -> str:
+    """Return what was probably meant: at the top of a file also a setting of one of the tables."""
+    if not path and name not in known:
+        keys = [setting.key for setting in settings() if setting.path[-1] == name]
+        if keys:
+            return f"; did you mean '{keys[0]}'?"
+    return nearest(name, known)
+
+
 def find_problems(raw: Any, table: type[Struct], path: Path = ()) -> Iterator[Problem]:
     """Yield what keeps `raw` from being a `table`."""
     if not isinstance(raw, dict):
@@ -55,7 +64,7 @@ def find_problems(raw: Any, table: type[Struct], path: Path = ()) -> Iterator[Pr
         if name in fields:
             yield from _check(value, fields[name].type, (*path, name))
         else:
-            yield Problem((*path, name), "unknown key" + nearest(name, list(fields)))
+            yield Problem((*path, name), "unknown key" + _hint(name, list(fields), path))
     for name, field in fields.items():
         if name not in raw and is_required(field):
             yield Problem((*path, name), "missing")

@@ -36,9 +36,22 @@ if TYPE_CHECKING:
 PROGRAM = "midge-server"
 
 CHECK_USAGE = """\
-usage: midge check [-c FILE] [flags of midge serve]
+usage: midge check [FILE] [flags of midge serve]
 
-Show the options that would be in effect, and where each of them came from."""
+Show the options that would be in effect, as TOML, and where each of them came from: the default,
+the file, the environment or a flag. FILE is TOML (*.toml) or a nats-server configuration; -c FILE
+does the same. Passwords and tokens are not shown.
+
+Exit code 0 when they are in order, else 1 with one line for each thing that is wrong."""
+
+CONVERT_USAGE = """\
+usage: midge convert FILE.conf > FILE.toml
+
+Print the settings of a nats-server configuration as TOML, all of its includes and variables
+resolved. Only what differs from the defaults is printed; passwords and tokens are, so keep the
+result as safe as the file.
+
+Exit code 0, or 1 with one line, FILE:LINE:COLUMN, for each key that midge cannot honour."""
 
 
 def server_main(arguments: Sequence[str] | None = None) -> int:
@@ -71,13 +84,14 @@ def serve(arguments: Sequence[str]) -> int:
 
 def check(arguments: Sequence[str]) -> int:
     """Be `midge check`: print the effective options and where each came from."""
+    has_file = bool(arguments) and not arguments[0].startswith("-")
     try:
-        line = parse(arguments, server_flags())
+        line = parse(["-c", *arguments] if has_file else arguments, server_flags())
         if _actions(line).get("help"):
             _say(CHECK_USAGE)
             return 0
         if line.words:
-            raise ConfigError(f"unexpected '{line.words[0]}'; a file is given as -c FILE")
+            raise ConfigError(f"unexpected '{line.words[0]}'; the file comes before the flags")
         loaded = _load(line)
     except (FlagError, ConfigError) as error:
         return _refuse(error, "midge check")
@@ -91,7 +105,7 @@ def convert(arguments: Sequence[str]) -> int:
     """Be `midge convert FILE`: print a configuration file's settings as TOML."""
     if len(arguments) != 1 or arguments[0].startswith("-"):
         wants_help = arguments[:1] in (["-h"], ["--help"])
-        _say("usage: midge convert FILE.conf > FILE.toml", sys.stdout if wants_help else sys.stderr)
+        _say(CONVERT_USAGE, sys.stdout if wants_help else sys.stderr)
         return 0 if wants_help else 1
     try:
         loaded = config.load(Path(arguments[0]))

@@ -22,7 +22,7 @@ from midge.server.options import Options
 from midge.server.render import Writer
 from midge.server.text_values import from_text
 from midge.server.toml_lines import KeyLines
-from midge.server.validation import find_contradictions, find_ineffective
+from midge.server.validation import find_contradictions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 FILE_SIZE_MAX_BYTES = 16 << 20
 """Largest configuration file; real ones are a thousand times smaller."""
 
+TOML_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+"""What the parser of TOML says of the place of an error."""
+
 DEEP_KEY = re.compile(
     r"""^[ \t]*\[{0,2}[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){32}""", re.MULTILINE
 )
 """A key of more parts than any setting has; the standard parser takes quadratic time for those."""
-
-TOML_PLACE = re.compile(r" \(at line (?P<line>\d+), column \d+\)$")
-"""How the standard parser ends its errors, but for those at the end of the document."""
 
 NOT_SETTINGS = frozenset({"MIDGE_PURE"})
 """Variables that begin like settings but concern the build."""
@@ -100,8 +100,7 @@ def load(
     raw, places = _merge(layers)
     options = _build(raw, places)
     found = tuple(warning for layer in layers for warning in layer.warnings)
-    warnings = (*unknown, *find_ineffective(options))
-    return Loaded(options, _origins(raw, places), warnings, found)
+    return Loaded(options, _origins(raw, places), tuple(unknown), found)
 
 
 def read_file(file: Path) -> Layer:
@@ -118,7 +117,7 @@ def read_file(file: Path) -> Layer:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise _syntax_error(file, str(error)) from None
+        raise _syntax_error(error, file) from None
     except RecursionError:
         raise ConfigError("values are nested too deeply", where=str(file)) from None
     lines = KeyLines(text.replace("\r\n", "\n"))
@@ -128,14 +127,6 @@ def read_file(file: Path) -> Layer:
         return f"{file}:{line}" if line else str(file)
 
     return Layer(values, where)
-
-
-def _syntax_error(file: Path, text: str) -> ConfigError:
-    """Say what the standard parser says, and name the line as all other errors do."""
-    place = TOML_PLACE.search(text)
-    if place is None:
-        return ConfigError(text, where=str(file))
-    return ConfigError(text[: place.start()], where=f"{file}:{place['line']}")
 
 
 def read_text(file: Path) -> str:
@@ -216,6 +207,15 @@ def _lay(
             _lay(value, under[name], here, layer, owners)
         else:
             under[name] = value
+
+
+def _syntax_error(error: tomllib.TOMLDecodeError, file: Path) -> ConfigError:
+    """Put the place that the parser names in a text of its own where all errors have it."""
+    text = str(error)
+    found = TOML_PLACE.search(text)
+    if found is None:
+        return ConfigError(text, where=str(file))
+    return ConfigError(text[: found.start()], where=f"{file}:{found[1]}:{found[2]}")
 
 
 def _nearest(known: Mapping[KeyPath, T], path: KeyPath, default: T) -> T:

@@ -29,6 +29,7 @@ cdef class Connection(Client):
     cdef readonly Router router
     cdef readonly str peer_host
     cdef readonly int peer_port
+    cdef public str forwarded_for
     cdef readonly str kind
     cdef public object options
     cdef public object identity

@@ -80,6 +80,7 @@ class Connection(Client):
         self.router = hub.router
         self.peer_host = peer[0]
         self.peer_port = peer[1]
+        self.forwarded_for = ""  # what a proxy, or somebody who plays one, says of the address
         self.kind = kind
         self.options = ConnectOptions()
         self.identity: Identity | None = None
@@ -215,6 +216,12 @@ class Connection(Client):
         self.watch &= ~BEHIND
         self.flow.caught_up()
 
+    @property
+    def peer(self) -> str:
+        """Where the client is, for the log: `host:port`, and before it what a proxy says."""
+        address = f"{self.peer_host}:{self.peer_port}"
+        return f"{self.forwarded_for}/{address}" if self.forwarded_for else address
+
     # Commands.
 
     def on_connect(self, document: bytes) -> None:
@@ -247,10 +254,9 @@ class Connection(Client):
         """Complete the credentials of a CONNECT by those that a browser sent as cookies."""
         cookies = self.cookies
         options.jwt = options.jwt or cookies.get("jwt", "")
-        if not (options.user or options.password or options.auth_token):
-            options.user = cookies.get("user", "")
-            options.password = cookies.get("password", "")
-            options.auth_token = cookies.get("auth_token", "")
+        options.user = options.user or cookies.get("user", "")
+        options.password = options.password or cookies.get("password", "")
+        options.auth_token = options.auth_token or cookies.get("auth_token", "")
 
     def authenticated(self, identity: "Identity") -> None:
         """Go on as `identity`, with the options of the CONNECT at hand.

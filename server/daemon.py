@@ -250,7 +250,7 @@ class Daemon:
         self._warn(loaded)
         for change in changes(old, options):
             log.info("option_reloaded", option=f"{change.setting.key} = {change.text(change.new)}")
-        log.info("configuration_reloaded")
+        log.info("configuration_reloaded", digest=loaded.digest or "no file")
 
     async def _lame_duck(self) -> None:
         log.info("lame_duck_started")

@@ -312,7 +312,7 @@ class Gatekeeper:
         log.error(
             "authentication_failed",
             cid=connection.cid,
-            peer=f"{connection.peer_host}:{connection.peer_port}",
+            peer=connection.peer,
             detail=refusal.detail,
         )
         connection.close(ClosedReason(refusal.reason), refusal.wire)

@@ -184,7 +184,7 @@ class Hub:
         self._transports.add(connection)
         self.clients[connection.cid] = connection
         if self.gate.admit(connection):
-            log.debug("client_connected", cid=connection.cid, peer=_peer(connection))
+            log.debug("client_connected", cid=connection.cid, peer=connection.peer)
             self.screen_anew(connection)
             self.trace(connection)
 
@@ -213,7 +213,7 @@ class Hub:
             log.warning(
                 "slow_consumer_closed",
                 cid=connection.cid,
-                peer=_peer(connection),
+                peer=connection.peer,
                 reason=reason.value,
             )
         elif reason is ClosedReason.STALE_CONNECTION:
@@ -221,7 +221,7 @@ class Hub:
         log.debug(
             "client_closed",
             cid=connection.cid,
-            peer=_peer(connection),
+            peer=connection.peer,
             client=client_label(connection),
             reason=reason.value if reason else "",
         )
@@ -232,7 +232,7 @@ class Hub:
         dropped = interception.forget(connection)
         if dropped:
             log.warning(
-                "intercepted_dropped", cid=connection.cid, peer=_peer(connection), count=dropped
+                "intercepted_dropped", cid=connection.cid, peer=connection.peer, count=dropped
             )
 
     def connection_lost(self, connection: Connection) -> None:
@@ -249,11 +249,11 @@ class Hub:
 
     def protocol_error(self, connection: Connection, error: ProtocolError) -> None:
         """Log what a client did wrong."""
-        log.error("protocol_error", cid=connection.cid, peer=_peer(connection), error=error.detail)
+        log.error("protocol_error", cid=connection.cid, peer=connection.peer, error=error.detail)
 
     def error_sent(self, connection: Connection, text: str) -> None:
         """Log an -ERR after which the connection goes on."""
-        log.debug("error_sent", cid=connection.cid, peer=_peer(connection), error=text)
+        log.debug("error_sent", cid=connection.cid, peer=connection.peer, error=text)
 
     # Who may hold, change or refuse what passes.
 
@@ -458,7 +458,3 @@ class Hub:
         """Cut every transport that is still there."""
         for connection in list(self._transports):
             connection.abort()
-
-
-def _peer(connection: Connection) -> str:
-    return f"{connection.peer_host}:{connection.peer_port}"

@@ -137,7 +137,7 @@ class Listener:
             log.error(
                 "tls_handshake_failed",
                 cid=connection.cid,
-                peer=f"{connection.peer_host}:{connection.peer_port}",
+                peer=connection.peer,
                 error=str(error) or type(error).__name__,
             )
             connection.close(ClosedReason.TLS_HANDSHAKE_FAILURE)

@@ -14,7 +14,8 @@ OFFENDERS_MAX = 1024
 class OffenderLimiter:
     """Admit a number of lines per second for each peer; count the others.
 
-    Peers are told apart by address, without the port, since a port costs an attacker nothing.
+    Peers are told apart by address, without the port and without what a proxy says of them, since
+    both cost an attacker nothing.
     """
 
     def __init__(self, lines_max_per_s: int, clock: Callable[[], float]) -> None:
@@ -31,7 +32,7 @@ class OffenderLimiter:
         """
         if self._lines_max_per_s == 0:
             return True
-        address = peer.rpartition(":")[0] or peer
+        address = peer.rpartition("/")[2].rpartition(":")[0] or peer
         second = int(self._clock())
         if self._seconds.get(address) != second:
             suppressed = self._lines.get(address, 0) - self._lines_max_per_s

@@ -26,7 +26,7 @@ SENTENCES = {
     "server_stopped": "Server Exiting..",
     "lame_duck_started": "Entering lame duck mode, stop accepting new clients",
     "lame_duck_closing": "Closing existing clients",
-    "configuration_reloaded": "Reloaded server configuration",
+    "configuration_reloaded": "Reloaded server configuration ({digest})",
     "configuration_refused": "Failed to reload server configuration: {error}",
     "log_reopened": "File log re-opened",
     "setting_doubtful": "{text}",

@@ -224,12 +224,8 @@ class Operator(Table, frozen=True, kw_only=True):
     """Where account JWTs are found; empty means `memory` when `resolver_preload` has any."""
     resolver_directory: str = ""
     """Directory of `<account key>.jwt` files, for the directory resolver."""
-    resolver_allow_delete: bool = False
-    """Taken from nats-server's files, without effect: midge only reads account JWTs."""
     resolver_interval_s: Seconds = 120.0
     """Seconds between scans of the directory for changed files."""
-    resolver_limit: Count = 0
-    """Taken from nats-server's files, without effect: midge only reads account JWTs."""
     resolver_preload: dict[str, str] = {}
     """Account JWTs by account key, known from the start."""
     resolver_pinned_accounts: tuple[str, ...] = ()

@@ -25,20 +25,36 @@ _PROC = Path("/proc")
 
 
 def send_signal(text: str, *, proc: Path = _PROC) -> None:
-    """Send the signal `command[=pid or pid file]`.
+    """Send the signal `command[=pid or pid file]`; `command=12*` means all servers `12…`.
 
     Raises: ConfigError when there is no such command or process, or more than one process.
     """
     command, _, target = text.partition("=")
-    pid = _pid_of(target) if target else _only_server(proc)
+    pids = _pids_of(target, proc)
     number = COMMANDS.get(command)
     if number is None:
         raise ConfigError(f'unknown signal "{command}"')
-    try:
-        os.kill(pid, number)
-    except OSError as error:
-        reason = error.strerror.lower() if error.strerror else str(error)
-        raise ConfigError(f'signal "{command}" {pid}: {reason}') from None
+    failures = []
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except OSError as error:
+            reason = error.strerror.lower() if error.strerror else str(error)
+            failures.append(f'signal "{command}" {pid}: {reason}')
+    if failures:
+        raise ConfigError("\n".join(failures))
+
+
+def _pids_of(target: str, proc: Path) -> list[int]:
+    if target.endswith("*"):
+        return _servers(target[:-1], proc)
+    if target:
+        return [_pid_of(target)]
+    pids = _servers("", proc)
+    if len(pids) > 1:
+        listed = "\n".join(str(pid) for pid in pids)
+        raise ConfigError(f"multiple midge-server processes running:\n{listed}")
+    return pids
 
 
 def _pid_of(target: str) -> int:
@@ -48,19 +64,21 @@ def _pid_of(target: str) -> int:
             text = Path(target).read_text(encoding="ascii").strip()
         except (OSError, ValueError):
             raise ConfigError(f"invalid pid: {target}") from None
+    # Never 0 or less, which would mean a group of processes, or all of them.
     if not (text.isascii() and text.isdecimal() and 0 < len(text) < 10 and int(text) > 0):
         raise ConfigError(f"invalid pid: {target}")
     return int(text)
 
 
-def _only_server(proc: Path) -> int:
-    pids = [pid for pid in running_servers(proc) if pid != os.getpid()]
+def _servers(prefix: str, proc: Path) -> list[int]:
+    """Return the pids of the running servers that begin with `prefix`."""
+    if prefix and not (prefix.isascii() and prefix.isdecimal()):
+        raise ConfigError(f"invalid pid: {prefix}")
+    others = (pid for pid in running_servers(proc) if pid != os.getpid())
+    pids = [pid for pid in others if str(pid).startswith(prefix)]
     if not pids:
         raise ConfigError("no midge-server processes running")
-    if len(pids) > 1:
-        listed = "\n".join(str(pid) for pid in pids)
-        raise ConfigError(f"multiple midge-server processes running:\n{listed}")
-    return pids[0]
+    return pids
 
 
 def running_servers(proc: Path = _PROC) -> list[int]:

@@ -31,8 +31,7 @@ class Tracer:
         self._connection = connection
         self._payload_max = options.max_traced_message_bytes
         self._verbose = options.trace_verbose
-        peer = f"{connection.peer_host}:{connection.peer_port}"
-        self._log = get_logger(peer=peer, cid=connection.cid)
+        self._log = get_logger(peer=connection.peer, cid=connection.cid)
 
     def connect_received(self, document: bytes) -> None:
         """Trace a CONNECT with its secrets redacted."""

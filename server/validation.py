@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from midge.server.options import (
         Account,
         Authorization,
+        Operator,
         Options,
         Tls,
         User,
@@ -42,18 +43,11 @@ def find_contradictions(options: Options) -> Iterator[Problem]:
     yield from _check_all_users(options)
     yield from _check_accounts(options)
     yield from _check_no_auth_user(options)
+    yield from _check_operator(options.operator)
     yield from _check_websocket(options)
     yield from _check_tls(options.tls, ("tls",))
     yield from _check_tls(options.websocket.tls, ("websocket", "tls"))
     yield from _check_listeners(options)
-
-
-def find_ineffective(options: Options) -> Iterator[str]:
-    """Yield a warning for each setting that is taken as nats-server takes it, and does nothing."""
-    defaults = type(options.operator)()
-    for name in ("resolver_allow_delete", "resolver_limit"):
-        if getattr(options.operator, name) != getattr(defaults, name):
-            yield f"operator.{name}: has no effect, midge only reads account JWTs"
 
 
 def _check_server(options: Options) -> Iterator[Problem]:
@@ -159,6 +153,12 @@ def _check_no_auth_user(options: Options) -> Iterator[Problem]:
         if name and name not in users:
             text = f'no_auth_user: "{name}" not present as user or nkey'
             yield Problem((*path, "no_auth_user"), text)
+
+
+def _check_operator(operator: Operator) -> Iterator[Problem]:
+    if operator.resolver == "directory" and not operator.resolver_directory:
+        text = "dir has no value and needs to point to a directory"
+        yield Problem(("operator", "resolver_directory"), text)
 
 
 def _user_names(options: Options) -> set[str]:

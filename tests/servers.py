@@ -70,14 +70,14 @@ class Server:
         """Start `command`; `@directory@` in `config` stands for where `files` are written."""
         self._directory = tempfile.TemporaryDirectory(prefix="midge-test-")
         self._root = Path(self._directory.name)
-        self._config = self._root / "server.conf"
+        self.config_path = self._root / "server.conf"
         self.log_path = self._root / "server.log"
         arguments = ["-a", "127.0.0.1", "-p", str(port), "--ports_file_dir", str(self._root)]
         for name, content in files.items():
             (self._root / name).write_bytes(content)
         if config:
-            self._config.write_text(config.replace("@directory@", str(self._root)))
-            arguments += ["-c", str(self._config)]
+            self.config_path.write_text(config.replace("@directory@", str(self._root)))
+            arguments += ["-c", str(self.config_path)]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 [*command, *arguments, *flags],
@@ -153,7 +153,7 @@ class Server:
 
     def rewrite(self, config: str) -> None:
         """Replace the configuration file; the server reads it at its next reload."""
-        self._config.write_text(config)
+        self.config_path.write_text(config)
 
     def stop(self) -> int:
         """End the process, free its directory and return the exit code."""

@@ -21,6 +21,9 @@ DEPTH_MAX = 100
 """Deepest nesting of maps and arrays; real files need six."""
 
 
+ENDS_OF_VALUES = ("", ",", ";", "]", "}")
+"""What ends a bare word; right behind a key's separator there is no value."""
+
 SHOWN_MAX = 64
 """Characters of a wrong number that an error repeats."""
 
@@ -95,7 +98,7 @@ class Lexer:
                 return
             if token.kind is Kind.KEY:
                 yield token
-                token = self._value()
+                token = self._value(context)
             yield token
             self._track(token, open_ends)
             if token.kind not in (Kind.MAP_START, Kind.ARRAY_START):
@@ -155,7 +158,7 @@ class Lexer:
             return self._bracket(Kind.ARRAY_END)
         if not self._peek():
             self._fail("Unexpected EOF processing array.")
-        return self._value()
+        return self._value(Kind.ARRAY_END)
 
     def _after_value(self, open_ends: list[Kind]) -> Iterator[Token]:
         """Read what ends an entry, and close what ends with it."""
@@ -202,8 +205,10 @@ class Lexer:
 
     # Values, by their first character.
 
-    def _value(self) -> Token:
+    def _value(self, context: Kind | None) -> Token:
         first = self._peek()
+        if first in ENDS_OF_VALUES:
+            return self._nothing(first, context)
         reader: dict[str, Callable[[], Token]] = {
             "[": lambda: self._bracket(Kind.ARRAY_START),
             "{": lambda: self._bracket(Kind.MAP_START),
@@ -221,6 +226,14 @@ class Lexer:
         if first == "-" or first.isdigit():
             return self._number()
         return self._word()
+
+    def _nothing(self, end: str, context: Kind | None) -> Token:
+        """Read what is not there as an empty text, but in a map only before a semicolon."""
+        if context is Kind.MAP_END and end == ",":
+            self._fail('Unexpected map value terminator ",".')
+        if context is Kind.MAP_END and end == "}":
+            self._fail(f"Expected value but found '{end}'")
+        return self._token(Kind.SCALAR)._replace(value="")
 
     def _bracket(self, kind: Kind) -> Token:
         token = self._token(kind)

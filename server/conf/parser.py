@@ -70,6 +70,9 @@ class Source:
         if self.files_left < 0:
             raise ConfError(f"{file}: expected at most {INCLUDES_MAX} files with all includes")
         text = config.read_text(file)
+        if "\0" in text:
+            line = text[: text.index("\0")].count("\n") + 1
+            raise ConfError("expected text, found a NUL character", where=f"{file}:{line}")
         self.bytes_left -= len(text)
         if self.bytes_left < 0:
             limit = config.FILE_SIZE_MAX_BYTES >> 20

@@ -88,12 +88,15 @@ def read_map(
     node: Node,
     section: Section,
     table: Mapping[str, Handler],
-    prefix: str = "",
+    unknown: str = "unknown field {}",
 ) -> None:
-    """Read the map `node` into `section`; collect what is wrong in the section's result."""
+    """Read the map `node` into `section`; collect what is wrong in the section's result.
+
+    `unknown` is what nats-server says here of a key that no table has.
+    """
     for name, entry in entries(node).items():
         try:
-            _read_entry(name, entry, section, table, prefix)
+            _read_entry(name, entry, section, table, unknown)
         except ConfigError as error:
             section.result.errors.append(error)
 
@@ -103,13 +106,12 @@ def _read_entry(
     entry: Node,
     section: Section,
     table: Mapping[str, Handler],
-    prefix: str,
+    unknown: str,
 ) -> None:
     handler = table.get(name.lower())
     if handler is None:
         if not entry.is_used:
-            shown = quote(name.encode())
-            raise ConfError(f"{prefix}unknown field {shown}", where=entry.where)
+            raise ConfError(unknown.format(quote(name.encode())), where=entry.where)
     elif isinstance(handler, Missing):
         if entry.value is not False:
             text = f'field "{name}": midge does not support {handler.feature}'

@@ -45,6 +45,8 @@ def _each(name: str, read: Callable[[Section, Node], None]) -> Callable[[Section
 
 # Permissions.
 
+_UNKNOWN_PERMISSION = "Unknown field {} parsing permissions"
+
 
 def _subjects(name: str, section: Section, node: Node) -> None:
     """Read one direction: a subject, a list of them, or a map of `allow` and `deny`."""
@@ -64,7 +66,7 @@ def _allow_responses(section: Section, node: Node) -> None:
         if node.value:
             section.table("allow_responses", node)
         return
-    read_map(node, section.table("allow_responses", node), RESPONSES)
+    read_map(node, section.table("allow_responses", node), RESPONSES, _UNKNOWN_PERMISSION)
 
 
 RESPONSES: dict[str, Handler] = {
@@ -86,7 +88,7 @@ PERMISSIONS: dict[str, Handler] = {
 
 
 def _permissions(section: Section, node: Node) -> None:
-    read_map(node, section, PERMISSIONS)
+    read_map(node, section, PERMISSIONS, _UNKNOWN_PERMISSION)
 
 
 # Users and authorization.
@@ -174,7 +176,7 @@ def read_mappings(section: Section, node: Node) -> None:
         for item in entry.value if isinstance(entry.value, list) else [entry]:
             destination = mapping.append("destinations", item)
             errors = len(section.result.errors)
-            read_map(item, destination, DESTINATION)
+            read_map(item, destination, DESTINATION, "Unknown field {} for mapping destination")
             is_read = errors == len(section.result.errors)
             if is_read and "weight_percent" not in destination.values:
                 name = destination.values.get("destination", "")
@@ -249,7 +251,7 @@ ACCOUNT_LIMITS: dict[str, Handler] = {
 
 
 def _account_limits(section: Section, node: Node) -> None:
-    read_map(node, section, ACCOUNT_LIMITS)
+    read_map(node, section, ACCOUNT_LIMITS, "Unknown field {} parsing account limits")
 
 
 ACCOUNT: dict[str, Handler] = {
@@ -288,13 +290,15 @@ def _account_name(name: str, node: Node) -> str:
 
 # Operator mode.
 
+_MEMORY = ("MEM", "MEMORY")
+
 
 def _resolver(section: Section, node: Node) -> None:
     if isinstance(node.value, dict):
         read_map(node, section.table("operator", node), RESOLVER)
         return
     word = text(node)
-    if word.upper() in ("MEM", "MEMORY"):
+    if word.upper() in _MEMORY:
         section.put("operator.resolver", "memory", node)
     elif word.upper().startswith("URL"):
         fail(node, 'field "resolver": midge does not support the URL resolver')
@@ -305,18 +309,28 @@ def _resolver(section: Section, node: Node) -> None:
 def _resolver_type(node: Node) -> str:
     if text(node).upper() == "CACHE":
         fail(node, 'field "type": midge does not support the cache resolver')
+    if text(node).upper() in _MEMORY:
+        return "memory"
     if text(node).upper() != "FULL":
-        fail(node, "expected 'full'")
+        fail(node, "expected 'full' or 'mem'")
     return "directory"
 
+
+def _resolver_timeout(_section: Section, node: Node) -> None:
+    """Check the time that other servers have to answer; a server on its own asks none."""
+    seconds(node)
+
+
+_DELETION = Missing("the deletion of account JWTs by request")
 
 RESOLVER: dict[str, Handler] = {
     "type": Key("resolver", _resolver_type),
     "dir": Key("resolver_directory", text),
-    "allow_delete": Key("resolver_allow_delete", boolean),
+    "allow_delete": _DELETION,
+    "hard_delete": _DELETION,
     "interval": Key("resolver_interval_s", seconds),
-    "limit": Key("resolver_limit", integer),
-    "timeout": Missing("requests to other resolvers"),
+    "limit": Missing("a limit on account JWTs"),
+    "timeout": _resolver_timeout,
 }
 
 
@@ -325,7 +339,10 @@ def _preload(node: Node) -> dict[str, str]:
 
 
 OPERATOR: dict[str, Handler] = {
-    **dict.fromkeys(("operator", "operators", "roots", "root"), Key("operator.jwts", texts)),
+    **dict.fromkeys(
+        ("operator", "operators", "root", "roots", "root_operator", "root_operators"),
+        Key("operator.jwts", texts),
+    ),
     **dict.fromkeys(("resolver", "account_resolver", "accounts_resolver"), _resolver),
     "resolver_preload": Key("operator.resolver_preload", _preload),
     "resolver_tls": Missing("the URL resolver"),
@@ -379,6 +396,8 @@ TLS: dict[str, Handler] = {
     "curve_preferences": Missing("a choice of curves"),
     "insecure": Missing("insecure TLS"),
     "certs": Missing("several certificates"),
+    "certificates": Missing("several certificates"),
+    "allow_insecure_cipher_suites": Missing("insecure cipher suites"),
     "ocsp_peer": Missing("OCSP"),
     **dict.fromkeys(
         ("cert_store", "cert_match", "cert_match_by", "cert_match_skip_invalid", "ca_certs_match"),
@@ -389,4 +408,4 @@ TLS: dict[str, Handler] = {
 
 def read_tls(section: Section, node: Node) -> None:
     """Read a map `tls`."""
-    read_map(node, section.table("tls", node), TLS, "error parsing tls config, ")
+    read_map(node, section.table("tls", node), TLS, "error parsing tls config, unknown field {}")

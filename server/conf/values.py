@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 _DURATION = re.compile(r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+")
 _DURATION_PART = re.compile(r"([0-9.]+)(ns|us|µs|μs|ms|s|m|h)")
+_DURATION_STEP = re.compile(r"([0-9]*(?:\.[0-9]*)?)([^0-9.]*)")
 _UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
 _DURATION_LENGTH_MAX = 64
+_DURATION_MAX_S = 2**63 / 1e9
 DEFAULT_PORT = 4222
 
 
@@ -46,9 +48,11 @@ def text(node: Node) -> str:
 
 
 def secret(node: Node) -> str:
-    """Return a text that an error must not repeat."""
+    """Return a text that an error must not repeat; an empty one would let everybody in."""
     if not isinstance(node.value, str):
         fail(node, "expected a string; quote it if it looks like a number")
+    if not node.value:
+        fail(node, "expected a string that is not empty")
     return node.value
 
 
@@ -100,13 +104,23 @@ def duration(node: Node, written: str, prefix: str = "") -> float:
     """Return the seconds of a Go duration such as `1h15m30.5s`."""
     if written in ("0", "+0", "-0"):
         return 0.0
-    if re.fullmatch(r"[+-]?[0-9.]+", written):
-        fail(node, f'{prefix}time: missing unit in duration "{written[:60]}"')
     if len(written) > _DURATION_LENGTH_MAX or not _DURATION.fullmatch(written):
-        fail(node, f'{prefix}time: invalid duration "{written[:60]}"')
+        fail(node, f'{prefix}time: {_duration_fault(written)} duration "{written[:60]}"')
     parts = _DURATION_PART.findall(written)
     total = sum(float(number) * _UNITS_S[unit] for number, unit in parts)
+    if total >= _DURATION_MAX_S:
+        fail(node, f'{prefix}time: invalid duration "{written}"')
     return round(-total if written.startswith("-") else total, 9)
+
+
+def _duration_fault(written: str) -> str:
+    """Say what is wrong with a duration, as Go does: `unknown unit "y" in`, or just `invalid`."""
+    for number, unit in _DURATION_STEP.findall(written.removeprefix("-").removeprefix("+")):
+        if not number.strip("."):
+            break
+        if unit not in _UNITS_S:
+            return f'unknown unit "{unit}" in' if unit else "missing unit in"
+    return "invalid"
 
 
 def texts(node: Node) -> list[str]:

@@ -63,8 +63,12 @@ class WebSocketListener(Listener):
         return Upgrade(request, self._hub.options.websocket, encrypted=encrypted)
 
     def _make_connection(self, request: Request, peer: tuple[str, int]) -> Connection:
-        """Make the Connection of an upgraded client, at the address that a proxy names, if any."""
-        host = request.forwarded_for() or peer[0]
-        connection = self._hub.make_connection((host, peer[1]), "WEBSOCKET")
+        """Make the Connection of an upgraded client.
+
+        The address that a proxy names goes to the log alone: anybody may send such a header, so no
+        limit and no rule must depend on it.
+        """
+        connection = self._hub.make_connection(peer, "WEBSOCKET")
+        connection.forwarded_for = request.forwarded_for()
         connection.cookies = credentials(request.cookies(), self._hub.options.websocket)
         return connection

@@ -90,13 +90,13 @@ class Request:
         return word in (value.strip().lower() for value in values.split(","))
 
     def cookies(self) -> dict[str, str]:
-        """Give the cookies; the first of two counts."""
+        """Give the cookies; the last of two counts."""
         found: dict[str, str] = {}
         for header in self.headers.get("cookie", ()):
             for pair in header.split(";"):
                 name, equals, value = pair.strip().partition("=")
                 if equals:
-                    found.setdefault(name.strip(), value.strip().strip('"'))
+                    found[name.strip()] = value.strip().strip('"')
         return found
 
     def forwarded_for(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +95,40 @@ def test_a_tail_follows_its_subject(open_console: Callable[..., Any]) -> None:
     assert subjects == {"berths.assign"}
 
 
+def test_who_reads_further_up_is_left_there(open_console: Callable[..., Any]) -> None:
+    page, server = open_console()
+    lines = "document.getElementById('tail').childElementCount"
+    with Scene(server.url):
+        wait_for(page, f"{lines} > 60")
+        page.evaluate("document.getElementById('tail').scrollTop = 0")
+        wait_for(page, f"{lines} > 120")
+        assert page.evaluate("document.getElementById('tail').scrollTop") == 0
+    page.click("#clear")
+    assert page.evaluate(lines) < 20
+
+
+def test_it_says_when_there_are_more_clients_than_rows(open_console: Callable[..., Any]) -> None:
+    page, server = open_console()
+    address = server.address()
+    with contextlib.ExitStack() as stack:
+        for _ in range(55):
+            stack.enter_context(socket.create_connection(address, timeout=TIMEOUT_S))
+        wait_for(page, "document.getElementById('clients-shown').textContent !== ''")
+        assert text(page, "#clients-shown") == "· the busiest 50 of 56"
+
+
+def test_rates_are_written_out_and_times_are_brief(open_console: Callable[..., Any]) -> None:
+    page, server = open_console()
+    with Scene(server.url):
+        wait_for(page, "parseFloat(document.getElementById('messages-out').textContent) > 10")
+        assert page.evaluate("brief('92.257356ms')") == "92.3ms"
+        assert [page.evaluate(f"brief('{time}')") for time in ("3s", "1m2.5s", "")] == [
+            "3s",
+            "1m2.5s",
+            "",
+        ]
+
+
 def test_publishing_is_locked_until_the_token_is_given(open_console: Callable[..., Any]) -> None:
     page, _ = open_console()
     wait_for(page, "document.getElementById('socket').textContent.includes('connected')")
@@ -134,3 +170,11 @@ def test_it_fits_the_screen(open_console: Callable[..., Any], width: int) -> Non
     with Scene(server.url):
         wait_for(page, "document.getElementById('clients').textContent.includes('customs')")
         wait_for(page, f"document.documentElement.scrollWidth <= {width + 1}")
+
+
+def test_a_tail_that_broke_off_comes_back(open_console: Callable[..., Any]) -> None:
+    page, _ = open_console()
+    wait_for(page, "document.getElementById('socket').textContent.includes('connected')")
+    page.evaluate("socket.close(4000, 'broken off')")
+    wait_for(page, "document.getElementById('socket').textContent.includes('closed')")
+    wait_for(page, "document.getElementById('socket').textContent.includes('connected')")

@@ -20,6 +20,7 @@ TOPICS = (
     "auth",
     "permissions",
     "accounts",
+    "system",
     "tls",
     "websocket",
 )

@@ -6,6 +6,7 @@ from tests.differential.script import (
     Open,
     Script,
     ServerConfig,
+    Signal,
     Step,
     connect,
     group,
@@ -377,4 +378,134 @@ _TIMES = group(
     config=_entry("timeout", "authorization { user: own, password: p, timeout: 0.3 }"),
 )
 
-SCRIPTS = (*_UPGRADE, *_FRAMES, *_RULES, *_TIMES)
+_COOKIES = group(
+    "websocket/cookies",
+    *(
+        script(
+            name,
+            why,
+            upgrade(Cookie=cookie),
+            Await("a", b"}"),
+            frame(connect(**login) + _ACT),
+        )
+        for name, why, cookie, login in (
+            ("user", "cookies stand for user and password", b"who=alice; word=secret", {}),
+            ("order", "in any order, among others", b"x=1; word=secret; y=2; who=alice", {}),
+            ("wrong", "wrong ones are refused", b"who=alice; word=no", {}),
+            ("half", "so is half of them", b"who=alice", {}),
+            ("none", "and others", b"x=y", {}),
+            (
+                "connect-first",
+                "what CONNECT says counts",
+                b"who=alice; word=no",
+                {"user": "alice", "pass": "secret"},
+            ),
+            (
+                "connect-half",
+                "each for itself",
+                b"who=guest; word=secret",
+                {"user": "alice"},
+            ),
+            ("quoted", "a value may be quoted", b'who="alice"; word="secret"', {}),
+            ("twice", "the last counts", b"who=guest; who=alice; word=secret", {}),
+            ("case", "names have their case", b"WHO=alice; WORD=secret", {}),
+        )
+    ),
+    config=ServerConfig(
+        "websocket-cookies",
+        f"{_USERS}\nwebsocket {{ listen: '127.0.0.1:-1', no_tls: true,"
+        " user_cookie: who, pass_cookie: word }\n",
+    ),
+)
+
+_TOKEN_COOKIE = group(
+    "websocket/cookies",
+    script(
+        "token",
+        "a cookie stands for the token",
+        upgrade(Cookie=b"pass=secret"),
+        Await("a", b"}"),
+        frame(connect() + _ACT),
+    ),
+    script(
+        "token-wrong",
+        "a wrong one does not",
+        upgrade(Cookie=b"pass=no"),
+        Await("a", b"}"),
+        frame(connect() + _ACT),
+    ),
+    config=ServerConfig(
+        "websocket-token-cookie",
+        "authorization { token: secret }\n"
+        "websocket { listen: '127.0.0.1:-1', no_tls: true, token_cookie: pass }\n",
+    ),
+)
+
+_REQUESTS = group(
+    "websocket/request",
+    *(
+        script(name, why, upgrade(extra=b"X-Forwarded-For: " + value + b"\r\n"), Await("a", b"}"))
+        for name, why, value in (
+            (
+                "forwarded",
+                "INFO has the address of the socket, whatever a proxy says",
+                b"192.0.2.7",
+            ),
+            ("forwarded-chain", "however many it names", b"192.0.2.7, 198.51.100.1"),
+            ("forwarded-ipv6", "of either kind", b"2001:db8::7"),
+            ("forwarded-nonsense", "or even nonsense", b"somewhere"),
+        )
+    ),
+    config=PLAIN,
+)
+
+_CAPPED = group(
+    "websocket/size",
+    script(
+        "eight-payloads",
+        "a message may have eight times max_payload",
+        upgrade(),
+        _UPGRADED,
+        frame(Q + b"PUB a 900\r\n" + bytes(900) + b"\r\n" + b"PING\r\n"),
+        _SERVED,
+    ),
+    config=ServerConfig(
+        "websocket-small",
+        "max_payload: 1kb\nwebsocket { listen: '127.0.0.1:-1', no_tls: true }\n",
+    ),
+)
+
+_STOPPED = group(
+    "websocket/stopped",
+    *(
+        script(
+            name.lower(),
+            "a close frame says that the server goes",
+            upgrade(),
+            _UPGRADED,
+            frame(Q + b"PING\r\n"),
+            _SERVED,
+            Signal(name),
+            AwaitClose("a"),
+            racy_end=True,
+        )
+        for name in ("SIGTERM", "SIGINT")
+    ),
+    config=ServerConfig(
+        "websocket-stopped",
+        "websocket { listen: '127.0.0.1:-1', no_tls: true }\n",
+        disposable=True,
+    ),
+)
+
+SCRIPTS = (
+    *_UPGRADE,
+    *_FRAMES,
+    *_RULES,
+    *_TIMES,
+    *_COOKIES,
+    *_TOKEN_COOKIE,
+    *_REQUESTS,
+    *_CAPPED,
+    *_STOPPED,
+)

@@ -131,12 +131,27 @@ def test_check_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == 'midge check: invalid value "x" for flag -p: parse error\n'
 
 
-def test_check_takes_its_file_as_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.check(["a.toml"]) == 1
-    expected = "midge check: unexpected 'a.toml'; a file is given as -c FILE\n"
+def test_check_takes_its_file_first_or_as_a_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "x.conf"
+    file.write_text("ping_max: 7\n")
+    for arguments in ([str(file), "-p", "5"], ["-p", "5", "-c", str(file)]):
+        assert cli.check(arguments) == 0
+        rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+        assert "port = 5 # flag -p" in rows
+        assert f"ping_max = 7 # {file}:1:0" in rows
+
+
+def test_check_takes_no_other_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.check(["-p", "5", "a.toml"]) == 1
+    expected = "midge check: unexpected 'a.toml'; the file comes before the flags\n"
     assert capsys.readouterr().err == expected
+
+
+def test_check_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.check(["-h"]) == 0
-    assert capsys.readouterr().out.startswith("usage: midge check")
+    assert capsys.readouterr().out.startswith("usage: midge check [FILE]")
 
 
 def test_convert_wants_one_file(capsys: pytest.CaptureFixture[str]) -> None:

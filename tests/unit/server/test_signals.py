@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,36 @@ def test_several_servers_are_listed(tmp_path: Path, sent: list[tuple[int, int]])
     process(tmp_path, 200, "/x/midge", "serve")
     with pytest.raises(ConfigError, match="multiple midge-server processes running:\n100\n200"):
         signals.send_signal("term", proc=tmp_path)
+    assert sent == []
+
+
+@pytest.mark.parametrize(
+    ("target", "pids"), [("*", [100, 120, 200]), ("1*", [100, 120]), ("120*", [120])]
+)
+def test_a_star_means_all_that_begin_so(
+    target: str, pids: list[int], tmp_path: Path, sent: list[tuple[int, int]]
+) -> None:
+    for pid in (100, 120, 200):
+        process(tmp_path, pid, "python3", "-m", "midge.server")
+    process(tmp_path, 1000, "vim", "midge.toml")
+    signals.send_signal(f"reopen={target}", proc=tmp_path)
+    assert sent == [(pid, signal.SIGUSR1) for pid in pids]
+
+
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        ("3*", "no midge-server processes running"),
+        ("-1*", "invalid pid: -1"),
+        ("**", "invalid pid: *"),
+    ],
+)
+def test_a_star_that_means_nobody(
+    target: str, text: str, tmp_path: Path, sent: list[tuple[int, int]]
+) -> None:
+    process(tmp_path, 100, "python3", "-m", "midge.server")
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
+        signals.send_signal(f"reopen={target}", proc=tmp_path)
     assert sent == []
 
 

@@ -35,8 +35,7 @@ def connection(account: str = "$G", **options: str) -> Connection:
     fields: dict[str, Any] = {"name": "", "lang": "", "version": "", **options}
     hub = SimpleNamespace(system_account="$SYS")
     pretended = SimpleNamespace(
-        peer_host="127.0.0.1",
-        peer_port=5,
+        peer="127.0.0.1:5",
         cid=7,
         account=account,
         hub=hub,

@@ -224,3 +224,18 @@ def test_no_key_crashes_on_a_value_of_another_type(conf: Path, name: str) -> Non
             config.load(conf)
         except ConfigError as error:
             assert str(error)  # noqa: PT017 - either outcome is right, a crash is not
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ('authorization { token: "" }', 16),
+        ("authorization { user: u, password: '' }", 25),
+        ("authorization { users: [ { user: u, pass: $EMPTY } ] }", 36),
+    ],
+)
+def test_an_empty_secret_opens_nothing(
+    conf: Path, text: str, column: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EMPTY", "")
+    assert refusal(conf, text) == f"x.conf:1:{column}: expected a string that is not empty"

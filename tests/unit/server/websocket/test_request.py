@@ -109,7 +109,7 @@ def test_configured_headers_are_added() -> None:
 
 
 def test_cookies_become_credentials_where_configured() -> None:
-    request = Request(head(Cookie='user=ann; pass="secret"; user=eve; other=x'))
+    request = Request(head(Cookie='user=eve; pass="secret"; user=ann; other=x'))
     options = WebSocket(user_cookie="user", pass_cookie="pass", token_cookie="missing")
     assert credentials(request.cookies(), options) == {"user": "ann", "password": "secret"}
 

@@ -1,0 +1,88 @@
+"""Clients that do not read: both servers cut them off alike, and nobody else is disturbed."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.servers import Server, midge_command, nats_server_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.timeout(60)
+
+TIMEOUT_S = 20.0
+COMMANDS = {"midge-server": midge_command, "nats-server": nats_server_command}
+PAYLOAD = b"x" * 65_536
+FRAME = b"PUB flood %d\r\n%b\r\n" % (len(PAYLOAD), PAYLOAD)
+MESSAGE = b"MSG flood 1 %d\r\n%b\r\n" % (len(PAYLOAD), PAYLOAD)
+COUNT = 400
+"""Messages: 26 MB, far more than kernel buffers and `max_pending` hold together."""
+
+
+def dial(server: Server, *lines: bytes) -> socket.socket:
+    """Connect, send `lines`, and wait until they are done."""
+    client = socket.create_connection(server.address(), timeout=TIMEOUT_S)
+    client.sendall(b'CONNECT {"verbose":false}\r\n' + b"".join(lines) + b"PING\r\n")
+    read_until(client, b"PONG\r\n")
+    return client
+
+
+def read_until(client: socket.socket, end: bytes) -> bytes:
+    """Read up to `end`, or to the end of the stream."""
+    received = b""
+    while not received.endswith(end):
+        try:
+            piece = client.recv(1 << 20)
+        except ConnectionResetError:
+            break
+        if not piece:
+            break
+        received += piece
+    return received
+
+
+def page(server: Server, path: str) -> Any:
+    host, port = server.address("monitoring")
+    with urllib.request.urlopen(f"http://{host}:{port}/{path}", timeout=TIMEOUT_S) as answer:
+        return json.load(answer)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("program", sorted(COMMANDS))
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ("max_pending: 1mb\nmax_payload: 1mb\n", "Slow Consumer (Pending Bytes)"),
+        ("write_deadline: '500ms'\n", "Slow Consumer (Write Deadline)"),
+    ],
+)
+def test_who_does_not_read_is_cut_off(program: str, limits: str, reason: str) -> None:
+    with Server(COMMANDS[program](), limits + "http: '127.0.0.1:-1'\n") as server:
+        slow = dial(server, b"SUB flood 1\r\n")
+        publisher = dial(server)
+        for _ in range(COUNT):
+            publisher.sendall(FRAME)
+        publisher.sendall(b"PING\r\n")
+        assert read_until(publisher, b"PONG\r\n").endswith(b"PONG\r\n"), "the publisher goes on"
+        wait_for(lambda: page(server, "varz")["slow_consumers"] == 1)
+        closed = page(server, "connz?state=closed")["connections"]
+        assert [one["reason"] for one in closed] == [reason]
+        rest = read_until(slow, b"never")
+        assert b"-ERR" not in rest, "no word of it on the wire"
+        assert rest.replace(b"PING\r\n", b"") in MESSAGE * COUNT, "whole frames up to the cut"
+        assert len(rest) < len(MESSAGE) * COUNT
+        for client in (slow, publisher):
+            client.close()
