@@ -375,13 +375,13 @@ class Faults(Screen):
         subject = frame.subject_bytes()
         struck = self._first_striking(subject, connection)
         if struck is not None:
-            struck.act(_copy(frame), lambda one: self._write(connection, subscription.sid, one))
+            struck.act(_copy(frame), lambda one: self._write(connection, subscription, one))
             subscription.delivered += 1
             return SWALLOWED
         waits = [fault for fault in self._of(connection) if isinstance(fault, _Reorder)]
         if not waits:
             return frame
-        self._write(connection, subscription.sid, frame)
+        self._write(connection, subscription, frame)
         self._tell_passed(subject, None, connection)
         subscription.delivered += 1
         return SWALLOWED
@@ -435,10 +435,14 @@ class Faults(Screen):
             if fault is not struck and matches(subject, fault.pattern):
                 fault.passed()
 
-    def _write(self, connection: Connection, sid: bytes, frame: Frame) -> None:
+    def _write(
+        self, connection: Connection, subscription: RoutedSubscription, frame: Frame
+    ) -> None:
         """Write a delivery to its client, unless it has gone."""
         if connection.reason is None:
-            connection.outbound.append_message(frame, sid)
+            if connection.tracer is not None:
+                connection.tracer.message_sent(subscription, frame)
+            connection.outbound.append_message(frame, subscription.sid)
             connection.out_messages += 1
             connection.out_bytes += frame.size
             self.hub.router.touch(connection)
