@@ -6,6 +6,7 @@ there is none, nothing looks at messages.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
@@ -212,6 +213,7 @@ class Faults(Screen):
         self.random = Random(seed)  # noqa: S311 - repeatable, not secret
         self._server = server
         self._active: list[Fault] = []
+        self._leaving: asyncio.Future[None] | None = None
 
     def seed(self, seed: int) -> None:
         """Start chance over."""
@@ -344,11 +346,17 @@ class Faults(Screen):
         return self._begin(fault)
 
     async def lame_duck(self) -> None:
-        """Go into lame duck mode now; see `Server.lame_duck`."""
-        await self._server.lame_duck()
+        """Go into lame duck mode now, for good; return once clients have been told.
+
+        They are closed one by one, by the server's clock; see `Server.lame_duck`.
+        """
+        await self._server.announce_lame_duck()
+        self._leaving = asyncio.ensure_future(self._server.close_clients_slowly())
 
     def clear(self) -> None:
         """End all faults."""
+        if self._leaving is not None:
+            self._leaving.cancel()
         for fault in list(self._active):
             fault.end()
 

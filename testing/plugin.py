@@ -182,9 +182,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Report what is left, of failed tests too, before the next one begins."""
+    """Leave nothing of a test in a server that goes on: no faults, and no bugs to be reported."""
     result = yield
-    _report_bugs(item.config, item.config.stash.get(_RUNNING, []))
+    servers = item.config.stash.get(_RUNNING, [])
+    for running in servers:
+        running.server.faults.clear()
+    _report_bugs(item.config, servers)
     return result
 
 

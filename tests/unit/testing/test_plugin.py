@@ -116,8 +116,11 @@ def test_the_scope_is_an_option(tmp_path: Path, root: Path, scope: str, servers:
 seen = set()
 def test_one(nats_server):
     seen.add(nats_server)
-def test_two(nats_server):
+    nats_server.faults.drop(">")
+def test_two(nats_server, nats_capture):
     seen.add(nats_server)
+    nats_server.publish("a")
+    nats_capture.assert_published("a", count=1)
 def test_count():
     assert len(seen) == SERVERS
 """.replace("SERVERS", str(servers))

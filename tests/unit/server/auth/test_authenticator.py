@@ -27,7 +27,7 @@ from midge.server.options import (
 )
 from tests.support.keys import Authority, KeyPair, der
 
-HASH = bcrypt.hashpw(b"s3cret", bcrypt.gensalt(4)).decode()
+HASH = bcrypt.hashpw(b"s3cret", b"$2b$04$abcdefghijklmnopqrstuu").decode()
 NONCE = b"nonce-of-15-chr"
 ONLY_A = Permissions(publish=SubjectPermissions(allow=("a",)))
 ONLY_B = Permissions(publish=SubjectPermissions(allow=("b",)))
