@@ -365,6 +365,8 @@ class Hub:
         del left[-slice_:]
         if left:
             self.clock.call_later(0, self.clean_up, connection, account, left, slice_)
+        else:
+            account.sublist.forget_recent()  # or the connection and its buffers live on in there
 
     # What it is told.
 

@@ -18,12 +18,13 @@ cdef class Recent:
 cdef class RecentMatches:
     cdef list _slots
 
-    @cython.locals(recent=Recent, place="size_t", i="size_t")
+    @cython.locals(recent=Recent, place="size_t", i="size_t", slots=list)
     cpdef SubListResult find(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end,
         unsigned long long generation
     )
-    @cython.locals(place="size_t")
+    @cython.locals(place="size_t", slots=list)
     cpdef void keep(
         self, bytes subject, SubListResult result, unsigned long long generation
     ) except *
+    cpdef void forget(self) except *

@@ -33,11 +33,12 @@ class RecentMatches:
 
     def find(self, data: bytearray, start: int, end: int, generation: int) -> SubListResult | None:
         """Give what the subject in ``data[start:end]`` matched, if `generation` is still that."""
-        if not self._slots:
+        slots = self._slots
+        if not slots:
             return None
         place = octets.digest(data, start, end) % _SETS * _WAYS
         for i in range(_WAYS):
-            recent = self._slots[place + i]
+            recent = slots[place + i]
             if recent is None or recent.generation != generation:
                 return None
             if octets.equals(recent.subject, data, start, end):
@@ -48,6 +49,11 @@ class RecentMatches:
         """Remember that `subject` matched `result` at `generation`."""
         if not self._slots:
             self._slots = [None] * (_SETS * _WAYS)
+        slots = self._slots
         place = octets.digest(subject, 0, len(subject)) % _SETS * _WAYS
-        self._slots[place + 1] = self._slots[place]
-        self._slots[place] = Recent(subject, result, generation)
+        slots[place + 1] = slots[place]
+        slots[place] = Recent(subject, result, generation)
+
+    def forget(self) -> None:
+        """Let go of all results, and so of what has subscribed: the outdated ones hold it too."""
+        self._slots = []

@@ -44,6 +44,7 @@ cdef class SubList:
     cpdef SubListResult match_within(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
     )
+    cpdef void forget_recent(self) except *
     cpdef bint has_interest(self, bytes subject) except -1
     @cython.locals(node=Node, result=SubListResult, nodes=list)
     cdef SubListResult _match_uncached(self, bytes subject)

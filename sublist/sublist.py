@@ -189,6 +189,10 @@ class SubList:
             self._recent.keep(subject, result, generation)
         return result
 
+    def forget_recent(self) -> None:
+        """Let go of subscriptions that have been removed, wherever a result still holds them."""
+        self._recent.forget()
+
     def has_interest(self, subject: bytes) -> bool:
         """Tell whether a message published to `subject` reaches anybody."""
         return bool(self.match(subject))
