@@ -6,6 +6,7 @@ there is none, nothing looks at messages.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
@@ -212,6 +213,7 @@ class Faults(Screen):
         self.random = Random(seed)  # noqa: S311 - repeatable, not secret
         self._server = server
         self._active: list[Fault] = []
+        self._leaving: asyncio.Future[None] | None = None
 
     def seed(self, seed: int) -> None:
         """Start chance over."""
@@ -344,11 +346,17 @@ class Faults(Screen):
         return self._begin(fault)
 
     async def lame_duck(self) -> None:
-        """Go into lame duck mode now; see `Server.lame_duck`."""
-        await self._server.lame_duck()
+        """Go into lame duck mode now, for good; return once clients have been told.
+
+        They are closed one by one, by the server's clock; see `Server.lame_duck`.
+        """
+        await self._server.announce_lame_duck()
+        self._leaving = asyncio.ensure_future(self._server.close_clients_slowly())
 
     def clear(self) -> None:
         """End all faults."""
+        if self._leaving is not None:
+            self._leaving.cancel()
         for fault in list(self._active):
             fault.end()
 
@@ -375,13 +383,13 @@ class Faults(Screen):
         subject = frame.subject_bytes()
         struck = self._first_striking(subject, connection)
         if struck is not None:
-            struck.act(_copy(frame), lambda one: self._write(connection, subscription.sid, one))
+            struck.act(_copy(frame), lambda one: self._write(connection, subscription, one))
             subscription.delivered += 1
             return SWALLOWED
         waits = [fault for fault in self._of(connection) if isinstance(fault, _Reorder)]
         if not waits:
             return frame
-        self._write(connection, subscription.sid, frame)
+        self._write(connection, subscription, frame)
         self._tell_passed(subject, None, connection)
         subscription.delivered += 1
         return SWALLOWED
@@ -435,10 +443,14 @@ class Faults(Screen):
             if fault is not struck and matches(subject, fault.pattern):
                 fault.passed()
 
-    def _write(self, connection: Connection, sid: bytes, frame: Frame) -> None:
+    def _write(
+        self, connection: Connection, subscription: RoutedSubscription, frame: Frame
+    ) -> None:
         """Write a delivery to its client, unless it has gone."""
         if connection.reason is None:
-            connection.outbound.append_message(frame, sid)
+            if connection.tracer is not None:
+                connection.tracer.message_sent(subscription, frame)
+            connection.outbound.append_message(frame, subscription.sid)
             connection.out_messages += 1
             connection.out_bytes += frame.size
             self.hub.router.touch(connection)

@@ -227,6 +227,11 @@ class Server:
 
     async def lame_duck(self) -> None:
         """Refuse new clients, tell the others, and close them one by one; then return."""
+        await self.announce_lame_duck()
+        await self.close_clients_slowly()
+
+    async def announce_lame_duck(self) -> None:
+        """Refuse new clients, and tell the others to leave."""
         hub = self.hub
         await self._close_listeners()
         hub.lame_duck = True
@@ -236,6 +241,10 @@ class Server:
             if connection.connected and connection.options.protocol >= 1:
                 connection.send_info()
         hub.router.flush()
+
+    async def close_clients_slowly(self) -> None:
+        """Close the clients one by one, after the time they have to leave by themselves."""
+        hub = self.hub
         if not hub.clients:
             return
         timing = self.options.shutdown

@@ -19,14 +19,14 @@ cdef class RecentMatches:
     cdef list _slots
     cdef list _filled
 
-    @cython.locals(recent=Recent, place="size_t", i="size_t")
+    @cython.locals(recent=Recent, place="size_t", i="size_t", slots=list)
     cpdef SubListResult find(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end,
         unsigned long long generation
     )
-    @cython.locals(place="size_t")
+    @cython.locals(place="size_t", slots=list)
     cpdef void keep(
         self, bytes subject, SubListResult result, unsigned long long generation
     ) except *
-    @cython.locals(filled=list, place="size_t")
+    @cython.locals(filled=list, slots=list, place="size_t")
     cpdef void clear(self) except *

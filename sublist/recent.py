@@ -34,11 +34,12 @@ class RecentMatches:
 
     def find(self, data: bytearray, start: int, end: int, generation: int) -> SubListResult | None:
         """Give what the subject in ``data[start:end]`` matched, if `generation` is still that."""
-        if not self._slots:
+        slots = self._slots
+        if not slots:
             return None
         place = octets.digest(data, start, end) % _SETS * _WAYS
         for i in range(_WAYS):
-            recent = self._slots[place + i]
+            recent = slots[place + i]
             if recent is None or recent.generation != generation:
                 return None  # and what may lie behind it is older still
             if octets.equals(recent.subject, data, start, end):
@@ -49,17 +50,18 @@ class RecentMatches:
         """Remember that `subject` matched `result` at `generation`."""
         if not self._slots:
             self._slots = [None] * (_SETS * _WAYS)
+        slots = self._slots
         place = octets.digest(subject, 0, len(subject)) % _SETS * _WAYS
-        if self._slots[place] is None:
+        if slots[place] is None:
             self._filled.append(place)
-        self._slots[place + 1] = self._slots[place]
-        self._slots[place] = Recent(subject, result, generation)
+        slots[place + 1] = slots[place]
+        slots[place] = Recent(subject, result, generation)
 
     def clear(self) -> None:
         """Forget everything: none of it is valid any more, and it holds on to who has left."""
-        filled = self._filled
+        filled, slots = self._filled, self._slots
         if filled:
             self._filled = []
             for place in filled:
-                self._slots[place] = None
-                self._slots[place + 1] = None
+                slots[place] = None
+                slots[place + 1] = None

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from nats.aio.client import DEFAULT_FLUSH_TIMEOUT, Client
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import pytest
 
 
 class SettlingClient(Client):  # type: ignore[misc]  # nats-py is not typed
@@ -25,3 +30,16 @@ class SettlingClient(Client):  # type: ignore[misc]  # nats-py is not typed
         """Wait until the server has seen everything sent so far; `timeout` is in seconds."""
         await super().flush(timeout)
         await super().flush(timeout)
+
+
+async def connected_client(
+    request: pytest.FixtureRequest, nats_url: str
+) -> AsyncIterator[SettlingClient]:
+    """Connect a client for one test, called like the test, and close it afterwards.
+
+    What `nats_client` is made of, for the frameworks that run async fixtures.
+    """
+    name = request.node.name
+    client = await SettlingClient.connected(nats_url, name=name, allow_reconnect=False)
+    yield client
+    await client.close()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import heapq
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from midge.server.threaded import ThreadedServer
 
 _EPOCH_S = 1_700_000_000.0
 
@@ -33,9 +37,9 @@ class ManualClock:
     """Time for a server under test: `Server(clock=clock)`, then `clock.advance(seconds)`.
 
     Pings, time-outs, stale checks, response expiry and lame duck go by it. Timers fire in order of
-    their time, inside `advance`, those that others set on the way included. Call it in the server's
-    thread. What a timer sends is on its way when `advance` returns; what a task does about it needs
-    a turn of the loop.
+    their time, inside `advance`, those that others set on the way included; what needs no time to
+    go by fires in the next turn of the loop. Call it in the server's thread. What a timer sends is
+    on its way when `advance` returns; what a task does about it needs a turn of the loop.
     """
 
     def __init__(self, wall_s: float = _EPOCH_S) -> None:
@@ -59,6 +63,9 @@ class ManualClock:
         timer = _Timer(callback, arguments)
         due_s = self._now_s + max(delay_s, 0.0)
         heapq.heappush(self._timers, (due_s, next(self._order), timer))
+        if delay_s <= 0:
+            with contextlib.suppress(RuntimeError):  # no loop runs: `advance` fires it
+                asyncio.get_running_loop().call_soon(self.advance, 0)
         return timer
 
     def advance(self, seconds: float) -> None:
@@ -75,3 +82,22 @@ class ManualClock:
             self._now_s = max(self._now_s, due_s)
             timer.fire()
         self._now_s = end_s
+
+
+class ThreadedClock:
+    """The `ManualClock` of a server in another thread; it is moved there."""
+
+    def __init__(self, server: ThreadedServer) -> None:
+        self._server = server
+
+    def monotonic(self) -> float:
+        """Give the seconds advanced so far."""
+        return self._server.call(lambda server: server.hub.clock.monotonic())
+
+    def wall(self) -> float:
+        """Give the time since the epoch."""
+        return self._server.call(lambda server: server.hub.clock.wall())
+
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` go by; what the server sends is on its way then. Raises: ValueError."""
+        self._server.call(lambda server: cast("ManualClock", server.hub.clock).advance(seconds))

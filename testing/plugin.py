@@ -1,12 +1,13 @@
-"""The pytest plugin: `nats_server`, `nats_url`, `nats_client` and `nats_capture`.
+"""The pytest plugin: `nats_server`, `nats_url`, `nats_client`, `nats_capture` and `nats_clock`.
 
-The server runs in a thread of the test process, so sync tests and those of pytest-asyncio and anyio
-use it alike, and every xdist worker has its own. Nothing of the server is imported before a test
-asks for it.
+The server runs in a thread of the test process, so sync tests and those of pytest-asyncio and
+anyio use it alike, and every xdist worker has its own. Nothing of the server is imported before
+a test asks for it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import warnings
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from midge.server.threaded import ThreadedServer
     from midge.testing.capture import Capture
+    from midge.testing.clock import ThreadedClock
     from midge.testing.strict import StrictMode
     from midge.testing.tracing import TraceKeeper
 
@@ -74,13 +76,23 @@ def nats_server(
 
     strict = StrictMode()
     keeper = TraceKeeper(strict)
-    with run_in_thread(**{"port": -1, **nats_server_options}) as server:
-        server.call(lambda inner: inner.hub.observers.append(keeper))
+    with run_in_thread(**{"port": -1, **_time(request), **nats_server_options}) as server:
+        server.call(keeper.watch)
         running = _Running(server, keeper, strict)
         everywhere = request.config.stash.setdefault(_RUNNING, [])
         everywhere.append(running)
         yield server
         everywhere.remove(running)
+        _report_bugs(request.config, [running])
+
+
+def _time(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Give the server a clock that stands still where its test turns it."""
+    if "nats_clock" not in request.fixturenames:
+        return {}
+    from midge.testing.clock import ManualClock
+
+    return {"clock": ManualClock()}
 
 
 @pytest.fixture(scope=_scope)
@@ -90,41 +102,68 @@ def nats_url(nats_server: ThreadedServer) -> str:
 
 
 @pytest.fixture
-def nats_capture(nats_server: ThreadedServer) -> Iterator[Capture]:
-    """Keep everything that is published during the test."""
+def nats_capture(request: pytest.FixtureRequest, nats_server: ThreadedServer) -> Iterator[Capture]:
+    """Keep everything that is published, and delivered to clients, during the test."""
     from midge.testing.capture import Capture
 
     capture = Capture()
-    nats_server.call(lambda server: server.hub.watch_messages(capture))
+    running = request.config.stash[_RUNNING]
+    keeper = next(one.keeper for one in running if one.server is nats_server)
+    nats_server.call(lambda server: keeper.attach(capture, server))
     yield capture
-    nats_server.call(lambda server: server.hub.look_away(capture))
+    nats_server.call(lambda server: keeper.detach(capture, server))
 
 
 @pytest.fixture
-def nats_client(request: pytest.FixtureRequest, nats_url: str) -> Any:
-    """Return a nats-py client, connected while an async test runs, in its own loop."""
-    from midge.testing.client import SettlingClient
-
+def nats_client(request: pytest.FixtureRequest) -> Any:
+    """Return a nats-py client, connected in the loop of the async test that asks for it."""
     item = request.node
-    if not inspect.iscoroutinefunction(item.obj):
-        raise pytest.UsageError(f"{item.nodeid}: nats_client needs an async test")
-    client = SettlingClient()
-    item.obj = _connected(item.obj, client, nats_url, item.name)
+    name = _client_fixture(item)
+    client = request.getfixturevalue(name)
+    if _strictness(item.config) != "off":
+        item.obj = _flushing(item.obj, client)
     return client
 
 
-def _connected(test: Any, client: Any, url: str, name: str) -> Any:
-    """Wrap an async test to run with `client` connected, whatever framework runs it."""
+def _client_fixture(item: Any) -> str:
+    """Name the fixture for the framework and the loop that run a test; import it first."""
+    plugins = item.config.pluginmanager
+    if not inspect.iscoroutinefunction(item.obj):
+        raise pytest.UsageError(f"{item.nodeid}: nats_client needs an async test")
+    asyncio_mark = item.get_closest_marker("asyncio")
+    if asyncio_mark is not None and plugins.hasplugin("asyncio"):
+        plugins.import_plugin("midge.testing.client_of_asyncio")
+        default = item.config.getini("asyncio_default_test_loop_scope") or "function"
+        return f"_nats_client_in_{asyncio_mark.kwargs.get('loop_scope') or default}_loop"
+    if "anyio_backend" in item.fixturenames:
+        plugins.import_plugin("midge.testing.client_of_anyio")
+        return "_nats_client_in_anyio_loop"
+    wanted = "pytest-asyncio or anyio to run the test"
+    raise pytest.UsageError(f"{item.nodeid}: nats_client needs {wanted}")
+
+
+def _flushing(test: Any, client: Any) -> Any:
+    """Wrap an async test to end once the server has seen all that it sent, for strict mode."""
 
     @functools.wraps(test)
     async def run(*arguments: Any, **fixtures: Any) -> None:
-        await client.connect(url, name=name, allow_reconnect=False)
-        try:
-            await test(*arguments, **fixtures)
-        finally:
-            await client.close()
+        await test(*arguments, **fixtures)
+        if client.is_connected:
+            with contextlib.suppress(Exception):  # a fault may hold it up
+                await client.flush(1)
 
     return run
+
+
+@pytest.fixture
+def nats_clock(request: pytest.FixtureRequest, nats_server: ThreadedServer) -> ThreadedClock:
+    """Return the clock of the server, which stands still until `advance(seconds)` moves it."""
+    from midge.testing.clock import ThreadedClock
+
+    scope = _scope("nats_server", request.config)
+    if scope != "function":
+        raise pytest.UsageError(f"nats_clock needs a server for each test, not for each {scope}")
+    return ThreadedClock(nats_server)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -137,15 +176,33 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Report the bugs of a test's clients as it was asked for."""
     result = yield
-    servers = item.config.stash.get(_RUNNING, [])
-    mode = _setting(item.config, "midge_strict", _STRICT) if servers else "off"
-    if mode != "off":
-        bugs = [bug for one in servers for bug in _take_bugs(one)]
-        if bugs and mode == "error":
-            pytest.fail("client bugs:\n" + "\n".join(bugs), pytrace=False)
-        for bug in bugs:
-            _warn(bug)
+    _report_bugs(item.config, item.config.stash.get(_RUNNING, []))
     return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Leave nothing of a test in a server that goes on: no faults, and no bugs to be reported."""
+    result = yield
+    servers = item.config.stash.get(_RUNNING, [])
+    for running in servers:
+        running.server.faults.clear()
+    _report_bugs(item.config, servers)
+    return result
+
+
+def _report_bugs(config: pytest.Config, servers: list[_Running]) -> None:
+    """Fail for what the clients of `servers` did wrong since the last call, or warn of it."""
+    mode = _strictness(config) if servers else "off"
+    bugs = [] if mode == "off" else [bug for one in servers for bug in _take_bugs(one)]
+    if bugs and mode == "error":
+        pytest.fail("client bugs:\n" + "\n".join(bugs), pytrace=False)
+    for bug in bugs:
+        _warn(bug)
+
+
+def _strictness(config: pytest.Config) -> Any:
+    return _setting(config, "midge_strict", _STRICT)
 
 
 def _take_bugs(running: _Running) -> list[str]:
@@ -162,7 +219,7 @@ def _warn(bug: str) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
     """Show the server's trace of a test that failed."""
     report: pytest.TestReport = yield
-    if report.when == "call" and report.failed:
+    if report.failed:
         for running in item.config.stash.get(_RUNNING, []):
             lines = list(running.keeper.lines)
             report.sections.append(("NATS trace", "\n".join(lines) or "nobody connected"))

@@ -39,8 +39,9 @@ class StrictMode:
     def found(self, connection: Connection, bug: str) -> None:
         """Note a bug of the client of `connection`."""
         options = connection.options
-        name = options.name or "unnamed"
-        who = f"client {connection.cid} ({name}, {options.lang} {options.version})"
+        language = f"{options.lang} {options.version}".strip()
+        called = ", ".join(one for one in (options.name or "unnamed", language) if one)
+        who = f"client {connection.cid} ({called})"
         if len(self.bugs) < _KEPT_MAX:
             self.bugs.append(f"{who}: {bug}")
 

@@ -12,6 +12,9 @@ from midge.server.tracing import Tracer, client_label
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
     from midge.server.connection import Connection
+    from midge.server.embedded import Server
+    from midge.sublist.subscription import Subscription
+    from midge.testing.capture import Capture
     from midge.testing.strict import StrictMode
 
 LINES_MAX = 500
@@ -21,12 +24,11 @@ _PAYLOAD_MAX_BYTES = 200
 class _KeepingTracer(Tracer):
     """Keep the lines of one connection among those of the others."""
 
-    def __init__(
-        self, connection: Connection, lines: deque[str], strict: StrictMode | None
-    ) -> None:
+    def __init__(self, connection: Connection, keeper: TraceKeeper) -> None:
         super().__init__(connection, Logging(max_traced_message_bytes=_PAYLOAD_MAX_BYTES))
-        self._lines = lines
-        self._strict = strict
+        self._lines = keeper.lines
+        self._captures = keeper.captures
+        self._strict = keeper.strict
         self._cid = connection.cid
         self._sids: set[bytes] = set()
 
@@ -46,6 +48,11 @@ class _KeepingTracer(Tracer):
         if self._strict is not None:
             self._strict.check_publish(self._connection, frame)
 
+    def message_sent(self, subscription: Subscription, frame: Frame) -> None:
+        super().message_sent(subscription, frame)
+        for capture in self._captures:
+            capture.message_delivered(self._connection, frame)
+
     def _write(self, event: str, **fields: str) -> None:
         arrow = "->" if event.endswith("received") else "<-"
         text = fields.get("line") or fields.get("payload", "")
@@ -54,16 +61,34 @@ class _KeepingTracer(Tracer):
 
 
 class TraceKeeper(Observer):
-    """Keep the last lines of all connections of a server; `strict` judges them too."""
+    """Keep the last lines of all connections of a server.
+
+    `captures` are told of deliveries, and `strict` judges what clients send.
+    """
 
     def __init__(self, strict: StrictMode | None = None) -> None:
         self.lines: deque[str] = deque(maxlen=LINES_MAX)
-        self._strict = strict
+        self.captures: list[Capture] = []
+        self.strict = strict
+
+    def watch(self, server: Server) -> None:
+        """Look on at `server`, at every client that connects from now on; in its thread."""
+        server.hub.observers.append(self)
+
+    def attach(self, capture: Capture, server: Server) -> None:
+        """Have `capture` see all messages of `server`; in its thread."""
+        server.hub.watch_messages(capture)
+        self.captures.append(capture)
+
+    def detach(self, capture: Capture, server: Server) -> None:
+        """Have `capture` see nothing any more; in the server's thread."""
+        server.hub.look_away(capture)
+        self.captures.remove(capture)
 
     def client_connected(self, connection: Connection) -> None:
         """Trace a client from now on."""
         self.lines.append(f"[{connection.cid} {client_label(connection)}] connected")
-        connection.trace(_KeepingTracer(connection, self.lines, self._strict))
+        connection.trace(_KeepingTracer(connection, self))
 
     def client_closed(self, connection: Connection) -> None:
         """Note that a client has gone, and why."""

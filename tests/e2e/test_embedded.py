@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 import subprocess
@@ -15,6 +16,7 @@ import uvloop
 from nats.aio.msg import Msg
 
 import midge
+from midge.server.connection import Connection
 from midge.testing import SettlingClient
 
 
@@ -207,6 +209,30 @@ def test_stopping_leaves_nothing(loop_factory: object) -> None:
     assert [thread.name for thread in threading.enumerate()] == ["MainThread"]
 
 
+async def test_a_connection_that_has_gone_is_let_go() -> None:
+    """What is remembered of the subjects that came last holds nobody who has left."""
+
+    async def come_and_go(server: midge.Server, number: int) -> None:
+        reader, writer = await asyncio.open_connection(server.host, server.port)
+        await reader.readline()
+        writer.write(b"CONNECT {}\r\nSUB a.%d 1\r\n" % number)
+        # Twice, with others between: what comes again is remembered.
+        writer.write(b"PUB a.%d 0\r\n\r\nPUB b 0\r\n\r\n" % number * 3 + b"PING\r\n")
+        while await reader.readline() != b"PONG\r\n":
+            pass
+        writer.close()
+        await writer.wait_closed()
+
+    async with midge.Server(port=-1) as server:
+        for number in range(20):
+            await come_and_go(server, number)
+        while server.connections:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
+        gc.collect()
+        assert [one for one in gc.get_objects() if type(one) is Connection] == []
+
+
 async def test_a_server_can_start_again_on_its_port() -> None:
     server = midge.Server(port=-1)
     with pytest.raises(midge.MidgeError, match="not running"):
@@ -248,22 +274,52 @@ def test_a_server_that_cannot_start_in_a_thread_says_why() -> None:
         midge.run_in_thread(port=first.port)
 
 
-@pytest.mark.parametrize("name", ["server", "protocol", "sublist", "testing", "pipeline"])
+FOLDERS = ["server", "protocol", "sublist", "testing", "pipeline"]
+"""The packages of midge, which lie at the top of its checkout."""
+
+
+@pytest.mark.parametrize("name", [*FOLDERS, "tests", "bench"])
 def test_a_package_of_the_users_own_is_left_alone(tmp_path: Path, root: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").write_text("MINE = 1\n")
     program = tmp_path / "program.py"
-    program.write_text(
-        f"import {name} as own, midge, midge.{name}, asyncio\n"
-        "async def main():\n"
-        "    async with midge.Server(port=-1) as s:\n"
-        "        assert own.MINE and s.url.startswith('nats://')\n"
-        f"        assert own is not midge.{name} and not hasattr(midge.{name}, 'MINE')\n"
-        "asyncio.run(main())\n"
-    )
+    lines = [f"import asyncio, {name} as own, midge", "async def main():"]
+    lines += ["    async with midge.Server(port=-1) as s:"]
+    lines += ["        assert own.MINE and s.url.startswith('nats://')"]
+    if name in FOLDERS:
+        lines.insert(1, f"import midge.{name}")
+        lines += [f"        assert own is not midge.{name} and not hasattr(midge.{name}, 'MINE')"]
+    program.write_text("\n".join([*lines, "asyncio.run(main())\n"]))
     environment = os.environ | {"PYTHONPATH": str(root)}
     done = subprocess.run([sys.executable, program], env=environment, timeout=50, check=False)
     assert done.returncode == 0
+
+
+def test_packages_of_the_users_own_beside_the_plugin(tmp_path: Path, root: Path) -> None:
+    for name in FOLDERS:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("MINE = 1\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "__init__.py").touch()
+    (tmp_path / "tests" / "test_it.py").write_text(
+        f"import {', '.join(FOLDERS)}\n"
+        "def test_it(nats_server, nats_capture):\n"
+        "    nats_server.faults.duplicate('a')\n"
+        "    nats_server.publish('a')\n"
+        "    nats_capture.assert_published('a', count=2)\n"
+        f"    assert all(one.MINE for one in ({', '.join(FOLDERS)}))\n"
+    )
+    plugin = ["-p", "no:midge", "-p", "midge.testing.plugin", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *plugin, "-W", "ignore"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_importing_midge_imports_no_server() -> None:

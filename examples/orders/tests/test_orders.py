@@ -13,22 +13,30 @@ from orders.desk import Desk
 TEA = json.dumps({"item": "tea", "quantity": 2}).encode()
 
 
+@pytest.fixture
+async def desk(nats_client):
+    """The order desk at work, with the client of the test."""
+    desk = Desk(nats_client)
+    await desk.open()
+    return desk
+
+
+@pytest.mark.usefixtures("desk")
 async def test_an_order_is_placed(nats_client, nats_capture):
-    await Desk(nats_client).open()
     answer = await nats_client.request("orders.place", TEA, timeout=5)
     assert json.loads(answer.data) == {"number": 1, "item": "tea", "quantity": 2}
     nats_capture.assert_published("orders.placed", count=1, payload=answer.data)
 
 
+@pytest.mark.usefixtures("desk")
 async def test_a_wrong_order_is_refused(nats_client, nats_capture):
-    await Desk(nats_client).open()
     answer = await nats_client.request("orders.place", b'{"quantity": 0}', timeout=5)
     assert "quantity" in json.loads(answer.data)["error"]
     nats_capture.assert_nothing_published("orders.placed")
 
 
+@pytest.mark.usefixtures("desk")
 async def test_an_invoice_follows(nats_client, nats_url):
-    await Desk(nats_client).open()
     invoices = await nats_client.subscribe("invoices.written")
     broker = make_broker(nats_url)
     await broker.start()
@@ -37,8 +45,8 @@ async def test_an_invoice_follows(nats_client, nats_url):
     await broker.stop()
 
 
+@pytest.mark.usefixtures("desk")
 async def test_the_script_reports(nats_client, nats_url):
-    await Desk(nats_client).open()
     await nats_client.request("orders.place", TEA, timeout=5)
     command = [sys.executable, "-m", "orders.report", nats_url]
     done = await asyncio.to_thread(
@@ -52,10 +60,9 @@ async def test_nobody_at_the_desk(nats_client):
         await nats_client.request("orders.place", TEA, timeout=5)
 
 
+@pytest.mark.usefixtures("desk")
 async def test_a_lost_answer_is_a_time_out(nats_client, nats_server):
-    await Desk(nats_client).open()
-    nats_server.call(lambda server: server.faults.drop("_INBOX.>"))
-    with pytest.raises(nats.errors.TimeoutError):
+    with nats_server.faults.drop("_INBOX.>"), pytest.raises(nats.errors.TimeoutError):
         await nats_client.request("orders.place", TEA, timeout=0.2)
 
 

@@ -193,15 +193,17 @@ async def test_lame_duck_now_goes_by_the_clock(server: midge.Server) -> None:
     assert isinstance(clock, ManualClock)
     host, port = server.host, server.port
     reader, writer, _ = await raw(server)
-    leaving = asyncio.ensure_future(server.faults.lame_duck())
-    await asyncio.sleep(0)
+    await server.faults.lame_duck()
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection(host, port)
+    await asyncio.sleep(0)
+    clock.advance(9)
+    await asyncio.sleep(0)
     assert len(server.connections) == 1
-    while not leaving.done():
-        clock.advance(60)
+    while server.connections:
+        clock.advance(1)
         await asyncio.sleep(0)
-    assert server.connections == []
+    assert clock.monotonic() == 10  # the default grace period
     assert (await reader.read()).count(b"PING") <= 1  # the early one, which was due on the way
     writer.close()
 
@@ -252,6 +254,32 @@ async def test_a_script_for_one_client(server: midge.Server) -> None:
         assert await reader.readline() == b"MSG a 1 7\r\n"
         assert await reader.readline() == b"changed\r\n"
     writer.close()
+
+
+async def test_delay_for_one_client(server: midge.Server) -> None:
+    clock = server.hub.clock
+    assert isinstance(clock, ManualClock)
+    reader, writer, _ = await raw(server)
+    heard = server.subscribe("a")
+    with server.faults.delay(1, to="raw"):
+        server.publish("a", b"late")
+        assert texts(heard) == ["late"]
+        writer.write(b"PING\r\n")
+        assert await reader.readline() == b"PONG\r\n"
+        clock.advance(1)
+        assert await reader.readline() == b"MSG a 1 4\r\n"
+    writer.close()
+
+
+async def test_one_fault_strikes_and_the_others_count_what_it_lets_pass(
+    server: midge.Server,
+) -> None:
+    heard = server.subscribe("a")
+    faults = server.faults
+    with faults.drop("a", nth=1), faults.duplicate("a", nth=2), faults.reorder("a", nth=1):
+        for text in "1234":
+            server.publish("a", text)
+    assert texts(heard) == ["3", "3", "4", "2"]
 
 
 async def test_faults_end_in_any_order_and_with_the_server() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import unittest
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from midge.testing import Capture, NatsServerMixin, SettlingClient
+from midge.testing import NatsServerMixin, SettlingClient
 
 # Whether midge is installed or not, the plugin under test is the one of this checkout.
 PLUGIN = ["-p", "no:midge", "-p", "midge.testing.plugin", "-p", "no:cacheprovider"]
@@ -39,26 +40,59 @@ PUBLISHES = """
     nats_capture.assert_published("orders.*", count=1, payload="1")
 """
 
+FRAMEWORK = """
+import pytest
+MARK
+class TestClass:
+    async def test_asyncio(self, orders, nats_client, nats_capture):
+        await nats_client.publish("orders.created", b"1")
+        assert (await orders.next_msg(timeout=5)).data == b"1"
+        nats_capture.assert_delivered("orders.*", to=nats_client.options["name"], count=1)
+
+FIXTURE
+async def orders(nats_client):
+    subscription = await nats_client.subscribe("orders.*")
+    await nats_client.flush()
+    yield subscription
+    await subscription.unsubscribe()
+"""
+
 
 @pytest.mark.parametrize(
-    ("mark", "arguments"),
+    ("mark", "fixture", "arguments"),
     [
-        ("@pytest.mark.asyncio", ["-o", "asyncio_mode=strict"]),
-        ("", ["-o", "asyncio_mode=auto"]),
-        ("@pytest.mark.anyio", ["-p", "no:asyncio", "-k", "asyncio"]),
+        ("asyncio", "pytest_asyncio.fixture", ["-o", "asyncio_mode=strict"]),
+        ("", "pytest.fixture", ["-o", "asyncio_mode=auto"]),
+        (
+            "asyncio(loop_scope='class')",
+            "pytest_asyncio.fixture(loop_scope='class')",
+            ["-o", "asyncio_mode=auto"],
+        ),
+        (
+            "",
+            "pytest_asyncio.fixture(loop_scope='session')",
+            ["-o", "asyncio_mode=auto", "-o", "asyncio_default_test_loop_scope=session"],
+        ),
+        ("anyio", "pytest.fixture", ["-p", "no:asyncio", "-k", "asyncio"]),
+        ("anyio", "pytest.fixture", ["-o", "asyncio_mode=strict", "-k", "asyncio"]),
     ],
-    ids=["asyncio-strict", "asyncio-auto", "anyio"],
+    ids=["strict", "auto", "class loop", "session loop", "anyio", "anyio beside asyncio"],
 )
-def test_async_frameworks(tmp_path: Path, root: Path, mark: str, arguments: list[str]) -> None:
-    test = f"import pytest\n{mark}\nasync def test_asyncio(nats_client, nats_capture):{PUBLISHES}"
-    if "anyio" in mark:
-        test += "\n@pytest.fixture\ndef anyio_backend():\n    return 'asyncio'\n"
-        arguments = ["-p", "no:asyncio", "-o", "asyncio_default_fixture_loop_scope=function"]
+def test_async_frameworks(
+    tmp_path: Path, root: Path, mark: str, fixture: str, arguments: list[str]
+) -> None:
+    test = FRAMEWORK.replace("MARK", f"@pytest.mark.{mark}" if mark else "")
+    test = test.replace("FIXTURE", f"@{fixture}")
+    if "pytest_asyncio" in fixture:
+        test = f"import pytest_asyncio\n{test}"
+    if "no:asyncio" in arguments:
         (tmp_path / "conftest.py").write_text(
             "def pytest_addoption(parser):\n"
             "    parser.addini('asyncio_default_fixture_loop_scope', '')\n"
         )
-    assert "1 passed" in run(tmp_path, root, test, *arguments)
+    if mark == "anyio":
+        test += "\n@pytest.fixture\ndef anyio_backend():\n    return 'asyncio'\n"
+    assert "1 passed" in run(tmp_path, root, test, "-W", "error", *arguments)
 
 
 def test_sync_tests(tmp_path: Path, root: Path) -> None:
@@ -82,8 +116,11 @@ def test_the_scope_is_an_option(tmp_path: Path, root: Path, scope: str, servers:
 seen = set()
 def test_one(nats_server):
     seen.add(nats_server)
-def test_two(nats_server):
+    nats_server.faults.drop(">")
+def test_two(nats_server, nats_capture):
     seen.add(nats_server)
+    nats_server.publish("a")
+    nats_capture.assert_published("a", count=1)
 def test_count():
     assert len(seen) == SERVERS
 """.replace("SERVERS", str(servers))
@@ -108,10 +145,46 @@ async def test_it(nats_client, nats_capture):
     nats_capture.assert_published("orders.*", count=2, payload="2")
 """
     printed = run(tmp_path, root, test, "-o", "asyncio_mode=auto")
-    assert "expected 2 on 'orders.*' with payload b'2', got 0" in printed
-    assert "~ orders.created b'1' -> 0" in printed
+    assert "expected 2 messages published on 'orders.*' with payload b'2', got none" in printed
+    assert "~ orders.created  b'1'  from test_it  taken by nobody" in printed
     trace = printed.partition("NATS trace")[2]
     assert "-> PUB orders.created 1" in trace
+
+
+def test_a_failing_fixture_shows_the_trace(tmp_path: Path, root: Path) -> None:
+    test = """
+import pytest
+@pytest.fixture
+async def orders(nats_client):
+    await nats_client.publish("orders.created", b"1")
+    await nats_client.flush()
+    raise RuntimeError("no desk")
+async def test_it(orders):
+    pass
+"""
+    printed = run(tmp_path, root, test, "-o", "asyncio_mode=auto")
+    assert "1 error" in printed
+    assert "-> PUB orders.created 1" in printed.partition("NATS trace")[2]
+
+
+def test_a_clock_of_the_server(tmp_path: Path, root: Path) -> None:
+    test = """
+import socket
+def test_silence(nats_server, nats_clock):
+    with socket.create_connection(("127.0.0.1", nats_server.port), timeout=5) as client:
+        with client.makefile("rb") as lines:
+            assert lines.readline().startswith(b"INFO")
+            before = nats_clock.wall()
+            nats_clock.advance(3600)
+            assert lines.readlines()[-1].startswith(b"-ERR 'Stale Connection'")
+    assert (nats_clock.monotonic(), nats_clock.wall() - before) == (3600, 3600)
+
+async def test_clients_are_served(nats_client, nats_capture, nats_clock):
+    PUBLISHES
+""".replace("PUBLISHES", PUBLISHES.strip())
+    assert "2 passed" in run(tmp_path, root, test, "-o", "asyncio_mode=auto")
+    printed = run(tmp_path, root, test, "--midge-scope", "session", "-k", "silence")
+    assert "nats_clock needs a server for each test, not for each session" in printed
 
 
 BUGGY = """
@@ -142,6 +215,50 @@ def test_strict_mode_can_warn(tmp_path: Path, root: Path) -> None:
     assert "1 passed, 5 warnings" in printed
 
 
+LEFT_OVER = """
+import pytest
+
+async def test_failing(nats_client):
+    await nats_client.publish("orders.*", b"1")
+    await nats_client.flush()
+    raise RuntimeError("of its own")
+
+async def test_good(nats_client):
+    await nats_client.publish("orders.created", b"1")
+
+async def test_ends_at_once(nats_client):
+    await nats_client.publish("orders.>", b"1")
+
+@pytest.fixture
+async def untidy(nats_client):
+    yield
+    await nats_client.publish("orders.late.*", b"1")
+    await nats_client.flush()
+
+async def test_untidy(untidy):
+    pass
+"""
+
+
+@pytest.mark.parametrize("scope", ["function", "session"])
+def test_strict_mode_blames_the_right_test(tmp_path: Path, root: Path, scope: str) -> None:
+    arguments = ["-o", "asyncio_mode=auto", "--midge-strict", "error", "--midge-scope", scope]
+    printed = run(tmp_path, root, LEFT_OVER, *arguments)
+    assert "2 failed, 2 passed, 2 errors" in printed
+    for test, bug in (
+        ("ERROR at teardown of test_failing", "publish to 'orders.*'"),
+        (" test_ends_at_once ", "publish to 'orders.>'"),
+        ("ERROR at teardown of test_untidy", "publish to 'orders.late.*'"),
+    ):
+        assert bug in printed.partition(test)[2].partition("\n___")[0]
+
+
+def test_the_client_needs_a_framework(tmp_path: Path, root: Path) -> None:
+    arguments = ["-p", "no:asyncio", "-p", "no:anyio", "-W", "ignore"]
+    printed = run(tmp_path, root, "async def test_it(nats_client):\n    pass\n", *arguments)
+    assert "nats_client needs pytest-asyncio or anyio to run the test" in printed
+
+
 def test_the_client_needs_an_async_test(tmp_path: Path, root: Path) -> None:
     printed = run(tmp_path, root, "def test_it(nats_client):\n    pass\n")
     assert "test_it: nats_client needs an async test" in printed
@@ -161,11 +278,6 @@ def test_it():
     assert "1 passed" in run(tmp_path, root, test, *others)
 
 
-def test_a_capture_refuses_a_pattern_that_cannot_be() -> None:
-    with pytest.raises(ValueError, match="pattern"):
-        Capture().assert_published("a..b")
-
-
 class MixinTest(NatsServerMixin, unittest.TestCase):
     nats_options = {"server_name": "mixed"}  # noqa: RUF012 - declared by the mix-in
 
@@ -183,3 +295,22 @@ class AsyncMixinTest(NatsServerMixin, unittest.IsolatedAsyncioTestCase):
         await client.flush()
         self.nats_capture.assert_published("a", count=1, payload=b"1")
         await client.close()
+
+
+def test_the_mixin_can_be_strict() -> None:
+    class StrictMixinTest(NatsServerMixin, unittest.TestCase):
+        nats_strict = True
+
+        def test_bugs(self) -> None:
+            with socket.create_connection(
+                ("127.0.0.1", self.nats_server.port), timeout=5
+            ) as client:
+                client.sendall(b'CONNECT {"name":"till"}\r\nPUB a.* 0\r\n\r\nPING\r\n')
+                with client.makefile("rb") as lines:
+                    while lines.readline() != b"PONG\r\n":
+                        pass
+
+    result = StrictMixinTest("test_bugs").run()
+    assert result is not None
+    ((_, traceback),) = result.failures
+    assert "client 5 (till): publish to 'a.*'" in traceback

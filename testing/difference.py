@@ -1,0 +1,111 @@
+"""What a failed assertion of a capture says: what was expected, what there was, and how near."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from midge.testing.capture import Captured, Wanted
+
+_SHOWN_MAX = 20
+_PAYLOAD_MAX_BYTES = 80
+_DIFFERENCE_MAX_LINES = 40
+
+
+def explain(
+    what: str,
+    wanted: Wanted,
+    count: int | None,
+    everything: list[Captured],
+    near: list[Captured],
+) -> str:
+    """Say what was `wanted`, and show `everything` there was; `near` has the right subjects."""
+    found = sum(wanted.holds(message) for message in near)
+    expected = "at least 1 message" if count is None else _messages(count)
+    lines = [f"expected {expected} {what} {_described(wanted)}, got {found or 'none'}"]
+    if not everything:
+        return f"{lines[0]}\nnothing was {what}"
+    lines.append(f"{what} ({len(everything)} in all; = as expected, ~ only the subject is):")
+    hidden = len(everything) - _SHOWN_MAX
+    if hidden > 0:
+        lines.append(f"    … {hidden} before")
+    for message in everything[-_SHOWN_MAX:]:
+        mark = " " if message not in near else "=" if wanted.holds(message) else "~"
+        lines.append(f"  {mark} {_line(what, message)}")
+    missing = [message for message in near if not wanted.holds(message)]
+    if missing and found < (1 if count is None else count):
+        lines += _difference(wanted, missing)
+    return "\n".join(lines)
+
+
+def _messages(count: int) -> str:
+    return "no message" if count == 0 else "1 message" if count == 1 else f"{count} messages"
+
+
+def _described(wanted: Wanted) -> str:
+    """Put what is looked for into words."""
+    parts = [f"on {wanted.pattern!r}"]
+    if wanted.to is not None:
+        parts.append(f"to client {wanted.to!r}")
+    if wanted.payload is not None:
+        parts.append(f"with payload {_shown(wanted.payload)}")
+    if wanted.headers:
+        parts.append(f"with headers {wanted.headers}")
+    return " ".join(parts)
+
+
+def _line(what: str, message: Captured) -> str:
+    """Show one message on a line of its own."""
+    parts = [f"{message.subject}  {_shown(message.payload)}"]
+    if message.headers:
+        parts.append(f"headers {message.headers}")
+    if message.reply:
+        parts.append(f"reply {message.reply}")
+    if message.client:
+        parts.append(f"{'to' if what == 'delivered' else 'from'} {message.client}")
+    if what == "published":
+        parts.append(f"taken by {message.deliveries or 'nobody'}")
+    return "  ".join(parts)
+
+
+def _difference(wanted: Wanted, missing: list[Captured]) -> list[str]:
+    """Show where the nearest of the messages that are not as expected differs from that."""
+    if wanted.payload is None:
+        return []
+    expected = _lines(wanted.payload)
+    nearest = max(missing, key=lambda one: _likeness(expected, _lines(one.payload)))
+    got = _lines(nearest.payload)
+    if nearest.payload == wanted.payload:
+        return []
+    if got == expected:  # the same JSON, written in another way
+        expected, got = [repr(wanted.payload)], [repr(nearest.payload)]
+    shown = list(difflib.ndiff(expected, got))[:_DIFFERENCE_MAX_LINES]
+    head = f"the nearest, on {nearest.subject!r} (- expected, + got):"
+    return [head, *(f"    {line.rstrip()}" for line in shown)]
+
+
+def _likeness(expected: list[str], got: list[str]) -> float:
+    return difflib.SequenceMatcher(None, "\n".join(expected), "\n".join(got)).quick_ratio()
+
+
+def _lines(payload: bytes) -> list[str]:
+    """Return a payload as lines to compare: JSON with a line for each field, bytes as escapes."""
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        return [repr(payload)]
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return text.splitlines()
+    if not isinstance(document, dict | list):
+        return text.splitlines()
+    return json.dumps(document, indent=2, ensure_ascii=False).splitlines()
+
+
+def _shown(payload: bytes) -> str:
+    more = len(payload) - _PAYLOAD_MAX_BYTES
+    rest = f" and {more} bytes more" if more > 0 else ""
+    return f"{payload[:_PAYLOAD_MAX_BYTES]!r}{rest}"
