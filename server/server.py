@@ -8,7 +8,6 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
-from midge.protocol import errors
 from midge.server.clock import Clock, LoopClock
 from midge.server.connection import Connection
 from midge.server.events import SystemEvents
@@ -200,7 +199,7 @@ class Server:
         """End the newest connections where the limit is now lower than their number."""
         allowed = max(0, self.options.limits.max_connections)
         for connection in self.connections()[allowed:]:
-            connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
+            self.hub.turn_away(connection, "connections")
 
     def _limit_anew(self) -> None:
         """Hold those who are there to the limits of the options at hand."""
@@ -209,7 +208,7 @@ class Server:
         hub.closed = deque(hub.closed, maxlen=limits.max_closed_clients)
         present = list(hub.clients.values())
         for connection in present[limits.max_connections :]:
-            connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
+            self.hub.turn_away(connection, "connections")
         for connection in present[: limits.max_connections]:
             connection.max_pending_bytes = limits.max_pending_bytes
             connection.parser.max_control_line = limits.max_control_line_bytes
