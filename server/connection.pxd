@@ -20,7 +20,8 @@ from midge.sublist.subscription cimport Subscription
 cdef int CLOSED, NO_ECHO, NO_HEADERS, DENIED_SUBJECTS, REPLY_GRANTS, BEHIND, TRACED, INTERCEPTED
 cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED, RESERVED
 cdef int _DOLLAR, _J, _N, _UNDERSCORE, _G, _R
-cdef Py_ssize_t _HELD_BYTES
+cdef Py_ssize_t _HELD_BYTES, _TURN_BYTES, _CONNECT_BYTES, _COMMAND_BYTES
+cdef Py_ssize_t _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES
 
 
 cdef class Connection(Client):
@@ -49,7 +50,6 @@ cdef class Connection(Client):
     cdef readonly double started_at
     cdef readonly double last_active_at
     cdef readonly bint connected
-    cdef readonly bint is_introducing
     cdef public bint has_info
     cdef readonly object keepalive
     cdef readonly object _transport
@@ -61,16 +61,18 @@ cdef class Connection(Client):
     cdef SubList _result_of
     cdef unsigned long long _generation
     cdef readonly Flow flow
+    cdef Py_ssize_t _turn_left
     cdef object _auth_timer
     cdef object _linger_timer
     cdef bint _eof
     cdef bint _paused
     cdef readonly bint _ended
+    cdef int _halts
 
     cpdef object get_buffer(self, Py_ssize_t size_hint)
     cpdef void buffer_updated(self, Py_ssize_t count) except *
     cpdef void on_publish(self, Frame frame) except *
-    @cython.locals(result=SubListResult)
+    @cython.locals(result=SubListResult, cost=Py_ssize_t)
     cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
     cpdef void on_subscribe(self, bytes subject, bytes queue, bytes sid) except *
     cpdef void on_unsubscribe(self, bytes sid, long long max_messages) except *
@@ -100,6 +102,7 @@ cdef class Connection(Client):
     cpdef void release(self) except *
     cdef void _note_activity(self) except *
     cdef void _finish_batch(self) except *
+    cdef void _spend(self, Py_ssize_t cost_bytes) except *
     cpdef void held(self, Client publisher) except *
     cdef void _send(self, bytes piece) except *
     cpdef void send_ok(self) except *

@@ -65,6 +65,19 @@ _LINGER_S = 0.25  # how long to read on after the last word, so that it is not l
 _HELD_BYTES = 64 * 1024  # what may wait unparsed while it is found out who a client is
 _CLEAN_UP_SLICE = 2000  # subscriptions removed before others have their turn
 
+# Why the parser may be halted; it goes on when no reason is left.
+INTRODUCING = 1  # it is being found out who the client is
+TURN_OVER = 2  # others have their turn
+WAITING = 4  # interceptors have too much to look at
+
+# What one read holds may keep others waiting for long, so it uses up a turn of some 20 ms, counted
+# in bytes copied: those of each delivery, and as many as could be copied while a command is done.
+_TURN_BYTES = 32 * 1024 * 1024
+_CONNECT_BYTES = 64 * 1024
+_COMMAND_BYTES = 8 * 1024
+_DELIVERY_BYTES = 128
+_DELIVERY_IN_RUN_BYTES = 16
+
 
 class Connection(Client):
     """A client over a byte-stream transport; asyncio's BufferedProtocol by its methods.
@@ -105,7 +118,6 @@ class Connection(Client):
         self.started_at = hub.clock.monotonic()
         self.last_active_at = self.started_at
         self.connected = False
-        self.is_introducing = False  # whether it is being found out who this is
         self.has_info = False  # whether INFO went out before there was a transport
         self.keepalive = Keepalive(
             hub.clock,
@@ -124,11 +136,13 @@ class Connection(Client):
         self._result_of: SubList | None = None
         self._generation = 0
         self.flow = Flow(self)
+        self._turn_left = _TURN_BYTES
         self._auth_timer: Timer | None = None
         self._linger_timer: Timer | None = None
         self._eof = False
         self._paused = False
         self._ended = False
+        self._halts = 0
 
     # Made and heard.
 
@@ -150,6 +164,7 @@ class Connection(Client):
         if self._ended:
             return  # after the last word, what comes is read only to be dropped
         self._note_activity()
+        self._turn_left = _TURN_BYTES
         try:
             self.inbound.received(count)
         except ProtocolError as error:
@@ -161,6 +176,7 @@ class Connection(Client):
         if self._ended:
             return
         self._note_activity()
+        self._turn_left = _TURN_BYTES
         try:
             self.inbound.feed(data)
         except ProtocolError as error:
@@ -185,6 +201,9 @@ class Connection(Client):
     def eof_received(self) -> bool:
         """Hear that the client sends no more; what it has asked for is still answered."""
         self.router.flush()
+        if self._halts == TURN_OVER and self.tls_facts() is not None:
+            while self._halts == TURN_OVER and not self._ended:
+                self._take_turn()  # a TLS transport ends now, whatever is answered here
         if (self.parser.halted or self.stream is not None) and not self._ended:
             self._eof = True  # it, or what it has sent, is still being looked at
             return True
@@ -203,6 +222,7 @@ class Connection(Client):
         # Without these circles the connection goes at once, and not when the collector comes by.
         self.parser.handler = _NOBODY
         self.keepalive.forget()
+        self._result = None
 
     def pause_writing(self) -> None:
         """Hear that the socket is full; the flush that made it so sees it by itself."""
@@ -235,8 +255,7 @@ class Connection(Client):
         if self.tracer is not None:
             self.tracer.connect_received(document)
         self.options = options
-        self.parser.halted = True  # until it is known who this is; the rest waits, unparsed
-        self.is_introducing = True
+        self.halt(INTRODUCING)
         if not (self.connected or self.hub.gate.asks_who(self)):
             self._introduced()  # it was nobody in particular, and keeps what it subscribed to
             return
@@ -285,29 +304,57 @@ class Connection(Client):
         self._set_guard(VERBOSE, options.verbose)
         self._set_guard(PEDANTIC, options.pedantic)
         self.connected = True
-        self.is_introducing = False
         self.info = None
         self._result = None
-        self.parser.halted = False
+        self.unhalt(INTRODUCING)
         if options.verbose:
             self.send_ok()
         self.keepalive.connected()
         self.hub.client_connected(self)
+        self._spend(_CONNECT_BYTES)
 
     def resume(self) -> None:
         """Parse what came while the parser was halted."""
         if self._ended:
             return
-        if self._paused and not self.parser.halted:
-            self._paused = False
-            self._transport.resume_reading()
         try:
             self.inbound.resume()
         except ProtocolError as error:
             self._end_on_error(error)
-        self.router.flush()
-        if self._eof and not self.parser.halted and self.stream is None:
+        self._finish_batch()
+        if self.parser.halted:
+            return
+        if self._eof and self.stream is None:
             self.close(ClosedReason.CLIENT_CLOSED)
+        elif self._paused:
+            self._paused = False
+            if not self.flow.is_held_back:
+                self._transport.resume_reading()
+
+    def halt(self, why: int) -> None:
+        """Parse nothing more after the command at hand; what comes meanwhile waits."""
+        self._halts |= why
+        self.parser.halted = True
+
+    def unhalt(self, why: int) -> None:
+        """Have `why` halt the parser no longer; `resume` then parses what waits, if it may."""
+        self._halts &= ~why
+        self.parser.halted = self._ended or self._halts != 0
+
+    def _spend(self, cost_bytes: int) -> None:
+        """Use up so much of the turn; at its end the rest waits until others have had theirs."""
+        self._turn_left -= cost_bytes
+        if self._turn_left < 0 and not self._halts & TURN_OVER:
+            self.halt(TURN_OVER)
+            self.hub.clock.call_later(0, self._take_turn)
+
+    def _take_turn(self) -> None:
+        """Go on with what waits."""
+        if self._ended:
+            return
+        self._turn_left = _TURN_BYTES
+        self.unhalt(TURN_OVER)
+        self.resume()
 
     def on_ping(self) -> None:
         """Answer; the first time, with the INFO that belongs to who the client is."""
@@ -341,6 +388,7 @@ class Connection(Client):
         """Add a subscription, unless something forbids it; then say so and go on."""
         if self.tracer is not None:
             self.tracer.subscribe_received(subject, queue, sid)
+        self._spend(_COMMAND_BYTES)
         if self.hub.interception is None:
             self.subscribe(subject, queue, sid)
         else:
@@ -369,6 +417,7 @@ class Connection(Client):
             return
         if self.tracer is not None:
             self.tracer.unsubscribe_received(sid, max_messages)
+        self._spend(_COMMAND_BYTES)
         subscription = self.subscriptions.get(sid)
         if subscription is not None:
             if max_messages > subscription.delivered:
@@ -395,14 +444,21 @@ class Connection(Client):
             self._route(frame)
 
     def on_publish_run(self, frame: Frame, count: int) -> int:
-        """Route messages that differ in their payloads only, all at once if nothing forbids it."""
+        """Route messages that differ in their payloads only, all at once if nothing forbids it.
+
+        Gives how many: as many as there is time for in this turn, and then it is over.
+        """
         if not self.guard:
             result = self._match(frame)
+            cost = len(result.plain) * (frame.end + _DELIVERY_IN_RUN_BYTES)
+            if cost and cost * count > self._turn_left:
+                count = max(self._turn_left // cost + 1, 1)
             if (result or not frame.has_reply()) and self.router.route_run(
                 self.account, result, self, frame, count
             ):
                 self.in_messages += count
                 self.in_bytes += count * frame.size
+                self._spend(cost * count)
                 return count
         self.on_publish(frame)
         return 1
@@ -446,6 +502,7 @@ class Connection(Client):
     def _route(self, frame: Frame) -> None:
         """Deliver `frame` to those who are interested in the subject at hand."""
         taken = self.router.route(self.account, self._match(frame), self, frame)
+        self._spend(taken * (frame.end + _DELIVERY_BYTES))
         if taken == 0 and frame.reply_end > frame.reply_start and self.options.no_responders:
             self._send_no_responders(frame, self._subject_of(frame))
 
@@ -499,6 +556,7 @@ class Connection(Client):
         """Deliver `frame` to those who are interested in `subject`, which is its own."""
         result = self.account.sublist.match(subject)
         taken = self.router.route(self.account, result, self, frame)
+        self._spend(_COMMAND_BYTES + taken * (frame.end + _DELIVERY_BYTES))
         if taken == 0 and frame.has_reply() and self.options.no_responders:
             self._send_no_responders(frame, subject)
 
@@ -562,10 +620,14 @@ class Connection(Client):
         self.unsubscribe(subscription, "auto_unsubscribed")
 
     def flushed(self) -> None:
-        """See after a flush whether the socket took everything."""
-        if self.outbound.behind and not self.watch & BEHIND:
+        """See after a flush whether the socket took everything, and whether too much waits."""
+        if not self.outbound.behind:
+            return
+        if not self.watch & BEHIND:
             self.watch |= BEHIND
             self.flow.fell_behind()
+        if self.outbound.pending_bytes() > self.max_pending_bytes:  # of answers, which nobody asks
+            self.close(ClosedReason.SLOW_CONSUMER_PENDING)
 
     def hold_for(self, receiver: Client) -> None:
         """Hear that `receiver` is far behind; this connection is read no further for a moment."""
@@ -584,8 +646,8 @@ class Connection(Client):
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read on."""
-        if not self._ended:
+        """Read on, unless what has been read still waits."""
+        if not (self._ended or self._paused):
             self._transport.resume_reading()
 
     # Sending.
@@ -598,6 +660,7 @@ class Connection(Client):
         """Send -ERR and go on."""
         if self.tracer is not None:
             self.tracer.sent(f"-ERR {text}")
+        self._spend(_COMMAND_BYTES)
         self.hub.error_sent(self, text)
         self._send(b"-ERR '%b'\r\n" % text.encode())
 
@@ -763,6 +826,8 @@ class Connection(Client):
         """Read no more while nobody parses: who is not known yet may not fill the memory."""
         if not self._paused and self.inbound.held_bytes() > _HELD_BYTES:
             self._paused = True
+            if not self.connected:
+                self.hub.limits_met["bytes_before_authentication"] += 1
             self._transport.pause_reading()
 
     def _end_on_error(self, error: ProtocolError) -> None:

@@ -19,6 +19,7 @@ import midge
 from midge.protocol import COMPATIBLE_VERSION
 from midge.protocol.errors import MidgeError
 from midge.server import logging
+from midge.server.garbage import shorten_pauses
 from midge.server.process_files import PortsFile, write_pid_file
 from midge.server.reloading import changes
 
@@ -269,6 +270,7 @@ class Daemon:
 
 def run(daemon_of: Callable[[], Daemon]) -> int:
     """Run the daemon that `daemon_of` makes, on uvloop; return the exit code."""
+    shorten_pauses()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = runner.run(_run(daemon_of))
     # The loop has given the signals back; a second SIGTERM must not turn a clean end into a kill.

@@ -115,6 +115,11 @@ class Flow:
         receiver.held(self._connection)
         self._hold_timer = hub.clock.call_later(_HOLD_BACK_S, self.release)
 
+    @property
+    def is_held_back(self) -> bool:
+        """Tell whether the connection is read no further for now."""
+        return self._hold_timer is not None
+
     def release(self) -> None:
         """Read on."""
         if self._hold_timer is not None:

@@ -85,10 +85,11 @@ class Gatekeeper:
         self._present[connection.cid] = None
         self._by_address[connection.peer_host] += 1
         per_address = limits.max_connections_per_address
-        if len(self._hub.clients) > limits.max_connections or (
-            0 < per_address < self._by_address[connection.peer_host]
-        ):
-            connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
+        if len(self._hub.clients) > limits.max_connections:
+            self._hub.turn_away(connection, "connections")
+            return False
+        if 0 < per_address < self._by_address[connection.peer_host]:
+            self._hub.turn_away(connection, "connections_per_address")
             return False
         if self.admits_silent(connection) and self._admit_silent(connection):
             connection.keepalive.start()
@@ -333,7 +334,7 @@ class Gatekeeper:
             return False
         per_user = limits.max_connections_per_user
         if identity.user and 0 < per_user <= self._by_user[_user_key(identity)]:
-            connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
+            self._hub.turn_away(connection, "connections_per_user")
             return False
         self._by_user[_user_key(identity)] += 1
         self._present[connection.cid] = identity

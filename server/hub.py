@@ -7,12 +7,12 @@ Every refusal is decided in this one place, so that no path around it exists.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from midge.protocol import COMPATIBLE_VERSION
+from midge.protocol import COMPATIBLE_VERSION, errors
 from midge.protocol.errors import ProtocolError
 from midge.protocol.frame import Frame
 from midge.protocol.inbound import SharedBuffer
@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 __all__ = ["Hub", "Observer", "Screen", "Totals"]
 
 log = get_logger()
+
+TOO_MANY_TOKENS = "too many tokens"
+"""What the refusals of subscriptions with too many of them are counted as."""
+
+_ERROR_KINDS_MAX = 64  # kinds of -ERR that are counted apart; there are a dozen
 
 
 class Screen:
@@ -113,6 +118,8 @@ class Hub:
     """The shared state of one server's connections; `clock` and `random` are its only such sources.
 
     `clients` are the live connections by cid, `closed` the last ones that went, oldest first.
+    `closed_by_reason` and `errors_sent` (by kind) count what they say; `limits_met` counts by name
+    what these do not show.
     """
 
     def __init__(self, options: Options, clock: Clock, random: Random) -> None:
@@ -132,6 +139,9 @@ class Hub:
         self.clients: dict[int, Connection] = {}
         self.closed: deque[ClosedClient] = deque(maxlen=options.limits.max_closed_clients)
         self.totals = Totals()
+        self.closed_by_reason: Counter[ClosedReason] = Counter()
+        self.errors_sent: Counter[str] = Counter()
+        self.limits_met: Counter[str] = Counter()
         self.stalled_clients = 0
         self.screen: Screen | None = None
         self.interception: Interception | None = None
@@ -194,6 +204,11 @@ class Hub:
         if wanted or connection.tracer is not None:
             connection.trace(Tracer(connection, self.options.logging) if wanted else None)
 
+    def turn_away(self, connection: Connection, limit: str) -> None:
+        """End a connection that is one too many, by the limit of this name."""
+        self.limits_met[limit] += 1
+        connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
+
     def client_connected(self, connection: Connection) -> None:
         """Hear that the client has been let in."""
         for observer in self.observers:
@@ -208,6 +223,8 @@ class Hub:
         self.totals.add(connection)
         self.closed.append(ClosedClient(connection, self.clock.monotonic()))
         reason = connection.reason
+        if reason is not None:
+            self.closed_by_reason[reason] += 1
         if reason is not None and reason.is_slow_consumer:
             self.totals.slow_consumers += 1
             log.warning(
@@ -252,7 +269,11 @@ class Hub:
         log.error("protocol_error", cid=connection.cid, peer=connection.peer, error=error.detail)
 
     def error_sent(self, connection: Connection, text: str) -> None:
-        """Log an -ERR after which the connection goes on."""
+        """Log and count an -ERR after which the connection goes on."""
+        kind = _kind_of(text)
+        if kind not in self.errors_sent and len(self.errors_sent) >= _ERROR_KINDS_MAX:
+            kind = "other"
+        self.errors_sent[kind] += 1
         log.debug("error_sent", cid=connection.cid, peer=connection.peer, error=text)
 
     # Who may hold, change or refuse what passes.
@@ -458,3 +479,10 @@ class Hub:
         """Cut every transport that is still there."""
         for connection in list(self._transports):
             connection.abort()
+
+
+def _kind_of(error: str) -> str:
+    """Give the part of an -ERR text that does not tell what it was about."""
+    if error.endswith(", too many tokens"):
+        return TOO_MANY_TOKENS
+    return error.partition(" to ")[0].partition(" of ")[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from midge.server.connection import WAITING
 from midge.server.verdict_queue import VerdictQueue
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Stream:
 
     def _halt(self, connection: Connection) -> None:
         self._has_halted = True
-        connection.parser.halted = True
+        connection.halt(WAITING)
 
     def _advanced(self) -> None:
         """Read on when there is room, and be forgotten when nothing is left."""
@@ -95,9 +96,7 @@ class Stream:
             return
         if self._has_halted and not self.full and (is_idle or self.queue.has_room):
             self._has_halted = False
-            # A CONNECT that has had its turn halts the parser itself until it is answered.
-            if not connection.is_introducing:
-                connection.parser.halted = False
+            connection.unhalt(WAITING)
         if is_idle or not connection.parser.halted:
             connection.resume()
 

@@ -106,6 +106,7 @@ class Listener:
 
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
         if len(self._tasks) > self._hub.options.limits.max_connections:
+            self._hub.limits_met["handshakes"] += 1
             accepted.close()  # more than may connect are still shaking hands
             return
         connection = self._hub.make_connection(peer)
@@ -153,6 +154,7 @@ class Listener:
         table = self._tls.table
         context = self._tls.context
         if not self._limit.admit(self._hub.clock.monotonic()):
+            self._hub.limits_met["handshakes_per_second"] += 1
             accepted.send(info + b"-ERR '%b'\r\n" % errors.CONNECTION_THROTTLED.encode())
             raise ConnectionAbortedError("too many handshakes in this second")
         if table.handshake_first == "on":

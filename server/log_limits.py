@@ -24,6 +24,7 @@ class OffenderLimiter:
         self._clock = clock
         self._seconds: dict[str, int] = {}
         self._lines: dict[str, int] = {}
+        self.suppressed = 0
 
     def admit(self, peer: str, fields: dict[str, Any]) -> bool:
         """Tell whether a line about `peer` may be written.
@@ -40,7 +41,10 @@ class OffenderLimiter:
                 fields["suppressed"] = suppressed
             self._begin(address, second)
         self._lines[address] += 1
-        return self._lines[address] <= self._lines_max_per_s
+        if self._lines[address] <= self._lines_max_per_s:
+            return True
+        self.suppressed += 1
+        return False
 
     def _begin(self, address: str, second: int) -> None:
         if len(self._seconds) >= OFFENDERS_MAX and address not in self._seconds:

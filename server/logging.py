@@ -42,6 +42,8 @@ class Journal:
         self._form: Form | None = None
         self._output: StreamOutput | FileOutput | None = None
         self._limiter = OffenderLimiter(0, time.monotonic)
+        self._suppressed = 0
+        self._lost = 0
         self._wall_clock: Callable[[], float] = time.time
 
     def configure(
@@ -65,9 +67,11 @@ class Journal:
         old = self._output
         self._output = FileOutput(options, wall_clock) if options.file else StreamOutput(stream)
         if old is not None:
+            self._lost += old.lost
             old.close()
         chosen = options.format if options.format != "auto" else form or _natural(options, stream)
         self._form = FORMS[chosen](options, os.getpid(), stream)
+        self._suppressed += self._limiter.suppressed
         self._limiter = OffenderLimiter(options.max_lines_per_offender_per_s, clock)
         self._wall_clock = wall_clock
         traced = options.trace or options.trace_verbose
@@ -94,6 +98,16 @@ class Journal:
     def _admits_trace(self, level: str) -> bool:
         # With -V but not -D nats-server shows traces and no debug lines.
         return level != "debug" or self.options.debug
+
+    @property
+    def suppressed_lines(self) -> int:
+        """Count the lines that were not written for the sake of the offender limit."""
+        return self._suppressed + self._limiter.suppressed
+
+    @property
+    def lost_lines(self) -> int:
+        """Count the lines that could not be written."""
+        return self._lost + (self._output.lost if self._output is not None else 0)
 
     @property
     def is_tracing(self) -> bool:

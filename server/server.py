@@ -8,7 +8,6 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
-from midge.protocol import errors
 from midge.server.clock import Clock, LoopClock
 from midge.server.connection import Connection
 from midge.server.events import SystemEvents
@@ -207,8 +206,9 @@ class Server:
 
     def _end_surplus(self) -> None:
         """End the newest connections where the limit is now lower than their number."""
-        for connection in self.connections()[self.options.limits.max_connections :]:
-            connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
+        allowed = max(0, self.options.limits.max_connections)
+        for connection in self.connections()[allowed:]:
+            self.hub.turn_away(connection, "connections")
 
     def _limit_anew(self) -> None:
         """Hold those who are there to the limits of the options at hand."""

@@ -100,7 +100,7 @@ class AuthHook:
         try:
             answer = self._function(request)
             return await answer if isinstance(answer, Awaitable) else TypeError("not awaitable")
-        except Exception as error:  # noqa: BLE001 - whatever a hook raises refuses the client
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises refuses
             return error
 
     def _give_place_back(self, call: asyncio.Task[object]) -> None:
@@ -110,7 +110,7 @@ class AuthHook:
 
     def _judge(self, request: AuthRequest, answer: object) -> Verdict:
         """Turn the hook's `answer` into an identity, or refuse."""
-        if isinstance(answer, Exception):
+        if isinstance(answer, Exception | SystemExit):
             return Refusal(f"authentication hook: {type(answer).__name__}: {answer}")
         if type(answer) is not User:
             return Refusal(f"authentication hook: refused (returned {type(answer).__name__})")

@@ -53,11 +53,12 @@ class Token(NamedTuple):
 
 _BLANK = re.compile(r"[ \t]*")
 _SPACE = re.compile(r"\s*")
-_SPACE_AND_COMMENTS = re.compile(r"(?:\s|#[^\r\n]*|//[^\r\n]*)*")
+_SPACE_AND_COMMENTS = re.compile(r"(?:\s+|#[^\r\n]*|//[^\r\n]*)*")
 _COMMENT = re.compile(r"(?:#|//)[^\r\n]*")
 _KEY = re.compile(r"[^\s=:]+")
-_WORD = re.compile(r"""(?:[^\s,;\]}'\\]|\\.)*""")
-_DOUBLE_QUOTED = re.compile(r'(?:[^"\\]|\\.)*', re.DOTALL)
+# Long stretches at a time: a step for each character would keep others waiting meanwhile.
+_WORD = re.compile(r"""[^\s,;\]}'\\]*(?:\\.[^\s,;\]}'\\]*)*""")
+_DOUBLE_QUOTED = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 _BLOCK_END = re.compile(r"\n\)(?=\n|\Z)")
 _INCLUDE_WORD = re.compile(r"[^\s;}']*")
 _ESCAPE = re.compile(r"\\(x(..)|.)", re.DOTALL)

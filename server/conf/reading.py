@@ -10,13 +10,16 @@ from midge.server.conf.errors import ConfError
 from midge.server.conf.parser import Node, Source, parse_file
 from midge.server.conf.sections import Result, Section, read_map
 from midge.server.conf.server_keys import SERVER
-from midge.server.errors import CombinedConfigError
+from midge.server.errors import CombinedConfigError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from midge.server.checking import Path as KeyPath
+
+ERRORS_MAX = 100
+"""Most errors of one file that are told."""
 
 
 def read_conf_file(file: Path, environment: Mapping[str, str] | None = None) -> config.Layer:
@@ -34,10 +37,20 @@ def read_conf_file(file: Path, environment: Mapping[str, str] | None = None) -> 
     result = Result()
     read_map(Node(entries, str(file), 1, 0), Section(result, result.values, ()), SERVER)
     if result.errors:
-        raise result.errors[0] if len(result.errors) == 1 else CombinedConfigError(result.errors)
+        raise _all_of(result.errors, str(file))
 
     def where(path: KeyPath) -> str:
         ends = range(len(path), 0, -1)
         return next((result.places[path[:n]] for n in ends if path[:n] in result.places), str(file))
 
     return config.Layer(result.values, where, ConfError, tuple(result.warnings))
+
+
+def _all_of(errors: list[ConfigError], file: str) -> ConfigError:
+    """Return one error that tells all, or as many as anybody would read."""
+    if len(errors) == 1:
+        return errors[0]
+    told = errors[:ERRORS_MAX]
+    if len(errors) > ERRORS_MAX:
+        told.append(ConfError(f"{len(errors) - ERRORS_MAX} more errors", where=file))
+    return CombinedConfigError(told)

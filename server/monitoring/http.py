@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -13,6 +14,7 @@ from midge.server.monitoring import accounts, connz, forms, others, subsz, varz
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.index import index_page
 from midge.server.monitoring.listener import HttpConnection, HttpListener
+from midge.server.monitoring.pace import Busy, Pace
 from midge.server.monitoring.state import State
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ class Monitor:
 
     def __init__(self, state: State) -> None:
         self.state = state
+        self._pace = Pace(state.hub.limits_met)
         self._metrics: Metrics | None = None
         self._runner: web.AppRunner | None = None
         self._listener: HttpListener | None = None
@@ -126,7 +129,7 @@ class Monitor:
     def _counted(self, path: str, handler: Handler) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             self.state.requests[path] += 1
-            return await handler(request)
+            return await self._pace.answer(request, partial(_refusals, handler=handler))
 
         return handle
 
@@ -193,5 +196,7 @@ async def _refusals(request: web.Request, handler: Handler) -> web.StreamRespons
         return await handler(request)
     except BadArgument as error:
         return _text(str(error), 400)
+    except Busy:
+        return _text("too many requests\n", 503)
     except web.HTTPNotFound:
         return _text("404 page not found\n", 404)

@@ -8,11 +8,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from midge.protocol import COMPATIBLE_VERSION
+from midge.protocol import COMPATIBLE_VERSION, errors
+from midge.server.hub import TOO_MANY_TOKENS
+from midge.server.logging import JOURNAL
 from midge.server.monitoring.ledger import server_totals
+from midge.server.reasons import ClosedReason
 
 if TYPE_CHECKING:
-    from midge.server.hub import Totals
+    from midge.server.hub import Hub, Totals
     from midge.server.monitoring.state import State
 
 _COUNTERS = {
@@ -50,11 +53,38 @@ class HubCollector(Collector):
         yield CounterMetricFamily(
             "midge_stalled_clients", "Times a fast producer was held back", hub.stalled_clients
         )
+        yield from self._limits()
         yield GaugeMetricFamily("midge_connections", "Connections there are", len(hub.clients))
         yield GaugeMetricFamily(
             "midge_pending_bytes",
             "Bytes that wait for clients to read them",
             sum(client.outbound.pending_bytes() for client in list(hub.clients.values())),
+        )
+
+    def _limits(self) -> Iterator[Metric]:
+        """Give how connections ended, what was refused, and how often each limit was met."""
+        hub = self._state.hub
+        closed = CounterMetricFamily(
+            "midge_closed_connections", "Connections that ended, by reason", labels=["reason"]
+        )
+        for reason in ClosedReason:
+            closed.add_metric([reason.value], hub.closed_by_reason[reason])
+        sent = CounterMetricFamily(
+            "midge_errors_sent", "-ERR after which the client went on, by kind", labels=["error"]
+        )
+        for error, count in sorted(hub.errors_sent.items()):
+            sent.add_metric([error], count)
+        limits = CounterMetricFamily(
+            "midge_limits_met", "Times a limit was met, by limit", labels=["limit"]
+        )
+        for limit, count in _limits_met(hub).items():
+            limits.add_metric([limit], count)
+        yield from (closed, sent, limits)
+        yield GaugeMetricFamily(
+            "midge_closed_connections_kept", "Connections in /connz?state=closed", len(hub.closed)
+        )
+        yield CounterMetricFamily(
+            "midge_log_lines_lost", "Lines that could not be written", JOURNAL.lost_lines
         )
 
     def _accounts(self) -> Iterator[Metric]:
@@ -90,6 +120,30 @@ class HubCollector(Collector):
             "midge_memory_bytes", "Resident memory", float(usage.memory_bytes())
         )
         yield GaugeMetricFamily("midge_cpu_percent", "CPU use", usage.cpu_percent())
+
+
+def _limits_met(hub: "Hub") -> dict[str, int]:
+    """Count, for all that a peer can make grow, how often its bound was met."""
+    met, closed, errors_sent = hub.limits_met, hub.closed_by_reason, hub.errors_sent
+    return {
+        "bytes_before_authentication": met["bytes_before_authentication"],
+        "time_before_authentication": closed[ClosedReason.AUTHENTICATION_TIMEOUT],
+        "handshakes": met["handshakes"],
+        "handshakes_per_second": met["handshakes_per_second"],
+        "connections": met["connections"],
+        "connections_per_account": closed[ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS],
+        "connections_per_user": met["connections_per_user"],
+        "connections_per_address": met["connections_per_address"],
+        "subscriptions": errors_sent[errors.MAXIMUM_SUBSCRIPTIONS],
+        "subscription_tokens": errors_sent[TOO_MANY_TOKENS],
+        "control_line": closed[ClosedReason.MAXIMUM_CONTROL_LINE],
+        "payload": closed[ClosedReason.MAXIMUM_PAYLOAD],
+        "pending_bytes": closed[ClosedReason.SLOW_CONSUMER_PENDING],
+        "write_deadline": closed[ClosedReason.SLOW_CONSUMER_DEADLINE],
+        "closed_clients": max(0, closed.total() - len(hub.closed)),
+        "log_lines_per_offender": JOURNAL.suppressed_lines,
+        "monitoring_pages": met["monitoring_pages"],
+    }
 
 
 def _account_counter(field: str) -> CounterMetricFamily:

@@ -24,6 +24,7 @@ class WebSocketListener(Listener):
 
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
         if len(self._tasks) >= self._hub.options.limits.max_connections:
+            self._hub.limits_met["handshakes"] += 1
             accepted.close()  # as many as may connect are still shaking hands
             return
         task = asyncio.ensure_future(self._upgrade(accepted, peer))

@@ -22,6 +22,8 @@ _COMPRESS_FROM_BYTES = 64  # below it compression costs more than it saves
 _MESSAGE_PAYLOADS = 8  # payloads of the largest size that fit one WebSocket message
 _MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 _MAX_UNAUTHENTICATED_BYTES = 64 * 1024
+_SLICE_BYTES = 16 * 1024  # taken at a time
+_FRAMES_PER_TURN = 2000  # about; then others have their turn
 _LONGEST_REASON_BYTES = 123  # what a control frame has room for
 
 _NORMAL = 1000
@@ -70,6 +72,7 @@ class WebSocketTransport:
         self._extensions = extensions
         self._reason = reason
         self._said_close = False
+        self._pauses = set[str]()
 
     def write(self, data: memoryview) -> None:
         """Send `data` in a binary frame, compressed if that was agreed and is worth it."""
@@ -93,12 +96,22 @@ class WebSocketTransport:
 
     def pause_reading(self) -> None:
         """Read nothing more for now."""
-        if not self._below.is_closing():
-            self._below.pause_reading()
+        self.pause("connection")
 
     def resume_reading(self) -> None:
         """Read on."""
+        self.resume("connection")
+
+    def pause(self, whose: str) -> None:
+        """Read nothing more until everybody who paused has resumed."""
+        self._pauses.add(whose)
         if not self._below.is_closing():
+            self._below.pause_reading()
+
+    def resume(self, whose: str) -> None:
+        """Read on, for all that `whose` pause was about."""
+        self._pauses.discard(whose)
+        if not self._pauses and not self._below.is_closing():
             self._below.resume_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
@@ -151,6 +164,7 @@ class WebSocketProtocol(asyncio.Protocol):
         self._below: WebSocketTransport | None = None
         self._frames: Protocol | None = None
         self._connection: Connection | None = None
+        self._rest = b""
         self.upgraded = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: Any) -> None:
@@ -182,6 +196,9 @@ class WebSocketProtocol(asyncio.Protocol):
         self._settle()
         if self._connection is not None:
             self._connection.connection_lost(exc)
+        # The library's parser is a circle, and may hold a message that nobody wants any more.
+        self._frames = self._below = None
+        self._rest = b""
 
     def pause_writing(self) -> None:
         """Hear that the socket is full."""
@@ -239,14 +256,37 @@ class WebSocketProtocol(asyncio.Protocol):
     # Frames.
 
     def _receive(self, data: bytes) -> None:
-        """Take frames, and hand their bytes to the Connection."""
+        """Take frames; after too many of them the rest waits until others had their turn."""
         frames, connection, below = self._frames, self._connection, self._below
-        if frames is None or connection is None or below is None or connection.reason is not None:
+        if frames is None or connection is None or below is None:
             return
+        left = _FRAMES_PER_TURN
+        for start in range(0, len(data), _SLICE_BYTES):
+            if connection.reason is not None:
+                return
+            if left <= 0:
+                self._rest = data[start:]
+                below.pause("frames")
+                connection.hub.clock.call_later(0, self._take_turn)
+                return
+            left -= self._take(data[start : start + _SLICE_BYTES], frames, connection, below)
+
+    def _take_turn(self) -> None:
+        """Go on with the frames that wait."""
+        rest, self._rest = self._rest, b""
+        if self._below is not None:
+            self._below.resume("frames")
+        self._receive(rest)
+
+    def _take(
+        self, data: bytes, frames: Protocol, connection: Connection, below: WebSocketTransport
+    ) -> int:
+        """Hand the bytes of the frames in `data` to the Connection; count the frames."""
         frames.max_message_size = self._most_bytes(connection)
         frames.receive_data(data)
         frames.data_to_send()  # what the library would answer is answered here, unmasked
-        for event in frames.events_received():
+        events = frames.events_received()
+        for event in events:
             if not isinstance(event, Frame):
                 continue
             if event.opcode in _DATA:
@@ -255,13 +295,17 @@ class WebSocketProtocol(asyncio.Protocol):
                 below.control(Opcode.PONG, bytes(event.data))
             elif event.opcode is Opcode.CLOSE:
                 below.control(Opcode.CLOSE, bytes(event.data))
-                connection.close(ClosedReason.CLIENT_CLOSED)
+                connection.eof_received()
         if frames.parser_exc is not None:
             self._fail(frames.parser_exc, connection)
+        return len(events)
 
     def _fail(self, error: Exception, connection: Connection) -> None:
         """End on frames that cannot be."""
+        error.__traceback__ = None  # its frames hold what came
         too_big = isinstance(error, PayloadTooBig)
+        if too_big and connection.parser.connect_required:
+            connection.hub.limits_met["bytes_before_authentication"] += 1
         reason = ClosedReason.MAXIMUM_PAYLOAD if too_big else ClosedReason.PROTOCOL_VIOLATION
         connection.close(reason)
 

@@ -86,6 +86,10 @@ class Raw:
                     return self.received[start:]
         raise AssertionError(f"{text!r} did not come, but {self.received[start:]!r}")
 
+    def pause(self) -> None:
+        """Read nothing more."""
+        self._writer.transport.pause_reading()
+
     async def close(self) -> None:
         self._writer.close()
         try:

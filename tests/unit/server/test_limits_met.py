@@ -1,0 +1,226 @@
+"""Every bound on what a peer can make grow: that it holds, and that /metrics counts it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from midge.server.logging import JOURNAL
+from midge.server.options import (
+    Account,
+    AccountLimits,
+    Authorization,
+    Limits,
+    Listen,
+    Logging,
+    Monitoring,
+    Options,
+    User,
+)
+from midge.server.server import Server
+from tests.support.raw import Raw
+
+Start = Callable[..., Awaitable["Served"]]
+
+ACCOUNTS = (Account(name="A", users=(User(user="u", password="p"),)),)
+
+
+class Served:
+    """A server, clients of it, and what its metrics say."""
+
+    def __init__(self, server: Server, stack: AsyncExitStack) -> None:
+        self.server = server
+        self._stack = stack
+
+    async def dial(self, **options: Any) -> Raw:
+        """Connect; introduce oneself only with `options`."""
+        raw = await Raw.open(self.server.urls()["nats"][0])
+        self._stack.push_async_callback(raw.close)
+        if options:
+            assert await raw.connect(**options) == b""
+        return raw
+
+    async def met(self, limit: str) -> int:
+        """Return how often `limit` was met."""
+        return (await self.limits())[limit]
+
+    async def limits(self) -> dict[str, int]:
+        """Return how often each limit was met."""
+        url = f"{self.server.urls()['monitoring'][0]}/metrics"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            lines = (await answer.text()).splitlines()
+        found = (re.fullmatch(r'midge_limits_met_total{limit="(\w+)"} (\S+)', one) for one in lines)
+        return {one[1]: int(float(one[2])) for one in found if one}
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    """Start a server with some tables of options."""
+    async with AsyncExitStack() as stack:
+
+        async def one(**tables: Any) -> Served:
+            options = Options(listen=Listen(port=-1), monitoring=Monitoring(http_port=-1), **tables)
+            server = Server(options)
+            await server.start()
+            stack.push_async_callback(server.stop)
+            return Served(server, stack)
+
+        yield one
+
+
+async def test_connections(start: Start) -> None:
+    served = await start(limits=Limits(max_connections=1))
+    await served.dial(name="first")
+    one_too_many = await served.dial()
+    assert b"maximum connections exceeded" in await one_too_many.until_end()
+    assert await served.met("connections") == 1
+    assert await served.met("connections_per_address") == 0
+
+
+async def test_connections_per_address(start: Start) -> None:
+    served = await start(limits=Limits(max_connections_per_address=1))
+    await served.dial(name="first")
+    one_too_many = await served.dial()
+    assert b"maximum connections exceeded" in await one_too_many.until_end()
+    assert await served.met("connections_per_address") == 1
+
+
+async def test_connections_per_user(start: Start) -> None:
+    served = await start(accounts=ACCOUNTS, limits=Limits(max_connections_per_user=1))
+    await served.dial(user="u", **{"pass": "p"})
+    one_too_many = await served.dial()
+    assert b"maximum connections" in await one_too_many.connect(user="u", **{"pass": "p"})
+    assert await served.met("connections_per_user") == 1
+
+
+async def test_connections_per_account(start: Start) -> None:
+    limited = Account(
+        name="A",
+        users=(User(user="u", password="p"),),
+        limits=AccountLimits(max_connections=1),
+    )
+    served = await start(accounts=(limited,))
+    await served.dial(user="u", **{"pass": "p"})
+    one_too_many = await served.dial()
+    answer = await one_too_many.connect(user="u", **{"pass": "p"})
+    assert b"maximum account active connections exceeded" in answer
+    assert await served.met("connections_per_account") == 1
+
+
+async def test_bytes_before_authentication(start: Start) -> None:
+    asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    decide = asyncio.Event()
+
+    async def hook(request: Any) -> None:
+        asked.set_result(None)
+        await decide.wait()
+
+    served = await start(authorization=Authorization(hook="tests.support.hooks:authenticate"))
+    from tests.support import hooks
+
+    before, hooks.current = hooks.current, hook
+    try:
+        client = await served.dial()
+        client.send(b'CONNECT {"verbose":false}')
+        await asked
+        client.send(b"PUB a 8\r\n12345678" * 20_000)
+        while await served.met("bytes_before_authentication") == 0:
+            await asyncio.sleep(0.01)
+        (connection,) = served.server.connections()
+        assert connection.inbound.held_bytes() <= 64 * 1024 + 256 * 1024
+        decide.set()
+        assert b"Authorization Violation" in await client.until_end()
+    finally:
+        hooks.current = before
+
+
+async def test_time_before_authentication(start: Start) -> None:
+    served = await start(authorization=Authorization(token="t", timeout_s=0.05))
+    assert b"Authentication Timeout" in await (await served.dial()).until_end()
+    assert await served.met("time_before_authentication") == 1
+
+
+async def test_subscriptions(start: Start) -> None:
+    served = await start(limits=Limits(max_subscriptions=1))
+    client = await served.dial(name="x")
+    answer = await client.ask(b"SUB a 1", b"SUB b 2", b"SUB c 3")
+    assert answer == b"-ERR 'maximum subscriptions exceeded'\r\n" * 2
+    assert await served.met("subscriptions") == 2
+
+
+async def test_subscription_tokens(start: Start) -> None:
+    served = await start(limits=Limits(max_subscription_tokens=3))
+    client = await served.dial(name="x")
+    assert b"too many tokens" in await client.ask(b"SUB a.b.c 1", b"SUB a.b.c.d 2")
+    assert await served.met("subscription_tokens") == 1
+
+
+async def test_control_line(start: Start) -> None:
+    served = await start()
+    client = await served.dial(name="x")
+    client.send(b"SUB " + b"a" * 5000)
+    assert b"maximum control line exceeded" in await client.until_end()
+    assert await served.met("control_line") == 1
+
+
+async def test_payload(start: Start) -> None:
+    served = await start(limits=Limits(max_payload_bytes=10))
+    client = await served.dial(name="x")
+    client.send(b"PUB a 11")
+    assert b"Maximum Payload Violation" in await client.until_end()
+    assert await served.met("payload") == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "limit"),
+    [
+        (Limits(max_pending_bytes=1 << 20), "pending_bytes"),
+        (Limits(write_deadline_s=0.2), "write_deadline"),
+    ],
+)
+async def test_what_waits_for_a_client(start: Start, limits: Limits, limit: str) -> None:
+    served = await start(limits=limits)
+    slow, publisher = await served.dial(name="slow"), await served.dial(name="x")
+    assert await slow.ask(b"SUB a 1") == b""
+    slow.pause()
+    for _ in range(16):
+        publisher.send(b"PUB a 1000000", b"x" * 1_000_000)
+    while await served.met(limit) == 0:
+        await asyncio.sleep(0.01)
+
+
+async def test_closed_clients(start: Start) -> None:
+    served = await start(limits=Limits(max_closed_clients=2))
+    for _ in range(5):
+        await (await served.dial(name="x")).close()
+    while await served.met("closed_clients") < 3:
+        await asyncio.sleep(0.01)
+    assert len(served.server.hub.closed) == 2
+
+
+async def test_log_lines_per_offender(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    JOURNAL.configure(Logging(max_lines_per_offender_per_s=2))
+    try:
+        served = await start()
+        for _ in range(20):
+            client = await served.dial()
+            client.send(b"NONSENSE")
+            await client.until_end()
+        assert await served.met("log_lines_per_offender") >= 10
+        assert capsys.readouterr().err.count("protocol_error") <= 10
+    finally:
+        JOURNAL.reset()
+
+
+async def test_the_security_page_tells_of_every_limit(start: Start, root: Path) -> None:
+    served = await start()
+    page = (root / "docs/security.md").read_text().partition("## Limits")[2].partition("## ")[0]
+    told = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert told == list(await served.limits())

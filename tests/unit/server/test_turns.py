@@ -1,0 +1,184 @@
+"""What one read holds is done in turns, so that nobody waits long: in order, and all of it."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from midge.server.connection import INTRODUCING, Connection
+from midge.server.hub import Hub
+from midge.server.options import Options
+from midge.server.reasons import ClosedReason
+from midge.testing import ManualClock
+
+CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"protocol":1}\r\n'
+RECEIVERS = 500
+
+
+class Socket:
+    """A transport that notes what is written, and whether it is read from."""
+
+    def __init__(self, *, is_encrypted: bool = False) -> None:
+        self.written = bytearray()
+        self.is_paused = False
+        self._tls = object() if is_encrypted else None
+
+    def write(self, data: memoryview) -> None:
+        self.written += data
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        assert high == 0
+
+    def get_extra_info(self, name: str) -> Any:
+        return _Suite() if self._tls and name == "ssl_object" else None
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        return None
+
+
+class _Suite:
+    def getpeercert(self, *, binary_form: bool) -> None:
+        assert binary_form
+
+    def cipher(self) -> None:
+        return None
+
+    def version(self) -> str:
+        return "TLSv1.3"
+
+
+class Peers:
+    """A hub, one that publishes, and `RECEIVERS` that get what it does."""
+
+    def __init__(self, subject: bytes = b"many", *, is_encrypted: bool = False) -> None:
+        self.clock = ManualClock()
+        self.hub = Hub(Options(), self.clock, Random(1))
+        self.publisher, self.socket = self._open(is_encrypted=is_encrypted)
+        self.receivers = [self._open() for _ in range(RECEIVERS)]
+        for receiver, socket in self.receivers:
+            receiver.feed(b"SUB %b 1\r\n" % subject)
+            socket.written.clear()
+
+    def _open(self, *, is_encrypted: bool = False) -> tuple[Connection, Socket]:
+        socket = Socket(is_encrypted=is_encrypted)
+        connection = self.hub.make_connection(("127.0.0.1", 1))
+        connection.connection_made(socket)
+        connection.feed(CONNECT)
+        return connection, socket
+
+    def turn(self) -> None:
+        """Let everybody have a turn."""
+        self.clock.advance(0)
+
+    def take(self) -> list[bytes]:
+        """Return the payloads that the last receiver got, the same as all others did."""
+        taken = {bytes(socket.written) for _, socket in self.receivers}
+        assert len(taken) == 1
+        for _, socket in self.receivers:
+            socket.written.clear()
+        return taken.pop().split(b"\r\n")[1::2]
+
+
+def publishes(count: int, kind: str) -> tuple[bytes, list[bytes]]:
+    """Make messages of one size; `mixed` ones are never like the one before."""
+    payloads = [b"%06d" % number for number in range(count)]
+    lines = [
+        b"PUB many %b6\r\n%b\r\n" % (b" " * (number % 2 if kind == "mixed" else 0), payload)
+        for number, payload in enumerate(payloads)
+    ]
+    return b"".join(lines), payloads
+
+
+@pytest.mark.parametrize("kind", ["alike", "mixed"])
+def test_a_wide_fan_out_is_done_in_turns_at_the_ends_of_messages(kind: str) -> None:
+    peers = Peers()
+    data, payloads = publishes(6000, kind)
+    got: list[bytes] = []
+    peers.publisher.feed(data)
+    while peers.publisher.parser.halted:
+        piece = peers.take()
+        assert piece, "a turn in which nothing was done"
+        got += piece
+        peers.turn()
+    assert 0 < len(got) < len(payloads)
+    assert got + peers.take() == payloads
+    assert peers.publisher.in_messages == len(payloads)
+
+
+def test_what_comes_meanwhile_waits_its_turn() -> None:
+    peers = Peers()
+    data, payloads = publishes(6000, "alike")
+    peers.publisher.feed(data)
+    assert len(peers.take()) < len(payloads)
+    assert peers.socket.is_paused
+    peers.socket.written.clear()
+    peers.publisher.feed(b"PING\r\n")
+    assert not peers.socket.written
+    while peers.publisher.parser.halted:
+        peers.turn()
+    assert bytes(peers.socket.written).startswith(b"PONG\r\n")
+    assert not peers.socket.is_paused
+
+
+def test_the_end_waits_until_all_is_done() -> None:
+    peers = Peers()
+    data, payloads = publishes(6000, "alike")
+    peers.publisher.feed(data)
+    assert peers.publisher.eof_received()
+    assert peers.publisher.reason is None
+    while peers.publisher.reason is None:
+        peers.turn()
+    assert peers.publisher.reason is ClosedReason.CLIENT_CLOSED
+    assert peers.take() == payloads
+
+
+def test_the_end_of_tls_does_not_wait() -> None:
+    peers = Peers(is_encrypted=True)
+    data, payloads = publishes(6000, "alike")
+    peers.publisher.feed(data)
+    assert not peers.publisher.eof_received()
+    assert peers.publisher.reason is ClosedReason.CLIENT_CLOSED
+    assert peers.take() == payloads
+    peers.turn()
+
+
+def test_an_introduction_is_awaited_even_when_a_turn_begins() -> None:
+    peers = Peers()
+    data, _ = publishes(6000, "alike")
+    peers.publisher.feed(data)
+    peers.publisher.halt(INTRODUCING)
+    peers.take()
+    peers.turn()
+    assert peers.take() == []
+    peers.publisher.unhalt(INTRODUCING)
+    peers.publisher.resume()
+    assert peers.take()
+
+
+@pytest.mark.parametrize(
+    "line", [b"SUB a.%d %d", b"SUB a..%d %d", b"UNSUB %d%d"], ids=["new", "refused", "none"]
+)
+def test_many_commands_are_done_in_turns(line: bytes) -> None:
+    peers = Peers()
+    count = 20_000
+    peers.publisher.feed(b"".join(line % (i, i) + b"\r\n" for i in range(count)) + b"PING\r\n")
+    assert peers.publisher.parser.halted
+    while peers.publisher.parser.halted:
+        peers.turn()
+    assert peers.socket.written.count(b"PONG\r\n") == 1
+    if line.startswith(b"SUB a.%"):
+        assert len(peers.publisher.subscriptions) == count
