@@ -392,7 +392,9 @@ class Connection(Client):
         """Route messages that differ in their payloads only, all at once if nothing forbids it."""
         if not self.guard:
             result = self._match(frame)
-            if (result or not frame.has_reply()) and self.router.route_run(result, frame, count):
+            if (result or not frame.has_reply()) and self.router.route_run(
+                self.account, result, self, frame, count
+            ):
                 self.in_messages += count
                 self.in_bytes += count * frame.size
                 return count

@@ -6,6 +6,10 @@ from midge.server.client cimport Client
 
 
 cdef class Observer:
+    cpdef bint sees_runs(self) noexcept
+    cpdef void run_routed(
+        self, Account account, Client publisher, Frame frame, Py_ssize_t count, Py_ssize_t plain
+    ) except *
     cpdef void message_routed(
         self, Account account, Client publisher, Frame frame, Py_ssize_t plain, Py_ssize_t queued
     ) except *

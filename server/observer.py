@@ -32,6 +32,19 @@ class Observer:
     ) -> None:
         """See a subscription end: `unsubscribed`, `auto_unsubscribed` or `disconnected`."""
 
+    def sees_runs(self) -> bool:
+        """Tell whether `run_routed` may stand for as many calls of `message_routed`."""
+        return False
+
+    def run_routed(
+        self, account: Account, publisher: Client | None, frame: Frame, count: int, plain: int
+    ) -> None:
+        """See `count` messages, `frame` the first, after `plain` deliveries of each of them.
+
+        They lie one behind the other, each `frame.end` bytes long, and all have the control line of
+        the one that came before them.
+        """
+
     def message_routed(
         self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
     ) -> None:

@@ -52,13 +52,21 @@ class Router:
             self.observer.message_routed(account, publisher, frame, plain, queued)
         return plain + queued
 
-    def route_run(self, result: SubListResult, frame: Frame, count: int) -> bool:
+    def route_run(
+        self,
+        account: Account,
+        result: SubListResult,
+        publisher: Client | None,
+        frame: Frame,
+        count: int,
+    ) -> bool:
         """Deliver `count` messages, `frame` the first, to those in `result`, one after the other.
 
         They lie one behind the other and differ in their payloads only. False, and then nothing has
         happened, when somebody has to look at each of them.
         """
-        if self.observer is not None or result.queues:
+        observer = self.observer
+        if result.queues or (observer is not None and not observer.sees_runs()):
             return False
         subscriptions: tuple[Any, ...] = result.plain
         for subscription in subscriptions:
@@ -81,6 +89,8 @@ class Router:
             client.out_bytes += count * frame.size
             subscription.delivered += count
             self.touch(client)
+        if observer is not None:
+            observer.run_routed(account, publisher, frame, count, len(subscriptions))
         return True
 
     def deliver(

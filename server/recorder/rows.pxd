@@ -66,5 +66,6 @@ cdef class MessageRows:
         self, long long time_us, int account, long long cid, int subject, Frame frame,
         int plain, int queued, bint keeps_payload
     ) except *
-    cpdef bint repeat(self) noexcept
+    @cython.locals(room=Py_ssize_t)
+    cpdef Py_ssize_t repeat(self, Py_ssize_t count) noexcept
     cpdef void clear(self) except *

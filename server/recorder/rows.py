@@ -197,13 +197,13 @@ class MessageRows:
         self.runs = row + 1
         self.count += 1
 
-    def repeat(self) -> bool:
-        """Note a message that differs in nothing from the one before it, unless rows are full."""
-        if self.count == self.count_max:
-            return False
-        self._repeats[self.runs - 1] += 1
-        self.count += 1
-        return True
+    def repeat(self, count: int) -> int:
+        """Note up to `count` messages that differ in nothing from the last; give how many."""
+        room = self.count_max - self.count
+        count = min(count, room)
+        self._repeats[self.runs - 1] += count
+        self.count += count
+        return count
 
     def clear(self) -> None:
         """Begin anew, for another hour perhaps."""

@@ -40,7 +40,14 @@ cdef class MessageTap(Observer):
     cpdef void message_routed(
         self, Account account, Client publisher, Frame frame, Py_ssize_t plain, Py_ssize_t queued
     ) except *
-    cdef bint _count_again(self) noexcept
+    cpdef bint sees_runs(self) noexcept
+    @cython.locals(first=Py_ssize_t, seen=Py_ssize_t, again=Py_ssize_t)
+    cpdef void run_routed(
+        self, Account account, Client publisher, Frame frame, Py_ssize_t count, Py_ssize_t plain
+    ) except *
+    cdef Py_ssize_t _count_again(
+        self, Frame frame, Py_ssize_t count, Py_ssize_t plain, Py_ssize_t queued
+    ) noexcept
     @cython.locals(start=Py_ssize_t, length=Py_ssize_t)
     cdef void _note(
         self, Account account, Client publisher, Frame frame, Py_ssize_t plain, Py_ssize_t queued

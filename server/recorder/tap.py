@@ -1,4 +1,4 @@
-"""Where the router's messages leave it for the recorder: one short call per message.
+"""Where the router's messages leave it for the recorder: one short call per message or run.
 
 Everything here runs on the loop, between two deliveries. So nothing allocates, waits or asks for
 the time per message: rows go into columns, the time is that of the batch of reads, and what the
@@ -68,23 +68,47 @@ class MessageTap(Observer):
         self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
     ) -> None:
         """Note a message: as one more of the kind before it, or as a row of its own."""
+        if not self._count_again(frame, 1, plain, queued):
+            self._note(account, publisher, frame, plain, queued)
+
+    def sees_runs(self) -> bool:
+        """Say that it does: most often, a run is one row."""
+        return True
+
+    def run_routed(
+        self, account: Account, publisher: Client | None, frame: Frame, count: int, plain: int
+    ) -> None:
+        """Note messages that differ in no more than payload and headers."""
+        first = frame.base
+        seen = 0
+        while seen < count:
+            frame.base = first + seen * frame.end
+            again = self._count_again(frame, count - seen, plain, 0)
+            if again == 0:
+                self._note(account, publisher, frame, plain, 0)
+                if self._choice == _SKIPPED:
+                    break  # so will the others be
+                again = 1
+            seen += again
+        frame.base = first
+
+    def _count_again(self, frame: Frame, count: int, plain: int, queued: int) -> int:
+        """Note or drop up to `count` messages like the last; give how many.
+
+        0 when only a row of its own will do for `frame`.
+        """
         # A repeated frame has the line of the one before it, and came in the same batch of reads.
         if (
-            frame.repeated
-            and frame is self._frame
-            and plain == self._plain
-            and queued == self._queued
-            and self._count_again()
+            not frame.repeated
+            or frame is not self._frame
+            or plain != self._plain
+            or queued != self._queued
         ):
-            return
-        self._note(account, publisher, frame, plain, queued)
-
-    def _count_again(self) -> bool:
-        """Note or drop a message like the last; False when only a row of its own will do."""
+            return 0
         if self._refused:
-            self.dropped += 1
-            return True
-        return self._repeatable and self.rows.repeat()
+            self.dropped += count
+            return count
+        return self.rows.repeat(count) if self._repeatable else 0
 
     def _note(
         self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int

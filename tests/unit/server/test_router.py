@@ -221,7 +221,7 @@ class Keeps(Handler):
 
     def on_publish_run(self, frame, count) -> int:
         result = self.account.sublist.match(b"a")
-        self.answers.append(self.router.route_run(result, frame, count))
+        self.answers.append(self.router.route_run(self.account, result, None, frame, count))
         if self.answers[-1]:
             return count
         self.on_publish(frame)
@@ -244,6 +244,44 @@ def test_a_run_reaches_everybody_in_order_and_is_counted(account: Account) -> No
         assert member.client.wire.written == DELIVERED
         assert member.delivered == member.client.out_messages == 5
         assert member.client.out_bytes == 5
+
+
+class CountingRuns(Counting):
+    """Is told of runs too, and asks for their payloads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs: list[tuple[bytes, int, int]] = []
+
+    def sees_runs(self) -> bool:
+        return True
+
+    def run_routed(self, account, publisher, frame, count, plain) -> None:
+        self.runs.append((frame.payload_bytes(), count, plain))
+
+
+def test_a_run_is_shown_as_one_to_who_sees_runs(account: Account) -> None:
+    router = Router()
+    router.observer = observer = CountingRuns()
+    member = subscribe(account)
+    assert feed_run(account, router) == [True]
+    assert member.client.wire.written == DELIVERED
+    assert (observer.told, observer.runs) == ([(1, 0)], [(b"1", 4, 1)])
+
+
+def test_a_run_is_shown_message_by_message_to_who_does_not(account: Account) -> None:
+    router = Router()
+    router.observer = observer = Counting()
+    subscribe(account)
+    assert feed_run(account, router) == [False]
+    assert observer.told == [(1, 0)] * 5
+
+
+def test_a_run_that_reaches_nobody_is_shown_too(account: Account) -> None:
+    router = Router()
+    router.observer = observer = CountingRuns()
+    feed_run(account, router)
+    assert (observer.told, observer.runs) == ([(0, 0)], [(b"1", 4, 0)])
 
 
 def test_a_run_longer_than_a_chunk_is_whole(account: Account) -> None:

@@ -1,6 +1,8 @@
 """The tap: what it notes, what it drops, and that full rows never hold up a message."""
 
 from midge.protocol.frame import compose
+from midge.protocol.handler import Handler
+from midge.protocol.parser import Parser
 from midge.server.account import Account
 from midge.server.client import Client
 from midge.server.outbound import ChunkPool
@@ -44,9 +46,40 @@ class Desk:
             frame.repeated = number > 0
             self.tap.message_routed(self.account, self.client, frame, plain, queued)
 
+    def run(self, messages, plain=1):
+        """Route messages that differ in payload and headers, all but the first as one run."""
+        data = bytearray(b"".join(messages))
+        handler = Runs(self, plain)
+        assert Parser(handler).feed(data, 0, len(data)) == len(data)
+        assert handler.runs == [len(messages) - 1]
+
     def next_batch(self, at_s):
         self.now_s = at_s
         self.router.flush()
+
+
+class Runs(Handler):
+    """Shows a desk's tap what a parser finds, as a router would."""
+
+    def __init__(self, desk, plain):
+        super().__init__()
+        self.desk = desk
+        self.plain = plain
+        self.runs = []
+
+    def on_publish(self, frame):
+        self.desk.tap.message_routed(self.desk.account, self.desk.client, frame, self.plain, 0)
+
+    def on_publish_run(self, frame, count):
+        first = frame.base
+        self.runs.append(count)
+        self.desk.tap.run_routed(self.desk.account, self.desk.client, frame, count, self.plain)
+        assert frame.base == first
+        return count
+
+
+def numbered(count, line=b"PUB a 2"):
+    return [b"%b\r\n%02d\r\n" % (line, number) for number in range(count)]
 
 
 def bare(subject):
@@ -100,6 +133,53 @@ def test_what_is_filtered_is_no_drop_when_it_repeats():
     for subject in (b"b", b"b", b"a"):
         desk.repeat(subject, b"xx", 3)
     assert (desk.tap.rows.count, desk.tap.dropped) == (1, 5)
+
+
+def test_a_run_is_one_row():
+    desk = Desk(choose=bare, capacity=100)
+    desk.run(numbered(50), plain=3)
+    rows = desk.tap.rows
+    assert (rows.count, rows.runs, rows.repeats[0], rows.plain[0]) == (50, 1, 50, 3)
+
+
+def test_a_run_with_payloads_is_a_row_for_each():
+    desk = Desk(capacity=100)
+    desk.run(numbered(50))
+    rows = desk.tap.rows
+    assert (rows.count, rows.runs) == (50, 50)
+    payloads = b"".join(b"%02d" % number for number in range(50))
+    assert bytes(rows.payloads.buffer[: rows.payloads.used]) == payloads
+
+
+def test_a_run_with_replies_or_headers_is_a_row_for_each():
+    desk = Desk(capacity=100, choose=bare)
+    desk.run(numbered(20, b"PUB a r 2"))
+    block = b"NATS/1.0\r\nn: %d\r\n\r\n"
+    headers = [block % number for number in range(10)]
+    size = len(headers[0])
+    line = b"HPUB a %d %d" % (size, size + 2)
+    parser_input = [b"%b\r\n%bxy\r\n" % (line, header) for header in headers]
+    data = bytearray(b"".join(parser_input))
+    parser = Parser(Runs(desk, 1))
+    parser.headers = True
+    assert parser.feed(data, 0, len(data)) == len(data)
+    rows = desk.tap.rows
+    assert (rows.count, rows.runs) == (30, 30)
+    assert bytes(rows.replies.buffer[: rows.replies.used]) == b"r" * 20
+    assert bytes(rows.headers.buffer[: rows.headers.used]) == b"".join(headers)
+
+
+def test_a_run_is_cut_where_rows_are_full_and_what_is_left_is_dropped():
+    desk = Desk(choose=bare, capacity=20, spare=1)
+    desk.run(numbered(90))
+    assert [rows.count for rows in desk.taken] == [20]
+    assert (desk.tap.rows.count, desk.tap.rows.runs, desk.tap.dropped) == (20, 1, 50)
+
+
+def test_a_run_that_is_filtered_is_neither_noted_nor_dropped():
+    desk = Desk(choose=lambda subject: SKIPPED)
+    desk.run(numbered(90))
+    assert (desk.tap.rows.count, desk.tap.dropped) == (0, 0)
 
 
 def test_any_difference_begins_a_new_run():
