@@ -32,7 +32,7 @@ _ROWS_AT_A_TIME = 262144
 """At full speed: large, so that the writer seldom takes the interpreter from the loop."""
 _QUEUED_BYTES_MAX = 256 * 1024 * 1024  # of payloads and other texts, however few the rows
 _EVENTS_AT_A_TIME = 4096
-_STOP_S_MIN = 1.0
+_STOP_S_MIN = 5.0  # records last longer than output; the grace of process managers is 10 s
 
 _INTEREST_EVENTS = {
     "unsubscribed": "unsub",

@@ -52,6 +52,7 @@ class Writer:
         self._root = Path(options.directory)
         self._queue: SimpleQueue[Any] = SimpleQueue()
         self._open: dict[str, Segment] = {}
+        self._is_ending = False
         self._retry_at = 0.0
         self._logged_at = -_LOG_INTERVAL_S
         self._unlogged = 0
@@ -75,20 +76,33 @@ class Writer:
 
     def stop(self, timeout_s: float) -> bool:
         """Write what is queued and end; False when that takes longer than `timeout_s`."""
+        self._is_ending = True
         self._queue.put(STOP)
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        last = threading.Thread(target=self._finish, name="midge-recorder-end", daemon=True)
+        last.start()
+        last.join(timeout_s)
+        return not last.is_alive()
 
     def _run(self) -> None:
         _yield_to_the_loop()
-        while (item := self._queue.get()) is not STOP:
-            if item is ROLL:
-                self._roll_all()
-            elif isinstance(item, MessageRows):
-                self._take_messages(item)
-            else:
-                self._take_events(*item)
+        while not self._is_ending:
+            self._take(self._queue.get())
+
+    def _finish(self) -> None:
+        """Write the rest in a thread that need not yield: a busy machine would leave no time."""
+        self._thread.join()
+        while not self._queue.empty():
+            self._take(self._queue.get())
         self._roll_all()
+
+    def _take(self, item: MessageRows | tuple[str, int, list[tuple[Any, ...]]] | str) -> None:
+        """Do what an item of the queue asks for; STOP only ends the waiting for it."""
+        if isinstance(item, MessageRows):
+            self._take_messages(item)
+        elif isinstance(item, tuple):
+            self._take_events(*item)
+        elif item == ROLL:
+            self._roll_all()
 
     def _take_events(self, data_set: str, hour: int, rows: list[tuple[Any, ...]]) -> None:
         schema = SCHEMAS[data_set]

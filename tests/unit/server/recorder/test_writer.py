@@ -1,5 +1,8 @@
 """The writer's thread: rolling, failing disks, and what is counted."""
 
+import os
+import threading
+
 import pyarrow.parquet as pq
 import pytest
 
@@ -51,6 +54,39 @@ def test_stopping_writes_what_is_queued(tmp_path):
     assert counts(tmp_path) == [15]
     assert (writer.written, writer.taken, writer.lost, writer.segments) == (15, 15, 0, 1)
     assert len(writer.free) == 2
+
+
+def test_what_is_left_when_it_ends_does_not_wait_for_a_quiet_machine(tmp_path, monkeypatch):
+    priorities = []
+
+    def finish(self):
+        priorities.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        original(self)
+
+    original = Segment.finish
+    monkeypatch.setattr(Segment, "finish", finish)
+    writer = make_writer(tmp_path)
+    writer.put(rows_of(10))
+    assert writer.stop(30)
+    assert priorities == [os.getpriority(os.PRIO_PROCESS, threading.get_native_id())]
+    assert counts(tmp_path) == [10]
+
+
+def test_ending_gives_up_on_a_disk_that_hangs(tmp_path, monkeypatch):
+    def finish(self):
+        goes_on.wait(30)
+        original(self)
+
+    goes_on = threading.Event()
+    original = Segment.finish
+    monkeypatch.setattr(Segment, "finish", finish)
+    writer = make_writer(tmp_path)
+    writer.put(rows_of(10))
+    assert not writer.stop(0.01)
+    goes_on.set()
+    [last] = [each for each in threading.enumerate() if each.name == "midge-recorder-end"]
+    last.join(30)
+    assert counts(tmp_path) == [10]
 
 
 def test_it_rolls_when_told_when_large_and_on_the_hour(tmp_path):
