@@ -99,8 +99,9 @@ types: $(STAMPS)/dev ## Check types: mypy, strict
 bench: $(STAMPS)/dev $(STAMPS)/build ## Measure midge and nats-server side by side; writes bench/RESULTS.md
 	$(BIN)/python -m bench $(ARGS)
 
-pipeline: $(STAMPS)/dev $(STAMPS)/build ## Record generated traffic, run every lake layer and write the report
-	$(BIN)/midge pipeline demo $(ARGS)
+pipeline: $(STAMPS)/dev $(STAMPS)/build ## Record generated traffic, run every lake layer, write build/pipeline/report.html
+	rm -rf build/pipeline
+	$(BIN)/midge pipeline demo --directory build/pipeline $(ARGS)
 
 dist: $(STAMPS)/dev ## Build dist/*.tar.gz, and dist/*.whl from it
 	rm -rf dist

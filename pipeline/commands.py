@@ -107,7 +107,8 @@ def tell(progress: "Progress", settings: PipelineSettings) -> None:
     """Say what a run did; name every file that went to the quarantine."""
     say(
         f"{progress.messages:,} messages from {progress.files - progress.quarantined:,} segments "
-        f"in {progress.batches:,} batches, {progress.gold_tables:,} gold tables: "
+        f"in {progress.batches:,} batch{'' if progress.batches == 1 else 'es'}, "
+        f"{progress.gold_tables:,} gold tables: "
         f"{settings.lake_directory}"
     )
     for segment, reason in progress.bad_files:

@@ -5,23 +5,25 @@ import argparse
 from midge.pipeline.options import ConnectOptions, SinkOptions
 
 _OPTIONS = {
-    "user": ("user", "user name"),
-    "password": ("password", "password"),
-    "token": ("token", "token"),
-    "credentials-file": ("credentialsFile", "JWT and seed, or a bare seed"),
-    "tls-ca-file": ("tlsCaFile", "certificates to trust"),
-    "tls-cert-file": ("tlsCertFile", "our certificate"),
-    "tls-key-file": ("tlsKeyFile", "its key"),
+    "user": ("user", "NAME", "user name"),
+    "password": ("password", "WORD", "its password"),
+    "token": ("token", "TOKEN", "token, instead of a user"),
+    "credentials-file": ("credentialsFile", "FILE", "JWT and seed, or a bare nkey seed"),
+    "tls-ca-file": ("tlsCaFile", "FILE", "certificates to trust (default: the system's)"),
+    "tls-cert-file": ("tlsCertFile", "FILE", "our certificate"),
+    "tls-key-file": ("tlsKeyFile", "FILE", "its key"),
 }
+_SERVER = "nats://127.0.0.1:4222"
 
 
 def add_connect_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare where the server is and how to enter it."""
-    parser.add_argument(
-        "--server", default="nats://127.0.0.1:4222", metavar="URL", help="nats:// or tls://"
+    group = parser.add_argument_group("connection")
+    group.add_argument(
+        "--server", default=_SERVER, metavar="URL", help=f"nats:// or tls:// (default: {_SERVER})"
     )
-    for name, (_, meaning) in _OPTIONS.items():
-        parser.add_argument(f"--{name}", metavar="X", help=meaning)
+    for name, (_, metavar, meaning) in _OPTIONS.items():
+        group.add_argument(f"--{name}", metavar=metavar, help=meaning)
 
 
 def connect_options(args: argparse.Namespace) -> ConnectOptions:
@@ -31,7 +33,7 @@ def connect_options(args: argparse.Namespace) -> ConnectOptions:
         OptionError: one of them has no meaning.
     """
     given = {
-        option: getattr(args, name.replace("-", "_")) for name, (option, _) in _OPTIONS.items()
+        option: getattr(args, name.replace("-", "_")) for name, (option, *_) in _OPTIONS.items()
     }
     chosen = {option: value for option, value in given.items() if value}
     return SinkOptions.parse({"servers": args.server} | chosen).connect

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from midge.pipeline.argument_types import positive_int, positive_number
 from midge.pipeline.commands import fill, settings_of, tell
 from midge.pipeline.console import bars, say
 from midge.pipeline.errors import PipelineError
@@ -42,13 +43,29 @@ ports_file_dir = "{directory}"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the demonstration."""
-    parser.add_argument("--directory", type=Path, default=Path("demo"), help="default: demo")
-    parser.add_argument("--vans", type=int, default=60, help="size of the fleet (default: 60)")
     parser.add_argument(
-        "--seconds", type=float, default=600.0, help="how long the fleet works (default: 600)"
+        "--directory",
+        type=Path,
+        default=Path("demo"),
+        metavar="DIR",
+        help="a new or empty directory for everything (default: demo)",
     )
     parser.add_argument(
-        "--speed", type=float, default=20.0, help="how much faster than the clock (default: 20)"
+        "--vans", type=positive_int, default=60, metavar="N", help="size of the fleet (default: 60)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=positive_number,
+        default=600.0,
+        metavar="N",
+        help="how long the fleet works (default: 600)",
+    )
+    parser.add_argument(
+        "--speed",
+        type=positive_number,
+        default=20.0,
+        metavar="N",
+        help="how much faster than the clock (default: 20)",
     )
     parser.add_argument(
         "--simulate", action="store_true", help="write the records directly, with no server"

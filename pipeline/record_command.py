@@ -7,6 +7,7 @@ import argparse
 import time
 from pathlib import Path
 
+from midge.pipeline.argument_types import positive_number
 from midge.pipeline.commands import stop_signals
 from midge.pipeline.connect_arguments import add_connect_arguments, connect_options
 from midge.pipeline.console import bars, errors_told, say
@@ -15,16 +16,24 @@ from midge.pipeline.tap import TapOptions, Tapped, tap
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("records", type=Path, metavar="DIR", help="where the segments go")
+    parser.add_argument(
+        "records", type=Path, metavar="DIR", help="directory of the recording; made if need be"
+    )
     add_connect_arguments(parser)
     parser.add_argument(
         "--subject",
         action="append",
         metavar="PATTERN",
-        help="only these, which may not overlap; repeatable (default: >)",
+        help="record only these; may be repeated, but they must not overlap (default: >)",
     )
     parser.add_argument("--no-payload", action="store_true", help="leave the payloads out")
-    parser.add_argument("--for", dest="for_s", type=float, metavar="SECONDS", help="stop then")
+    parser.add_argument(
+        "--for",
+        dest="for_s",
+        type=positive_number,
+        metavar="SECONDS",
+        help="end then (default: Ctrl-C ends it)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from midge.pipeline.argument_types import positive_int
 from midge.pipeline.connect_arguments import add_connect_arguments, connect_options
 from midge.pipeline.console import bars, errors_told, say, warn
 from midge.pipeline.errors import OptionError
@@ -17,7 +18,7 @@ FLAT_OUT = "max"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("records", type=Path, metavar="DIR", help="where a server recorded")
+    parser.add_argument("records", type=Path, metavar="DIR", help="directory of a recording")
     parser.add_argument(
         "--speed",
         default="1",
@@ -25,10 +26,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="1 is the original pace (default), 10 ten times as fast, max flat out",
     )
     parser.add_argument(
-        "--subject", action="append", default=[], metavar="PATTERN", help="only these; repeatable"
+        "--subject",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="replay only these; may be repeated (default: all)",
     )
     parser.add_argument(
-        "--account", action="append", default=[], metavar="NAME", help="only these; repeatable"
+        "--account",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="replay only these; may be repeated (default: all)",
     )
     parser.add_argument("--since", metavar="TIME", help="from here on, as 2026-03-02T08:50:00Z")
     parser.add_argument("--until", metavar="TIME", help="before this time")
@@ -37,13 +46,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FROM:TO",
-        help="such as 'orders.*.new:test.$1'; the first that matches counts",
+        help="publish under another subject, such as 'orders.*.new:test.$1'; may be repeated, the "
+        "first that matches counts",
     )
     parser.add_argument("--no-reply", action="store_true", help="leave the reply subjects out")
     add_connect_arguments(parser)
-    parser.add_argument("--spark", action="store_true", help="replay from Spark tasks")
-    parser.add_argument("--master", default="local[*]", metavar="URL", help="the Spark master")
-    parser.add_argument("--connections", type=int, metavar="N", help="how many Spark tasks")
+    spark = parser.add_argument_group("Spark")
+    spark.add_argument("--spark", action="store_true", help="replay from Spark tasks")
+    spark.add_argument(
+        "--master", default="local[*]", metavar="URL", help="Spark master (default: local[*])"
+    )
+    spark.add_argument(
+        "--connections",
+        type=positive_int,
+        metavar="N",
+        help="how many tasks (default: a task a core)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

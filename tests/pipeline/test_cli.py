@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from midge.pipeline import cli, commands, replay_command
+from midge.pipeline import cli, commands, record_command, replay_command
 from midge.pipeline.fleet import build_fleet
 from midge.pipeline.fleet_records import Simulation
 from midge.pipeline.records import MESSAGES, list_segments
@@ -123,6 +123,26 @@ def test_errors_are_one_line(words, message, capsys):
     assert message in told
     assert "Traceback" not in told
     assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "message"),
+    [
+        (cli, ["demo", "--vans", "-1"], "--vans: expected a whole number above 0, got '-1'"),
+        (cli, ["demo", "--speed", "0"], "--speed: expected a number above 0, got '0'"),
+        (cli, ["demo", "--seconds", "inf"], "--seconds: expected a number above 0, got 'inf'"),
+        (cli, ["stream", "--for", "soon"], "--for: expected a number above 0, got 'soon'"),
+        (cli, ["match", "--limit", "0"], "--limit: expected a whole number above 0, got '0'"),
+        (cli, ["plan", "x", "--servers", "²"], "--servers: expected a whole number above 0"),
+        (cli, ["run", "--spark", "a"], "--spark: expected KEY=VALUE, got 'a'"),
+        (record_command, ["x", "--for", "-1"], "--for: expected a number above 0, got '-1'"),
+        (replay_command, ["x", "--connections", "0"], "expected a whole number above 0, got '0'"),
+    ],
+)
+def test_a_number_without_meaning_is_named(command, words, message, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        call(command, *words)
+    assert message in capsys.readouterr().err
 
 
 def test_a_pattern_without_meaning_is_named(one_session, tmp_path, records, capsys):
