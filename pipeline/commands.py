@@ -123,7 +123,7 @@ def match_subjects(args: argparse.Namespace) -> None:
     settings = settings_of(args)
     with bars() as show, session(settings, show) as spark:
         if args.messages:
-            messages = spark.read.parquet(args.messages)
+            messages = _read_parquet(spark, "messages", args.messages)
         else:
             messages = open_lake(spark, settings).read("silver/messages")
         patterns = _patterns(spark, settings, args.patterns)
@@ -134,7 +134,8 @@ def match_subjects(args: argparse.Namespace) -> None:
             pairs = match(
                 messages, patterns, strategy=strategy, scope=scope, broadcast_max_patterns=most
             )
-            pairs.write.mode("error").parquet(args.output)
+            with _named("output"):
+                pairs.write.mode("error").parquet(args.output)
             say(f"{spark.read.parquet(args.output).count():,} pairs: {args.output}")
             return
         counts = match_counts(
@@ -203,7 +204,7 @@ def _patterns(spark: "SparkSession", settings: PipelineSettings, path: Path | No
         subscriptions = open_lake(spark, settings).read("silver/subscriptions")
         return subscriptions.select("server", "account", "pattern").distinct()
     if path.suffix == ".parquet":
-        return spark.read.parquet(str(path))
+        return _read_parquet(spark, "patterns", str(path))
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -216,6 +217,26 @@ def _patterns(spark: "SparkSession", settings: PipelineSettings, path: Path | No
                 raise OptionError(f"patterns: {pattern!r} is not a valid subject ({path}:{number})")
             patterns.append((pattern,))
     return spark.createDataFrame(patterns, "pattern string")
+
+
+def _read_parquet(spark: "SparkSession", option: str, path: str) -> "DataFrame":
+    with _named(option):
+        return spark.read.parquet(path)
+
+
+@contextmanager
+def _named(option: str) -> Iterator[None]:
+    """Name the option whose path Spark can do nothing with."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raise OptionError(f"{option}: {str(error).splitlines()[0]}") from error
+    except Py4JJavaError as error:  # what PySpark has no class of its own for
+        reason = str(error.java_exception.getMessage()).splitlines()[0]
+        raise OptionError(f"{option}: {reason}") from error
 
 
 def _document(outcome: "Outcome") -> dict[str, Any]:

@@ -10,11 +10,13 @@ from typing import Any
 
 import plotly.graph_objects as go
 import plotly.io
+import pyarrow as pa
 import pyarrow.dataset as ds
 from plotly.offline import get_plotlyjs
 from pyarrow import fs
 
 from midge.pipeline import report_plots as plots
+from midge.pipeline.errors import PipelineError
 from midge.pipeline.storage import as_path
 from midge.pipeline.tables import GOLD, LakeError
 
@@ -118,7 +120,7 @@ def read_gold(lake: str) -> Gold:
     """Return the gold tables of a lake, by path or URI.
 
     Raises:
-        LakeError: there are none, or one is missing.
+        LakeError: there are none, or one is missing or cannot be read.
     """
     system, root = _open(lake)
     gold: dict[str, list[dict[str, Any]]] = {}
@@ -126,17 +128,28 @@ def read_gold(lake: str) -> Gold:
         place = f"{root}/{table.name}"
         if system.get_file_info(place).type != fs.FileType.Directory:
             raise LakeError(f"{lake}: has no {table.name}; run `midge pipeline run` first")
-        rows = ds.dataset(place, filesystem=system, format="parquet").to_table()
+        try:
+            rows = ds.dataset(place, filesystem=system, format="parquet").to_table()
+        except (pa.ArrowException, OSError) as error:
+            raise LakeError(f"{lake}: {table.name} cannot be read: {_reason(error)}") from error
         gold[table.name.removeprefix("gold/")] = rows.to_pylist()
     return gold
 
 
 def write_report(gold: Gold, path: Path, title: str = "midge traffic report") -> None:
-    """Write the report to `path`, replacing what is there only when it is whole."""
+    """Write the report to `path`, replacing what is there only when it is whole.
+
+    Raises:
+        PipelineError: it cannot be written there.
+    """
+    document = render(gold, title)
     scratch = path.with_name(f".{path.name}.tmp")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch.write_text(render(gold, title), encoding="utf-8")
-    scratch.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch.write_text(document, encoding="utf-8")
+        scratch.replace(path)
+    except OSError as error:
+        raise PipelineError(f"{path}: cannot be written: {_reason(error)}") from error
 
 
 def render(gold: Gold, title: str = "midge traffic report") -> str:
@@ -267,9 +280,18 @@ def _span(gold: Gold) -> str:
 
 def _open(lake: str) -> tuple[fs.FileSystem, str]:
     if "://" in lake and not lake.startswith("file:"):
-        system, root = fs.FileSystem.from_uri(lake.replace("s3a://", "s3://", 1))
+        try:
+            system, root = fs.FileSystem.from_uri(lake.replace("s3a://", "s3://", 1))
+        except (pa.ArrowException, OSError) as error:
+            raise LakeError(f"{lake}: {_reason(error)}") from error
         return system, root
     path = Path(as_path(lake)) if lake.startswith("file:") else Path(lake).expanduser()
     if not path.is_dir():
         raise LakeError(f"{lake}: no such directory; expected a lake of `midge pipeline run`")
     return fs.LocalFileSystem(), str(path.absolute())
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error).splitlines()[0]

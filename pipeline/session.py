@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from midge.pipeline.errors import JavaNotFoundError, PipelineError
+from midge.pipeline.errors import JavaNotFoundError, OptionError, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +28,8 @@ JAVA_MIN = 17
 """The oldest Java that Spark 4 runs on."""
 
 _LOOPBACK = "127.0.0.1"
+_MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|(spark|k8s|mesos)://.+|yarn")
+_MASTERS = "local[N], spark://HOST:PORT, yarn or k8s://URL"
 _UNWANTED_FLAG = "--add-modules=jdk.incubator.vector"
 _JAVA_PATTERNS = ("/usr/lib/jvm/*", "/Library/Java/JavaVirtualMachines/*/Contents/Home")
 
@@ -52,6 +54,7 @@ def spark_session(
 
     Raises:
         JavaNotFoundError: there is no Java 17 or newer.
+        OptionError: `master` is none that Spark knows.
         PipelineError: PySpark is not installed, or Spark did not start.
 
     """
@@ -62,6 +65,8 @@ def spark_session(
         raise PipelineError(
             f"the pipeline needs PySpark ({error}): pip install 'midge[pipeline]'"
         ) from error
+    if master is not None and not _MASTER.fullmatch(master):
+        raise OptionError(f"master: expected {_MASTERS}, got {master!r}")
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
         _prepare_environment(local=_is_on_this_machine(master))

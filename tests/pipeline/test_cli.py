@@ -153,6 +153,24 @@ def test_a_pattern_without_meaning_is_named(one_session, tmp_path, records, caps
     assert f"'a..b' is not a valid subject ({patterns}:2)" in capsys.readouterr().err
 
 
+def test_paths_that_spark_can_do_nothing_with_are_named(one_session, tmp_path, records, capsys):
+    junk = tmp_path / "junk.parquet"
+    junk.write_bytes(b"junk")
+    patterns = tmp_path / "patterns.txt"
+    patterns.write_text("fleet.>\n")
+    messages = ("--messages", records / "messages", "--patterns", patterns)
+    for option, words in (
+        ("messages", ("--messages", tmp_path / "nowhere")),
+        ("messages", ("--messages", junk)),
+        ("patterns", (*messages, "--patterns", junk)),
+        ("output", (*messages, "--output", records)),
+    ):
+        assert call(cli, "match", "--patterns", patterns, *words) == 1
+        told = capsys.readouterr().err
+        assert told.startswith(f"midge pipeline match: {option}: ")
+        assert told.count("\n") == 1
+
+
 def test_replay_from_the_command_line(records, simulation, nats_server, capsys):
     words = [records, "--server", nats_server.url, "--speed", "max", "--subject", "svc.>"]
     assert call(replay_command, *words, "--rewrite", "svc.*.*:test.$1", "--no-reply") == 0

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from midge.pipeline.errors import PipelineError
 from midge.pipeline.report import format_bytes, headline, read_gold, render, write_report
 from midge.pipeline.tables import GOLD, LakeError
 
@@ -113,6 +114,25 @@ def test_gold_is_read_from_plain_parquet(tmp_path):
         read_gold(str(tmp_path))
     with pytest.raises(LakeError, match="no such directory"):
         read_gold(str(tmp_path / "nowhere"))
+    with pytest.raises(LakeError, match="lake://x"):
+        read_gold("lake://x")
+
+
+def test_a_damaged_gold_table_is_named(tmp_path):
+    table = tmp_path / GOLD[0].name
+    table.mkdir(parents=True)
+    (table / "part-0.parquet").write_bytes(b"junk")
+    with pytest.raises(LakeError, match=f"{GOLD[0].name} cannot be read: "):
+        read_gold(str(tmp_path))
+
+
+def test_a_place_that_cannot_be_written_to_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PipelineError, match=r"report\.html: cannot be written: file exists"):
+        write_report(
+            {table.name.removeprefix("gold/"): [] for table in GOLD},
+            tmp_path / "file" / "report.html",
+        )
 
 
 def test_sizes_are_for_people():

@@ -1,11 +1,12 @@
 """Java discovery, the wrapper around it, and the configuration a session starts with."""
 
+import re
 import subprocess
 
 import pytest
 
 from midge.pipeline import session
-from midge.pipeline.errors import JavaNotFoundError
+from midge.pipeline.errors import JavaNotFoundError, OptionError
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -120,6 +121,17 @@ def test_local_session_stays_on_loopback():
     assert config["spark.master"] == "local[*]"
     assert config["spark.driver.host"] == config["spark.driver.bindAddress"] == "127.0.0.1"
     assert config["spark.ui.enabled"] == "false"
+
+
+@pytest.mark.parametrize("master", ["foo", "", "local[2", "http://127.0.0.1:7077"])
+def test_a_master_that_is_none_is_named(master):
+    with pytest.raises(
+        OptionError,
+        match=re.escape(
+            f"master: expected local[N], spark://HOST:PORT, yarn or k8s://URL, got {master!r}"
+        ),
+    ):
+        session.spark_session("test", master)
 
 
 def test_a_cluster_elsewhere_is_left_to_find_the_driver_by_itself():
