@@ -5,6 +5,7 @@ remove 540 ns, cached match 52 ns, match among 10,000 subscriptions without cach
 """
 
 import gc
+import time
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -13,10 +14,16 @@ import pytest
 
 from bench import frames
 from bench.micro import workloads
-from midge.protocol.frame import compose
+from midge.protocol.frame import Frame, compose
 from midge.protocol.handler import Handler
 from midge.protocol.parser import Parser
+from midge.server.account import Account
+from midge.server.client import Client
 from midge.server.outbound import ChunkPool, Outbound
+from midge.server.recorder.rows import MessageRows
+from midge.server.recorder.tap import BARE, WHOLE, MessageTap
+from midge.server.router import Router
+from midge.server.subscription import RoutedSubscription
 from midge.sublist.sublist import SubList
 from midge.sublist.subscription import Subscription
 
@@ -148,3 +155,49 @@ def test_fan_out(loops: ModuleType, measure: Measure, width: int) -> None:
     frame = compose(b"orders.eu.berlin", b"x" * 16)
     count = 20_000 // width
     measure(loops.fan_out, lambda: (outbounds, frame, b"17", count), count * width)
+
+
+class _Publisher(Client):
+    """A publisher that routes what its parser finds, as a connection does."""
+
+    def __init__(self, account: Account, router: Router) -> None:
+        super().__init__(1, account, ChunkPool())
+        self.router = router
+
+    def on_publish(self, frame: Frame) -> None:
+        result = self.account.sublist.match(frame.subject_bytes())
+        self.router.route(self.account, result, self, frame)
+
+    def on_publish_run(self, frame: Frame, count: int) -> int:
+        result = self.account.sublist.match(frame.subject_bytes())
+        if self.router.route_run(self.account, result, self, frame, count):
+            return count
+        self.on_publish(frame)
+        return 1
+
+
+@pytest.mark.parametrize("recorded", ["unrecorded", "without_payloads", "with_payloads"])
+def test_one_to_one(loops: ModuleType, measure: Measure, recorded: str) -> None:
+    account, router = Account("A"), Router()
+    receiver = Client(2, account, ChunkPool())
+    receiver.outbound.attach(_Sink())
+    account.sublist.insert(RoutedSubscription(b"a", None, b"1", receiver))
+    if recorded != "unrecorded":
+        choice = BARE if recorded == "without_payloads" else WHOLE
+
+        def exchange(rows: MessageRows) -> MessageRows:
+            rows.clear()
+            return rows
+
+        router.observer = MessageTap(
+            router, MessageRows(65_536, 262_144), exchange, lambda _: choice, time.time
+        )
+    (chunk, *_) = frames.chunks([frames.pub(b"a", b"x" * 16)], 64 * 1024)
+    buffer = bytearray(chunk.data)
+    parser = Parser(_Publisher(account, router))
+
+    def read() -> tuple[Any, ...]:
+        router.flush()
+        return parser, buffer
+
+    measure(loops.parse, read, chunk.messages)

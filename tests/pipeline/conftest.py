@@ -14,13 +14,18 @@ from midge.pipeline.jetstream import JetStream
 from midge.pipeline.options import ConnectOptions, SourceOptions
 from midge.pipeline.session import spark_session
 
+SPARK_TIMEOUT_S = 300
+"""Ample: on a machine with ten other things to do, the first test waits minutes for the JVM."""
+
 
 def pytest_collection_modifyitems(items):
     """Mark what uses the Spark session and give it the time that a cold JVM takes."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
-            item.add_marker(pytest.mark.timeout(120))
+            declared = item.get_closest_marker("timeout")
+            if declared is None or declared.args[0] < SPARK_TIMEOUT_S:
+                item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S), append=False)
 
 
 @pytest.fixture(scope="session")

@@ -158,7 +158,13 @@ def test_subjects(job, duck, simulation):
     assert [row.messages for row in places] == sorted((r[1] for r in found), reverse=True)
 
 
-def test_talkers(job, simulation):
+def test_talkers(job, duck, simulation):
+    columns = ("cid", "subjects", "messages", "bytes", "deliveries")
+    assert rows(job, "gold/talkers", *columns) == sql(
+        duck,
+        """SELECT cid, count(DISTINCT subject), count(*), sum(size)::BIGINT,
+                  sum(plain_deliveries + queue_deliveries)::BIGINT FROM messages GROUP BY 1""",
+    )
     found = Counter()
     for row in job.lake.read("gold/talkers").collect():
         found[row.client_name] += row.messages
@@ -187,7 +193,25 @@ def test_no_interest(job, duck, simulation):
     assert {row[0]: row[1] for row in found} == simulation.truth.no_interest
 
 
-def test_dead_subscriptions(job):
+def test_dead_subscriptions(job, duck):
+    assert rows(job, "gold/dead_subscriptions", "cid", "sid", "pattern") == sql(
+        duck,
+        r"""WITH subscriptions AS (
+              SELECT cid, sid, subject AS pattern, min(time) AS since,
+                     (SELECT max(time) FROM interest e
+                      WHERE e.cid = s.cid AND e.sid = s.sid AND e.event <> 'sub') AS until
+              FROM interest s WHERE event = 'sub' GROUP BY 1, 2, 3),
+            forms AS (
+              SELECT DISTINCT pattern,
+                     '^' || replace(replace(replace(pattern, '.', '\.'), '*', '[^.]+'), '>', '.+')
+                         || '$' AS form FROM subscriptions),
+            fits AS (
+              SELECT pattern, subject FROM forms, (SELECT DISTINCT subject FROM messages)
+              WHERE regexp_matches(subject, form))
+            SELECT cid, sid, pattern FROM subscriptions s WHERE NOT EXISTS (
+              SELECT 1 FROM fits JOIN messages m USING (subject)
+              WHERE fits.pattern = s.pattern AND m.time >= s.since AND m.time <= s.until)""",
+    )
     found = {row.pattern for row in job.lake.read("gold/dead_subscriptions").collect()}
     assert dead_subjects() <= found
     # A few vans may never be spoken to in so short a time, nothing else is dead.
@@ -206,7 +230,12 @@ def test_duplicate_subscriptions(job, simulation):
     assert (row.pattern, row.copies, row.wasted_deliveries) == ("fleet.eu.>", 2, heard)
 
 
-def test_queue_balance(job, simulation):
+def test_queue_balance(job, duck, simulation):
+    assert rows(job, "gold/queue_balance", "queue", "cid", "sid", "delivered") == sql(
+        duck,
+        """SELECT queue, cid, sid, max(delivered) FROM interest
+           WHERE queue IS NOT NULL AND event <> 'sub' GROUP BY 1, 2, 3""",
+    )
     found = job.lake.read("gold/queue_balance").collect()
     shares = {(row.queue, row.client_name): row.delivered for row in found}
     assert shares == simulation.truth.queue_shares
