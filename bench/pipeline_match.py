@@ -203,6 +203,7 @@ def measure(
                 method(messages, ids).write.format("noop").mode("overwrite").save()
 
             costs[name].add(run)
+            print(f"{name}: {costs[name].wall_s:.1f} s at best", file=sys.stderr, flush=True)
     for name, method in METHODS.items():
         costs[name].pairs = method(messages, ids).count()
     some = messages.limit(sample).localCheckpoint()

@@ -113,7 +113,7 @@ class Page:
     def run(self, text: str) -> int:
         """Run every block; return how many ran. Raises: SnippetError."""
         blocks, ran = parse(text), 0
-        followers = [*blocks[1:], None]
+        followers = [*blocks, None][1:]
         try:
             for block, follower in zip(blocks, followers, strict=True):
                 if block.no_run is not None:
