@@ -1,15 +1,16 @@
-"""Abuse by time: slow, silent, stopped and racing. Rows 1, 3, 12, 28 and 30 of the abuse table."""
+"""Abuse by time: slow, silent, stopped and racing. Rows 1, 3, 12, 14, 28 and 30 of the table."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import resource
 import signal
 import socket
 import threading
 import time
 
-from tests.abuse.conftest import TIMEOUT_S, Victim, ask, read_to_end, wait_until
+from tests.abuse.conftest import TIMEOUT_S, Target, Victim, ask, read_to_end, wait_until
 from tests.servers import Server, midge_command
 
 
@@ -35,6 +36,19 @@ def test_row_3_a_dead_peer_is_found(victim: Victim) -> None:
         assert read_to_end(silent).endswith(b"-ERR 'Stale Connection'\r\n")
 
 
+def test_row_3_a_peer_that_takes_nothing_is_cut(victim: Victim) -> None:
+    """A stopped process takes what its socket has room for, and then nothing more."""
+    with victim('write_deadline: "1s"\n') as target:
+        stopped = target.open(receive_bytes=4096)
+        stopped.sendall(target.connect_line)
+        ask(stopped, b"SUB dead 1")
+        publisher = target.dial()
+        message = b"PUB dead 65536\r\n" + b"x" * 65536
+        ask(publisher, *[message] * 200)
+        wait_until(lambda: "Slow Consumer Detected" in target.server.log, "its end")
+        assert ask(publisher, message) == b"PONG\r\n"
+
+
 def test_row_12_running_out_of_files_is_survived(victim: Victim) -> None:
     with victim() as target:
         files = target.descriptors()
@@ -48,6 +62,23 @@ def test_row_12_running_out_of_files_is_survived(victim: Victim) -> None:
         client = target.dial()
         assert ask(client, b"SUB a 1", b"PUB a 1", b"x") == b"MSG a 1 1\r\nx\r\nPONG\r\n"
         assert target.server.log.count("accept") < 50
+
+
+def test_row_14_a_log_on_a_full_disk_stops_nobody(victim: Victim) -> None:
+    with victim('log_file: "/dev/full"\nhttp: 127.0.0.1:-1\n') as target:
+        for _ in range(50):
+            read_to_end(_sent(target, b"NONSENSE\r\n"))
+        assert ask(target.dial(), b"SUB a 1", b"PUB a 1", b"x") == b"MSG a 1 1\r\nx\r\nPONG\r\n"
+        page = read_to_end(_sent(target, b"GET /metrics HTTP/1.0\r\n\r\n", "monitoring"))
+        lost = re.search(rb"\nmidge_log_lines_lost_total (\d+)", page)
+        assert lost is not None
+        assert int(lost[1]) > 0
+
+
+def _sent(target: Target, data: bytes, listener: str = "nats") -> socket.socket:
+    client = target.open(listener)
+    client.sendall(data)
+    return client
 
 
 def test_row_28_a_stopped_server_sends_nobody_away() -> None:
