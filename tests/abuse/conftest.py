@@ -30,6 +30,9 @@ BUSY_S = 0.1
 GROWTH_BYTES = 16 * MIB
 """What an attack may leave behind in the server's memory: an allocator's pools, no more."""
 
+REMEMBERED_BYTES = 8 * 1024
+"""What a closed connection may take in the ring of those that monitoring remembers."""
+
 P99_S = 1.0
 """No bystander may wait so long, however slow the machine; a client's time-out is longer."""
 

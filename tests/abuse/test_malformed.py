@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from tests.abuse.conftest import Victim, ask, read_to_end
+from tests.abuse.conftest import GROWTH_BYTES, REMEMBERED_BYTES, Victim, ask, read_to_end
 
 MIB = 1 << 20
 
@@ -65,7 +65,7 @@ def test_row_7_sizes_that_are_none_end_the_connection(victim: Victim) -> None:
 @pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.full)])
 @pytest.mark.timeout(300)
 def test_row_8_an_announced_payload_takes_no_room(victim: Victim, count: int) -> None:
-    with victim() as target:
+    with victim(growth_bytes=count * REMEMBERED_BYTES + GROWTH_BYTES) as target:
         before = target.rss_bytes()
         clients = [target.dial(is_connected=False) for _ in range(count)]
         for client in clients:
