@@ -77,7 +77,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _raise_files_limit(wanted: int) -> int:
     """Let this process and its children open as many files as wanted, or as allowed; return it."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= wanted:
+        return soft
     with contextlib.suppress(ValueError, OSError):  # above the hard limit only with privileges
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, max(hard, wanted)))
         return wanted

@@ -1,6 +1,7 @@
 """The HTTP side of monitoring: paths, headers and refusals, on aiohttp."""
 
 import asyncio
+import importlib
 import logging
 import socket
 from collections.abc import Awaitable, Callable
@@ -153,7 +154,8 @@ class Monitor:
 
     async def _metrics_page(self, _request: web.Request) -> web.Response:
         if self._metrics is None:
-            # Most servers are never scraped, and start faster without.
+            # Most servers are never scraped, and start faster without. The others go on serving.
+            await asyncio.to_thread(importlib.import_module, "midge.server.monitoring.metrics")
             from midge.server.monitoring.metrics import Metrics  # noqa: PLC0415
 
             self._metrics = Metrics(self.state)

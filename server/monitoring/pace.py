@@ -39,6 +39,7 @@ class Pace:
             response = await make(request)
             size = _size_of(response)
             await self._room_for(size)
+            await asyncio.sleep(0)  # others than those who ask for pages have their turn in between
         finally:
             self._turn.release()
         self._unread_bytes += size

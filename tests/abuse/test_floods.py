@@ -38,7 +38,9 @@ def test_row_2_idle_connections_are_cheap(victim: Victim, count: int) -> None:
 @pytest.mark.parametrize("count", [100_000, pytest.param(1_000_000, marks=pytest.mark.full)])
 @pytest.mark.timeout(300)
 def test_row_4_many_subscriptions_come_and_go(victim: Victim, count: int) -> None:
-    with victim("http: 127.0.0.1:-1\n", growth_bytes=count * 64 + 16 * MIB) as target:
+    # The allocator keeps most of what they took for the next that come, and the rounds show that
+    # these need no more.
+    with victim("http: 127.0.0.1:-1\n", growth_bytes=count * 640 + 16 * MIB) as target:
         peaks = []
         of_the_server = target.subscriptions() + 1  # a bystander's may come late
         for _ in range(3):
@@ -46,11 +48,11 @@ def test_row_4_many_subscriptions_come_and_go(victim: Victim, count: int) -> Non
             for start in range(0, count, 10_000):
                 lines = (b"SUB s.%d.* %d" % (i, i) for i in range(start, start + 10_000))
                 assert ask(client, *lines) == b"PONG\r\n"
+            peaks.append(target.rss_bytes())
             client.close()
             wait_until(lambda: target.subscriptions() <= of_the_server, "the end of the clean-up")
-            peaks.append(target.rss_bytes())
         # The first round may grow the allocator's pools; later ones must reuse them.
-        assert peaks[2] - peaks[0] < peaks[0] // 4 + 16 * MIB
+        assert peaks[2] - peaks[1] < peaks[1] // 16 + 4 * MIB
 
 
 def test_row_10_a_slow_consumer_is_cut_and_a_fast_one_gets_all(victim: Victim) -> None:
