@@ -5,6 +5,7 @@ cimport cython
 from midge.protocol cimport memory
 
 
+@cython.final
 cdef class Frame:
     cdef public bytearray buffer
     cdef const unsigned char *data

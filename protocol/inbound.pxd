@@ -11,6 +11,7 @@ cdef class SharedBuffer:
     cdef readonly Py_ssize_t small_rest
 
 
+@cython.final
 cdef class Inbound:
     cdef readonly Parser parser
     cdef SharedBuffer _shared

@@ -12,6 +12,7 @@ cdef tuple _WORDS
 cdef bytes _PUB_WORD
 
 
+@cython.final
 cdef class Parser:
     cdef public Handler handler
     cdef public Py_ssize_t max_control_line

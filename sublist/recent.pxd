@@ -8,6 +8,7 @@ from midge.sublist.result cimport SubListResult
 cdef unsigned int _SETS, _WAYS
 
 
+@cython.final
 @cython.no_gc
 cdef class Recent:
     cdef readonly bytes subject
@@ -15,6 +16,7 @@ cdef class Recent:
     cdef readonly unsigned long long generation
 
 
+@cython.final
 cdef class RecentMatches:
     cdef list _slots
     cdef list _filled
