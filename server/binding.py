@@ -43,6 +43,11 @@ def peer_of(address: tuple[str, int] | tuple[str, int, int, int]) -> tuple[str, 
     return host.removeprefix(_MAPPED) if "." in host else host, port
 
 
+def host_in_url(host: str) -> str:
+    """Write `host` as a URL has it: an address of IPv6 in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
 def _listen(family: socket.AddressFamily, host: str, port: int, backlog: int) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:

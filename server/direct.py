@@ -17,6 +17,7 @@ from midge.protocol.errors import MidgeError
 from midge.server.account import GLOBAL_ACCOUNT
 from midge.server.inbox import Inbox, Message
 from midge.server.publisher import Publisher
+from midge.server.wire_text import decode, encode
 from midge.sublist.subjects import is_valid_subject
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class DirectSubscription(Inbox):
         try:
             while not self._waiting:
                 if not self._is_open:
-                    raise MidgeError(f"the subscription to {_decode(self.subject)!r} has ended")
+                    raise MidgeError(f"the subscription to {decode(self.subject)!r} has ended")
                 reader: asyncio.Future[None] = self._direct.loop.create_future()
                 self._readers.append(reader)
                 if timer is None and timeout_s is not None:
@@ -132,7 +133,7 @@ class DirectSubscription(Inbox):
 
     def _report(self, error: Exception) -> None:
         context = {
-            "message": f"midge: the callback of {_decode(self.subject)!r} failed",
+            "message": f"midge: the callback of {decode(self.subject)!r} failed",
             "exception": error,
         }
         self._direct.loop.call_exception_handler(context)
@@ -191,10 +192,10 @@ class Direct(Publisher):
         inbox = f"_INBOX.{secrets.token_hex(12)}"
         with self.subscribe(inbox, account=account, pending_max=1) as answers:
             if not self.publish(subject, payload, headers, inbox, account=account):
-                raise NoRespondersError(f"no responders on {_decode(_encode(subject))!r}")
+                raise NoRespondersError(f"no responders on {decode(_encode(subject))!r}")
             message = await answers.next(timeout_s)
         if message.headers.get("Status") == ["503"] and not message.payload:
-            raise NoRespondersError(f"no responders on {_decode(_encode(subject))!r}")
+            raise NoRespondersError(f"no responders on {decode(_encode(subject))!r}")
         return message
 
     def forget(self, subscription: DirectSubscription) -> None:
@@ -220,11 +221,7 @@ class Direct(Publisher):
 
 
 def _encode(text: str | bytes) -> bytes:
-    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
-
-
-def _decode(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
+    return encode(text) if isinstance(text, str) else text
 
 
 def _expire(reader: asyncio.Future[None]) -> None:

@@ -17,6 +17,7 @@ from midge.protocol.errors import MidgeError
 from midge.server import server as core
 from midge.server.account import GLOBAL_ACCOUNT
 from midge.server.auth.passwords import is_bcrypt
+from midge.server.binding import host_in_url
 from midge.server.direct import PENDING_MAX, Direct
 from midge.server.errors import ConfigError
 from midge.server.keyword_options import options_from_keywords
@@ -294,8 +295,7 @@ class Server:
 
     def _url(self, credentials: str) -> str:
         scheme = "tls" if self.options.tls.enabled else "nats"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{scheme}://{credentials}{host}:{self.port}"
+        return f"{scheme}://{credentials}{host_in_url(self.host)}:{self.port}"
 
     def _users(self) -> Iterator[User]:
         """Give everybody who has a name and a password."""

@@ -22,10 +22,11 @@ from midge.protocol import errors
 from midge.protocol.frame import Frame, compose
 from midge.server.auth import Identity, Refusal
 from midge.server.intercepted_streams import Deliveries, Stream
-from midge.server.interceptor_calls import Call, InterceptorCalls, encode
+from midge.server.interceptor_calls import Call, InterceptorCalls
 from midge.server.interceptors import ClientInfo, Connect, Deliver, Publish, Refuse, Subscribe
 from midge.server.permissions import PermissionRules
 from midge.server.router import SWALLOWED
+from midge.server.wire_text import decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -139,7 +140,7 @@ class Interception:
             self._settle(connection, None, lambda _: later())
             return
         event = Subscribe(
-            client_info(connection), _decode(subject), None if queue is None else _decode(queue)
+            client_info(connection), decode(subject), None if queue is None else decode(queue)
         )
         answer = self.calls.ask("subscribe", function, event)
         conclude = partial(self._conclude_subscribe, connection, event, sid)
@@ -248,8 +249,8 @@ class Interception:
             client_info(connection),
             *_message(frame),
             None if publisher is None else client_info(publisher),
-            _decode(subscription.subject),
-            None if subscription.queue is None else _decode(subscription.queue),
+            decode(subscription.subject),
+            None if subscription.queue is None else decode(subscription.queue),
         )
         function = self.functions.get("deliver")
         answer = event if function is None else self.calls.ask("deliver", function, event)
@@ -410,8 +411,8 @@ def _message(frame: Frame) -> tuple[str, str | None, bytes | None, bytes]:
     """Return subject, reply, header block and payload of a frame."""
     reply = frame.reply_bytes()
     return (
-        _decode(frame.subject_bytes()),
-        None if reply is None else _decode(reply),
+        decode(frame.subject_bytes()),
+        None if reply is None else decode(reply),
         frame.header_bytes(),
         frame.payload_bytes(),
     )
@@ -436,7 +437,3 @@ def _printable(reason: str) -> str:
 
 def _encode(text: str | None) -> bytes | None:
     return None if text is None else encode(text)
-
-
-def _decode(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")

@@ -16,6 +16,7 @@ from midge.server.interceptors import Connect, Deliver, Event, Publish, Refuse, 
 from midge.server.log_limits import OffenderLimiter
 from midge.server.logging import get_logger
 from midge.server.options import Permissions
+from midge.server.wire_text import encode
 from midge.sublist.subjects import is_valid_publish_subject, is_valid_subject
 
 if TYPE_CHECKING:
@@ -153,11 +154,6 @@ def find_problem(event: Event, changed: Event) -> str:
             return "another publisher, pattern or queue"
         return _problem_of_message(event, changed)
     raise AssertionError("events are of one of four kinds")
-
-
-def encode(text: str) -> bytes:
-    """Turn a subject of an event into what it is on the wire. Raises: ValueError."""
-    return text.encode("utf-8", "surrogateescape")
 
 
 def _problem_of_connect(changed: Connect) -> str:

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from midge.protocol import errors
@@ -110,7 +110,11 @@ class Listener:
             accepted.close()  # more than may connect are still shaking hands
             return
         connection = self._hub.make_connection(peer)
-        task = asyncio.ensure_future(self._settle(accepted, connection))
+        self._run(self._settle(accepted, connection))
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do `work` until it is done or the listener closes."""
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

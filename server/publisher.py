@@ -10,6 +10,7 @@ from midge.protocol.frame import Frame, compose, with_subject
 from midge.protocol.headers import format_headers
 from midge.server.account import GLOBAL_ACCOUNT, Account
 from midge.server.router import Router
+from midge.server.wire_text import encode
 from midge.sublist.result import SubListResult
 from midge.sublist.subjects import is_valid_publish_subject
 
@@ -141,7 +142,7 @@ def literal_subject(subject: str | bytes) -> bytes:
     Raises:
         ValueError: it is empty, or has a blank, a line end, an empty token or a wildcard.
     """
-    raw: Any = subject.encode("utf-8", "surrogateescape") if isinstance(subject, str) else subject
+    raw: Any = encode(subject) if isinstance(subject, str) else subject
     if not is_valid_publish_subject(raw):
         raise ValueError(f"subject: expected literal tokens separated by dots, got {subject!r}")
     given: bytes = raw

@@ -8,6 +8,7 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
+from midge.server.binding import host_in_url
 from midge.server.clock import Clock, LoopClock
 from midge.server.connection import Connection
 from midge.server.events import SystemEvents
@@ -272,11 +273,11 @@ class Server:
 
     def urls(self) -> dict[str, list[str]]:
         """Give the URLs of the listeners by kind, `nats` among them."""
-        urls = {"nats": [f"nats://{_bracketed(self.hub.host)}:{self.hub.port}"]}
+        urls = {"nats": [f"nats://{host_in_url(self.hub.host)}:{self.hub.port}"]}
         if self._websocket is not None:
             host, port = self._websocket_address
             scheme = "wss" if self._websocket.is_encrypted else "ws"
-            urls["websocket"] = [f"{scheme}://{_bracketed(host)}:{port}"]
+            urls["websocket"] = [f"{scheme}://{host_in_url(host)}:{port}"]
         if self._monitoring is not None:
             urls["monitoring"] = self._monitoring.urls()
         return urls
@@ -304,7 +305,3 @@ class Server:
 def _wake(sleeper: asyncio.Future[None]) -> None:
     if not sleeper.done():
         sleeper.set_result(None)
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

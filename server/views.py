@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from midge.server.wire_text import decode
+
 if TYPE_CHECKING:
     from midge.server.connection import Connection
     from midge.server.direct import Direct
@@ -134,15 +136,11 @@ def _view_subscription(
 ) -> SubscriptionView:
     queue = subscription.queue
     return SubscriptionView(
-        subject=_decode(subscription.subject),
-        queue=None if queue is None else _decode(queue),
+        subject=decode(subscription.subject),
+        queue=None if queue is None else decode(queue),
         account=account,
         delivered=subscription.delivered,
         cid=None if connection is None else connection.cid,
-        sid=_decode(subscription.sid),
+        sid=decode(subscription.sid),
         client_name="" if connection is None else connection.options.name,
     )
-
-
-def _decode(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from midge.protocol.headers import parse_headers
 from midge.server.hub import Observer
+from midge.server.wire_text import decode, encode
 from midge.sublist.subjects import is_valid_subject, matches
 
 if TYPE_CHECKING:
@@ -191,20 +192,20 @@ class Capture(Observer):
 
 
 def _matching(messages: Iterable[Captured], pattern: str) -> list[Captured]:
-    raw = _encode(pattern)
+    raw = encode(pattern)
     if not is_valid_subject(raw):
         raise ValueError(f"pattern: expected tokens separated by dots, got {pattern!r}")
-    return [message for message in messages if matches(_encode(message.subject), raw)]
+    return [message for message in messages if matches(encode(message.subject), raw)]
 
 
 def _captured(frame: Frame, client: Client | None, deliveries: int) -> Captured:
     block, reply = frame.header_bytes(), frame.reply_bytes()
     options = getattr(client, "options", None)
     return Captured(
-        subject=_decode(frame.subject_bytes()),
+        subject=decode(frame.subject_bytes()),
         payload=frame.payload_bytes(),
         headers={} if block is None else parse_headers(block),
-        reply=None if reply is None else _decode(reply),
+        reply=None if reply is None else decode(reply),
         client="" if options is None else options.name,
         deliveries=deliveries,
     )
@@ -218,11 +219,3 @@ def _headers(headers: Mapping[str, str | list[str]] | None) -> dict[str, list[st
     if headers is None:
         return None
     return {name: [one] if isinstance(one, str) else one for name, one in headers.items()}
-
-
-def _decode(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
-
-
-def _encode(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")

@@ -159,9 +159,7 @@ class HttpListener(Listener):
             return
         with contextlib.suppress(OSError):
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BUFFER_BYTES)
-        task = asyncio.ensure_future(self._connect_http(accepted))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._run(self._connect_http(accepted))
 
     def _make_room(self) -> bool:
         """End the longest idle connection when there are too many; False when none is idle."""

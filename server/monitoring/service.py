@@ -12,7 +12,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
-from midge.server.binding import listen
+from midge.server.binding import host_in_url, listen
 from midge.server.monitoring.state import State
 
 if TYPE_CHECKING:
@@ -48,8 +48,7 @@ class MonitoringService:
             self._state.http_address = bound
         else:
             self._state.https_port = bound[1]
-        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-        self._url = f"{'https' if self._tls else 'http'}://{shown}:{bound[1]}"
+        self._url = f"{'https' if self._tls else 'http'}://{host_in_url(bound[0])}:{bound[1]}"
 
     def serve(self, websocket_url: str) -> None:
         """Begin to answer; the console finds the WebSocket listener at `websocket_url`."""

@@ -27,9 +27,7 @@ class WebSocketListener(Listener):
             self._hub.limits_met["handshakes"] += 1
             accepted.close()  # as many as may connect are still shaking hands
             return
-        task = asyncio.ensure_future(self._upgrade(accepted, peer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._run(self._upgrade(accepted, peer))
 
     async def _upgrade(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
         """Shake hands, by TLS and by HTTP, within the time for it."""

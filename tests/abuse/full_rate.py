@@ -82,6 +82,12 @@ def publish(address: tuple[str, int], progress: Progress) -> None:
         threading.Thread(target=_publish, args=(dial(address), number, sent, stop, progress))
         for number in range(PUBLISHERS)
     ]
+    _run_until_told(threads, stop)
+    print(json.dumps(sent))
+
+
+def _run_until_told(threads: list[threading.Thread], stop: threading.Event) -> None:
+    """Run `threads` until a line comes in; `stop` tells them."""
     for thread in threads:
         thread.start()
     print("ready", flush=True)
@@ -89,7 +95,6 @@ def publish(address: tuple[str, int], progress: Progress) -> None:
     stop.set()
     for thread in threads:
         thread.join()
-    print(json.dumps(sent))
 
 
 def _publish(
@@ -257,13 +262,7 @@ def vex(address: tuple[str, int], _: Progress) -> None:
             for i in range(len(vanished))
         ),
     ]
-    for thread in threads:
-        thread.start()
-    print("ready", flush=True)
-    sys.stdin.readline()
-    stop.set()
-    for thread in threads:
-        thread.join()
+    _run_until_told(threads, stop)
     print(json.dumps({"cut": sum(cut), "vanished": sum(vanished)}))
 
 

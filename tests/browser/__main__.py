@@ -5,11 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
-
 from tests.servers import CHECKOUT, Server, midge_command
+from tests.support.chromium import launched
 
-from .conftest import CHROMIUM, FLAGS
 from .scene import Scene
 from .test_console import CONFIG
 
@@ -19,11 +17,10 @@ WATCHED_MS = 25_000
 
 def main() -> None:
     """Let the scene play for a while, and write the picture."""
-    with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as directory, launched() as browser:
         config = Path(directory) / "midge.toml"
         named = 'server_name = "harbour"\n' + CONFIG.format(token="any")
         config.write_text(named)
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         flags = ("-c", str(config), "-m", "-1")
         with Server(midge_command(), flags=flags) as server, Scene(server.url, pause_s=0.005):
             page = browser.new_page(viewport={"width": 1280, "height": 900})
@@ -33,7 +30,6 @@ def main() -> None:
             page.click("#watch button")
             page.wait_for_timeout(WATCHED_MS)
             page.screenshot(path=PICTURE, full_page=True)
-        browser.close()
 
 
 if __name__ == "__main__":

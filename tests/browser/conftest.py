@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shutil
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -11,20 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.chromium import launched
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PAGES = Path(__file__).parent
-CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -44,11 +35,9 @@ def chromium() -> Iterator[Any]:
     While Playwright is in use, an event loop runs in this thread, under which no other test could
     run one of its own: so it ends with each module.
     """
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    pytest.importorskip("playwright.sync_api")
+    with launched() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

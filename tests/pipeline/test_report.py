@@ -11,6 +11,7 @@ import pytest
 from midge.pipeline.errors import PipelineError
 from midge.pipeline.report import format_bytes, headline, read_gold, render, write_report
 from midge.pipeline.tables import GOLD, LakeError
+from tests.support.chromium import launched
 
 START = datetime(2026, 3, 2, 8, 0)  # noqa: DTZ001 - as the tables give it
 HOSTILE = "<img src=x onerror='window.hacked=1'></script><script>window.hacked=1</script>"
@@ -149,11 +150,10 @@ def test_sizes_are_for_people():
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     """The sample report in headless Chromium, with all that it asked for and complained of."""
-    sync_api = pytest.importorskip("playwright.sync_api")
+    pytest.importorskip("playwright.sync_api")
     path = tmp_path_factory.mktemp("report") / "report.html"
     write_report(sample(), path)
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with launched() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.requests, page.complaints = [], []
         page.on("request", lambda request: page.requests.append(request.url))
@@ -169,19 +169,6 @@ def page(tmp_path_factory):
         page.goto(path.as_uri())
         page.wait_for_selector("#plot-late_data .main-svg")
         yield page
-        browser.close()
-
-
-CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @pytest.mark.browser
