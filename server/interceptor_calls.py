@@ -20,7 +20,7 @@ from midge.server.wire_text import encode
 from midge.sublist.subjects import is_valid_publish_subject, is_valid_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from midge.server.clock import Clock, Timer
     from midge.server.interceptors import ClientInfo, Interceptor
@@ -63,11 +63,11 @@ class InterceptorCalls:
             return self.fail(name, event.client, f"{LOST_MAX} calls do not end")
         try:
             answer = function(event)
-        except Exception as error:  # noqa: BLE001 - whatever an interceptor raises refuses
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises refuses
             return self.fail(name, event.client, _describe(error))
         if answer is event or not inspect.isawaitable(answer):
             return self._judge(name, event, answer)
-        call = Call(name, asyncio.ensure_future(answer))
+        call = Call(name, asyncio.ensure_future(_outcome(answer)))
         self._tasks.add(call.task)
         call.timer = self.clock.call_later(self.timeout_s, self._end, call, event)
         call.task.add_done_callback(lambda task: self._hear(call, event, task))
@@ -129,6 +129,14 @@ class InterceptorCalls:
         if problem:
             return self.fail(name, event.client, f"changed {wanted}: {problem}")
         return answer
+
+
+async def _outcome(answer: Awaitable[object]) -> object:
+    """Wait for `answer`; it raises what that raises, but for an exit, which would end the loop."""
+    try:
+        return await answer
+    except SystemExit as error:
+        raise RuntimeError(_describe(error)) from None
 
 
 def find_problem(event: Event, changed: Event) -> str:

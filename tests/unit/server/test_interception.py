@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
@@ -90,6 +91,15 @@ async def raises_later(event: Any) -> Any:
     raise RuntimeError("out of order")
 
 
+def exits(event: Any) -> Any:
+    sys.exit("done")
+
+
+async def exits_later(event: Any) -> Any:
+    await asyncio.sleep(0)
+    sys.exit("done")
+
+
 def returns_nothing(event: Any) -> Any:
     return None
 
@@ -107,6 +117,8 @@ REFUSING = (
     refuses_later,
     raises,
     raises_later,
+    exits,
+    exits_later,
     returns_nothing,
     returns_true,
     returns_nothing_later,
