@@ -120,7 +120,10 @@ def test_it_says_when_there_are_more_clients_than_rows(open_console: Callable[..
 def test_rates_are_written_out_and_times_are_brief(open_console: Callable[..., Any]) -> None:
     page, server = open_console()
     with Scene(server.url):
-        wait_for(page, "parseFloat(document.getElementById('messages-out').textContent) > 10")
+        # From a thousand on it is written as `1.2 k`.
+        wait_for(page, "rates.messages[1].at(-1) > 10")
+        shown = "document.getElementById('messages-out').textContent"
+        wait_for(page, f"{shown} === short(rates.messages[1].at(-1))")
         assert page.evaluate("brief('92.257356ms')") == "92.3ms"
         assert [page.evaluate(f"brief('{time}')") for time in ("3s", "1m2.5s", "")] == [
             "3s",
