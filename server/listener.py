@@ -79,7 +79,7 @@ class Listener:
         """Take the connections that wait, up to a turn's worth."""
         if self._socket is None:
             return
-        for _ in range(_ACCEPTS_PER_TURN):
+        for _ in range(self._room()):
             try:
                 accepted, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -93,16 +93,29 @@ class Listener:
                 accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._begin(accepted, peer_of(address))
 
+    def _room(self) -> int:
+        """Say how many of those that wait to accept now."""
+        return _ACCEPTS_PER_TURN
+
     def _pause(self, error: OSError) -> None:
         """Wait before accepting again: file descriptors, or memory, have run out."""
-        if self._socket is None:
-            return
         log.error(
             "accept_failed", error=errno.errorcode.get(error.errno or 0, ""), delay_s=self._pause_s
         )
-        asyncio.get_running_loop().remove_reader(self._socket)
-        self._resume_timer = self._hub.clock.call_later(self._pause_s, self._watch)
+        self._stop_accepting(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+
+    def _stop_accepting(self, delay_s: float) -> None:
+        """Let others wait in the system's queue for `delay_s`."""
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._resume_timer = self._hub.clock.call_later(delay_s, self._watch)
+
+    def _go_on_accepting(self) -> None:
+        """Accept again before that time is over."""
+        if self._resume_timer is not None:
+            self._resume_timer.cancel()
+            self._watch()
 
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
         if len(self._tasks) > self._hub.options.limits.max_connections:

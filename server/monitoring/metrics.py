@@ -142,6 +142,8 @@ def _limits_met(hub: "Hub") -> dict[str, int]:
         "write_deadline": closed[ClosedReason.SLOW_CONSUMER_DEADLINE],
         "closed_clients": max(0, closed.total() - len(hub.closed)),
         "log_lines_per_offender": JOURNAL.suppressed_lines,
+        "system_requests": met["system_requests"],
+        "monitoring_connections": met["monitoring_connections"],
         "monitoring_pages": met["monitoring_pages"],
     }
 

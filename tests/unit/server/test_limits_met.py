@@ -66,8 +66,8 @@ async def start() -> AsyncIterator[Start]:
     async with AsyncExitStack() as stack:
 
         async def one(**tables: Any) -> Served:
-            options = Options(listen=Listen(port=-1), monitoring=Monitoring(http_port=-1), **tables)
-            server = Server(options)
+            tables.setdefault("monitoring", Monitoring(http_port=-1))
+            server = Server(Options(listen=Listen(port=-1), **tables))
             await server.start()
             stack.push_async_callback(server.stop)
             return Served(server, stack)
@@ -194,6 +194,29 @@ async def test_what_waits_for_a_client(start: Start, limits: Limits, limit: str)
         publisher.send(b"PUB a 1000000", b"x" * 1_000_000)
     while await served.met(limit) == 0:
         await asyncio.sleep(0.01)
+
+
+async def test_system_requests(start: Start) -> None:
+    served = await start()
+    client = await served.dial(name="x")
+    assert await client.ask(b"SUB answer 1") == b""
+    client.send(*[b"PUB $SYS.REQ.ACCOUNT.PING.STATZ answer 0", b""] * 1000)
+    answers = (await client.ask()).count(b"MSG answer 1")
+    unanswered = await served.met("system_requests")
+    assert unanswered > 0
+    while answers + unanswered < 1000:
+        answers += (await client.ask()).count(b"MSG answer 1")
+    assert answers + unanswered == 1000
+
+
+async def test_monitoring_connections(start: Start) -> None:
+    monitoring = Monitoring(http_port=-1, max_connections=1)
+    served = await start(monitoring=monitoring)
+    host, port = served.server.urls()["monitoring"][0].removeprefix("http://").split(":")
+    idle, writer = await asyncio.open_connection(host, int(port))
+    assert await served.met("monitoring_connections") >= 1
+    assert await idle.read() == b""
+    writer.close()
 
 
 async def test_closed_clients(start: Start) -> None:
