@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from midge.server.hub import Hub
     from midge.server.interceptors import Interceptor
     from midge.server.options import Options
+    from midge.server.publishing import PublishingClient
 
 NO_LIMIT = -1
 
@@ -164,7 +165,9 @@ class Gatekeeper:
             return errors.MAXIMUM_SUBSCRIPTIONS
         return None
 
-    def refuse_publish(self, connection: Connection, subject: bytes, frame: Frame) -> str | None:
+    def refuse_publish(
+        self, connection: PublishingClient, subject: bytes, frame: Frame
+    ) -> str | None:
         """Return the -ERR text for a message that may not be published, or None."""
         permissions = connection.permissions
         allowed = not subject.startswith(_RESERVED_SUBJECTS) and (

@@ -18,6 +18,7 @@ from midge.protocol.frame import Frame
 from midge.protocol.inbound import SharedBuffer
 from midge.protocol.messages import Info
 from midge.server.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
+from midge.server.channel import Channel
 from midge.server.client import Client
 from midge.server.clock import Clock
 from midge.server.closed import ClosedClient
@@ -264,11 +265,11 @@ class Hub:
             self._empty.clear()
             await self._empty.wait()
 
-    def protocol_error(self, connection: Connection, error: ProtocolError) -> None:
+    def protocol_error(self, connection: Channel, error: ProtocolError) -> None:
         """Log what a client did wrong."""
         log.error("protocol_error", cid=connection.cid, peer=connection.peer, error=error.detail)
 
-    def error_sent(self, connection: Connection, text: str) -> None:
+    def error_sent(self, connection: Channel, text: str) -> None:
         """Log and count an -ERR after which the connection goes on."""
         kind = _kind_of(text)
         if kind not in self.errors_sent and len(self.errors_sent) >= _ERROR_KINDS_MAX:

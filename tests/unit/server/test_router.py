@@ -11,10 +11,11 @@ from midge.protocol.frame import Frame, compose
 from midge.protocol.handler import Handler
 from midge.protocol.parser import Parser
 from midge.server.account import Account
-from midge.server.client import CLOSED, Client
+from midge.server.client import Client
 from midge.server.observer import Observer
 from midge.server.outbound import ChunkPool
 from midge.server.router import SWALLOWED, Router
+from midge.server.second_looks import CLOSED
 from midge.server.subscription import RoutedSubscription
 
 POOL = ChunkPool()

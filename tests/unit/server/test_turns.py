@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from midge.server.connection import INTRODUCING, Connection
+from midge.server.channel import INTRODUCING
+from midge.server.connection import Connection
 from midge.server.hub import Hub
 from midge.server.options import Options
 from midge.server.reasons import ClosedReason
