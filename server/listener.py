@@ -40,7 +40,7 @@ class Listener:
         self._socket: socket.socket | None = None
         self._pause_s = _FIRST_PAUSE_S
         self._resume_timer: Any = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()  # shaking hands; they end with the listener
         self._connecting: set[asyncio.Task[None]] = set()
 
     def open(self, host: str, port: int) -> tuple[str, int]:
@@ -89,7 +89,7 @@ class Listener:
                 return
             self._pause_s = _FIRST_PAUSE_S
             accepted.setblocking(False)
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # uvloop does it again, asyncio would not
                 accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._begin(accepted, peer_of(address))
 
@@ -118,12 +118,16 @@ class Listener:
             self._watch()
 
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        if len(self._tasks) > self._hub.options.limits.max_connections:
+        under_way = len(self._tasks) + len(self._connecting)
+        if under_way > self._hub.options.limits.max_connections:
             self._hub.limits_met["handshakes"] += 1
             accepted.close()  # more than may connect are still shaking hands
             return
         connection = self._hub.make_connection(peer)
-        self._run(self._settle(accepted, connection))
+        if self._tls is None:
+            self._greet(accepted, connection)
+        else:
+            self._run(self._settle(accepted, connection, self._tls))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Do `work` until it is done or the listener closes."""
@@ -131,22 +135,41 @@ class Listener:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _settle(self, accepted: socket.socket, connection: Connection) -> None:
+    def _greet(self, accepted: socket.socket, connection: Connection) -> None:
+        """Say INFO and bring `connection` onto the socket, in plain text: nothing to wait for."""
+        try:
+            accepted.send(self._hub.info_line(connection))
+        except OSError as error:
+            self._fail(accepted, connection, error)
+        else:
+            self._hand_over(accepted, connection, None)
+
+    async def _settle(
+        self, accepted: socket.socket, connection: Connection, tls: TlsContexts
+    ) -> None:
         """Bring `connection` onto the socket, by TLS if that is what was agreed."""
         try:
-            context = await self._agree_on_tls(accepted, connection)
+            context = await self._agree_on_tls(accepted, connection, tls)
         except asyncio.CancelledError:
             accepted.close()
             raise
         except (OSError, TimeoutError) as error:
             self._fail(accepted, connection, error)
-            return
-        # From here on the socket is the loop's. If this were cut short, a transport that is about
-        # to be would never say that it is lost, and the server would wait for it when it stops.
-        connecting = asyncio.ensure_future(self._connect(accepted, connection, context))
+        else:
+            self._hand_over(accepted, connection, context)
+
+    def _hand_over(
+        self, accepted: socket.socket, connection: Connection, context: ssl.SSLContext | None
+    ) -> None:
+        """Give the socket to the loop, in a task that nothing cancels.
+
+        If that were cut short, a transport that is about to be would never say that it is lost, and
+        the server would wait for it when it stops.
+        """
+        loop = asyncio.get_running_loop()
+        connecting = loop.create_task(self._connect(loop, accepted, connection, context))
         self._connecting.add(connecting)
         connecting.add_done_callback(self._connecting.discard)
-        await asyncio.shield(connecting)
 
     def _fail(self, accepted: socket.socket, connection: Connection, error: Exception) -> None:
         """Give up on a connection that did not come to be."""
@@ -161,15 +184,12 @@ class Listener:
             connection.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
 
     async def _agree_on_tls(
-        self, accepted: socket.socket, connection: Connection
+        self, accepted: socket.socket, connection: Connection, tls: TlsContexts
     ) -> ssl.SSLContext | None:
         """Say INFO in plain text where that comes first; give the handshake's context, if any."""
         info = self._hub.info_line(connection)
-        if self._tls is None:
-            accepted.send(info)
-            return None
-        table = self._tls.table
-        context = self._tls.context
+        table = tls.table
+        context = tls.context
         if not self._limit.admit(self._hub.clock.monotonic()):
             self._hub.limits_met["handshakes_per_second"] += 1
             accepted.send(info + b"-ERR '%b'\r\n" % errors.CONNECTION_THROTTLED.encode())
@@ -187,9 +207,12 @@ class Listener:
         return context
 
     async def _connect(
-        self, accepted: socket.socket, connection: Connection, context: ssl.SSLContext | None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        accepted: socket.socket,
+        connection: Connection,
+        context: ssl.SSLContext | None,
     ) -> None:
-        loop = asyncio.get_running_loop()
         factory: Callable[[], Any] = protocol_for(loop, connection)
         timeout_s = None if context is None else self._hub.options.tls.timeout_s
         try:
