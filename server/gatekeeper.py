@@ -308,7 +308,7 @@ class Gatekeeper:
     def _conclude(self, connection: Connection, verdict: Verdict) -> None:
         if isinstance(verdict, Refusal):
             self._send_away(connection, verdict)
-        elif self._bind(connection, verdict):
+        elif _is_bound_as(connection, verdict) or self._bind(connection, verdict):
             connection.authenticated(verdict)
 
     def _send_away(self, connection: Connection, refusal: Refusal) -> None:
@@ -421,6 +421,12 @@ class Gatekeeper:
         task.add_done_callback(self._tasks.discard)
 
 
+def _is_bound_as(connection: Connection, identity: Identity) -> bool:
+    """Tell whether a client that had said nothing yet turns out to be whom it was taken for."""
+    is_same = identity is connection.identity
+    return is_same and identity.rules is None and identity.expires_at_s is None
+
+
 def request_of(connection: Connection) -> AuthRequest:
     """Return what `connection` offers to show who its client is."""
     options = connection.options
@@ -490,4 +496,4 @@ def _user_key(identity: Identity) -> str:
 
 def _tightest(*limits: int) -> int:
     """Return the smallest of `limits`, where a negative one is none."""
-    return min((limit for limit in limits if limit >= 0), default=NO_LIMIT)
+    return min([limit for limit in limits if limit >= 0], default=NO_LIMIT)

@@ -223,10 +223,15 @@ class Hub:
             self._forget_what_waits(connection, self.interception)
         self.totals.add(connection)
         self.closed.append(ClosedClient(connection, self.clock.monotonic()))
-        reason = connection.reason
-        if reason is not None:
-            self.closed_by_reason[reason] += 1
-        if reason is not None and reason.is_slow_consumer:
+        if connection.reason is not None:
+            self._note_end(connection, connection.reason)
+        for observer in self.observers:
+            observer.client_closed(connection)
+
+    def _note_end(self, connection: Connection, reason: ClosedReason) -> None:
+        """Count and log why a connection has ended."""
+        self.closed_by_reason[reason] += 1
+        if reason.is_slow_consumer:
             self.totals.slow_consumers += 1
             log.warning(
                 "slow_consumer_closed",
@@ -236,15 +241,14 @@ class Hub:
             )
         elif reason is ClosedReason.STALE_CONNECTION:
             self.totals.stale_connections += 1
-        log.debug(
-            "client_closed",
-            cid=connection.cid,
-            peer=connection.peer,
-            client=client_label(connection),
-            reason=reason.value if reason else "",
-        )
-        for observer in self.observers:
-            observer.client_closed(connection)
+        if log.is_debugging:
+            log.debug(
+                "client_closed",
+                cid=connection.cid,
+                peer=connection.peer,
+                client=client_label(connection),
+                reason=reason.value,
+            )
 
     def _forget_what_waits(self, connection: Connection, interception: Interception) -> None:
         dropped = interception.forget(connection)
