@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 
 from midge.server.interceptors import Connect, Refuse, Subscribe
-from midge.server.options import (
-    Account,
-    Authorization,
-    Permissions,
-    SubjectPermissions,
-    User,
-)
+from midge.server.options import Account, Authorization, Permissions, SubjectPermissions, User
 from tests.support.interceptors import (
     PASSING,
     REFUSING,

@@ -9,20 +9,8 @@ from typing import Any
 import pytest
 
 from midge.server.interceptors import Deliver, Refuse
-from midge.server.options import (
-    Authorization,
-    Permissions,
-    SubjectPermissions,
-    User,
-)
-from tests.support.interceptors import (
-    PASSING,
-    REFUSING,
-    Start,
-    connected,
-    passes_later,
-    refuses,
-)
+from midge.server.options import Authorization, Permissions, SubjectPermissions, User
+from tests.support.interceptors import PASSING, REFUSING, Start, connected, passes_later, refuses
 
 
 class TestDeliver:

@@ -9,13 +9,7 @@ import pytest
 from midge.server.interceptor_calls import LOST_MAX
 from midge.server.interceptors import Publish
 from midge.testing import ManualClock
-from tests.support.interceptors import (
-    VIOLATION,
-    Start,
-    connected,
-    passes_later,
-    raises,
-)
+from tests.support.interceptors import VIOLATION, Start, connected, passes_later, raises
 
 
 class TestOrder:

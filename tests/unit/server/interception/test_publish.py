@@ -8,20 +8,8 @@ from typing import Any
 import pytest
 
 from midge.server.interceptors import Publish, Refuse
-from midge.server.options import (
-    Authorization,
-    Permissions,
-    SubjectPermissions,
-    User,
-)
-from tests.support.interceptors import (
-    PASSING,
-    REFUSING,
-    VIOLATION,
-    Start,
-    connected,
-    opened,
-)
+from midge.server.options import Authorization, Permissions, SubjectPermissions, User
+from tests.support.interceptors import PASSING, REFUSING, VIOLATION, Start, connected, opened
 
 
 class TestPublish:

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 import midge
-from tests.support.interceptors import (
-    Start,
-    connected,
-    passes,
-    refuses,
-)
+from tests.support.interceptors import Start, connected, passes, refuses
 
 
 class TestSettings:

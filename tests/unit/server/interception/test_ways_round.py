@@ -19,11 +19,7 @@ from midge.server.options import (
     MappingDestination,
     User,
 )
-from tests.support.interceptors import (
-    Start,
-    connected,
-    passes_later,
-)
+from tests.support.interceptors import Start, connected, passes_later
 
 
 class TestWaysRound:
