@@ -7,7 +7,7 @@ from midge.server.flow cimport Flow
 from midge.server.router cimport Router
 
 cdef int BEHIND, CLOSED
-cdef Py_ssize_t _HELD_BYTES, _TURN_BYTES
+cdef Py_ssize_t _HELD_BYTES, _PORTION_BYTES
 
 
 cdef class Channel(Client):
@@ -42,6 +42,7 @@ cdef class Channel(Client):
     cdef void _note_activity(self) except *
     cdef void _finish_batch(self) except *
     cdef void spend(self, Py_ssize_t cost_bytes) except *
+    cdef bint may_spend(self, Py_ssize_t cost_bytes) except -1
     cpdef void flushed(self) except *
     cpdef void hold_for(self, Client receiver) except *
     cpdef void held(self, Client publisher) except *

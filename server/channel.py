@@ -17,6 +17,7 @@ from midge.server.flow import Flow
 from midge.server.keepalive import Keepalive
 from midge.server.reasons import ClosedReason
 from midge.server.second_looks import BEHIND, CLOSED
+from midge.server.turns import PORTION_BYTES, TURN_BYTES
 
 if TYPE_CHECKING:
     from midge.server.clock import Timer
@@ -27,10 +28,10 @@ INTRODUCING = 1  # it is being found out who the client is
 TURN_OVER = 2  # others have their turn
 WAITING = 4  # interceptors have too much to look at
 
-# What one read holds may keep others waiting for long, so it uses up a turn of some 20 ms, counted
-# in bytes copied: those of each delivery, and as many as could be copied while a command is done.
-_TURN_BYTES = 32 * 1024 * 1024
+# What one read holds may keep others waiting for long, so it uses up a turn (see turns.py): the
+# bytes copied of each delivery, and as many as could be copied while a command is done.
 COMMAND_BYTES = 8 * 1024
+_PORTION_BYTES = PORTION_BYTES
 
 _LINGER_S = 0.25  # how long to read on after the last word, so that it is not lost in a reset
 _HELD_BYTES = 64 * 1024  # what may wait unparsed while the parser is halted
@@ -79,7 +80,7 @@ class Channel(Client):
             stale=self._end_stale,
         )
         self._transport: Any = None
-        self.turn_left = _TURN_BYTES
+        self.turn_left = _PORTION_BYTES
         self._linger_timer: Timer | None = None
         self._eof = False
         self._paused = False
@@ -106,7 +107,7 @@ class Channel(Client):
         if self._ended:
             return  # after the last word, what comes is read only to be dropped
         self._note_activity()
-        self.turn_left = _TURN_BYTES
+        self.turn_left = _PORTION_BYTES
         try:
             self.inbound.received(count)
         except ProtocolError as error:
@@ -118,7 +119,7 @@ class Channel(Client):
         if self._ended:
             return
         self._note_activity()
-        self.turn_left = _TURN_BYTES
+        self.turn_left = _PORTION_BYTES
         try:
             self.inbound.feed(data)
         except ProtocolError as error:
@@ -145,7 +146,7 @@ class Channel(Client):
         self.router.flush()
         if self._halts == TURN_OVER and self.tls_facts() is not None:
             while self._halts == TURN_OVER and not self._ended:
-                self._take_turn()  # a TLS transport ends now, whatever is answered here
+                self._go_on(TURN_BYTES)  # a TLS transport ends now, whatever is answered here
         if (self.parser.halted or self.stream is not None) and not self._ended:
             self._eof = True  # it, or what it has sent, is still being looked at
             return True
@@ -210,15 +211,28 @@ class Channel(Client):
     def spend(self, cost_bytes: int) -> None:
         """Use up so much of the turn; at its end the rest waits until others have had theirs."""
         self.turn_left -= cost_bytes
-        if self.turn_left < 0 and not self._halts & TURN_OVER:
+        if self.turn_left < 0 and not self._halts & TURN_OVER and not self.may_spend(0):
             self.halt(TURN_OVER)
-            self.hub.clock.call_later(0, self._take_turn)
+            self.hub.turns.wait(self._take_turn)
+
+    def may_spend(self, cost_bytes: int) -> bool:
+        """Tell whether the turn, or what can still be drawn of it, is enough for that."""
+        while self.turn_left < cost_bytes:
+            drawn: int = self.hub.turns.draw()
+            if not drawn:
+                return False
+            self.turn_left += drawn
+        return True
 
     def _take_turn(self) -> None:
-        """Go on with what waits."""
-        if self._ended:
+        """Have one's share of the next turn."""
+        self._go_on(self.hub.turns.share())
+
+    def _go_on(self, turn_bytes: int) -> None:
+        """Go on with what waits, for a while."""
+        if self._ended or not self._halts & TURN_OVER:
             return
-        self.turn_left = _TURN_BYTES
+        self.turn_left = turn_bytes
         self.unhalt(TURN_OVER)
         self.resume()
 

@@ -33,6 +33,7 @@ from midge.server.router import SWALLOWED, Router
 from midge.server.server_keys import ServerKeys
 from midge.server.subscription import RoutedSubscription
 from midge.server.tracing import Tracer, client_label
+from midge.server.turns import Turns
 from midge.sublist import SubList
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ class Hub:
         self.keys = ServerKeys()
         self.shared_buffer = SharedBuffer()
         self.chunks = ChunkPool()
+        self.turns = Turns(clock)
         chooser = random if options.routing.queue_selection == "random" else None
         self.router = Router(chooser)
         self.observers: list[Observer] = []

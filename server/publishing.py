@@ -76,7 +76,7 @@ class PublishingClient(Channel):
         if not self.guard:
             result = self._match(frame)
             cost = len(result.plain) * (frame.end + _DELIVERY_IN_RUN_BYTES)
-            if cost and cost * count > self.turn_left:
+            if cost and not self.may_spend(cost * count):
                 count = max(self.turn_left // cost + 1, 1)
             if (result or not frame.has_reply()) and self.router.route_run(
                 self.account, result, self, frame, count

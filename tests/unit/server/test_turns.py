@@ -12,6 +12,7 @@ from midge.server.connection import Connection
 from midge.server.hub import Hub
 from midge.server.options import Options
 from midge.server.reasons import ClosedReason
+from midge.server.turns import TURN_BYTES
 from midge.testing import ManualClock
 from tests.support.transports import Transport
 
@@ -160,3 +161,27 @@ def test_many_commands_are_done_in_turns(line: bytes) -> None:
     assert peers.socket.written.count(b"PONG\r\n") == 1
     if line.startswith(b"SUB a.%"):
         assert len(peers.publisher.subscriptions) == count
+
+
+def test_many_who_publish_share_a_turn() -> None:
+    peers = Peers()
+    data, payloads = publishes(6000, "alike")
+    publishers = [peers.publisher, *(peers._open()[0] for _ in range(19))]
+    for publisher in publishers:
+        publisher.feed(data)
+    delivered = len(peers.take()) * RECEIVERS * len(payloads[0])
+    assert delivered < TURN_BYTES
+    while any(publisher.parser.halted for publisher in publishers):
+        peers.turn()
+    assert [publisher.in_messages for publisher in publishers] == [len(payloads)] * 20
+
+
+def test_a_bystander_publishes_while_others_use_up_the_turn() -> None:
+    peers = Peers()
+    data, _ = publishes(6000, "alike")
+    bystander, socket = peers._open()
+    bystander.feed(b"SUB own 1\r\n")
+    peers.publisher.feed(data)
+    assert peers.publisher.parser.halted
+    bystander.feed(b"PUB own 2\r\nhi\r\n")
+    assert bytes(socket.written).endswith(b"MSG own 1 2\r\nhi\r\n")
