@@ -37,7 +37,7 @@ run: $(STAMPS)/build ## Install what is missing and start a server on 127.0.0.1:
 	@exec $(BIN)/midge-server -a 127.0.0.1 -p 4222 $(ARGS)
 
 test: $(STAMPS)/dev $(STAMPS)/build ## Install what the tests need and run them all (ARGS="..." goes to pytest)
-	$(BIN)/python -m pytest -m "not cluster and not full and not packaging" $(ARGS)
+	$(BIN)/python -m pytest -m "not cluster and not packaging" $(ARGS)
 
 test-pure: $(STAMPS)/dev ## Build a wheel without extension modules; run the unit, property and differential tests on it
 	rm -rf build/pure build/lib build/bdist*
@@ -80,7 +80,7 @@ test-packaging: $(STAMPS)/dev ## Prove sdist -> wheel -> clean virtual environme
 	$(BIN)/python -m pytest -m packaging $(ARGS)
 
 test-full: $(STAMPS)/dev $(STAMPS)/build ## Run the long form of the tests that have one
-	$(BIN)/python -m pytest -m full $(ARGS)
+	$(BIN)/python -m pytest --full -m full $(ARGS)
 
 test-cluster: $(STAMPS)/dev $(STAMPS)/build ## Run the pipeline on a standalone Spark cluster on loopback
 	$(BIN)/python -m pytest -m cluster $(ARGS)

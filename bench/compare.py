@@ -24,7 +24,8 @@ class Setup:
     seconds: float = 2.0
     flags: tuple[str, ...] = ()
     """Further flags for both servers."""
-    tls: ssl.SSLContext | None = None
+    tls: bool = False
+    """Run everything over TLS, not only the scenarios that are about it."""
     quiet_cores: float | None = None
     """Repeat a round while programs outside of the bench use more CPU than this."""
 
@@ -70,9 +71,9 @@ def compare(setup: Setup, scenario: Scenario) -> Comparison:
 def _rounds_side_by_side(setup: Setup, scenario: Scenario) -> Iterator[tuple[int, Measurement]]:
     # The server whose turn it is not is idle, and costs nothing that could be seen.
     with ExitStack() as stack:
-        flags = stack.enter_context(_flags(setup, scenario))
+        flags, tls = stack.enter_context(_prepared(setup, scenario))
         contestants = [
-            stack.enter_context(servers.running(command, flags, setup.tls))
+            stack.enter_context(servers.running(command, flags, tls))
             for command in (setup.a, setup.b)
         ]
         for side in _turns(setup.rounds):
@@ -80,24 +81,30 @@ def _rounds_side_by_side(setup: Setup, scenario: Scenario) -> Iterator[tuple[int
 
 
 def _rounds_on_fresh_servers(setup: Setup, scenario: Scenario) -> Iterator[tuple[int, Measurement]]:
-    with _flags(setup, scenario) as flags:
+    with _prepared(setup, scenario) as (flags, tls):
         for side in _turns(setup.rounds):
             command = (setup.a, setup.b)[side]
-            with servers.running(command, flags, setup.tls) as server:
+            with servers.running(command, flags, tls) as server:
                 yield side, _quiet_run(setup, scenario, server)
 
 
 @contextmanager
-def _flags(setup: Setup, scenario: Scenario) -> Iterator[tuple[str, ...]]:
-    """Give the flags for both servers, with the file that the scenario has them read, if any."""
-    text: str = getattr(scenario, "configuration", "")
-    if not text:
-        yield setup.flags
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "scenario.conf"
-        file.write_text(text)
-        yield (*setup.flags, "-c", str(file))
+def _prepared(
+    setup: Setup, scenario: Scenario
+) -> Iterator[tuple[tuple[str, ...], ssl.SSLContext | None]]:
+    """Give the flags for both servers, with the files they name, and the clients' TLS context."""
+    flags, tls = setup.flags, None
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if text := getattr(scenario, "configuration", ""):
+            file = folder / "scenario.conf"
+            file.write_text(text)
+            flags = (*flags, "-c", str(file))
+        if setup.tls or getattr(scenario, "tls", False):
+            certificate, key = servers.make_certificate(folder)
+            flags = (*flags, "--tls", "--tlscert", str(certificate), "--tlskey", str(key))
+            tls = ssl.create_default_context(cafile=certificate)
+        yield flags, tls
 
 
 def _quiet_run(setup: Setup, scenario: Scenario, server: servers.Server) -> Measurement:

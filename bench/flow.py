@@ -59,6 +59,8 @@ class Flow:
     headers: bytes = b""
     rules: int = 0
     """Permission rules of the user that all connections are; a multiple of four."""
+    tls: bool = False
+    """Encrypt all connections; the load generator's part of that work is not the server's."""
     chunk_bytes: int = CHUNK_BYTES
     rate_max: float = 0.0
     """Messages a second that each publisher keeps to; 0 means as many as the server takes."""

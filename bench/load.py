@@ -7,11 +7,8 @@ beside this file says how the measuring works and what it can and cannot tell.
 """
 
 import argparse
-import ssl
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 if __package__ in (None, ""):  # run as a script: the checkout is not on the path yet
@@ -39,9 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         a = servers.Command("midge, interpreted", pure.server_argv())
     a = servers.Command(args.a_name or a.name, a.argv)
     b = servers.Command(args.b_name or b.name, b.argv)
-    with _tls(args.tls) as (flags, context):
-        setup = Setup(a, b, args.rounds, args.seconds, flags, context, args.quiet)
-        return _run(setup, scenarios, args)
+    setup = Setup(a, b, args.rounds, args.seconds, tls=args.tls, quiet_cores=args.quiet)
+    return _run(setup, scenarios, args)
 
 
 def _run(setup: Setup, scenarios: Sequence[Scenario], args: argparse.Namespace) -> int:
@@ -59,18 +55,6 @@ def _run(setup: Setup, scenarios: Sequence[Scenario], args: argparse.Namespace) 
     if args.markdown:
         args.markdown.write_text(report.to_markdown(setup, comparisons))
     return 1 if any(comparison.failure for comparison in comparisons) else 0
-
-
-@contextmanager
-def _tls(wanted: bool) -> Iterator[tuple[tuple[str, ...], ssl.SSLContext | None]]:
-    """Give the server flags and the client context for TLS with a fresh certificate."""
-    if not wanted:
-        yield (), None
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        certificate, key = servers.make_certificate(Path(folder))
-        flags = ("--tls", "--tlscert", str(certificate), "--tlskey", str(key))
-        yield flags, ssl.create_default_context(cafile=certificate)
 
 
 def _parser() -> argparse.ArgumentParser:

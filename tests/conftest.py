@@ -40,6 +40,23 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         pytest.exit("\n".join(["stale extension modules:", *stale, todo]), returncode=4)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--full`."""
+    parser.addoption(
+        "--full", action="store_true", help="run shortened tests in their long form, too"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the long forms unless they are asked for, by `--full` or by `-m full`."""
+    if config.getoption("--full") or "full" in config.getoption("-m"):
+        return
+    long = [item for item in items if item.get_closest_marker("full")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The checkout."""
