@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import struct
@@ -148,6 +149,26 @@ def test_row_18_unsubscribing_from_nothing_leaves_nothing(victim: Victim, count:
             ask(client, *(b"UNSUB u%d" % i for i in range(start, start + 20_000)))
             ask(client, *[b"SUB same 1\r\nUNSUB 1"] * 2_000)
         assert target.rss_bytes() - before < 8 * MIB
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(1_000, marks=pytest.mark.full)])
+@pytest.mark.timeout(300)
+def test_row_18_who_flood_all_at_once_share_the_loop(victim: Victim, count: int) -> None:
+    herd = b"".join(b"SUB herd.%d %d\r\n" % (i, i) for i in range(5_000))
+    herd += b"".join(b"UNSUB %d\r\n" % i for i in range(5_000))
+    with victim(growth_bytes=count * 128 * 1024 + GROWTH_BYTES) as target:
+
+        async def flood() -> None:
+            reader, writer = await asyncio.open_connection(*target.server.address())
+            writer.write(target.connect_line + herd + b"PING\r\n")
+            async with asyncio.timeout(200):
+                await reader.readuntil(b"PONG\r\n")
+            writer.close()
+
+        async def flood_at_once() -> None:
+            await asyncio.gather(*(flood() for _ in range(count)))
+
+        asyncio.run(flood_at_once())
 
 
 @pytest.mark.parametrize("count", [100_000, pytest.param(300_000, marks=pytest.mark.full)])
