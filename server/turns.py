@@ -12,8 +12,11 @@ from midge.server.clock import Clock
 TURN_BYTES = 32 * 1024 * 1024
 """What all together may do until the loop looks again at who has something to say."""
 
-PORTION_BYTES = 256 * 1024
-"""What each may do in any case."""
+PORTION_BYTES = 64 * 1024
+"""What each may do after a read in any case."""
+
+LEAST_SHARE_BYTES = 16 * 1024
+"""What each of those who wait gets, were they thousands: two commands."""
 
 _DRAWN_BYTES = TURN_BYTES // 16
 
@@ -40,7 +43,7 @@ class Turns:
 
     def share(self) -> int:
         """Give one of those who have waited as much as each of the others."""
-        share = max(TURN_BYTES // self._waiting, PORTION_BYTES)
+        share = max(TURN_BYTES // self._waiting, LEAST_SHARE_BYTES)
         self._waiting -= 1
         return self._use(share)
 
