@@ -33,11 +33,19 @@ COMMANDS = {
     "check": Command("midge.server.cli:check", "show the effective options and their origins"),
     "convert": Command("midge.server.cli:convert", "turn a nats-server configuration into TOML"),
     "bench": Command("midge.server.bench_command", "measure a server"),
-    "record": Command("midge.pipeline.record_command", "record a server's traffic", "pipeline"),
-    "replay": Command("midge.pipeline.replay_command", "replay recorded traffic", "pipeline"),
+    "record": Command("midge.pipeline.record_command", "record a server's traffic", "recorder"),
+    "replay": Command("midge.pipeline.replay_command", "replay recorded traffic", "recorder"),
     "pipeline": Command("midge.pipeline.cli", "land, analyse and report recordings", "pipeline"),
 }
 """The sub-commands by name."""
+
+USAGE = """\
+usage: midge COMMAND [arguments]
+
+{commands}
+
+`midge COMMAND --help` tells more of one, `midge --version` which midge this is.
+`midge-server` is `midge serve` with the habits of nats-server."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     command = COMMANDS.get(words[0])
     if command is None:
-        print(f"midge: no such command '{words[0]}' (see midge --help)", file=sys.stderr)
+        print(f"midge: no such command '{words[0]}'{_nearest(words[0])}", file=sys.stderr)
         return 1
     try:
         return _dispatch(words[0], command, words[1:])
@@ -64,7 +72,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def usage() -> str:
     """Return the text of `midge --help`."""
     lines = [f"  {name:<10} {command.summary}" for name, command in COMMANDS.items()]
-    return "usage: midge COMMAND [arguments]\n\n" + "\n".join(lines)
+    return USAGE.format(commands="\n".join(lines))
+
+
+def _nearest(word: str) -> str:
+    """Say which command was probably meant, or where they are listed."""
+    import difflib  # noqa: PLC0415 - seldom needed
+
+    near = difflib.get_close_matches(word, COMMANDS, n=1)
+    return f"; did you mean '{near[0]}'?" if near else " (see midge --help)"
 
 
 def _dispatch(name: str, command: Command, arguments: list[str]) -> int:
@@ -82,6 +98,6 @@ def _explain_missing(name: str, command: Command, error: ModuleNotFoundError) ->
     missing = error.name or ""
     if missing.startswith("midge") and not command.extra:
         raise error
-    hint = f"; install midge[{command.extra}]" if command.extra else ""
+    hint = f"; pip install 'midge[{command.extra}]'" if command.extra else ""
     print(f"midge {name}: needs the module '{missing}'{hint}", file=sys.stderr)
     return 1

@@ -29,7 +29,7 @@ from fnmatch import translate
 from pathlib import Path
 from typing import Any
 
-from midge.pipeline.errors import OptionError, PipelineError
+from midge.pipeline.errors import OptionError, PipelineError, reason_of
 from midge.pipeline.rewriting import Rewrite
 from midge.sublist.subjects import is_valid_subject
 
@@ -108,7 +108,7 @@ def load_change(path: Path) -> Change:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise PlanError(f"{path}: {error}") from error
+        raise PlanError(f"{path}: {reason_of(error)}") from error
     try:
         return parse_change(document)
     except PlanError as error:

@@ -15,7 +15,13 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from midge.pipeline.errors import AuthorizationError, OptionError, PipelineError, ServerError
+from midge.pipeline.errors import (
+    AuthorizationError,
+    OptionError,
+    PipelineError,
+    ServerError,
+    reason_of,
+)
 from midge.pipeline.framing import FrameReader, Message
 from midge.pipeline.options import ConnectOptions, ServerAddress
 
@@ -198,7 +204,7 @@ class Client:
         except TimeoutError as error:
             raise _NothingCameError(f"time-out {doing}") from error
         except OSError as error:
-            raise ServerError(f"{doing}: {error}{self._last_words()}") from error
+            raise ServerError(f"{doing}: {reason_of(error)}{self._last_words()}") from error
 
     # Connecting
 
@@ -211,7 +217,7 @@ class Client:
             except AuthorizationError:
                 raise
             except (OSError, PipelineError) as error:
-                failures.append(f"{address}: {error}")
+                failures.append(f"{address}: {reason_of(error)}")
         raise ServerError(f"cannot connect to NATS ({'; '.join(failures)})")
 
     def _connect_to(self, address: ServerAddress) -> socket.socket:

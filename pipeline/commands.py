@@ -2,15 +2,14 @@
 
 import argparse
 import json
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from midge.pipeline.console import bars, say, show_table, warn
-from midge.pipeline.errors import OptionError
+from midge.pipeline.console import bars, say, show_table, stop_signals, warn
+from midge.pipeline.errors import OptionError, reason_of
 from midge.pipeline.settings import PipelineSettings, load_settings
 from midge.sublist.subjects import is_valid_subject
 
@@ -208,7 +207,7 @@ def _patterns(spark: "SparkSession", settings: PipelineSettings, path: Path | No
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"patterns: {error}") from error
+        raise OptionError(f"patterns: {path}: {reason_of(error)}") from error
     patterns = []
     for number, line in enumerate(lines, 1):
         pattern = line.strip()
@@ -271,16 +270,3 @@ def _show_outcomes(recorded: "Outcome", proposed: "Outcome") -> None:
         fan_out = each.deliveries / max(1, each.messages)
         prefixes.append((each.prefix, each.messages, was, fan_out))
     show_table("Fan-out by prefix", ("prefix", "messages", "recorded", "proposed"), prefixes)
-
-
-@contextmanager
-def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Turn SIGINT and SIGTERM into a question that can be asked between batches."""
-    asked: list[bool] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda *_: asked.append(True)) for number in numbers]
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)

@@ -2,6 +2,7 @@
 
 import argparse
 
+from midge.pipeline.errors import OptionError
 from midge.pipeline.options import ConnectOptions, SinkOptions
 
 _OPTIONS = {
@@ -36,4 +37,15 @@ def connect_options(args: argparse.Namespace) -> ConnectOptions:
         option: getattr(args, name.replace("-", "_")) for name, (option, *_) in _OPTIONS.items()
     }
     chosen = {option: value for option, value in given.items() if value}
-    return SinkOptions.parse({"servers": args.server} | chosen).connect
+    try:
+        return SinkOptions.parse({"servers": args.server} | chosen).connect
+    except OptionError as error:
+        raise OptionError(_with_flag(str(error))) from error
+
+
+def _with_flag(text: str) -> str:
+    """Name the flag that was typed where an error names the option it became."""
+    subject, colon, what = text.partition(":")
+    flags = {option: f"--{name}" for name, (option, *_) in _OPTIONS.items()}
+    flags["servers"] = "--server"
+    return f"{flags.get(subject, subject)}{colon}{what}"

@@ -1,7 +1,8 @@
 """What the pipeline's commands show: progress bars on a terminal, plain lines anywhere else."""
 
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -83,6 +84,19 @@ def errors_told(program: str, codes: list[int]) -> Iterator[None]:
         kind = "" if isinstance(error, PipelineError) else f"{type(error).__name__}: "
         warn(f"{program}: {kind}{error}")
         codes.append(1)
+
+
+@contextmanager
+def stop_signals() -> Iterator[Callable[[], bool]]:
+    """Turn SIGINT and SIGTERM into a question that can be asked between batches."""
+    asked: list[bool] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: asked.append(True)) for number in numbers]
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _text(value: object) -> str:

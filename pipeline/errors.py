@@ -12,6 +12,8 @@ MidgeError
     +-- PublishError           a row could not be written; names it
 """
 
+import ssl
+
 from midge.protocol.errors import MidgeError
 
 
@@ -60,3 +62,15 @@ class DataLossError(PipelineError):
 
 class PublishError(PipelineError):
     """A row could not be published; the text names partition, row and subject."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Say in words why something failed: without the system's number, and without its file."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate verify failed: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.replace("_", " ").lower()
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    lines = str(error).splitlines()
+    return lines[0] if lines else "timed out" if isinstance(error, TimeoutError) else repr(error)

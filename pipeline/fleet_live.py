@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from midge.pipeline.client import frame
-from midge.pipeline.errors import ServerError
+from midge.pipeline.errors import ServerError, reason_of
 from midge.pipeline.fleet import (
     CLIENT_CLOSED,
     SLOW_CONSUMER,
@@ -220,7 +220,8 @@ async def _connect(
             await connection.ready
     except (OSError, TimeoutError) as error:
         host, port = address
-        raise ServerError(f"{member.name} cannot connect to {host}:{port}: {error}") from error
+        why = f"cannot connect to {host}:{port}: {reason_of(error)}"
+        raise ServerError(f"{member.name} {why}") from error
     return connection
 
 

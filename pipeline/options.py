@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 from urllib.parse import unquote, urlsplit
 
-from midge.pipeline.errors import OptionError
+from midge.pipeline.errors import OptionError, reason_of
 from midge.pipeline.offsets import EARLIEST, LATEST, check_offsets_option
 from midge.sublist import subjects
 
@@ -272,7 +272,7 @@ class _Reader:
         try:
             return Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise OptionError(f"{name}: cannot read {path!r}: {error}") from error
+            raise OptionError(f"{name}: cannot read {path!r}: {reason_of(error)}") from error
 
     def servers(self, name: str) -> tuple[tuple[ServerAddress, ...], str, str]:
         """Return the addresses, and the user and password that a URL carries."""

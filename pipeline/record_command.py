@@ -8,9 +8,8 @@ import time
 from pathlib import Path
 
 from midge.pipeline.argument_types import positive_number
-from midge.pipeline.commands import stop_signals
 from midge.pipeline.connect_arguments import add_connect_arguments, connect_options
-from midge.pipeline.console import bars, errors_told, say
+from midge.pipeline.console import bars, errors_told, say, stop_signals
 from midge.pipeline.tap import TapOptions, Tapped, tap
 
 

@@ -74,7 +74,8 @@ INTEREST = DataSet(
         ]
     ),
 )
-"""One row per beginning and end of a subscription; `event` is one of `INTEREST_EVENTS`."""
+"""One row per beginning and end of a subscription: `event` is `sub`, and then `unsub` for UNSUB,
+`auto_unsub` when its maximum was reached, or `disconnect` when its client went with it."""
 
 CLIENTS = DataSet(
     "clients",
@@ -98,15 +99,9 @@ CLIENTS = DataSet(
         ]
     ),
 )
-"""One row per connect and disconnect; `in_` is from the client, and `reason` is null on connect."""
+"""One row per `connect` and `disconnect`; `in_` is from the client; `reason` is null on connect."""
 
 DATA_SETS: Mapping[str, DataSet] = {each.name: each for each in (MESSAGES, INTEREST, CLIENTS)}
-
-INTEREST_EVENTS = ("sub", "unsub", "auto_unsub", "disconnect")
-"""`sub` begins a subscription. It ends by UNSUB, by reaching its maximum, or with its client; a
-disconnecting client gives one row for each subscription that it still had."""
-
-CLIENT_EVENTS = ("connect", "disconnect")
 
 SLOW_CONSUMER_REASON = "slow consumer"
 """How a disconnect reason begins, in lower case, when the client was too slow."""

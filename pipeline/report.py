@@ -16,7 +16,7 @@ from plotly.offline import get_plotlyjs
 from pyarrow import fs
 
 from midge.pipeline import report_plots as plots
-from midge.pipeline.errors import PipelineError
+from midge.pipeline.errors import PipelineError, reason_of
 from midge.pipeline.storage import as_path
 from midge.pipeline.tables import GOLD, LakeError
 
@@ -131,7 +131,7 @@ def read_gold(lake: str) -> Gold:
         try:
             rows = ds.dataset(place, filesystem=system, format="parquet").to_table()
         except (pa.ArrowException, OSError) as error:
-            raise LakeError(f"{lake}: {table.name} cannot be read: {_reason(error)}") from error
+            raise LakeError(f"{lake}: {table.name} cannot be read: {reason_of(error)}") from error
         gold[table.name.removeprefix("gold/")] = rows.to_pylist()
     return gold
 
@@ -149,7 +149,7 @@ def write_report(gold: Gold, path: Path, title: str = "midge traffic report") ->
         scratch.write_text(document, encoding="utf-8")
         scratch.replace(path)
     except OSError as error:
-        raise PipelineError(f"{path}: cannot be written: {_reason(error)}") from error
+        raise PipelineError(f"{path}: cannot be written: {reason_of(error)}") from error
 
 
 def render(gold: Gold, title: str = "midge traffic report") -> str:
@@ -283,15 +283,9 @@ def _open(lake: str) -> tuple[fs.FileSystem, str]:
         try:
             system, root = fs.FileSystem.from_uri(lake.replace("s3a://", "s3://", 1))
         except (pa.ArrowException, OSError) as error:
-            raise LakeError(f"{lake}: {_reason(error)}") from error
+            raise LakeError(f"{lake}: {reason_of(error)}") from error
         return system, root
     path = Path(as_path(lake)) if lake.startswith("file:") else Path(lake).expanduser()
     if not path.is_dir():
         raise LakeError(f"{lake}: no such directory; expected a lake of `midge pipeline run`")
     return fs.LocalFileSystem(), str(path.absolute())
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    return str(error).splitlines()[0]

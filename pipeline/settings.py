@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
-from midge.pipeline.errors import PipelineError
+from midge.pipeline.errors import PipelineError, reason_of
 from midge.pipeline.match import BROADCAST_MAX_PATTERNS, STRATEGIES, Strategy
 from midge.pipeline.tables import FORMATS, Format
 
@@ -71,7 +71,7 @@ def load_settings(path: Path | None) -> PipelineSettings:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingsError(f"{path}: {error}") from error
+        raise SettingsError(f"{path}: {reason_of(error)}") from error
     table = document.get("pipeline", {})
     if not isinstance(table, dict):
         raise SettingsError(f"pipeline: expected a table, got {table!r} ({path})")

@@ -6,7 +6,8 @@ replay work on such records; `midge serve --record` records all of it.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import combinations
@@ -16,10 +17,16 @@ from typing import Any
 import pyarrow as pa
 
 from midge.pipeline.client import Client
-from midge.pipeline.errors import OptionError, ServerError
+from midge.pipeline.errors import OptionError, ServerError, reason_of
 from midge.pipeline.framing import Message, parse_headers
 from midge.pipeline.options import ConnectOptions
-from midge.pipeline.records import MESSAGES, next_number, segment_path, write_segment
+from midge.pipeline.records import (
+    MESSAGES,
+    RecordsError,
+    next_number,
+    segment_path,
+    write_segment,
+)
 from midge.sublist.subjects import is_valid_subject, overlaps
 
 UNKNOWN_ACCOUNT = "$G"
@@ -67,7 +74,10 @@ def tap(
 
     Raises:
         ServerError: the server cannot be reached or went away; what came before is written.
+        RecordsError: `root` cannot be written to.
     """
+    with _writing(root):
+        (root / MESSAGES.name).mkdir(parents=True, exist_ok=True)
     with Client(options.connect) as client:
         segments = _Segments(root, str(client.info.get("server_name") or "nats"), options)
         for pattern in options.subjects:
@@ -82,6 +92,14 @@ def tap(
         finally:
             segments.roll()
         return segments.done
+
+
+@contextmanager
+def _writing(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RecordsError(f"{root}: cannot be written: {reason_of(error)}") from error
 
 
 @dataclass
@@ -119,7 +137,8 @@ class _Segments:
         if not self._rows:
             return
         path = segment_path(self.root, MESSAGES, self._rows[0]["time"], self.server, self._number)
-        write_segment(path, pa.Table.from_pylist(self._rows, schema=MESSAGES.schema))
+        with _writing(self.root):
+            write_segment(path, pa.Table.from_pylist(self._rows, schema=MESSAGES.schema))
         self._number += 1
         self.done.segments += 1
         self._rows, self._bytes = [], 0

@@ -67,7 +67,7 @@ class Recorder(Observer):
             from midge.server.recorder.writer import Writer  # noqa: PLC0415 - needs pyarrow
         except ModuleNotFoundError as error:
             raise ConfigError(
-                f"recording needs the module '{error.name}'; install midge[recorder]",
+                f"recording needs the module '{error.name}'; pip install 'midge[recorder]'",
                 key="recorder.directory",
             ) from None
         options = hub.options.recorder

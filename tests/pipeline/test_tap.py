@@ -8,7 +8,7 @@ from midge.pipeline import record_command
 from midge.pipeline.client import frame
 from midge.pipeline.errors import OptionError
 from midge.pipeline.options import ConnectOptions, ServerAddress
-from midge.pipeline.records import MESSAGES, list_segments, read_table
+from midge.pipeline.records import MESSAGES, RecordsError, list_segments, read_table
 from midge.pipeline.tap import TapOptions, tap
 
 
@@ -88,3 +88,31 @@ def test_the_command(tmp_path, nats_server, capsys):
     words = [str(tmp_path / "r"), "--server", "nats://127.0.0.1:9"]
     assert record_command.run(parser.parse_args(words)) == 1
     assert "midge record: cannot connect" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--server", "nats://127.0.0.1:9"], "(127.0.0.1:9: connection refused)"),
+        (
+            ["--server", "http://x"],
+            "--server: expected nats://host:port or tls://…, got 'http://x'",
+        ),
+        (
+            ["--credentials-file", "nope.creds"],
+            "--credentials-file: cannot read 'nope.creds': no such file or directory",
+        ),
+    ],
+)
+def test_what_goes_wrong_is_told_in_words(tmp_path, capsys, words, message):
+    parser = argparse.ArgumentParser()
+    record_command.add_arguments(parser)
+    assert record_command.run(parser.parse_args([str(tmp_path / "r"), *words])) == 1
+    assert capsys.readouterr().err.strip().endswith(message)
+
+
+def test_a_directory_that_cannot_be_is_told_at_once(tmp_path, connect):
+    place = tmp_path / "file"
+    place.write_text("")
+    with pytest.raises(RecordsError, match="file: cannot be written: not a directory"):
+        tap(place, TapOptions(connect), lambda: True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -32,7 +33,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["sevre"]) == 1
-    assert capsys.readouterr().err == "midge: no such command 'sevre' (see midge --help)\n"
+    assert capsys.readouterr().err == "midge: no such command 'sevre'; did you mean 'serve'?\n"
+    assert cli.main(["xyz"]) == 1
+    assert capsys.readouterr().err == "midge: no such command 'xyz' (see midge --help)\n"
 
 
 def test_a_module_with_a_parser(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +63,8 @@ def test_a_missing_package_names_the_extra(
     command = cli.Command("no_such_module_at_all", "x", "pipeline")
     monkeypatch.setitem(cli.COMMANDS, "pretend", command)
     assert cli.main(["pretend"]) == 1
-    expected = "midge pretend: needs the module 'no_such_module_at_all'; install midge[pipeline]\n"
+    module = "no_such_module_at_all"
+    expected = f"midge pretend: needs the module '{module}'; pip install 'midge[pipeline]'\n"
     assert capsys.readouterr().err == expected
 
 
@@ -85,3 +89,12 @@ def test_nothing_of_ours_is_imported_before_a_command_is_known() -> None:
     }
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert not any(name.startswith("midge.") for name in names | {m or "" for m in modules})
+
+
+def test_recording_and_replaying_need_no_spark() -> None:
+    """What the extra `recorder` brings is enough for them."""
+    code = (
+        "import sys; sys.modules['pyspark'] = None\n"
+        "import midge.pipeline.record_command, midge.pipeline.replay_command"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
