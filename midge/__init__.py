@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from midge.protocol.errors import MidgeError
+    from midge.server.config import load_options
     from midge.server.direct import DirectSubscription, NoRespondersError
     from midge.server.embedded import Server
     from midge.server.errors import ConfigError
     from midge.server.inbox import Message
     from midge.server.options import Options
     from midge.server.threaded import ThreadedServer, run_in_thread
+    from midge.server.threaded_subscription import ThreadedSubscription
     from midge.server.views import ConnectionView, Stats, SubscriptionView
 
 __version__ = "0.1.0"
@@ -29,6 +31,8 @@ __all__ = [
     "Stats",
     "SubscriptionView",
     "ThreadedServer",
+    "ThreadedSubscription",
+    "load_options",
     "run_in_thread",
 ]
 
@@ -44,6 +48,8 @@ _HOMES = {
     "Stats": "midge.server.views",
     "SubscriptionView": "midge.server.views",
     "ThreadedServer": "midge.server.threaded",
+    "ThreadedSubscription": "midge.server.threaded_subscription",
+    "load_options": "midge.server.config",
     "run_in_thread": "midge.server.threaded",
 }
 

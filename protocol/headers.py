@@ -23,11 +23,25 @@ def format_headers(headers: Mapping[str, str | Iterable[str]]) -> bytes:
     for name, value in headers.items():
         if not name or not _FORBIDDEN_IN_NAMES.isdisjoint(name) or not name.isprintable():
             raise ValueError(f"header name: expected no blank, colon or line end, got {name!r}")
-        for one in (value,) if isinstance(value, str) else value:
+        for one in _values(name, value):
             if "\r" in one or "\n" in one:
                 raise ValueError(f"header {name}: expected no line end in its value, got {one!r}")
             lines.append(f"{name}: {one}".encode())
     return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def _values(name: str, given: object) -> list[str]:
+    """Give the values of one header. Raises: TypeError for what is no text."""
+    if isinstance(given, str):
+        return [given]
+    several = given if isinstance(given, Iterable) and not isinstance(given, bytes) else [given]
+    values: list[str] = []
+    for one in several:
+        if not isinstance(one, str):
+            kind = type(one).__name__
+            raise TypeError(f"header {name}: expected str, or several of them, got {kind}")
+        values.append(one)
+    return values
 
 
 def parse_headers(block: bytes) -> dict[str, list[str]]:

@@ -26,6 +26,7 @@ from midge.server.validation import find_contradictions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from os import PathLike
 
     from midge.server.checking import Path as KeyPath
 
@@ -101,6 +102,15 @@ def load(
     options = _build(raw, places)
     found = tuple(warning for layer in layers for warning in layer.warnings)
     return Loaded(options, _origins(raw, places), tuple(unknown), found)
+
+
+def load_options(file: str | PathLike[str]) -> Options:
+    """Return the options that a configuration file gives, to be handed to `midge.Server`.
+
+    A name that ends in `.toml` is read as TOML, every other one as a nats-server configuration.
+    Raises: ConfigError, one or several, each with its key and place.
+    """
+    return load(Path(file)).options
 
 
 def read_file(file: Path) -> Layer:

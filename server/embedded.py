@@ -61,6 +61,9 @@ class Server:
         interceptors: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
+        if clock is not None and not hasattr(clock, "call_later"):
+            expected = "expected a clock such as midge.testing.ManualClock()"
+            raise ConfigError(f"{expected}, got {clock!r:.60}", key="clock")
         chance = random or (None if seed is None else Random(seed))  # noqa: S311 - for queues
         self._interceptors, named = _split_interceptors(interceptors)
         if named is not None:
@@ -187,8 +190,9 @@ class Server:
                 return self._url(f"{quote(known.user, safe='')}:{password}@")
         if user is None:
             return self.url
-        names = ", ".join(repr(known.user) for known in self._users()) or "none is configured"
-        raise ValueError(f"user: expected one of {names}, got {user!r}")
+        names = ", ".join(repr(known.user) for known in self._users())
+        expected = f"expected one of {names}" if names else "expected none, for none is configured"
+        raise ValueError(f"user: {expected}, got {user!r}")
 
     @property
     def connections(self) -> list[ConnectionView]:
@@ -239,6 +243,7 @@ class Server:
 
         Raises:
             ValueError: a subject that nobody may publish to, or a payload that is too large.
+            TypeError: a payload that is neither bytes nor text.
         """
         direct = self._direct or self._started()
         return direct.send(subject, payload, headers, reply, account)

@@ -69,10 +69,13 @@ class MessageFault(Fault):
         self.pattern = pattern.encode()
         if not is_valid_subject(self.pattern):
             raise ValueError(f"pattern: expected tokens separated by dots, got {pattern!r}")
+        numbers = (nth,) if isinstance(nth, int) else tuple(nth or ())
+        if any(number < 1 for number in numbers):
+            raise ValueError(f"nth: expected 1 or more, for it counts from 1, got {nth!r}")
         if not 0 < probability <= 1:
             raise ValueError(f"probability: expected above 0 and at most 1, got {probability}")
         self.to = to
-        self._nth = None if nth is None else {nth} if isinstance(nth, int) else set(nth)
+        self._nth = None if nth is None else set(numbers)
         self._probability = probability
         self._seen = 0
 
@@ -461,8 +464,9 @@ class Faults(Screen):
         clients = self.hub.clients.values()
         found = [one for one in clients if client in (one.cid, one.options.name)]
         if len(found) != 1:
-            known = ", ".join(f"{one.cid} {one.options.name!r}" for one in clients) or "nobody"
-            raise ValueError(f"client: expected one of {known}, got {client!r}")
+            known = ", ".join(f"{one.cid} {one.options.name!r}" for one in clients)
+            expected = f"expected one of {known}" if known else "nobody is connected"
+            raise ValueError(f"client: {expected}, got {client!r}")
         return found[0]
 
 

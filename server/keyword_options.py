@@ -67,12 +67,15 @@ def _paths(table: msgspec.Struct, above: tuple[str, ...] = ()) -> Iterator[tuple
             yield (*above, field)
 
 
-def options_from_keywords(base: Options | None, keywords: Mapping[str, Any]) -> Options:
-    """Return `base`, or the defaults, with the settings that `keywords` name.
+def options_from_keywords(base: Any, keywords: Mapping[str, Any]) -> Options:
+    """Return `base`, or the defaults without one, with the settings that `keywords` name.
 
     Raises:
         ConfigError: an unknown name, a wrong value or a contradiction; nothing else is checked.
     """
+    if base is not None and not isinstance(base, Options):
+        expected = "expected midge.Options, such as midge.load_options(file) gives"
+        raise ConfigError(f"{expected}, got {base!r:.60}", key="options")
     if not keywords:
         return base or Options()
     raw: dict[str, Any] = _plain(base) if base is not None else {}

@@ -26,9 +26,10 @@ cdef class Publisher:
     cpdef Account known_account(self, str name)
     cpdef void flush(self) except *
     @cython.locals(known=bytes)
-    cdef bytes _valid(self, object subject)
+    cdef bytes _valid(self, object subject, str what)
     cpdef Py_ssize_t _mapped(self, Account account, bytes subject, Frame frame) except -1
     cdef Py_ssize_t _deliver(self, Account account, SubListResult result, Frame frame) except -1
 
 
-cpdef bytes literal_subject(object subject)
+cpdef bytes literal_subject(object subject, str what=*)
+cpdef bytes payload_bytes(object payload)

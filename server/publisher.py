@@ -63,10 +63,10 @@ class Publisher:
         account: str,
     ) -> int:
         """Do what `publish` does, with every argument in its place, which is quicker."""
-        topic = self._valid(subject)
-        answer_to = None if reply is None else self._valid(reply)
+        topic = self._valid(subject, "subject")
+        answer_to = None if reply is None else self._valid(reply, "reply")
         block = None if headers is None else format_headers(headers)
-        content = payload.encode() if isinstance(payload, str) else payload
+        content = payload if isinstance(payload, bytes) else payload_bytes(payload)
         size = len(content) if block is None else len(block) + len(content)
         hub = self.hub
         largest = hub.options.limits.max_payload_bytes
@@ -100,17 +100,13 @@ class Publisher:
         self._is_flushing = False
         self._router.flush()
 
-    def _valid(self, subject: str | bytes) -> bytes:
-        """Return `subject` as bytes, sure to be one that may be published to.
-
-        Raises:
-            ValueError: it is empty, or has a blank, a line end, an empty token or a wildcard.
-        """
+    def _valid(self, subject: str | bytes, what: str) -> bytes:
+        """Do what `literal_subject` does, and remember it."""
         if not isinstance(subject, str):
-            return literal_subject(subject)
+            return literal_subject(subject, what)
         known = self._subjects.get(subject)
         if known is None:
-            known = literal_subject(subject)
+            known = literal_subject(subject, what)
             if len(self._subjects) >= SUBJECTS_MAX:
                 self._subjects.clear()
             self._subjects[subject] = known
@@ -136,14 +132,26 @@ class Publisher:
         return taken
 
 
-def literal_subject(subject: str | bytes) -> bytes:
-    """Return `subject` as bytes, sure to be one that may be published to.
+def literal_subject(subject: str | bytes, what: str = "subject") -> bytes:
+    """Return `subject` as bytes, sure to be one that may be published to; errors name it `what`.
 
     Raises:
         ValueError: it is empty, or has a blank, a line end, an empty token or a wildcard.
+        TypeError: it is no text at all.
     """
     raw: Any = encode(subject) if isinstance(subject, str) else subject
+    if not isinstance(raw, bytes):
+        raise TypeError(f"{what}: expected str or bytes, got {type(raw).__name__}")
     if not is_valid_publish_subject(raw):
-        raise ValueError(f"subject: expected literal tokens separated by dots, got {subject!r}")
+        raise ValueError(f"{what}: expected literal tokens separated by dots, got {subject!r}")
     given: bytes = raw
     return given
+
+
+def payload_bytes(payload: bytes | str) -> bytes:
+    """Return a payload as bytes. Raises: TypeError for what is neither bytes nor text."""
+    if isinstance(payload, str):
+        return payload.encode()
+    if isinstance(payload, bytes):
+        return payload
+    raise TypeError(f"payload: expected bytes or str, got {type(payload).__name__}")

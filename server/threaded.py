@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 import uvloop
 
 from midge.protocol.errors import MidgeError
+from midge.server.account import GLOBAL_ACCOUNT
+from midge.server.direct import PENDING_MAX
 from midge.server.embedded import Server
+from midge.server.threaded_subscription import ThreadedSubscription
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from midge.server.direct import Callback, DirectSubscription, Headers
+    from midge.server.direct import Callback, Headers
     from midge.server.faults import Fault, Faults
     from midge.server.inbox import Message
+    from midge.server.interceptors import Interceptor
     from midge.server.options import Options
     from midge.server.views import ConnectionView, Stats, SubscriptionView
 
@@ -41,7 +45,8 @@ def run_in_thread(options: Options | None = None, /, **settings: Any) -> Threade
 class ThreadedServer:
     """A running server whose loop is in another thread; every method may be called from any thread.
 
-    Callbacks of subscriptions run in the server's thread, so they must be quick.
+    Callbacks of subscriptions run in the server's thread, so they must be quick, and must not wait
+    for the server: there, `request`, `wait` and `stop` are errors.
     """
 
     def __init__(self, server: Server) -> None:
@@ -57,7 +62,9 @@ class ThreadedServer:
 
     def stop(self) -> None:
         """Stop the server and end its thread; no harm when that has happened."""
-        if self._thread.is_alive():
+        if self._is_own_thread():
+            raise MidgeError("a threaded server cannot be stopped in its own thread")
+        if self.is_running:
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
 
@@ -67,15 +74,34 @@ class ThreadedServer:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def __repr__(self) -> str:
+        state = self.url if self.is_running else "stopped"
+        return f"<midge.ThreadedServer {state}>"
+
     @property
-    def url(self) -> str:
-        """The URL for clients, without credentials."""
-        return self.call(lambda server: server.url)
+    def is_running(self) -> bool:
+        """Whether `stop` has not been called yet."""
+        return self._thread.is_alive()
+
+    @property
+    def options(self) -> Options:
+        """The settings in force."""
+        return self._server.options
+
+    @property
+    def host(self) -> str:
+        """The address that clients in this machine connect to."""
+        return self.call(lambda server: server.host)
 
     @property
     def port(self) -> int:
         """The port that clients connect to."""
         return self.call(lambda server: server.port)
+
+    @property
+    def url(self) -> str:
+        """The URL for clients, without credentials."""
+        return self.call(lambda server: server.url)
 
     def client_url(self, user: str | None = None) -> str:
         """Return the URL with the credentials of `user`; see `Server.client_url`."""
@@ -102,19 +128,39 @@ class ThreadedServer:
         payload: bytes | str = b"",
         headers: Headers | None = None,
         reply: str | bytes | None = None,
+        *,
+        account: str = GLOBAL_ACCOUNT,
     ) -> int:
         """Publish a message; see `Server.publish`."""
-        return self.call(lambda server: server.publish(subject, payload, headers, reply))
+        __tracebackhide__ = True
+        return self.call(
+            lambda server: server.publish(subject, payload, headers, reply, account=account)
+        )
 
     def subscribe(
-        self, pattern: str | bytes, callback: Callback, queue: str | bytes | None = None
-    ) -> DirectSubscription:
-        """Subscribe; `callback` runs in the server's thread. End it with `unsubscribe`."""
-        return self.call(lambda server: server.subscribe(pattern, callback, queue))
+        self,
+        pattern: str | bytes,
+        callback: Callback | None = None,
+        queue: str | bytes | None = None,
+        *,
+        account: str = GLOBAL_ACCOUNT,
+        pending_max: int = PENDING_MAX,
+    ) -> ThreadedSubscription:
+        """Subscribe; `callback` runs in the server's thread. See `Server.subscribe`.
 
-    def unsubscribe(self, subscription: DirectSubscription) -> None:
+        Without a callback, iterate over the subscription or call its `next`, which block.
+        """
+        __tracebackhide__ = True
+        inner = self.call(
+            lambda server: server.subscribe(
+                pattern, callback, queue, account=account, pending_max=pending_max
+            )
+        )
+        return ThreadedSubscription(self, inner)
+
+    def unsubscribe(self, subscription: ThreadedSubscription) -> None:
         """End a subscription."""
-        self.call(lambda _: subscription.unsubscribe())
+        subscription.unsubscribe()
 
     def request(
         self,
@@ -122,9 +168,29 @@ class ThreadedServer:
         payload: bytes | str = b"",
         timeout_s: float = 1.0,
         headers: Headers | None = None,
+        *,
+        account: str = GLOBAL_ACCOUNT,
     ) -> Message:
         """Publish a request and return the first answer; see `Server.request`."""
-        return self.wait(lambda server: server.request(subject, payload, timeout_s, headers))
+        __tracebackhide__ = True
+        return self.wait(
+            lambda server: server.request(subject, payload, timeout_s, headers, account=account)
+        )
+
+    def reload(self, options: Options | None = None, /, **settings: Any) -> None:
+        """Take new settings for what can change while serving; see `Server.reload`."""
+        __tracebackhide__ = True
+        self.wait(lambda server: server.reload(options, **settings))
+
+    def lame_duck(self) -> None:
+        """Refuse new clients, send the others away one by one, and return when they have gone."""
+        __tracebackhide__ = True
+        self.wait(lambda server: server.lame_duck())
+
+    def intercept(self, **interceptors: Interceptor | None) -> None:
+        """Ask these functions from now on, in the server's thread; see `Server.intercept`."""
+        __tracebackhide__ = True
+        self.call(lambda server: server.intercept(**interceptors))
 
     @property
     def faults(self) -> Faults:
@@ -133,25 +199,34 @@ class ThreadedServer:
 
     def call(self, function: Callable[[Server], T]) -> T:
         """Run `function(server)` in the server's thread and return what it returns."""
+        __tracebackhide__ = True  # pytest then shows the line of the test, not these
 
         async def within() -> T:
+            __tracebackhide__ = True
             return function(self._server)
 
-        return self._submit(within())
+        return function(self._server) if self._is_own_thread() else self._submit(within())
 
     def wait(self, function: Callable[[Server], Awaitable[T]]) -> T:
         """Await `function(server)` in the server's thread and return what it returns."""
+        __tracebackhide__ = True
+        if self._is_own_thread():
+            raise MidgeError("a threaded server cannot be waited for in its own thread")
 
         async def within() -> T:
+            __tracebackhide__ = True
             return await function(self._server)
 
         return self._submit(within())
 
+    def _is_own_thread(self) -> bool:
+        return threading.current_thread() is self._thread
+
     def _submit(self, work: Coroutine[Any, Any, T]) -> T:
-        if not self._thread.is_alive() or threading.current_thread() is self._thread:
+        __tracebackhide__ = True
+        if not self.is_running:
             work.close()
-            where = "in the server's own thread" if self._thread.is_alive() else "after stop()"
-            raise MidgeError(f"a threaded server cannot be called {where}")
+            raise MidgeError("a threaded server cannot be called after stop()")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _run(self, started: Future[None]) -> None:
@@ -178,7 +253,13 @@ class _FaultsElsewhere:
         self._server = server
 
     def __getattr__(self, name: str) -> Any:
+        from midge.server.faults import Faults  # noqa: PLC0415 - few need it
+
+        if not hasattr(Faults, name):
+            raise AttributeError(f"no fault is called {name!r}")
+
         def begin(*arguments: Any, **settings: Any) -> Any:
+            __tracebackhide__ = True
             fault = self._server.wait(partial(_begin, name, arguments, settings))
             return None if fault is None else _FaultElsewhere(self._server, fault)
 
@@ -212,5 +293,6 @@ async def _begin(
     name: str, arguments: tuple[Any, ...], settings: dict[str, Any], server: Server
 ) -> Any:
     """Call a method of the server's faults, and await it where it is async."""
+    __tracebackhide__ = True
     begun = getattr(server.faults, name)(*arguments, **settings)
     return await begun if inspect.isawaitable(begun) else begun

@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvloop
@@ -18,6 +20,9 @@ from nats.aio.msg import Msg
 import midge
 from midge.server.connection import Connection
 from midge.testing import SettlingClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 async def test_a_client_meets_the_process_itself() -> None:
@@ -111,7 +116,7 @@ async def test_nothing_can_be_injected_by_a_subject(subject: str) -> None:
     async with midge.Server(port=-1) as server:
         with pytest.raises(ValueError, match="subject"):
             server.publish(subject)
-        with pytest.raises(ValueError, match="subject"):
+        with pytest.raises(ValueError, match="reply"):
             server.publish("ok", reply=subject)
 
 
@@ -267,6 +272,111 @@ def test_a_thread_serves_programs_without_a_loop() -> None:
     with pytest.raises(midge.MidgeError, match="after stop"):
         server.publish("x")
     assert "midge-server" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_what_a_thread_subscribes_to_may_be_read_there() -> None:
+    with midge.run_in_thread(port=-1, accounts=[{"name": "SHOP"}]) as server:
+        with server.subscribe("x.*", queue="q", account="SHOP", pending_max=2) as subscription:
+            assert repr(subscription) == "<midge.ThreadedSubscription 'x.*' queue='q'>"
+            assert server.publish("x.0") == 0
+            taken = [server.publish(f"x.{n}", str(n), account="SHOP") for n in range(3)]
+            assert (taken, subscription.pending(), subscription.dropped) == ([1, 1, 0], 2, 1)
+            assert (subscription.next(5).text, subscription.next(5).text) == ("0", "1")
+            with pytest.raises(TimeoutError, match="no message came in time"):
+                subscription.next(0.01)
+            server.publish("x.3", "3", account="SHOP")
+            server.unsubscribe(subscription)
+            assert [message.text for message in subscription] == ["3"]
+        server.subscribe("y", lambda message: message.respond(b"ok") and None, account="SHOP")
+        assert server.request("y", account="SHOP", timeout_s=5).payload == b"ok"
+        with pytest.raises(midge.NoRespondersError):
+            server.request("y")
+        last = server.subscribe("z")
+    last.unsubscribe()  # no harm
+    assert repr(server) == "<midge.ThreadedServer stopped>"
+
+
+def test_a_callback_in_the_servers_thread_may_use_the_server() -> None:
+    faults: list[str] = []
+    with midge.run_in_thread(port=-1) as server:
+
+        def pass_on(message: midge.Message) -> None:
+            for wrong in (server.stop, lambda: server.request("b")):
+                with pytest.raises(midge.MidgeError) as caught:
+                    wrong()
+                faults.append(str(caught.value))
+            server.publish("b", message.payload)
+
+        ends = server.subscribe("b")
+        server.subscribe("a", pass_on)
+        server.publish("a", "1")
+        assert ends.next(5).text == "1"
+    assert faults == [
+        "a threaded server cannot be stopped in its own thread",
+        "a threaded server cannot be waited for in its own thread",
+    ]
+
+
+def test_a_server_in_a_thread_is_changed_from_outside() -> None:
+    with midge.run_in_thread(port=-1) as server:
+        assert repr(server) == f"<midge.ThreadedServer {server.url}>"
+        assert server.host == "127.0.0.1"
+        server.reload(max_payload=7)
+        assert server.options.limits.max_payload_bytes == 7
+        server.intercept(publish=lambda event: replace(event, payload=b"changed"))
+        heard = server.subscribe("a")
+        server.publish("a", "1")
+        assert heard.next(5).text == "changed"
+        with pytest.raises(AttributeError, match="no fault is called 'dorp'"):
+            server.faults.dorp()  # type: ignore[attr-defined]
+        server.lame_duck()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("a b",), "subject: expected literal tokens separated by dots, got 'a b'"),
+        ((None,), "subject: expected str or bytes, got NoneType"),
+        (("a", {"k": 1}), "payload: expected bytes or str, got dict"),
+        (("a", b"", {"k": 1}), "header k: expected str, or several of them, got int"),
+        (("a", b"", {"k": [b"1"]}), "header k: expected str, or several of them, got bytes"),
+        (("a", b"", None, "r.*"), "reply: expected literal tokens separated by dots, got 'r.*'"),
+    ],
+)
+async def test_what_cannot_be_published_is_named(arguments: Any, message: str) -> None:
+    async with midge.Server(port=-1) as server:
+        server.subscribe("a")
+        with pytest.raises((TypeError, ValueError)) as caught:
+            server.publish(*arguments)
+        assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: midge.Server("nats.conf"), "options: expected midge.Options, such as"),  # type: ignore[arg-type]
+        (lambda: midge.Server(clock=3), "clock: expected a clock such as midge.testing"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_setting_is_named(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(midge.ConfigError, match=message):
+        make()
+
+
+async def test_options_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "nats.conf"
+    file.write_text("port: 4222, max_payload: 1KB")
+    async with midge.Server(midge.load_options(file), port=-1) as server:
+        assert server.options.limits.max_payload_bytes == 1024
+        assert server.port != 4222
+    with pytest.raises(midge.ConfigError, match="no such file"):
+        midge.load_options(str(tmp_path / "none.toml"))
+
+
+async def test_urls_are_for_those_who_are_known() -> None:
+    async with midge.Server(port=-1) as server:
+        with pytest.raises(ValueError, match="user: expected none, for none is configured"):
+            server.client_url("shop")
 
 
 def test_a_server_that_cannot_start_in_a_thread_says_why() -> None:

@@ -313,9 +313,11 @@ def test_faults_from_another_thread() -> None:
 
 
 async def test_mistakes_are_named(server: midge.Server) -> None:
-    with pytest.raises(ValueError, match="client: expected one of nobody, got 'x'"):
+    with pytest.raises(ValueError, match="client: nobody is connected, got 'x'"):
         server.faults.cut("x")
     with pytest.raises(ValueError, match="pattern"):
         server.faults.drop("a..b")
     with pytest.raises(ValueError, match="probability"):
         server.faults.drop(probability=0)
+    with pytest.raises(ValueError, match="nth: expected 1 or more, for it counts from 1, got 0"):
+        server.faults.drop(nth=0)
