@@ -40,4 +40,14 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'midge.testing' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"midge.testing.{_HOMES[name]}"), name)
+    try:
+        return getattr(importlib.import_module(f"midge.testing.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("nats"):
+            raise
+        needed = f"midge.testing.{name} needs nats-py; pip install 'midge[testing]'"
+        raise ModuleNotFoundError(needed, name=error.name) from None
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import inspect
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import pytest
 
@@ -46,6 +47,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--midge-strict", choices=_STRICT, help=strict)
     parser.addini("midge_scope", scope, default="function")
     parser.addini("midge_strict", strict, default="off")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse settings that have no meaning, before a test is looked at."""
+    _setting(config, "midge_scope", _SCOPES)
+    _setting(config, "midge_strict", _STRICT)
 
 
 def _setting(config: pytest.Config, name: str, choices: tuple[str, ...]) -> Any:
@@ -128,8 +135,10 @@ def nats_client(request: pytest.FixtureRequest) -> Any:
 def _client_fixture(item: Any) -> str:
     """Name the fixture for the framework and the loop that run a test; import it first."""
     plugins = item.config.pluginmanager
+    if importlib.util.find_spec("nats") is None:
+        _refuse(f"{item.nodeid}: nats_client needs nats-py; pip install 'midge[testing]'")
     if not inspect.iscoroutinefunction(item.obj):
-        raise pytest.UsageError(f"{item.nodeid}: nats_client needs an async test")
+        _refuse(f"{item.nodeid}: nats_client needs an async test")
     asyncio_mark = item.get_closest_marker("asyncio")
     if asyncio_mark is not None and plugins.hasplugin("asyncio"):
         plugins.import_plugin("midge.testing.client_of_asyncio")
@@ -139,7 +148,12 @@ def _client_fixture(item: Any) -> str:
         plugins.import_plugin("midge.testing.client_of_anyio")
         return "_nats_client_in_anyio_loop"
     wanted = "pytest-asyncio or anyio to run the test"
-    raise pytest.UsageError(f"{item.nodeid}: nats_client needs {wanted}")
+    _refuse(f"{item.nodeid}: nats_client needs {wanted}")
+
+
+def _refuse(text: str) -> NoReturn:
+    """Fail a test for what its author got wrong; a traceback through the plugin helps nobody."""
+    pytest.fail(text, pytrace=False)
 
 
 def _flushing(test: Any, client: Any) -> Any:
@@ -162,7 +176,7 @@ def nats_clock(request: pytest.FixtureRequest, nats_server: ThreadedServer) -> T
 
     scope = _scope("nats_server", request.config)
     if scope != "function":
-        raise pytest.UsageError(f"nats_clock needs a server for each test, not for each {scope}")
+        _refuse(f"nats_clock needs a server for each test, not for each {scope}")
     return ThreadedClock(nats_server)
 
 

@@ -262,6 +262,25 @@ def test_the_client_needs_a_framework(tmp_path: Path, root: Path) -> None:
 def test_the_client_needs_an_async_test(tmp_path: Path, root: Path) -> None:
     printed = run(tmp_path, root, "def test_it(nats_client):\n    pass\n")
     assert "test_it: nats_client needs an async test" in printed
+    assert "plugin.py" not in printed, "the test's author has no use for our traceback"
+
+
+def test_the_client_needs_nats_py(tmp_path: Path, root: Path) -> None:
+    (tmp_path / "conftest.py").write_text("import sys; sys.modules['nats'] = None")
+    arguments = ["-o", "asyncio_mode=auto"]
+    printed = run(tmp_path, root, "async def test_it(nats_client):\n    pass\n", *arguments)
+    assert "test_it: nats_client needs nats-py; pip install 'midge[testing]'" in printed
+    use = "import midge.testing\ndef test_it():\n    midge.testing.SettlingClient\n"
+    printed = run(tmp_path, root, use)
+    assert "midge.testing.SettlingClient needs nats-py; pip install 'midge[testing]'" in printed
+
+
+@pytest.mark.parametrize("name", ["midge_scope", "midge_strict"])
+def test_a_setting_without_meaning_is_told_at_once(tmp_path: Path, root: Path, name: str) -> None:
+    printed = run(tmp_path, root, "def test_it():\n    pass\n", "-o", f"{name}=foo")
+    assert f"ERROR: {name}: expected one of " in printed
+    assert "got 'foo'" in printed
+    assert "Traceback" not in printed
 
 
 def test_the_plugin_costs_nothing_when_unused(tmp_path: Path, root: Path) -> None:
