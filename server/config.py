@@ -119,7 +119,7 @@ def read_file(file: Path) -> Layer:
         from midge.server.conf import read_conf_file  # noqa: PLC0415 - seldom needed
 
         return read_conf_file(file)
-    text = read_text(file)
+    text = read_text(file).removeprefix("\ufeff")  # which editors on Windows begin files with
     deep = DEEP_KEY.search(text)
     if deep is not None:
         line = text.count("\n", 0, deep.end()) + 1

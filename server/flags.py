@@ -1,7 +1,8 @@
 """Parse command lines in Go's spelling, as nats-server does.
 
 `-p 4222`, `--p 4222`, `-p=4222` and `--port=4222` are the same; a boolean is `-D` or `-D=false`,
-and never takes the next word. Parsing stops at the first word that is no flag, or after `--`.
+and never takes the next word, other than a switch of our own. Parsing stops at the first word that
+is no flag, or after `--`.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from midge.server.checking import nearest
+from midge.server.text_values import TRUTH
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Value = bool | int | str
-Kind = Literal["bool", "int", "str"]
+Kind = Literal["bool", "int", "str", "switch"]
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
@@ -34,7 +38,7 @@ class Flag(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     """Names without dashes."""
     kind: Kind
-    """What it takes."""
+    """What it takes; a `switch` is a bool whose value may also follow, as `--flag true`."""
     target: tuple[str, ...]
     """The setting it sets, or one word for what the command itself looks at."""
 
@@ -74,21 +78,31 @@ def parse(arguments: Sequence[str], flags: Iterable[Flag]) -> CommandLine:
             raise FlagError(f"bad flag syntax: {argument}")
         flag = known.get(name)
         if flag is None:
-            raise FlagError(f"flag provided but not defined: -{name}")
-        if not equals and flag.kind != "bool":
+            raise FlagError(f"flag provided but not defined: -{name}{_nearest(name, known)}")
+        if not equals and (flag.kind == "bool" or (flag.kind == "switch" and not _has_truth(rest))):
+            text = "true"
+        elif not equals:
             if not rest:
                 raise FlagError(f"flag needs an argument: -{name}")
             text = rest.pop(0)
-        elif not equals:
-            text = "true"
         given.append(Given(flag, argument[:dashes] + name, _value(text, name, flag.kind)))
     return CommandLine(given, rest)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """Return what was probably meant; short names resemble each other too much."""
+    hint = nearest(name, [one for one in known if len(one) > 2]) if len(name) > 2 else ""
+    return hint.replace("mean '", "mean '--")
+
+
+def _has_truth(rest: Sequence[str]) -> bool:
+    return bool(rest) and rest[0].strip().lower() in TRUTH
 
 
 def _value(text: str, name: str, kind: Kind) -> Value:
     if kind == "bool":
         return _boolean(text, name)
-    return text if kind == "str" else _integer(text, name)
+    return _integer(text, name) if kind == "int" else text
 
 
 def _boolean(text: str, name: str) -> bool:

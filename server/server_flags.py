@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from msgspec import inspect
+
 from midge.server import schema
 from midge.server.errors import ConfigError
 from midge.server.flags import Flag
@@ -159,8 +161,15 @@ The same in TOML is a table [tls] with the same names and '=' in place of ':'.
 @functools.lru_cache(maxsize=1)
 def server_flags() -> tuple[Flag, ...]:
     """Return every flag that a server takes."""
-    own = tuple(Flag((setting.flag,), "str", setting.path) for setting in schema.settings())
+    own = tuple(
+        Flag((setting.flag,), "switch" if _is_switch(setting) else "str", setting.path)
+        for setting in schema.settings()
+    )
     return ACTIONS + SETTINGS + UNSUPPORTED + own
+
+
+def _is_switch(setting: schema.Setting) -> bool:
+    return isinstance(schema.strip_metadata(setting.type), inspect.BoolType)
 
 
 def setting_values(given: Iterable[Given]) -> Iterator[tuple[tuple[str, ...], str, Any]]:

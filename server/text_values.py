@@ -16,8 +16,8 @@ from midge.server.schema import strip_metadata
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}(\.[0-9]{1,19})?")
-_TRUTH = {"true": True, "yes": True, "on": True, "1": True}
-_TRUTH |= {"false": False, "no": False, "off": False, "0": False}
+TRUTH = {"true": True, "yes": True, "on": True, "1": True}
+TRUTH |= {"false": False, "no": False, "off": False, "0": False}
 
 
 def from_text(text: str, kind: Any) -> Any:
@@ -30,7 +30,7 @@ def from_text(text: str, kind: Any) -> Any:
     if isinstance(kind, inspect.StrType | inspect.LiteralType):
         return text
     if isinstance(kind, inspect.BoolType):
-        return _TRUTH.get(text.strip().lower(), text)
+        return TRUTH.get(text.strip().lower(), text)
     if isinstance(kind, inspect.IntType):
         return int(text) if _INTEGER.fullmatch(text.strip()) else text
     if isinstance(kind, inspect.FloatType):

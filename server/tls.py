@@ -36,6 +36,9 @@ _TLS13_SUITES = frozenset(
 )
 """Always on where TLS 1.3 is; naming them is allowed, and changes nothing."""
 
+PEM_SIZE_MAX_BYTES = 1 << 20
+"""How far a certificate or a key is looked for in its file."""
+
 _ALIASES = {
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
@@ -142,8 +145,14 @@ def _cipher_names(suites: tuple[str, ...], where: str) -> list[str]:
 
 def _load_certificate(context: ssl.SSLContext, table: Tls, where: str) -> None:
     """Give `context` its certificate and key."""
-    for name, path in (("cert_file", table.cert_file), ("key_file", table.key_file)):
-        _check_file(path, f"{where}.{name}")
+    for name, path, kind in (
+        ("cert_file", table.cert_file, "CERTIFICATE"),
+        ("key_file", table.key_file, "PRIVATE KEY"),
+    ):
+        content = _check_file(path, f"{where}.{name}")
+        if f"{kind}-----".encode() not in content:
+            text = f"{path!r} holds no {kind.lower()}; expected -----BEGIN {kind}----- in it"
+            raise ConfigError(text, key=f"{where}.{name}")
     try:
         context.load_cert_chain(table.cert_file, table.key_file, password=_no_password)
     except (ssl.SSLError, ValueError) as error:
@@ -163,15 +172,16 @@ def _load_authorities(context: ssl.SSLContext, path: str, where: str) -> None:
         raise ConfigError(f"{path!r} holds no certificates: {_reason(error)}", key=where) from error
 
 
-def _check_file(path: str, where: str) -> None:
-    """Refuse a `path` that cannot be read."""
+def _check_file(path: str, where: str) -> bytes:
+    """Return what begins the file at `path`, or refuse one that cannot be read."""
     if not path:
         raise ConfigError("expected the path of a file, got nothing", key=where)
     try:
-        with Path(path).open("rb"):
-            pass
+        with Path(path).open("rb") as file:
+            return file.read(PEM_SIZE_MAX_BYTES)
     except OSError as error:
-        raise ConfigError(f"cannot read {path!r}: {error.strerror}", key=where) from error
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"cannot read {path!r}: {reason}", key=where) from error
 
 
 def _no_password() -> str:

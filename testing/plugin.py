@@ -12,7 +12,7 @@ import functools
 import importlib.util
 import inspect
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -136,9 +136,9 @@ def _client_fixture(item: Any) -> str:
     """Name the fixture for the framework and the loop that run a test; import it first."""
     plugins = item.config.pluginmanager
     if importlib.util.find_spec("nats") is None:
-        _refuse(f"{item.nodeid}: nats_client needs nats-py; pip install 'midge[testing]'")
+        raise _mistake(f"{item.nodeid}: nats_client needs nats-py; pip install 'midge[testing]'")
     if not inspect.iscoroutinefunction(item.obj):
-        _refuse(f"{item.nodeid}: nats_client needs an async test")
+        raise _mistake(f"{item.nodeid}: nats_client needs an async test")
     asyncio_mark = item.get_closest_marker("asyncio")
     if asyncio_mark is not None and plugins.hasplugin("asyncio"):
         plugins.import_plugin("midge.testing.client_of_asyncio")
@@ -148,12 +148,12 @@ def _client_fixture(item: Any) -> str:
         plugins.import_plugin("midge.testing.client_of_anyio")
         return "_nats_client_in_anyio_loop"
     wanted = "pytest-asyncio or anyio to run the test"
-    _refuse(f"{item.nodeid}: nats_client needs {wanted}")
+    raise _mistake(f"{item.nodeid}: nats_client needs {wanted}")
 
 
-def _refuse(text: str) -> NoReturn:
-    """Fail a test for what its author got wrong; a traceback through the plugin helps nobody."""
-    pytest.fail(text, pytrace=False)
+def _mistake(text: str) -> BaseException:
+    """Return what fails a test for its author's mistake, without our traceback."""
+    return pytest.fail.Exception(text, pytrace=False)
 
 
 def _flushing(test: Any, client: Any) -> Any:
@@ -176,7 +176,7 @@ def nats_clock(request: pytest.FixtureRequest, nats_server: ThreadedServer) -> T
 
     scope = _scope("nats_server", request.config)
     if scope != "function":
-        _refuse(f"nats_clock needs a server for each test, not for each {scope}")
+        raise _mistake(f"nats_clock needs a server for each test, not for each {scope}")
     return ThreadedClock(nats_server)
 
 

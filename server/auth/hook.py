@@ -45,6 +45,9 @@ def load_callable(name: str) -> Callable[..., object]:
     module_name, _, attribute = name.partition(":")
     try:
         found = getattr(importlib.import_module(module_name), attribute)
+    except ModuleNotFoundError as error:
+        hint = "; the module must be installed, or its folder be in PYTHONPATH"
+        raise ValueError(f"cannot import {name!r}: {error}{hint}") from error
     except Exception as error:
         raise ValueError(f"cannot import {name!r}: {error}") from error
     if not callable(found):

@@ -171,7 +171,11 @@ def _read_operator(i: int, text: str) -> Claims[OperatorBody]:
     try:
         token = text if text.startswith("eyJ") else _token_in_file(Path(text))
         return decode_operator(token)
-    except (OSError, BadTokenError) as error:
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        expected = "expected an operator token or its file"
+        raise ConfigError(f"{expected}: open {text:.200}: {reason}", key=where) from error
+    except BadTokenError as error:
         raise ConfigError(f"expected an operator token or its file: {error}", key=where) from error
 
 

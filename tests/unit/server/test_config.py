@@ -132,6 +132,12 @@ def test_huge_file_is_refused_unread(tmp_path: Path) -> None:
     assert refusal(file) == f"expected at most 16 MiB ({file})"
 
 
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "notepad.toml"
+    file.write_bytes(b"\xef\xbb\xbfserver_name = 'a'\n")
+    assert config.load(file).options.server_name == "a"
+
+
 def test_text_that_is_not_utf_8_names_the_line(tmp_path: Path) -> None:
     file = tmp_path / "latin.toml"
     file.write_bytes(b"# one\nserver_name = '\xe9'\n")

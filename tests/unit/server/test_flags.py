@@ -46,6 +46,24 @@ def test_a_boolean_never_takes_the_next_word() -> None:
     assert line.words == ["false", "-p", "1"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "value"),
+    [
+        (["--bell"], "true"),
+        (["--bell", "-p", "1"], "true"),
+        (["--bell=no"], "no"),
+        (["--bell", "off"], "off"),
+        (["--bell", "Yes"], "Yes"),
+        (["--bell", "quit"], "true"),
+    ],
+)
+def test_a_switch_takes_a_yes_or_no_that_follows(arguments: list[str], value: str) -> None:
+    bell = Flag(("bell",), "switch", ("bell",))
+    line = parse(arguments, [*FLAGS, bell])
+    assert line.given[0].value == value
+    assert line.words == [word for word in arguments if word == "quit"]
+
+
 def test_two_dashes_end_the_flags() -> None:
     assert parse(["-D", "--", "-p"], FLAGS).words == ["-p"]
 
@@ -66,6 +84,7 @@ def test_a_value_may_hold_an_equals_sign() -> None:
     ("arguments", "text"),
     [
         (["-x"], "flag provided but not defined: -x"),
+        (["-prot"], "flag provided but not defined: -prot; did you mean '--port'?"),
         (["--x=1"], "flag provided but not defined: -x"),
         (["-p"], "flag needs an argument: -p"),
         (["--port"], "flag needs an argument: -port"),

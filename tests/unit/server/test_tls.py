@@ -157,7 +157,7 @@ class TestBadSettings:
         [
             ({"cert_file": ""}, "tls.cert_file: expected the path of a file, got nothing"),
             ({"key_file": ""}, "tls.key_file: expected the path of a file, got nothing"),
-            ({"cert_file": "gone.pem"}, "cannot read 'gone.pem': No such file"),
+            ({"cert_file": "gone.pem"}, "cannot read 'gone.pem': no such file"),
             ({"ca_file": "gone.pem"}, "tls.ca_file: cannot read 'gone.pem'"),
             ({"verify": True}, "tls.ca_file: verifying clients needs a ca_file"),
             ({"cipher_suites": ("TLS_RSA_WITH_RC4_128_SHA",)}, "got 'TLS_RSA_WITH_RC4_128_SHA'"),
@@ -177,6 +177,22 @@ class TestBadSettings:
         empty.write_text("nothing")
         with pytest.raises(ConfigError, match="holds no certificates"):
             build_server_context(files.table(ca_file=str(empty)))
+
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("cert_file", "holds no certificate; expected -----BEGIN CERTIFICATE----- in it"),
+            ("key_file", "holds no private key; expected -----BEGIN PRIVATE KEY----- in it"),
+        ],
+    )
+    def test_a_file_of_something_else(
+        self, files: Files, tmp_path: Path, name: str, text: str
+    ) -> None:
+        wrong = tmp_path / "wrong.pem"
+        wrong.write_text("nothing")
+        with pytest.raises(ConfigError) as raised:
+            build_server_context(files.table(**{name: str(wrong)}))
+        assert str(raised.value) == f"tls.{name}: '{wrong}' {text}"
 
     def test_an_encrypted_key(self, files: Files) -> None:
         from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key

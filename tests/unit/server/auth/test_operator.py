@@ -444,7 +444,10 @@ class TestOperators:
         ("settings", "text"),
         [
             ({"trusted_keys": ("OABC",)}, "expected an operator key, got 'OABC'"),
-            ({"jwts": ("missing.jwt",)}, "expected an operator token or its file"),
+            (
+                {"jwts": ("missing.jwt",)},
+                "expected an operator token or its file: open missing.jwt: no such file",
+            ),
             ({"jwts": ("eyJ.x.y",)}, "expected an operator token or its file"),
             ({"resolver_preload": {}}, "operator mode needs an account resolver"),
             ({"resolver": "directory", "resolver_directory": "nowhere"}, "expected a directory"),
