@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from midge.pipeline.console import bars, say, show_table, stop_signals, warn
-from midge.pipeline.errors import OptionError, reason_of
+from midge.pipeline.errors import OptionError, PipelineError, reason_of
 from midge.pipeline.settings import PipelineSettings, load_settings
 from midge.sublist.subjects import is_valid_subject
 
@@ -44,7 +44,8 @@ def session(settings: PipelineSettings, show: "Bars") -> "Iterator[SparkSession]
     spark = spark_session("midge-pipeline", settings.master, settings.spark)
     show.update("starting Spark", 1, 1)
     try:
-        yield spark
+        with spark_errors_told("Spark"):
+            yield spark
     finally:
         spark.stop()
 
@@ -133,7 +134,7 @@ def match_subjects(args: argparse.Namespace) -> None:
             pairs = match(
                 messages, patterns, strategy=strategy, scope=scope, broadcast_max_patterns=most
             )
-            with _named("output"):
+            with spark_errors_told("output"):
                 pairs.write.mode("error").parquet(args.output)
             say(f"{spark.read.parquet(args.output).count():,} pairs: {args.output}")
             return
@@ -188,11 +189,14 @@ def write_html(args: argparse.Namespace) -> None:
 
 
 def _require(settings: PipelineSettings) -> None:
-    """Say that there are no records before Spark takes its seconds to start."""
+    """Say that there are no records, or no lake can be, before Spark takes its seconds to start."""
     from midge.pipeline.records import require_records
+    from midge.pipeline.tables import require_writable
 
     if "://" not in settings.records_directory:
         require_records(Path(settings.records_directory))
+    if "://" not in settings.lake_directory:
+        require_writable(settings.lake_directory)
 
 
 def _patterns(spark: "SparkSession", settings: PipelineSettings, path: Path | None) -> "DataFrame":
@@ -219,23 +223,26 @@ def _patterns(spark: "SparkSession", settings: PipelineSettings, path: Path | No
 
 
 def _read_parquet(spark: "SparkSession", option: str, path: str) -> "DataFrame":
-    with _named(option):
+    with spark_errors_told(option):
         return spark.read.parquet(path)
 
 
 @contextmanager
-def _named(option: str) -> Iterator[None]:
-    """Name the option whose path Spark can do nothing with."""
+def spark_errors_told(what: str) -> Iterator[None]:
+    """Make one line of what Spark raises, on `what` was wrong; its own traces fill a screen."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except PySparkException as error:
-        raise OptionError(f"{option}: {str(error).splitlines()[0]}") from error
+        raise PipelineError(f"{what}: {str(error).splitlines()[0]}") from error
     except Py4JJavaError as error:  # what PySpark has no class of its own for
-        reason = str(error.java_exception.getMessage()).splitlines()[0]
-        raise OptionError(f"{option}: {reason}") from error
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        lines = str(cause.getMessage() or cause.toString()).splitlines()
+        raise PipelineError(f"{what}: {lines[0]}") from error
 
 
 def _document(outcome: "Outcome") -> dict[str, Any]:

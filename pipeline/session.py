@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from midge.pipeline.errors import JavaNotFoundError, OptionError, PipelineError
+from midge.pipeline.errors import JavaNotFoundError, OptionError, PipelineError, reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +31,7 @@ JAVA_MIN = 17
 _LOOPBACK = "127.0.0.1"
 _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|(spark|k8s|mesos)://.+|yarn")
 _MASTERS = "local[N], spark://HOST:PORT, yarn or k8s://URL"
+_CONNECT_TIMEOUT_S = 5.0
 _UNWANTED_FLAG = "--add-modules=jdk.incubator.vector"
 _JAVA_PATTERNS = ("/usr/lib/jvm/*", "/Library/Java/JavaVirtualMachines/*/Contents/Home")
 
@@ -54,7 +56,7 @@ def spark_session(
 
     Raises:
         JavaNotFoundError: there is no Java 17 or newer.
-        OptionError: `master` is none that Spark knows.
+        OptionError: `master` is none that Spark knows, or does not answer.
         PipelineError: PySpark is not installed, or Spark did not start.
 
     """
@@ -67,6 +69,8 @@ def spark_session(
         ) from error
     if master is not None and not _MASTER.fullmatch(master):
         raise OptionError(f"master: expected {_MASTERS}, got {master!r}")
+    if master is not None and master.startswith("spark://"):
+        _require_answer(master)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
         _prepare_environment(local=_is_on_this_machine(master))
@@ -79,6 +83,24 @@ def spark_session(
         raise PipelineError(
             f"Spark did not start with the Java at {os.environ.get('JAVA_HOME')}: {error}"
         ) from error
+
+
+def _require_answer(master: str) -> None:
+    """Say at once that no master listens; Spark tries for minutes.
+
+    Raises:
+        OptionError: none of the addresses can be connected to.
+    """
+    failures = []
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
+        except (OSError, ValueError, OverflowError) as error:
+            failures.append(f"{address}: {reason_of(error)}")
+        else:
+            return
+    raise OptionError(f"master: cannot connect to {master} ({'; '.join(failures)})")
 
 
 def session_config(

@@ -7,13 +7,15 @@ as a whole. With the format `delta` each of these is one commit as well, in a De
 same files, so that every reader of Delta sees a consistent table; no JVM package takes part.
 """
 
+import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from midge.pipeline.errors import PipelineError
-from midge.pipeline.storage import Storage
+from midge.pipeline.errors import PipelineError, reason_of
+from midge.pipeline.storage import Storage, as_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +26,21 @@ FORMATS: tuple[Format, ...] = ("parquet", "delta")
 
 class LakeError(PipelineError):
     """A table of the lake is missing, or is not what was expected; the text names it."""
+
+
+def require_writable(lake: str) -> None:
+    """Make the directory of a lake on this machine, if need be.
+
+    Raises:
+        LakeError: it cannot be made, or not be written to.
+    """
+    path = Path(as_path(lake)).expanduser()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LakeError(f"{lake}: cannot be made: {reason_of(error)}") from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise LakeError(f"{lake}: cannot be written to: permission denied")
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,8 @@ def one_session(spark, monkeypatch):
 
     @contextmanager
     def session(settings, show):
-        yield spark
+        with commands.spark_errors_told("Spark"):
+            yield spark
 
     monkeypatch.setattr(commands, "session", session)
 
@@ -196,6 +197,24 @@ def test_replay_says_what_is_wrong(records, words, message, capsys):
     told = capsys.readouterr().err
     assert told.startswith("midge replay: ")
     assert message in told
+
+
+def test_a_lake_that_cannot_be_is_told_before_spark_starts(records, tmp_path, capsys):
+    place = tmp_path / "file"
+    place.write_text("")
+    assert call(cli, "run", "--records", records, "--lake", place / "lake") == 1
+    assert capsys.readouterr().err.endswith("file/lake: cannot be made: not a directory\n")
+
+
+def test_what_spark_raises_is_one_line(one_session, records, tmp_path, capsys):
+    """A lake whose parts are in the way: nothing that we look for by ourselves."""
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    (lake / "_checkpoint").write_text("not a directory")
+    assert call(cli, "run", "--records", records, "--lake", lake) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("midge pipeline run: Spark: ")
+    assert told.count("\n") == 1
 
 
 def test_replay_without_records_says_so(tmp_path, capsys):

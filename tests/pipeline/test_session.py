@@ -170,3 +170,9 @@ def test_session_answers_a_query_and_its_workers_find_midge(spark):
     versions = spark.sparkContext.parallelize(range(4), 2).mapPartitions(where).collect()
     assert len(set(versions)) == 1
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_a_master_that_does_not_answer_is_told_at_once():
+    expected = r"cannot connect to spark://127.0.0.1:9,nowhere \(127.0.0.1:9: connection refused; "
+    with pytest.raises(OptionError, match=expected):
+        session.spark_session("test", "spark://127.0.0.1:9,nowhere")
