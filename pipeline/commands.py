@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from midge.pipeline.console import bars, say, show_table, stop_signals, warn
+from midge.pipeline.console import bars, quiet_interrupts, say, show_table, stop_signals, warn
 from midge.pipeline.errors import OptionError, PipelineError, reason_of
 from midge.pipeline.settings import PipelineSettings, load_settings
 from midge.sublist.subjects import is_valid_subject
@@ -44,7 +44,7 @@ def session(settings: PipelineSettings, show: "Bars") -> "Iterator[SparkSession]
     spark = spark_session("midge-pipeline", settings.master, settings.spark)
     show.update("starting Spark", 1, 1)
     try:
-        with spark_errors_told("Spark"):
+        with quiet_interrupts(), spark_errors_told("Spark"):
             yield spark
     finally:
         spark.stop()

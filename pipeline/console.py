@@ -1,5 +1,6 @@
 """What the pipeline's commands show: progress bars on a terminal, plain lines anywhere else."""
 
+import logging
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -97,6 +98,24 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
+
+
+@contextmanager
+def quiet_interrupts() -> Iterator[None]:
+    """Let Ctrl-C raise and do no more: PySpark's own handler talks to a JVM in mid-sentence."""
+
+    def is_ours(record: logging.LogRecord) -> bool:
+        return "py4j" not in record.pathname
+
+    # py4j writes a trace of each interrupt to the root logger.
+    root, before = logging.getLogger(), signal.getsignal(signal.SIGINT)
+    root.addFilter(is_ours)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        root.removeFilter(is_ours)
 
 
 def _text(value: object) -> str:

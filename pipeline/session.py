@@ -32,6 +32,10 @@ _LOOPBACK = "127.0.0.1"
 _MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|(spark|k8s|mesos)://.+|yarn")
 _MASTERS = "local[N], spark://HOST:PORT, yarn or k8s://URL"
 _CONNECT_TIMEOUT_S = 5.0
+_STACK_OPTION = "-Xss16m"
+"""When a stream is stopped in mid-batch, Spark looks through the error of the batch's Python code
+with a pattern that takes a stack frame for each character, and overflows the usual stack."""
+
 _UNWANTED_FLAG = "--add-modules=jdk.incubator.vector"
 _JAVA_PATTERNS = ("/usr/lib/jvm/*", "/Library/Java/JavaVirtualMachines/*/Contents/Home")
 
@@ -114,7 +118,7 @@ def session_config(
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.streaming.stopTimeout": "30s",
     }
-    java_options = [_log_option()]
+    java_options = [_log_option(), _STACK_OPTION]
     if not submitted:
         merged["spark.master"] = master or "local[*]"
         if _is_on_this_machine(master):

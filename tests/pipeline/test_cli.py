@@ -2,12 +2,13 @@
 
 import argparse
 import json
+import logging
 import signal
 from contextlib import contextmanager
 
 import pytest
 
-from midge.pipeline import cli, commands, record_command, replay_command
+from midge.pipeline import cli, commands, console, record_command, replay_command
 from midge.pipeline.fleet import build_fleet
 from midge.pipeline.fleet_records import Simulation
 from midge.pipeline.records import MESSAGES, list_segments
@@ -215,6 +216,18 @@ def test_what_spark_raises_is_one_line(one_session, records, tmp_path, capsys):
     told = capsys.readouterr().err
     assert told.startswith("midge pipeline run: Spark: ")
     assert told.count("\n") == 1
+
+
+def test_an_interrupt_raises_and_logs_no_trace(capfd):
+    before = signal.getsignal(signal.SIGINT)
+    record = logging.LogRecord("root", 40, "/x/py4j/java_gateway.py", 1, "trace", None, None)
+    with console.quiet_interrupts():
+        logging.getLogger().handle(record)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert logging.getLogger().filters == []
+    assert capfd.readouterr() == ("", "")
 
 
 def test_replay_without_records_says_so(tmp_path, capsys):

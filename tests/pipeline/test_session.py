@@ -158,6 +158,7 @@ def test_user_configuration_wins_and_java_options_add_up():
     )
     assert config["spark.ui.enabled"] == "true"
     assert "log4j2.properties" in config["spark.driver.extraJavaOptions"]
+    assert "-Xss16m" in config["spark.driver.extraJavaOptions"]
     assert config["spark.driver.extraJavaOptions"].endswith("-Dmine=1")
 
 
