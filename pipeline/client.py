@@ -232,7 +232,7 @@ class Client:
             if self._options.tls and not self._options.tls_first:
                 self._start_tls(address)
             elif self.info.get("tls_required") and not self._options.tls:
-                raise ServerError("the server wants TLS: use tls:// in servers, or tlsCaFile")
+                raise ServerError("the server wants TLS: use tls:// in its URL, or name a CA file")
             self.send(b"CONNECT %b\r\nPING\r\n" % self._connect_arguments())
             self._wait_for(lambda: self._pongs > 0, deadline, "PONG")
         except BaseException:
@@ -263,7 +263,9 @@ class Client:
             if options.tls_cert_file:
                 context.load_cert_chain(options.tls_cert_file, options.tls_key_file or None)
         except (OSError, ssl.SSLError) as error:
-            raise OptionError(f"TLS files cannot be read: {error}") from error
+            given = (options.tls_ca_file, options.tls_cert_file, options.tls_key_file)
+            files = ", ".join(filter(None, given))
+            raise OptionError(f"TLS files cannot be read: {reason_of(error)} ({files})") from error
         hostname = options.tls_hostname or address.host
         self._socket = context.wrap_socket(self._socket, server_hostname=hostname)
 

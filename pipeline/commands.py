@@ -41,7 +41,8 @@ def session(settings: PipelineSettings, show: "Bars") -> "Iterator[SparkSession]
     from midge.pipeline.session import spark_session
 
     show.update("starting Spark", 0, 1)
-    spark = spark_session("midge-pipeline", settings.master, settings.spark)
+    with spark_errors_told("Spark did not start"):
+        spark = spark_session("midge-pipeline", settings.master, settings.spark)
     show.update("starting Spark", 1, 1)
     try:
         with quiet_interrupts(), spark_errors_told("Spark"):

@@ -11,6 +11,7 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Self
 
 from midge.protocol.errors import MidgeError
@@ -30,8 +31,9 @@ PENDING_MAX = 65536
 Headers = Mapping[str, str | Iterable[str]]
 """Header names with one value or several."""
 
-Callback = Callable[[Message], Awaitable[None] | None]
-"""What a subscription calls: a plain function, or one that is awaited message by message."""
+Callback = Callable[[Message], object]
+"""What a subscription calls: a plain function, whatever it returns, or one that is awaited message
+by message."""
 
 
 class NoRespondersError(MidgeError):
@@ -110,17 +112,17 @@ class DirectSubscription(Inbox):
                 reader.set_result(None)
                 return
 
-    def _go_on_awaiting(self, first: Awaitable[None]) -> None:
+    def _go_on_awaiting(self, first: Awaitable[Any]) -> None:
         self._direct.keep(asyncio.ensure_future(self._await_in_turn(first)))
 
-    async def _await_in_turn(self, first: Awaitable[None]) -> None:
+    async def _await_in_turn(self, first: Awaitable[Any]) -> None:
         """Await the callback's answers one after the other, until nothing waits."""
         callback = self._callback
-        answer: Awaitable[None] | None = first
+        answer: object = first
         try:
             while True:
                 try:
-                    if answer is not None:
+                    if isawaitable(answer):
                         await answer
                     if not self._waiting:
                         return

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from random import Random
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 from urllib.parse import quote
 
 from midge.protocol.errors import MidgeError
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from midge.server.hub import Hub
     from midge.server.inbox import Message
     from midge.server.interceptors import Interceptor
+    from midge.server.keywords import Keywords
     from midge.server.options import Options, User
     from midge.server.views import ConnectionView, Stats, SubscriptionView
 
@@ -59,16 +60,17 @@ class Server:
         random: Random | None = None,
         seed: int | None = None,
         interceptors: Mapping[str, Any] | None = None,
-        **settings: Any,
+        **settings: Unpack[Keywords],
     ) -> None:
+        keywords: dict[str, Any] = dict(settings)
         if clock is not None and not hasattr(clock, "call_later"):
             expected = "expected a clock such as midge.testing.ManualClock()"
             raise ConfigError(f"{expected}, got {clock!r:.60}", key="clock")
         chance = random or (None if seed is None else Random(seed))  # noqa: S311 - for queues
         self._interceptors, named = _split_interceptors(interceptors)
         if named is not None:
-            settings["interceptors"] = named
-        given = options_from_keywords(options, settings)
+            keywords["interceptors"] = named
+        given = options_from_keywords(options, keywords)
         self._core = core.Server(given, clock=clock, random=chance)
         self._direct: Direct | None = None
         self._faults: Faults | None = None
@@ -111,7 +113,7 @@ class Server:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def reload(self, options: Options | None = None, /, **settings: Any) -> None:
+    async def reload(self, options: Options | None = None, /, **settings: Unpack[Keywords]) -> None:
         """Take new settings for what can change while serving; keywords are laid over the old ones.
 
         Raises:

@@ -143,7 +143,7 @@ class Inbox(RoutedSubscription):
     def _wake_reader(self) -> None:
         """Wake one who waits for a message."""
 
-    def _go_on_awaiting(self, first: "Awaitable[None]") -> None:
+    def _go_on_awaiting(self, first: "Awaitable[Any]") -> None:
         """Await `first`, and then what the callback gives for all that waits."""
 
     def _report(self, error: Exception) -> None:

@@ -1,11 +1,13 @@
-"""Generate `config.example.toml` and the table of `docs/configuration.md` from the option tables.
+"""Generate what repeats the option tables: for files, for readers and for type checkers.
 
-`python -m midge.server.reference example` and `… markdown` print them; tests hold the committed
-files to what they print.
+`python -m midge.server.reference example` prints `config.example.toml`, `… markdown` the tables of
+`docs/configuration.md` and `… keywords` the module `midge.server.keywords`; tests hold the
+committed files to what they print.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
@@ -192,9 +194,78 @@ def _default_text(default: Any) -> str:
     return f"`{toml_value(default)}`"
 
 
+def keywords() -> str:
+    """Return `server/keywords.py`: the types of the keywords of `midge.Server`."""
+    from midge.server.keyword_options import keyword_names  # noqa: PLC0415 - only needed here
+
+    settings, fields = schema.settings_by_path(), []
+    tables: set[str] = set()
+    for name, path in keyword_names().items():
+        if name == "interceptors":  # a parameter of its own
+            continue
+        setting = settings.get(path)
+        fields.append(f"    {name}: {_annotation(setting.type, tables) if setting else TABLE}")
+        if setting is not None:
+            fields += [f'    """{setting.doc}"""'] if len(setting.doc) <= DOC_LENGTH_MAX else []
+    imports = ",\n".join(f"        {name}" for name in sorted(tables))
+    return KEYWORDS.format(imports=imports, fields="\n".join(fields))
+
+
+def _annotation(kind: Any, tables: set[str]) -> str:
+    """Return the Python type that a keyword takes for a setting of type `kind`."""
+    kind = schema.strip_metadata(kind)
+    if isinstance(kind, inspect.LiteralType):
+        return f"Literal[{', '.join(json.dumps(value) for value in kind.values)}]"
+    if isinstance(kind, inspect.VarTupleType):
+        return f"abc.Sequence[{_annotation(kind.item_type, tables)}]"
+    if isinstance(kind, inspect.StructType):
+        tables.add(kind.cls.__name__)
+        return f"{kind.cls.__name__} | abc.Mapping[str, Any]"
+    plain: dict[Any, str] = {
+        inspect.StrType: "str",
+        inspect.IntType: "int",
+        inspect.FloatType: "float",
+        inspect.BoolType: "bool",
+    }
+    return plain.get(type(kind), "Any")
+
+
+TABLE = "abc.Mapping[str, Any] | Struct"
+"""What a whole table may be given as."""
+
+DOC_LENGTH_MAX = 90
+
+KEYWORDS = '''\
+"""The keywords of `midge.Server` with their types, for editors and type checkers.
+
+Made by `python -m midge.server.reference keywords`; nothing reads it at run time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from collections import abc
+    from typing import Any, Literal
+
+    from msgspec import Struct
+
+    from midge.server.options import (
+{imports},
+    )
+
+
+class Keywords(TypedDict, total=False):
+    """Every setting under its keywords; tables may be given whole."""
+
+{fields}
+'''
+
+
 def main(arguments: list[str]) -> int:
     """Print what the first argument asks for."""
-    text = {"example": example, "markdown": markdown}[arguments[0]]()
+    text = {"example": example, "markdown": markdown, "keywords": keywords}[arguments[0]]()
     sys.stdout.write(text)
     return 0
 

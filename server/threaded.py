@@ -7,7 +7,7 @@ import inspect
 import threading
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 import uvloop
 
@@ -18,19 +18,31 @@ from midge.server.embedded import Server
 from midge.server.threaded_subscription import ThreadedSubscription
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from random import Random
 
+    from midge.server.clock import Clock
     from midge.server.direct import Callback, Headers
     from midge.server.faults import Fault, Faults
     from midge.server.inbox import Message
     from midge.server.interceptors import Interceptor
+    from midge.server.keywords import Keywords
     from midge.server.options import Options
     from midge.server.views import ConnectionView, Stats, SubscriptionView
 
 T = TypeVar("T")
 
 
-def run_in_thread(options: Options | None = None, /, **settings: Any) -> ThreadedServer:
+def run_in_thread(
+    options: Options | None = None,
+    /,
+    *,
+    clock: Clock | None = None,
+    random: Random | None = None,
+    seed: int | None = None,
+    interceptors: Mapping[str, Any] | None = None,
+    **settings: Unpack[Keywords],
+) -> ThreadedServer:
     """Start a server in a thread and return once clients can connect; takes what `Server` takes.
 
     Use it in a `with` block, or call `stop()` in the end.
@@ -39,7 +51,10 @@ def run_in_thread(options: Options | None = None, /, **settings: Any) -> Threade
         OSError: the address cannot be bound.
         ConfigError: the settings cannot be.
     """
-    return ThreadedServer(Server(options, **settings))
+    server = Server(
+        options, clock=clock, random=random, seed=seed, interceptors=interceptors, **settings
+    )
+    return ThreadedServer(server)
 
 
 class ThreadedServer:
@@ -177,7 +192,7 @@ class ThreadedServer:
             lambda server: server.request(subject, payload, timeout_s, headers, account=account)
         )
 
-    def reload(self, options: Options | None = None, /, **settings: Any) -> None:
+    def reload(self, options: Options | None = None, /, **settings: Unpack[Keywords]) -> None:
         """Take new settings for what can change while serving; see `Server.reload`."""
         __tracebackhide__ = True
         self.wait(lambda server: server.reload(options, **settings))

@@ -263,7 +263,7 @@ def test_a_thread_serves_programs_without_a_loop() -> None:
         heard: list[str] = []
         subscription = server.subscribe("x", lambda message: heard.append(message.text))
         assert server.publish("x", "1") == 1
-        server.subscribe("svc", lambda message: message.respond(b"ok") and None)
+        server.subscribe("svc", lambda message: message.respond(b"ok"))
         assert server.request("svc").payload == b"ok"
         assert heard == ["1"]
         server.unsubscribe(subscription)
@@ -287,7 +287,7 @@ def test_what_a_thread_subscribes_to_may_be_read_there() -> None:
             server.publish("x.3", "3", account="SHOP")
             server.unsubscribe(subscription)
             assert [message.text for message in subscription] == ["3"]
-        server.subscribe("y", lambda message: message.respond(b"ok") and None, account="SHOP")
+        server.subscribe("y", lambda message: message.respond(b"ok"), account="SHOP")
         assert server.request("y", account="SHOP", timeout_s=5).payload == b"ok"
         with pytest.raises(midge.NoRespondersError):
             server.request("y")

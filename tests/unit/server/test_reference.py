@@ -20,6 +20,12 @@ def test_the_example_file_is_current() -> None:
     assert EXAMPLE.read_text(encoding="utf-8") == reference.example(), f"run: {again}"
 
 
+def test_the_keywords_of_a_server_are_typed() -> None:
+    again = "python -m midge.server.reference keywords > server/keywords.py"
+    there = (ROOT / "server" / "keywords.py").read_text(encoding="utf-8")
+    assert there == reference.keywords(), f"run: {again}"
+
+
 def test_the_example_file_has_the_defaults() -> None:
     loaded = config.load(EXAMPLE)
     assert loaded.options == Options()
