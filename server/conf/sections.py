@@ -117,6 +117,16 @@ def _read_entry(
             text = f'field "{name}": midge does not support {handler.feature}'
             raise ConfError(text, where=entry.where)
     elif isinstance(handler, Key):
-        section.put(handler.name, handler.read(entry), entry)
+        section.put(handler.name, _read_value(handler, name, entry), entry)
     else:
         handler(section, entry)
+
+
+def _read_value(key: Key, name: str, entry: Node) -> Any:
+    """Read the value of `key`; what is said to be expected is said of the key as it is written."""
+    try:
+        return key.read(entry)
+    except ConfError as error:
+        if error.text.startswith("expected ") and not error.key:
+            error.key = f"field {quote(name.encode())}"
+        raise

@@ -96,7 +96,7 @@ def test_reload_takes_what_can_change_and_refuses_the_rest(server: Server) -> No
     server.signal("SIGHUP", "server_name: other\n")
     wait_for(server, "config reload not supported for server_name")
     server.signal("SIGHUP", "max_payload: x\n")
-    wait_for(server, "server.conf:1:0: expected an integer, got 'x'")
+    wait_for(server, "server.conf:1:0: field \"max_payload\": expected an integer, got 'x'")
     assert server.log.count("[ERR] Failed to reload server configuration: ") == 2
     assert info_of(server)["server_id"]
 

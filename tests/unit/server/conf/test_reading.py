@@ -186,9 +186,10 @@ def test_a_bare_duration_is_a_warning(conf: Path) -> None:
         ("port: 70000", "x.conf:1:0: listen.port: expected int from -1 to 65535, got 70000"),
         ("ping_max: 0", "x.conf:1:0: keepalive.ping_max: expected int of 1 or more, got 0"),
         ("authorization { password: 5 }",
-         "x.conf:1:16: expected a string; quote it if it looks like a number"),
+         "x.conf:1:16: field \"password\": expected a string; quote it if it looks like a number"),
         ("accounts { A { exports: [{service: x, response: many}] } }",
-         "x.conf:1:38: expected one of singleton, single, stream, chunked, got 'many'"),
+         ("x.conf:1:38: field \"response\": expected one of singleton, single, stream, chunked, "
+          "got 'many'")),
         ("tls { min_version: '1.0' }",
          "x.conf:1:6: unsupported TLS minimum version '1.0', expected '1.2' or '1.3'"),
         ("authorization: 5", "x.conf:1:0: expected a map, got 5"),
@@ -207,7 +208,7 @@ def test_every_problem_is_reported(conf: Path) -> None:
     text = "foo: 1\nport: x\nauthorization {\n bar: 2\n}\n"
     assert refusal(conf, text).splitlines() == [
         'x.conf:1:0: unknown field "foo"',
-        "x.conf:2:1: expected an integer, got 'x'",
+        "x.conf:2:1: field \"port\": expected an integer, got 'x'",
         'x.conf:4:2: unknown field "bar"',
     ]
 
@@ -227,15 +228,16 @@ def test_no_key_crashes_on_a_value_of_another_type(conf: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "column"),
+    ("text", "column", "name"),
     [
-        ('authorization { token: "" }', 16),
-        ("authorization { user: u, password: '' }", 25),
-        ("authorization { users: [ { user: u, pass: $EMPTY } ] }", 36),
+        ('authorization { token: "" }', 16, "token"),
+        ("authorization { user: u, password: '' }", 25, "password"),
+        ("authorization { users: [ { user: u, pass: $EMPTY } ] }", 36, "pass"),
     ],
 )
 def test_an_empty_secret_opens_nothing(
-    conf: Path, text: str, column: int, monkeypatch: pytest.MonkeyPatch
+    conf: Path, text: str, column: int, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EMPTY", "")
-    assert refusal(conf, text) == f"x.conf:1:{column}: expected a string that is not empty"
+    expected = f'field "{name}": expected a string that is not empty'
+    assert refusal(conf, text) == f"x.conf:1:{column}: {expected}"
