@@ -15,6 +15,7 @@ SENTENCES = {
     "id_announced": "  ID:       {server_id}",
     "configuration_used": "Using configuration file: {file} ({digest})",
     "client_listener_started": "Listening for client connections on {address}",
+    "certificate_out_of_date": "TLS certificate {file} is out of date: {dates}",
     "tls_required": "TLS required for client connections",
     "websocket_listener_started": "Listening for websocket clients on {url}",
     "monitoring_started": "Starting http monitor on {address}",

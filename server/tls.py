@@ -7,17 +7,21 @@ files are bad, not at all; connections that are up keep what they shook hands wi
 from __future__ import annotations
 
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from midge.server.errors import ConfigError
+from midge.server.logging import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from midge.server.security_options import Tls
+
+log = get_logger()
 
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
@@ -63,6 +67,7 @@ class TlsContexts:
         """
         self.table = table
         self.context = build_server_context(table)
+        _warn_of_dates(table)
 
     def prepare(self, table: Tls) -> Callable[[], None]:
         """Read the files of `table` anew; return what has new handshakes use them.
@@ -75,6 +80,7 @@ class TlsContexts:
         def put_in_force() -> None:
             self.table = table
             self.context = context
+            _warn_of_dates(table)
 
         return put_in_force
 
@@ -161,6 +167,21 @@ def _load_certificate(context: ssl.SSLContext, table: Tls, where: str) -> None:
             f"{_reason(error)}",
             key=f"{where}.cert_file",
         ) from error
+
+
+def _warn_of_dates(table: Tls) -> None:
+    """Log that clients will refuse the certificate by its dates; nothing else would tell here."""
+    from cryptography import x509  # noqa: PLC0415 - only TLS needs it
+
+    try:
+        certificate = x509.load_pem_x509_certificate(Path(table.cert_file).read_bytes())
+    except (OSError, ValueError):
+        return  # OpenSSL could make something of it
+    now = datetime.now(UTC)
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if not begin <= now <= end:
+        dates = f"valid from {begin:%Y-%m-%d} to {end:%Y-%m-%d}"
+        log.warning("certificate_out_of_date", file=table.cert_file, dates=dates)
 
 
 def _load_authorities(context: ssl.SSLContext, path: str, where: str) -> None:

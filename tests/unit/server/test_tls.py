@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ssl
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from midge.server import tls
 from midge.server.errors import ConfigError
 from midge.server.options import Tls
 from midge.server.tls import HandshakeLimit, TlsContexts, build_server_context, is_client_hello
@@ -149,6 +151,27 @@ def test_a_bad_reload_changes_nothing(files: Files) -> None:
 
 def peer_certificate(files: Files, context: ssl.SSLContext) -> bytes | None:
     return shake_hands(context, client_context(files))[1].getpeercert(binary_form=True)
+
+
+@pytest.mark.parametrize(("days", "is_told"), [(-2, True), (0, False), (2, True)])
+def test_a_certificate_out_of_date_is_told_of(
+    files: Files,
+    days: int,
+    is_told: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class OtherDay(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            return datetime.now(tz) + timedelta(days=days)
+
+    monkeypatch.setattr(tls, "datetime", OtherDay)
+    contexts = TlsContexts(files.table())
+    contexts.prepare(files.table())()
+    told = [one for one in caplog.messages if one.startswith("certificate_out_of_date")]
+    assert len(told) == 2 * is_told
+    assert all(files.server[0] in one and "valid from" in one for one in told)
 
 
 class TestBadSettings:
