@@ -4,6 +4,7 @@ from midge.protocol.inbound cimport Inbound
 from midge.protocol.parser cimport Parser
 from midge.server.client cimport Client
 from midge.server.flow cimport Flow
+from midge.server.keepalive cimport Keepalive
 from midge.server.router cimport Router
 
 cdef int BEHIND, CLOSED
@@ -28,7 +29,7 @@ cdef class Channel(Client):
     cdef readonly double started_at
     cdef readonly double last_active_at
     cdef readonly bint connected
-    cdef readonly object keepalive
+    cdef readonly Keepalive keepalive
     cdef readonly object _transport
     cdef Py_ssize_t turn_left
     cdef object _linger_timer

@@ -134,7 +134,7 @@ class Gatekeeper:
         del self._present[connection.cid]
         self._by_address[connection.peer_host] -= 1
         if not self._by_address[connection.peer_host]:
-            del self._by_address[connection.peer_host]
+            self._by_address.pop(connection.peer_host)
 
     def close(self) -> None:
         """Let go of what outlives connections."""
@@ -365,7 +365,7 @@ class Gatekeeper:
             key = _user_key(identity)
             self._by_user[key] -= 1
             if not self._by_user[key]:
-                del self._by_user[key]
+                self._by_user.pop(key)  # quicker than a Counter's own `del`
             self._present[connection.cid] = None
 
     def _plan_for(self, identity: Identity) -> AccountPlan | None:
