@@ -6,6 +6,7 @@ from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame
 
 cdef int _SPACE
+cdef Py_ssize_t _CHUNK_BYTES, _CHUNKS_KEPT
 cdef bytes _MSG
 cdef bytes _HMSG
 cdef bytearray _NOTHING

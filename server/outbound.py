@@ -13,6 +13,8 @@ from midge.protocol.frame import Frame
 
 CHUNK_BYTES = 64 * 1024
 
+_CHUNK_BYTES = CHUNK_BYTES  # a C number where this is compiled
+
 _SPACE = 0x20
 _MSG = b"MSG "
 _HMSG = b"HMSG "
@@ -46,7 +48,7 @@ class ChunkPool:
 
     def give_back(self, chunk: bytearray) -> None:
         """Take `chunk` back; nobody may use it any more."""
-        if len(chunk) == CHUNK_BYTES and len(self._free) < _CHUNKS_KEPT:
+        if len(chunk) == _CHUNK_BYTES and len(self._free) < _CHUNKS_KEPT:
             self._free.append(chunk)
 
 
@@ -199,7 +201,7 @@ class Outbound:
                 self._write_chunk()
         if self._capacity < length:
             self._drop_chunk()
-            self._fill(self._pool.take() if length <= CHUNK_BYTES else memory.allocate(length))
+            self._fill(self._pool.take() if length <= _CHUNK_BYTES else memory.allocate(length))
 
     def _write_chunk(self) -> None:
         """Write the chunk; it can be filled again if the socket took all of it, else it is gone."""
