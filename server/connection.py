@@ -635,7 +635,7 @@ class Connection(Client):
 
     def held(self, publisher: Client) -> None:
         """Remember a publisher that waits for this client."""
-        self.flow.holding.append(publisher)
+        self.flow.holding[publisher] = None
 
     def release(self) -> None:
         """Read on, if this connection was waiting for a receiver."""
@@ -812,15 +812,29 @@ class Connection(Client):
             return
         self.outbound.finish()
         if wire is None or not transport.can_write_eof():
-            transport.close()
+            self._close_transport()
             return
         # Closing with input unread would reset the connection and could eat the -ERR.
         try:
             transport.write_eof()
         except OSError:
-            transport.close()
+            self._close_transport()
             return
-        self._linger_timer = self.hub.clock.call_later(_LINGER_S, transport.close)
+        self._linger_timer = self.hub.clock.call_later(_LINGER_S, self._close_transport)
+
+    def _close_transport(self) -> None:
+        """Close, and cut when the client does not take its last words within the write deadline.
+
+        It counts as a client no more, so nothing else would end one that never reads them.
+        """
+        if self._transport is not None:
+            deadline_s = self.hub.options.limits.write_deadline_s
+            self._linger_timer = self.hub.clock.call_later(deadline_s, self._cut)
+            self._transport.close()
+
+    def _cut(self) -> None:
+        self.hub.limits_met["last_words"] += 1
+        self.abort()
 
     def _wait_with_reading(self) -> None:
         """Read no more while nobody parses: who is not known yet may not fill the memory."""

@@ -140,6 +140,7 @@ def _limits_met(hub: "Hub") -> dict[str, int]:
         "payload": closed[ClosedReason.MAXIMUM_PAYLOAD],
         "pending_bytes": closed[ClosedReason.SLOW_CONSUMER_PENDING],
         "write_deadline": closed[ClosedReason.SLOW_CONSUMER_DEADLINE],
+        "last_words": met["last_words"],
         "closed_clients": max(0, closed.total() - len(hub.closed)),
         "log_lines_per_offender": JOURNAL.suppressed_lines,
         "monitoring_pages": met["monitoring_pages"],

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from midge.server.connection import Connection
 from midge.server.logging import JOURNAL
 from midge.server.options import (
     Account,
@@ -24,6 +25,7 @@ from midge.server.options import (
     Options,
     User,
 )
+from midge.server.reasons import ClosedReason
 from midge.server.server import Server
 from tests.support.raw import Raw
 
@@ -193,6 +195,28 @@ async def test_what_waits_for_a_client(start: Start, limits: Limits, limit: str)
     for _ in range(16):
         publisher.send(b"PUB a 1000000", b"x" * 1_000_000)
     while await served.met(limit) == 0:
+        await asyncio.sleep(0.01)
+
+
+async def test_last_words(start: Start) -> None:
+    served = await start(limits=Limits(write_deadline_s=0.5))
+    slow, publisher = await served.dial(name="slow"), await served.dial(name="x")
+    assert await slow.ask(b"SUB a 1") == b""
+    (connection, _) = served.server.connections()
+    slow.pause()
+    for _ in range(16):
+        publisher.send(b"PUB a 1000000", b"x" * 1_000_000)
+    while connection.outbound.pending_bytes() < 1_000_000:
+        await asyncio.sleep(0.01)
+    connection.close(ClosedReason.KICKED)
+    while await served.met("last_words") == 0:
+        await asyncio.sleep(0.01)
+    await asyncio.wait_for(_gone(served, connection), 5.0)
+    assert await served.met("last_words") == 1
+
+
+async def _gone(served: Served, connection: Connection) -> None:
+    while connection in served.server.hub._transports:
         await asyncio.sleep(0.01)
 
 
