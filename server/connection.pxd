@@ -21,7 +21,7 @@ cdef int CLOSED, NO_ECHO, NO_HEADERS, DENIED_SUBJECTS, REPLY_GRANTS, BEHIND, TRA
 cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED, RESERVED
 cdef int _DOLLAR, _J, _N, _UNDERSCORE, _G, _R
 cdef Py_ssize_t _HELD_BYTES, _TURN_BYTES, _CONNECT_BYTES, _COMMAND_BYTES
-cdef Py_ssize_t _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES
+cdef Py_ssize_t _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, _STEP_BYTES
 
 
 cdef class Connection(Client):
@@ -85,9 +85,9 @@ cdef class Connection(Client):
     cdef void _note_reserved(self, Frame frame) except *
     @cython.locals(subject=bytes)
     cdef bytes _subject_of(self, Frame frame)
-    @cython.locals(sublist=SubList, result=SubListResult, start=Py_ssize_t)
+    @cython.locals(sublist=SubList, result=SubListResult, start=Py_ssize_t, steps="long long")
     cdef SubListResult _match(self, Frame frame)
-    @cython.locals(taken=Py_ssize_t)
+    @cython.locals(result=SubListResult, taken=Py_ssize_t, offers="long long")
     cdef void _route(self, Frame frame) except *
     @cython.locals(guard=int, subject=bytes, may_publish=bint)
     cdef void _publish_guarded(self, Frame frame) except *

@@ -77,6 +77,7 @@ _CONNECT_BYTES = 64 * 1024
 _COMMAND_BYTES = 8 * 1024
 _DELIVERY_BYTES = 128
 _DELIVERY_IN_RUN_BYTES = 16
+_STEP_BYTES = 64  # of the SubList
 
 
 class Connection(Client):
@@ -402,9 +403,12 @@ class Connection(Client):
             return
         if sid not in self.subscriptions:
             subscription = RoutedSubscription(subject, queue, sid, self)
-            if self.account.sublist.insert(subscription) is not None:
+            sublist = self.account.sublist
+            steps = sublist.steps
+            if sublist.insert(subscription) is not None:
                 self.send_error(errors.INVALID_SUBJECT)
                 return
+            self._spend((sublist.steps - steps) * _STEP_BYTES)
             self.subscriptions[sid] = subscription
             self.hub.subscribed(self, subscription)
         if self.guard & VERBOSE:
@@ -495,14 +499,18 @@ class Connection(Client):
             self._generation = sublist.generation
             self._result_of = sublist
             start = frame.base + frame.subject_start
+            steps = sublist.steps
             result = sublist.match_within(frame.data, start, frame.base + frame.subject_end)
+            self._spend((sublist.steps - steps) * _STEP_BYTES)
             self._result = result
         return result
 
     def _route(self, frame: Frame) -> None:
         """Deliver `frame` to those who are interested in the subject at hand."""
-        taken = self.router.route(self.account, self._match(frame), self, frame)
-        self._spend(taken * (frame.end + _DELIVERY_BYTES))
+        result = self._match(frame)
+        offers = self.router.offers
+        taken = self.router.route(self.account, result, self, frame)
+        self._spend((self.router.offers - offers) * (frame.end + _DELIVERY_BYTES))
         if taken == 0 and frame.reply_end > frame.reply_start and self.options.no_responders:
             self._send_no_responders(frame, self._subject_of(frame))
 
@@ -554,9 +562,13 @@ class Connection(Client):
 
     def _route_to(self, subject: bytes, frame: Frame) -> None:
         """Deliver `frame` to those who are interested in `subject`, which is its own."""
-        result = self.account.sublist.match(subject)
+        sublist = self.account.sublist
+        steps = sublist.steps
+        result = sublist.match(subject)
+        offers = self.router.offers
         taken = self.router.route(self.account, result, self, frame)
-        self._spend(_COMMAND_BYTES + taken * (frame.end + _DELIVERY_BYTES))
+        self._spend(_COMMAND_BYTES + (sublist.steps - steps) * _STEP_BYTES)
+        self._spend((self.router.offers - offers) * (frame.end + _DELIVERY_BYTES))
         if taken == 0 and frame.has_reply() and self.options.no_responders:
             self._send_no_responders(frame, subject)
 
@@ -691,7 +703,10 @@ class Connection(Client):
             return
         if self.tracer is not None:
             self.tracer.subscription_removed(subscription)
-        self.account.sublist.remove(subscription)
+        sublist = self.account.sublist
+        steps = sublist.steps
+        sublist.remove(subscription)
+        self._spend((sublist.steps - steps) * _STEP_BYTES)
         self.hub.unsubscribed(self, subscription, cause)
 
     def _drop_subscriptions(self, dropped: Callable[[], None] | None = None) -> None:

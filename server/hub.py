@@ -45,6 +45,7 @@ log = get_logger()
 TOO_MANY_TOKENS = "too many tokens"
 """What the refusals of subscriptions with too many of them are counted as."""
 
+_CLEAN_UP_STEPS = 500_000  # of a SubList, some 20 ms
 _ERROR_KINDS_MAX = 64  # kinds of -ERR that are counted apart; there are a dozen
 
 
@@ -379,13 +380,16 @@ class Hub:
     def clean_up(
         self, connection: Connection, account: Account, left: list[RoutedSubscription], slice_: int
     ) -> None:
-        """Remove the subscriptions `left`, `slice_` of them now and the others later."""
-        for subscription in left[-slice_:]:
-            account.sublist.remove(subscription)
+        """Remove the subscriptions `left`, `slice_` of them now at most and the others later."""
+        whole_slice, sublist = slice_, account.sublist
+        last_step = sublist.steps + _CLEAN_UP_STEPS
+        while left and slice_ and sublist.steps < last_step:
+            slice_ -= 1
+            subscription = left.pop()
+            sublist.remove(subscription)
             self.unsubscribed(connection, subscription, "disconnected")
-        del left[-slice_:]
         if left:
-            self.clock.call_later(0, self.clean_up, connection, account, left, slice_)
+            self.clock.call_later(0, self.clean_up, connection, account, left, whole_slice)
 
     # What it is told.
 
