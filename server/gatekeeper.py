@@ -20,6 +20,7 @@ from midge.server.accounts_config import AccountPlan, plan_accounts
 from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, Verdict
 from midge.server.logging import get_logger
 from midge.server.permissions import Permissions
+from midge.server.questions import Questions
 from midge.server.reasons import ClosedReason
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Gatekeeper:
         self._present: dict[int, Identity | None] = {}
         self._planned: dict[str, Claims[AccountBody]] = {}
         self._expiries: dict[int, Timer] = {}
-        self._tasks: set[asyncio.Future[None]] = set()
+        self._questions = Questions()
         self._scan_timer: Timer | None = None
         self._schedule_scan()
 
@@ -101,9 +102,10 @@ class Gatekeeper:
         """Find out who the client of `connection` is; `authenticated` or an -ERR follows."""
         verdict = self._ask(connection)
         if isinstance(verdict, Verdict):
+            self._questions.drop(connection)
             self._conclude(connection, verdict)
         else:
-            self._begin(self._conclude_later(connection, verdict))
+            self._questions.ask(connection, verdict, self._conclude_and_resume)
 
     def admits_silent(self, connection: Connection) -> bool:
         """Tell whether the client may go without CONNECT."""
@@ -129,6 +131,7 @@ class Gatekeeper:
         """Forget a connection that has ended; nothing happens to one that never was admitted."""
         if connection.cid not in self._present:
             return
+        self._questions.drop(connection)
         self._unbind(connection)
         del self._present[connection.cid]
         self._by_address[connection.peer_host] -= 1
@@ -137,8 +140,7 @@ class Gatekeeper:
 
     def close(self) -> None:
         """Let go of what outlives connections."""
-        for task in list(self._tasks):
-            task.cancel()
+        self._questions.close()
         for timer in self._expiries.values():
             timer.cancel()
         self._expiries.clear()
@@ -215,24 +217,29 @@ class Gatekeeper:
         return put_in_force
 
     def _question_again(self, connection: Connection) -> None:
-        """Find out whether a client that is in may stay, and as what."""
+        """Find out whether a client that is in may stay, and as what.
+
+        The answer to a question that is open is one by the old rules: nobody waits for it any more.
+        """
+        if self._questions.conclusion_of(connection) == self._conclude_and_resume:
+            self.authenticate(connection)
+            if connection not in self._questions:
+                connection.resume()
+            return
         if connection.identity is None:
             if not connection.connected and not self.admits_silent(connection):
                 connection.require_connect(self._auth_timeout_s(connection))
             return
         verdict = self._ask(connection)
         if isinstance(verdict, Verdict):
+            self._questions.drop(connection)
             self._conclude_again(connection, verdict)
         else:
-            self._begin(self._conclude_again_later(connection, verdict))
+            self._questions.ask(connection, verdict, self._conclude_again_and_flush)
 
-    async def _conclude_again_later(
-        self, connection: Connection, pending: Awaitable[Verdict]
-    ) -> None:
-        verdict = await pending
-        if connection.reason is None and connection.identity is not None:
-            self._conclude_again(connection, verdict)
-            self._hub.router.flush()
+    def _conclude_again_and_flush(self, connection: Connection, verdict: Verdict) -> None:
+        self._conclude_again(connection, verdict)
+        self._hub.router.flush()
 
     def _conclude_again(self, connection: Connection, verdict: Verdict) -> None:
         """Let a client stay with what it may do now, or send it away."""
@@ -296,11 +303,9 @@ class Gatekeeper:
             asyncio.ensure_future(verdict).cancel()
         return False
 
-    async def _conclude_later(self, connection: Connection, pending: Awaitable[Verdict]) -> None:
-        verdict = await pending
-        if connection.reason is None:
-            self._conclude(connection, verdict)
-            connection.resume()
+    def _conclude_and_resume(self, connection: Connection, verdict: Verdict) -> None:
+        self._conclude(connection, verdict)
+        connection.resume()
 
     def _conclude(self, connection: Connection, verdict: Verdict) -> None:
         if isinstance(verdict, Refusal):
@@ -411,11 +416,6 @@ class Gatekeeper:
         if options.authorization.timeout_s:
             return options.authorization.timeout_s
         return options.tls.timeout_s + _AFTER_TLS_S if options.tls.enabled else _AUTH_TIMEOUT_S
-
-    def _begin(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def request_of(connection: Connection) -> AuthRequest:
