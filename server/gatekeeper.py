@@ -271,24 +271,32 @@ class Gatekeeper:
         if self._scan_timer is not None:
             self._scan_timer.cancel()
             self._scan_timer = None
-        operator = self._hub.options.operator
-        if self.authenticator.operator is not None and operator.resolver == "directory":
-            delay_s = max(operator.resolver_interval_s, 1.0)
+        if self.authenticator.operator is not None:
+            delay_s = max(self._hub.options.operator.resolver_interval_s, 1.0)
             self._scan_timer = self._hub.clock.call_later(delay_s, self._scan)
 
     def _scan(self) -> None:
-        """Send those away whose account, key or token has been taken back."""
+        """Send those away whose account, key or token has been taken back.
+
+        Who is in an account whose token has changed otherwise is put to the question again.
+        """
         self._scan_timer = None
         mode = self.authenticator.operator
         if mode is None:
             return
-        self._plan_accounts_of_tokens(mode, set(self._planned))
+        before = self._planned
+        self._plan_accounts_of_tokens(mode, set(before))
         now_s = self._hub.clock.wall()
+        known: dict[str, Claims[AccountBody]] = {}
         for connection in list(self._hub.clients.values()):
             identity = connection.identity
-            ended = None if identity is None else mode.why_ended(identity, now_s)
+            if identity is None:
+                continue
+            ended = mode.why_ended(identity, now_s, known)
             if ended is not None:
                 self._send_away(connection, ended)
+            elif before.get(identity.account) is not known[identity.account]:
+                self._question_again(connection)
         self._hub.router.flush()
         self._schedule_scan()
 
