@@ -189,8 +189,10 @@ class Gatekeeper:
         """Note that `connection` may answer the message that it is about to get."""
         reply = frame.reply_bytes()
         permissions = connection.permissions
-        if reply is not None and permissions is not None:
-            permissions.grant_response(reply, self._hub.clock.monotonic())
+        if reply is None or permissions is None:
+            return
+        if permissions.grant_response(reply, self._hub.clock.monotonic()):
+            self._hub.limits_met["response_grants"] += 1
 
     # Changes while serving.
 
@@ -323,6 +325,8 @@ class Gatekeeper:
 
     def _send_away(self, connection: Connection, refusal: Refusal) -> None:
         """End `connection`; the log gets the reason, the client nats-server's words."""
+        if refusal.limit:
+            self._hub.limits_met[refusal.limit] += 1
         log.error(
             "authentication_failed",
             cid=connection.cid,

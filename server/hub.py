@@ -7,7 +7,7 @@ Every refusal is decided in this one place, so that no path around it exists.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from midge.protocol.messages import Info
 from midge.server.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 from midge.server.client import Client
 from midge.server.clock import Clock
-from midge.server.closed import ClosedClient
+from midge.server.closed import ClosedClient, ClosedClients
 from midge.server.connection import Connection
 from midge.server.gatekeeper import Gatekeeper, configured_interceptors
 from midge.server.logging import get_logger
@@ -138,7 +138,7 @@ class Hub:
         self.global_account = self.account(GLOBAL_ACCOUNT)
         self.system_account = self.account(options.system_account or SYSTEM_ACCOUNT)
         self.clients: dict[int, Connection] = {}
-        self.closed: deque[ClosedClient] = deque(maxlen=options.limits.max_closed_clients)
+        self.closed = ClosedClients(options.limits.max_closed_clients)
         self.totals = Totals()
         self.closed_by_reason: Counter[ClosedReason] = Counter()
         self.errors_sent: Counter[str] = Counter()

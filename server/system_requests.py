@@ -117,6 +117,7 @@ class SystemRequests:
     ) -> None:
         """Start to answer `request`: its payload, its subject and where the answer goes."""
         if len(self._tasks) >= _MAX_UNDER_WAY:
+            self._hub.limits_met["system_requests"] += 1
             return
         task = asyncio.ensure_future(self._answer(handler, account, publisher, request))
         self._tasks.add(task)
@@ -155,7 +156,9 @@ class SystemRequests:
         return not given.get("tags") and not given.get("domain")
 
     def _refusal(self, code: int, text: str) -> Answer:
-        problem = {"code": code, "description": text[:256]}
+        # It may name what the request holds, and JSON can write what nothing could encode.
+        shown = text[:256].encode(errors="replace").decode()
+        problem = {"code": code, "description": shown}
         return {"server": self._events.server_info(), "error": problem}
 
     def _wrapped(self, data: Any) -> Answer:

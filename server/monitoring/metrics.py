@@ -144,6 +144,10 @@ def _limits_met(hub: "Hub") -> dict[str, int]:
         "closed_clients": max(0, closed.total() - len(hub.closed)),
         "log_lines_per_offender": JOURNAL.suppressed_lines,
         "monitoring_pages": met["monitoring_pages"],
+        "system_requests": met["system_requests"],
+        "hook_calls": met["hook_calls"],
+        "response_grants": met["response_grants"],
+        "service_requests": hub.gate.links.given_way,
     }
 
 

@@ -17,12 +17,17 @@ from midge.server.logging import JOURNAL
 from midge.server.options import (
     Account,
     AccountLimits,
+    AllowResponses,
     Authorization,
+    Export,
+    Import,
+    ImportSource,
     Limits,
     Listen,
     Logging,
     Monitoring,
     Options,
+    Permissions,
     User,
 )
 from midge.server.reasons import ClosedReason
@@ -229,6 +234,20 @@ async def test_closed_clients(start: Start) -> None:
     assert len(served.server.hub.closed) == 2
 
 
+async def test_closed_clients_are_bounded_by_their_bytes_too(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("midge.server.closed.KEPT_MAX_BYTES", 100_000)
+    served = await start()
+    for _ in range(10):
+        client = await served.dial(name="x" * 2_000)
+        await client.ask(*(b"SUB %b.%d %d" % (b"s" * 500, i, i) for i in range(20)))
+        await client.close()
+    while await served.met("closed_clients") < 6:
+        await asyncio.sleep(0.01)
+    assert len(served.server.hub.closed) == 4
+
+
 async def test_log_lines_per_offender(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
     JOURNAL.configure(Logging(max_lines_per_offender_per_s=2))
     try:
@@ -241,6 +260,61 @@ async def test_log_lines_per_offender(start: Start, capsys: pytest.CaptureFixtur
         assert capsys.readouterr().err.count("protocol_error") <= 10
     finally:
         JOURNAL.reset()
+
+
+async def test_system_requests(start: Start) -> None:
+    served = await start()
+    client = await served.dial(name="x")
+    # A single read holds them all, so none is answered before the last has come.
+    await client.ask(b"SUB r 1", *[b"PUB $SYS.REQ.USER.INFO r 0\r\n"] * 100)
+    assert await served.met("system_requests") == 36
+
+
+async def test_hook_calls(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(request: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("tests.support.hooks.current", hang)
+    table = Authorization(
+        hook="tests.support.hooks:authenticate", hook_timeout_s=0.2, hook_concurrency=2
+    )
+    served = await start(authorization=table)
+    crowd = [await served.dial() for _ in range(5)]
+    for client in crowd:
+        client.send(b'CONNECT {"verbose":false}')
+    for client in crowd:
+        assert b"Authorization Violation" in await client.until_end()
+    assert await served.met("hook_calls") == 3
+
+
+async def test_response_grants(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("midge.server.permissions.RESPONSES_MAX", 4)
+    rules = Permissions(allow_responses=AllowResponses())
+    users = (User(user="r", password="p", permissions=rules), User(user="x", password="p"))
+    served = await start(authorization=Authorization(users=users))
+    answering, asker = [await served.dial(user=name, **{"pass": "p"}) for name in "rx"]
+    await answering.ask(b"SUB a 1")
+    await asker.ask(*(b"PUB a reply.%d 0\r\n" % i for i in range(10)))
+    assert await served.met("response_grants") == 6
+
+
+async def test_service_requests(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("midge.server.account_links.REQUESTS_MAX", 4)
+    source = ImportSource(account="A", subject="svc")
+    served = await start(
+        accounts=(
+            Account(
+                name="A", users=(User(user="a", password="p"),), exports=(Export(service="svc"),)
+            ),
+            Account(
+                name="B", users=(User(user="b", password="p"),), imports=(Import(service=source),)
+            ),
+        )
+    )
+    service, asker = [await served.dial(user=name, **{"pass": "p"}) for name in "ab"]
+    await service.ask(b"SUB svc 1")
+    await asker.ask(*(b"PUB svc reply.%d 0\r\n" % i for i in range(10)))
+    assert await served.met("service_requests") == 6
 
 
 async def test_the_security_page_tells_of_every_limit(start: Start, root: Path) -> None:
