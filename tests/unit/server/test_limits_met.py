@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
+from msgspec import structs
 
 from midge.server.connection import Connection
 from midge.server.logging import JOURNAL
@@ -28,10 +30,14 @@ from midge.server.options import (
     Monitoring,
     Options,
     Permissions,
+    Tls,
     User,
+    WebSocket,
 )
 from midge.server.reasons import ClosedReason
 from midge.server.server import Server
+from midge.testing import ManualClock
+from tests.support.keys import Authority, pem
 from tests.support.raw import Raw
 
 Start = Callable[..., Awaitable["Served"]]
@@ -72,9 +78,9 @@ async def start() -> AsyncIterator[Start]:
     """Start a server with some tables of options."""
     async with AsyncExitStack() as stack:
 
-        async def one(**tables: Any) -> Served:
+        async def one(*, clock: ManualClock | None = None, **tables: Any) -> Served:
             options = Options(listen=Listen(port=-1), monitoring=Monitoring(http_port=-1), **tables)
-            server = Server(options)
+            server = Server(options, clock=clock)
             await server.start()
             stack.push_async_callback(server.stop)
             return Served(server, stack)
@@ -119,6 +125,103 @@ async def test_connections_per_account(start: Start) -> None:
     answer = await one_too_many.connect(user="u", **{"pass": "p"})
     assert b"maximum account active connections exceeded" in answer
     assert await served.met("connections_per_account") == 1
+
+
+@pytest.fixture
+def tls_files(tmp_path: Path) -> dict[str, str]:
+    """A certificate with its key, as TLS tables name them."""
+    certificate, key = Authority().issue("CN=localhost")
+    for name, content in (("cert_file", pem(certificate)), ("key_file", key)):
+        (tmp_path / name).write_bytes(content)
+    return {name: str(tmp_path / name) for name in ("cert_file", "key_file")}
+
+
+class Silent:
+    """Connections that never begin the handshake."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+
+    async def dial(self, url: str) -> asyncio.StreamReader:
+        parts = urlsplit(url)
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        self._stack.callback(writer.close)
+        return reader
+
+
+@pytest.fixture
+async def silent() -> AsyncIterator[Silent]:
+    async with AsyncExitStack() as stack:
+        yield Silent(stack)
+
+
+async def test_handshakes(start: Start, silent: Silent, tls_files: dict[str, str]) -> None:
+    served = await start(tls=Tls(**tls_files), limits=Limits(max_connections=2))
+    url = served.server.urls()["nats"][0]
+    # One more than may connect is heard, so that it is told why it may not.
+    shaking = [await silent.dial(url) for _ in range(3)]
+    for reader in shaking:
+        assert (await reader.readline()).startswith(b"INFO ")
+    surplus = [await silent.dial(url) for _ in range(4)]
+    for reader in surplus:
+        assert await reader.read() == b""
+    assert await served.met("handshakes") == 4
+
+
+async def test_handshakes_of_websockets(
+    start: Start, silent: Silent, tls_files: dict[str, str]
+) -> None:
+    websocket = WebSocket(host="127.0.0.1", port=-1, tls=Tls(**tls_files))
+    served = await start(websocket=websocket, limits=Limits(max_connections=2))
+    url = served.server.urls()["websocket"][0]
+    shaking = [await silent.dial(url) for _ in range(2)]
+    surplus = [await silent.dial(url) for _ in range(4)]
+    for reader in surplus:
+        assert await reader.read() == b""
+    assert await served.met("handshakes") == 4
+    assert not any(reader.at_eof() for reader in shaking)
+
+
+async def test_handshakes_per_second(
+    start: Start, silent: Silent, tls_files: dict[str, str]
+) -> None:
+    clock = ManualClock()
+    served = await start(clock=clock, tls=Tls(**tls_files, connection_rate_limit=2))
+    url = served.server.urls()["nats"][0]
+    for admitted, met in ((2, 3), (2, 6)):
+        for _ in range(admitted):
+            assert (await (await silent.dial(url)).readline()).startswith(b"INFO ")
+        for _ in range(3):
+            assert b"Connection throttling is active" in await (await silent.dial(url)).read()
+        assert await served.met("handshakes_per_second") == met
+        clock.advance(1)
+
+
+async def test_handshakes_of_websockets_per_second(
+    start: Start, silent: Silent, tls_files: dict[str, str]
+) -> None:
+    table = Tls(**tls_files, connection_rate_limit=2)
+    websocket = WebSocket(host="127.0.0.1", port=-1, tls=table)
+    served = await start(clock=ManualClock(), websocket=websocket)
+    url = served.server.urls()["websocket"][0]
+    admitted = [await silent.dial(url) for _ in range(2)]
+    for _ in range(3):
+        assert await (await silent.dial(url)).read() == b""
+    assert await served.met("handshakes_per_second") == 3
+    assert not any(reader.at_eof() for reader in admitted)
+
+
+async def test_the_rate_of_handshakes_can_be_changed(
+    start: Start, silent: Silent, tls_files: dict[str, str]
+) -> None:
+    served = await start(clock=ManualClock(), tls=Tls(**tls_files))
+    server = served.server
+    url = server.urls()["nats"][0]
+    limited = structs.replace(server.options.tls, connection_rate_limit=1)
+    await server.reload(structs.replace(server.options, tls=limited))
+    assert b"throttling" not in await (await silent.dial(url)).readline()
+    assert b"Connection throttling is active" in await (await silent.dial(url)).read()
+    assert await served.met("handshakes_per_second") == 1
 
 
 async def test_bytes_before_authentication(start: Start) -> None:
