@@ -89,8 +89,9 @@ cdef class Connection(Client):
     cdef SubListResult _match(self, Frame frame)
     @cython.locals(result=SubListResult, taken=Py_ssize_t, offers="long long")
     cdef void _route(self, Frame frame) except *
-    @cython.locals(guard=int, subject=bytes, may_publish=bint)
+    @cython.locals(guard=int, subject=bytes, target=bytes, may_publish=bint)
     cdef void _publish_guarded(self, Frame frame) except *
+    cdef bytes _mapped(self, bytes subject)
     cdef void _send_no_responders(self, Frame frame, bytes subject) except *
     @cython.locals(watch=int, screened=Frame)
     cpdef Frame checked(self, Subscription subscription, Client publisher, Frame frame)

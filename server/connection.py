@@ -56,6 +56,8 @@ RESERVED = 64  # the frame at hand names a subject of the server's own
 _DOLLAR, _J, _N = 0x24, 0x4A, 0x4E
 _UNDERSCORE, _G, _R = 0x5F, 0x47, 0x52
 
+_OWN = (b"$NRG.", b"_GR_.")  # subjects that mappings must not lead clients to
+
 _NOBODY = Handler()
 _OK = b"+OK\r\n"
 _PING = b"PING\r\n"
@@ -522,43 +524,55 @@ class Connection(Client):
             self.tracer.publish_received(frame)
         if guard & PEDANTIC and not is_valid_publish_subject(subject):
             self.send_error(errors.INVALID_PUBLISH_SUBJECT)
-        may_publish = not guard & RESTRICTED or self.permissions.may_publish(subject)
-        if guard & RESERVED or not may_publish:
-            refusal = self.hub.gate.refuse_publish(self, subject, frame)
+        # What counts is where it goes: a mapping is no way round a denial.
+        target = self._mapped(subject) if guard & MAPPED else subject
+        may_publish = not guard & RESTRICTED or self.permissions.may_publish(target)
+        if guard & RESERVED or not may_publish or (guard & MAPPED and target.startswith(_OWN)):
+            refusal = self.hub.gate.refuse_publish(self, target, frame)
             if refusal is not None:
                 self.send_error(refusal)
                 return
-        elif guard & RESTRICTED:
+        elif guard & RESTRICTED and not guard & MAPPED:
             self.guard &= ~RESTRICTED  # the same line again needs no asking again
         if guard & SCREENED:
             self.hub.screen_publish(self, frame)
             return
         if guard & VERBOSE:
             self.send_ok()
-        if guard & MAPPED:
-            self.route_mapped(frame)
-            return
-        self._route(frame)
+        if target == subject:
+            self._route(frame)
+        elif target:
+            self._route_to(target, with_subject(frame, target))
+
+    def _mapped(self, subject: bytes) -> bytes:
+        """Give the subject that the account's mappings make of `subject`; empty to drop it."""
+        mapper = self.account.mapper
+        return subject if mapper is None else mapper.map(subject) or b""
 
     def route_mapped(self, frame: Frame) -> None:
-        """Deliver `frame` under the subject that its account's mappings give it."""
-        mapper = self.account.mapper
-        published = self._subject_of(frame)
-        subject = published if mapper is None else mapper.map(published)
-        if subject is None:
-            return  # the weights of the mapping leave this one out
-        if subject == published:
+        """Deliver `frame`, which has been shown, under the subject that its mappings give it."""
+        subject = frame.subject_bytes()
+        mapped = self._mapped(subject)
+        if mapped == subject:
             self._route(frame)
-        else:
-            self._route_to(subject, with_subject(frame, subject))
+        elif mapped and self._may_go_to(mapped, frame):
+            self._route_to(mapped, with_subject(frame, mapped))
+
+    def _may_go_to(self, mapped: bytes, frame: Frame) -> bool:
+        """Tell whether the client may publish where a mapping takes `frame`; else say so."""
+        refusal = self.hub.gate.refuse_publish(self, mapped, frame)
+        if refusal is not None:
+            self.send_error(refusal)
+        return refusal is None
 
     def route_apart(self, frame: Frame) -> None:
         """Deliver a frame that is not the one at hand, by the account's mappings too."""
-        mapper = self.account.mapper
         subject = frame.subject_bytes()
-        mapped = subject if mapper is None else mapper.map(subject)
-        if mapped is not None:
-            self._route_to(mapped, frame if mapped == subject else with_subject(frame, mapped))
+        mapped = self._mapped(subject)
+        if mapped == subject:
+            self._route_to(subject, frame)
+        elif mapped and self._may_go_to(mapped, frame):
+            self._route_to(mapped, with_subject(frame, mapped))
 
     def _route_to(self, subject: bytes, frame: Frame) -> None:
         """Deliver `frame` to those who are interested in `subject`, which is its own."""
