@@ -11,7 +11,7 @@ from midge.sublist.subscription cimport Subscription
 from midge.sublist.trie cimport Node, Trie, build_result
 
 
-cdef Py_ssize_t _COPIED_MAX, _LEVEL_STEPS, _WEIGHT_MAX
+cdef Py_ssize_t _COPIED_MAX, _GROUP_STEPS, _LEVEL_STEPS, _PLAIN_PER_STEP, _WEIGHT_MAX
 
 
 cdef class SubList:
@@ -63,3 +63,6 @@ cdef class SubList:
     cdef void _invalidate_cache(self, bytes subject, bint literal) except *
     @cython.locals(surplus=Py_ssize_t)
     cdef void _sweep_cache(self) except *
+
+
+cdef Py_ssize_t _steps_of(SubListResult result) except -1

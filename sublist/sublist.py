@@ -21,6 +21,8 @@ from midge.sublist.trie import Node, Trie, build_result
 
 _COPIED_MAX = 64  # subscriptions of a cached result that is replaced, not dropped, by an insert
 _LEVEL_STEPS = 4  # what a level of the trie, far apart in memory, takes compared with the others
+_GROUP_STEPS = 12  # what it takes to build a queue group, of however few members
+_PLAIN_PER_STEP = 4  # subscriptions are collected many at a time
 _WEIGHT_MAX = 1 << 20  # subscriptions in the cached results that are more than a copy of a node's
 _KEEP_EVERY = 8  # of the results built while hardly any is asked for twice
 _FAN_OUT_SAMPLE = 1024  # how many remembered results the fan-out statistics look at
@@ -269,7 +271,7 @@ class SubList:
             node.collect(plain, queues)
         self._turn += 1
         result = build_result(plain, queues, self._turn)
-        self.steps += result.reach()
+        self.steps += _steps_of(result)
         return result
 
     def _node_result(self, node: Node) -> SubListResult:
@@ -281,7 +283,7 @@ class SubList:
             node.collect(plain, queues)
             self._turn += 1
             result = build_result(plain, queues, self._turn)
-            self.steps += result.reach()
+            self.steps += _steps_of(result)
             node.result = result
         return result
 
@@ -337,3 +339,8 @@ class SubList:
         surplus = len(self._cache) - self._cache_sweep_to
         for key in list(islice(self._cache, surplus)):
             del self._cache[key]
+
+
+def _steps_of(result: SubListResult) -> int:
+    """Give the steps that it took to build `result`."""
+    return result.reach() // _PLAIN_PER_STEP + _GROUP_STEPS * len(result.queues)

@@ -66,6 +66,14 @@ def test_row_4_subscribing_amid_remembered_matches_takes_turns(victim: Victim) -
         ask(client, *(b"SUB other.%d.* o%d" % (i, i) for i in range(3000)))
 
 
+def test_row_4_many_queue_groups_take_turns(victim: Victim) -> None:
+    with victim(growth_bytes=2 * GROWTH_BYTES) as target:
+        client = target.dial(connect=NO_ECHO)
+        for start in range(0, 10_000, 1000):
+            lines = (b"SUB x group.%d %d" % (i, i) for i in range(start, start + 1000))
+            ask(client, *lines, *[b"PUB x 0\r\n", b"SUB x y y", b"UNSUB y"] * 10)
+
+
 def test_row_11_messages_that_nobody_may_have_take_turns(victim: Victim) -> None:
     with victim(growth_bytes=2 * GROWTH_BYTES) as target:
         client = target.dial(connect=NO_ECHO)
