@@ -2,7 +2,6 @@
 
 import json
 import re
-from copy import copy
 from typing import Any, Literal
 
 import msgspec
@@ -54,7 +53,7 @@ def parse_connect(document: bytes, earlier: ConnectOptions | None = None) -> Con
     Raises:
         ProtocolError: not a JSON object, or a value of the wrong type; closes without a word.
     """
-    options = ConnectOptions() if earlier is None else copy(earlier)
+    options = ConnectOptions() if earlier is None else msgspec.structs.replace(earlier)
     for name, value in _object_pairs(document, "CONNECT"):
         field = _FIELDS.get(name.lower())
         if field is None or value is None:
@@ -109,12 +108,11 @@ class _Pairs:
         self.pairs = pairs
 
 
-def _decode(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_Pairs, parse_constant=_refuse_constant)
-
-
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON value")
+
+
+_decode = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_refuse_constant).decode
 
 
 def _flattened(text: str) -> str:

@@ -6,6 +6,8 @@ from midge.server.account cimport Account
 from midge.server.outbound cimport Outbound
 from midge.sublist.subscription cimport Subscription
 
+cdef int CLOSED
+
 
 cdef class Client(Handler):
     cdef readonly long long cid

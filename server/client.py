@@ -5,24 +5,15 @@ from typing import TYPE_CHECKING
 from midge.protocol.handler import Handler
 from midge.server.account import Account
 from midge.server.outbound import ChunkPool, Outbound
+from midge.server.second_looks import CLOSED
 
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
     from midge.sublist.subscription import Subscription
 
-# Why a delivery to this client needs a second look. Zero, the usual case, means that none does.
-CLOSED = 1  # it is gone, or on its way out
-NO_ECHO = 2  # it does not want its own messages
-NO_HEADERS = 4  # it cannot read headers
-DENIED_SUBJECTS = 8  # its permissions deny it subjects within its subscriptions
-REPLY_GRANTS = 16  # each message with a reply allows it to publish one
-BEHIND = 32  # its socket does not take what is written
-TRACED = 64  # what it gets is logged
-INTERCEPTED = 128  # somebody wants to see, change or refuse deliveries
-
 
 class Client(Handler):
-    """One receiver of messages, and their sender too; `watch` holds the bits above.
+    """One receiver of messages, and their sender too; `watch` holds bits of second_looks.py.
 
     The counts are of messages and of their bytes, header and payload. `dirty` tells that the
     router has put output into `outbound` and will flush it.

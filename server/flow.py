@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, cast
 from midge.server.reasons import ClosedReason
 
 if TYPE_CHECKING:
+    from midge.server.channel import Channel
     from midge.server.client import Client
     from midge.server.clock import Timer
-    from midge.server.connection import Connection
 
 _HOLD_BACK_BYTES = 4 * 1024 * 1024  # a receiver this far behind slows down who publishes to it
 _HOLD_BACK_S = 0.01  # for so long per batch at most, unless it catches up before
@@ -35,12 +35,12 @@ class Flow:
         "holding",
     )
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: "Channel") -> None:
         self._connection = connection
         self._behind_since = 0.0
         self._deadline_timer: Timer | None = None
         self._hold_timer: Timer | None = None
-        self._waits_for: Connection | None = None
+        self._waits_for: Channel | None = None
         self.held_by: Client | None = None
         self.holding: dict[Client, None] = {}
 
@@ -115,7 +115,7 @@ class Flow:
         hub.stalled_clients += 1
         self._connection.pause_reading()
         receiver.held(self._connection)
-        self._waits_for = cast("Connection", receiver)
+        self._waits_for = cast("Channel", receiver)
         self._hold_timer = hub.clock.call_later(_HOLD_BACK_S, self.release)
 
     @property
@@ -146,4 +146,4 @@ class Flow:
         self._wait_no_more()
         self.held_by = None
         self.caught_up()
-        self._connection = cast("Connection", None)  # no circle: it goes when its transport does
+        self._connection = cast("Channel", None)  # no circle: it goes when its transport does

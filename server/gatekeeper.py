@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from midge.server.hub import Hub
     from midge.server.interceptors import Interceptor
     from midge.server.options import Options
+    from midge.server.publishing import PublishingClient
 
 NO_LIMIT = -1
 
@@ -166,7 +167,9 @@ class Gatekeeper:
             return errors.MAXIMUM_SUBSCRIPTIONS
         return None
 
-    def refuse_publish(self, connection: Connection, subject: bytes, frame: Frame) -> str | None:
+    def refuse_publish(
+        self, connection: PublishingClient, subject: bytes, frame: Frame
+    ) -> str | None:
         """Return the -ERR text for a message that may not be published, or None."""
         permissions = connection.permissions
         allowed = not subject.startswith(_RESERVED_SUBJECTS) and (
@@ -320,7 +323,7 @@ class Gatekeeper:
     def _conclude(self, connection: Connection, verdict: Verdict) -> None:
         if isinstance(verdict, Refusal):
             self._send_away(connection, verdict)
-        elif self._bind(connection, verdict):
+        elif _is_bound_as(connection, verdict) or self._bind(connection, verdict):
             connection.authenticated(verdict)
 
     def _send_away(self, connection: Connection, refusal: Refusal) -> None:
@@ -430,6 +433,12 @@ class Gatekeeper:
         return options.tls.timeout_s + _AFTER_TLS_S if options.tls.enabled else _AUTH_TIMEOUT_S
 
 
+def _is_bound_as(connection: Connection, identity: Identity) -> bool:
+    """Tell whether a client that had said nothing yet turns out to be whom it was taken for."""
+    is_same = identity is connection.identity
+    return is_same and identity.rules is None and identity.expires_at_s is None
+
+
 def request_of(connection: Connection) -> AuthRequest:
     """Return what `connection` offers to show who its client is."""
     options = connection.options
@@ -499,4 +508,4 @@ def _user_key(identity: Identity) -> str:
 
 def _tightest(*limits: int) -> int:
     """Return the smallest of `limits`, where a negative one is none."""
-    return min((limit for limit in limits if limit >= 0), default=NO_LIMIT)
+    return min([limit for limit in limits if limit >= 0], default=NO_LIMIT)

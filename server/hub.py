@@ -18,6 +18,7 @@ from midge.protocol.frame import Frame
 from midge.protocol.inbound import SharedBuffer
 from midge.protocol.messages import Info
 from midge.server.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
+from midge.server.channel import Channel
 from midge.server.client import Client
 from midge.server.clock import Clock
 from midge.server.closed import ClosedClient, ClosedClients
@@ -32,6 +33,7 @@ from midge.server.router import SWALLOWED, Router
 from midge.server.server_keys import ServerKeys
 from midge.server.subscription import RoutedSubscription
 from midge.server.tracing import Tracer, client_label
+from midge.server.turns import Turns
 from midge.sublist import SubList
 
 if TYPE_CHECKING:
@@ -130,6 +132,7 @@ class Hub:
         self.keys = ServerKeys()
         self.shared_buffer = SharedBuffer()
         self.chunks = ChunkPool()
+        self.turns = Turns(clock)
         chooser = random if options.routing.queue_selection == "random" else None
         self.router = Router(chooser)
         self.observers: list[Observer] = []
@@ -223,10 +226,15 @@ class Hub:
             self._forget_what_waits(connection, self.interception)
         self.totals.add(connection)
         self.closed.append(ClosedClient(connection, self.clock.monotonic()))
-        reason = connection.reason
-        if reason is not None:
-            self.closed_by_reason[reason] += 1
-        if reason is not None and reason.is_slow_consumer:
+        if connection.reason is not None:
+            self._note_end(connection, connection.reason)
+        for observer in self.observers:
+            observer.client_closed(connection)
+
+    def _note_end(self, connection: Connection, reason: ClosedReason) -> None:
+        """Count and log why a connection has ended."""
+        self.closed_by_reason[reason] += 1
+        if reason.is_slow_consumer:
             self.totals.slow_consumers += 1
             log.warning(
                 "slow_consumer_closed",
@@ -236,15 +244,14 @@ class Hub:
             )
         elif reason is ClosedReason.STALE_CONNECTION:
             self.totals.stale_connections += 1
-        log.debug(
-            "client_closed",
-            cid=connection.cid,
-            peer=connection.peer,
-            client=client_label(connection),
-            reason=reason.value if reason else "",
-        )
-        for observer in self.observers:
-            observer.client_closed(connection)
+        if log.is_debugging:
+            log.debug(
+                "client_closed",
+                cid=connection.cid,
+                peer=connection.peer,
+                client=client_label(connection),
+                reason=reason.value,
+            )
 
     def _forget_what_waits(self, connection: Connection, interception: Interception) -> None:
         dropped = interception.forget(connection)
@@ -265,11 +272,11 @@ class Hub:
             self._empty.clear()
             await self._empty.wait()
 
-    def protocol_error(self, connection: Connection, error: ProtocolError) -> None:
+    def protocol_error(self, connection: Channel, error: ProtocolError) -> None:
         """Log what a client did wrong."""
         log.error("protocol_error", cid=connection.cid, peer=connection.peer, error=error.detail)
 
-    def error_sent(self, connection: Connection, text: str) -> None:
+    def error_sent(self, connection: Channel, text: str) -> None:
         """Log and count an -ERR after which the connection goes on."""
         kind = _kind_of(text)
         if kind not in self.errors_sent and len(self.errors_sent) >= _ERROR_KINDS_MAX:

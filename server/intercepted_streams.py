@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from midge.server.connection import WAITING
+from midge.server.channel import WAITING
 from midge.server.verdict_queue import VerdictQueue
 
 if TYPE_CHECKING:

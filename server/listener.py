@@ -40,7 +40,7 @@ class Listener:
         self._socket: socket.socket | None = None
         self._pause_s = _FIRST_PAUSE_S
         self._resume_timer: Any = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()  # shaking hands; they end with the listener
         self._connecting: set[asyncio.Task[None]] = set()
 
     def open(self, host: str, port: int) -> tuple[str, int]:
@@ -79,7 +79,7 @@ class Listener:
         """Take the connections that wait, up to a turn's worth."""
         if self._socket is None:
             return
-        for _ in range(_ACCEPTS_PER_TURN):
+        for _ in range(self._room()):
             try:
                 accepted, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -89,28 +89,45 @@ class Listener:
                 return
             self._pause_s = _FIRST_PAUSE_S
             accepted.setblocking(False)
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # uvloop does it again, asyncio would not
                 accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._begin(accepted, peer_of(address))
 
+    def _room(self) -> int:
+        """Say how many of those that wait to accept now."""
+        return _ACCEPTS_PER_TURN
+
     def _pause(self, error: OSError) -> None:
         """Wait before accepting again: file descriptors, or memory, have run out."""
-        if self._socket is None:
-            return
         log.error(
             "accept_failed", error=errno.errorcode.get(error.errno or 0, ""), delay_s=self._pause_s
         )
-        asyncio.get_running_loop().remove_reader(self._socket)
-        self._resume_timer = self._hub.clock.call_later(self._pause_s, self._watch)
+        self._stop_accepting(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
+    def _stop_accepting(self, delay_s: float) -> None:
+        """Let others wait in the system's queue for `delay_s`."""
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._resume_timer = self._hub.clock.call_later(delay_s, self._watch)
+
+    def _go_on_accepting(self) -> None:
+        """Accept again before that time is over."""
+        if self._resume_timer is not None:
+            self._resume_timer.cancel()
+            self._watch()
+
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        if len(self._tasks) > self._hub.options.limits.max_connections:
+        under_way = len(self._tasks) + len(self._connecting)
+        if under_way > self._hub.options.limits.max_connections:
             self._hub.limits_met["handshakes"] += 1
             accepted.close()  # more than may connect are still shaking hands
             return
         connection = self._hub.make_connection(peer)
-        self._run(self._settle(accepted, connection))
+        if self._tls is None:
+            self._greet(accepted, connection)
+        else:
+            self._run(self._settle(accepted, connection, self._tls))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Do `work` until it is done or the listener closes."""
@@ -118,22 +135,41 @@ class Listener:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _settle(self, accepted: socket.socket, connection: Connection) -> None:
+    def _greet(self, accepted: socket.socket, connection: Connection) -> None:
+        """Say INFO and bring `connection` onto the socket, in plain text: nothing to wait for."""
+        try:
+            accepted.send(self._hub.info_line(connection))
+        except OSError as error:
+            self._fail(accepted, connection, error)
+        else:
+            self._hand_over(accepted, connection, None)
+
+    async def _settle(
+        self, accepted: socket.socket, connection: Connection, tls: TlsContexts
+    ) -> None:
         """Bring `connection` onto the socket, by TLS if that is what was agreed."""
         try:
-            context = await self._agree_on_tls(accepted, connection)
+            context = await self._agree_on_tls(accepted, connection, tls)
         except asyncio.CancelledError:
             accepted.close()
             raise
         except (OSError, TimeoutError) as error:
             self._fail(accepted, connection, error)
-            return
-        # From here on the socket is the loop's. If this were cut short, a transport that is about
-        # to be would never say that it is lost, and the server would wait for it when it stops.
-        connecting = asyncio.ensure_future(self._connect(accepted, connection, context))
+        else:
+            self._hand_over(accepted, connection, context)
+
+    def _hand_over(
+        self, accepted: socket.socket, connection: Connection, context: ssl.SSLContext | None
+    ) -> None:
+        """Give the socket to the loop, in a task that nothing cancels.
+
+        If that were cut short, a transport that is about to be would never say that it is lost, and
+        the server would wait for it when it stops.
+        """
+        loop = asyncio.get_running_loop()
+        connecting = loop.create_task(self._connect(loop, accepted, connection, context))
         self._connecting.add(connecting)
         connecting.add_done_callback(self._connecting.discard)
-        await asyncio.shield(connecting)
 
     def _fail(self, accepted: socket.socket, connection: Connection, error: Exception) -> None:
         """Give up on a connection that did not come to be."""
@@ -148,16 +184,13 @@ class Listener:
             connection.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
 
     async def _agree_on_tls(
-        self, accepted: socket.socket, connection: Connection
+        self, accepted: socket.socket, connection: Connection, tls: TlsContexts
     ) -> ssl.SSLContext | None:
         """Say INFO in plain text where that comes first; give the handshake's context, if any."""
         info = self._hub.info_line(connection)
-        if self._tls is None:
-            accepted.send(info)
-            return None
-        table = self._tls.table
-        context = self._tls.context
-        if not self._admits_handshake(self._tls):
+        table = tls.table
+        context = tls.context
+        if not self._admits_handshake(tls):
             accepted.send(info + b"-ERR '%b'\r\n" % errors.CONNECTION_THROTTLED.encode())
             raise ConnectionAbortedError("too many handshakes in this second")
         if table.handshake_first == "on":
@@ -181,9 +214,12 @@ class Listener:
         return False
 
     async def _connect(
-        self, accepted: socket.socket, connection: Connection, context: ssl.SSLContext | None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        accepted: socket.socket,
+        connection: Connection,
+        context: ssl.SSLContext | None,
     ) -> None:
-        loop = asyncio.get_running_loop()
         factory: Callable[[], Any] = protocol_for(loop, connection)
         timeout_s = None if context is None else self._hub.options.tls.timeout_s
         try:

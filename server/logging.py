@@ -164,6 +164,11 @@ class ServerLogger:
         """Tell whether traces are written, so that callers need not make the text."""
         return JOURNAL.is_tracing
 
+    @property
+    def is_debugging(self) -> bool:
+        """Tell whether debug lines may be written, so that callers need not make the text."""
+        return JOURNAL.level <= 10
+
     def trace(self, event: str, **fields: Any) -> None:
         """Log a line of the protocol."""
         if JOURNAL.level <= TRACE:

@@ -10,8 +10,9 @@ from typing import Any
 
 from midge.protocol.frame import Frame
 from midge.server.account import Account
-from midge.server.client import DENIED_SUBJECTS, NO_HEADERS, Client
+from midge.server.client import Client
 from midge.server.observer import Observer
+from midge.server.second_looks import DENIED_SUBJECTS, NO_HEADERS
 from midge.server.subscription import RoutedSubscription
 from midge.sublist.result import QueueGroup, SubListResult
 

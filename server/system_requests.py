@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,8 @@ when this server is not the one to answer."""
 
 _STATES = ("open", "closed", "all")
 _RENAMED = {"account": "acc", "subscriptions": "subs", "subject_filter": "filter_subject"}
-_MAX_UNDER_WAY = 64
-"""Requests that are being answered at a time; further ones get no answer."""
+_MAX_WAITING = 64
+"""Requests of one account that may wait for their turn; further ones get no answer."""
 
 log = get_logger()
 
@@ -63,6 +64,8 @@ class SystemRequests:
         self._state = events.state
         self._hub = events.state.hub
         self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: Counter[str] = Counter()
+        self._turn = asyncio.Lock()
         self.subscribed = 0
 
     def subscribe_system(self) -> None:
@@ -116,12 +119,27 @@ class SystemRequests:
         request: tuple[bytes, bytes, bytes],
     ) -> None:
         """Start to answer `request`: its payload, its subject and where the answer goes."""
-        if len(self._tasks) >= _MAX_UNDER_WAY:
+        if self._waiting[account.name] >= _MAX_WAITING:
             self._hub.limits_met["system_requests"] += 1
             return
-        task = asyncio.ensure_future(self._answer(handler, account, publisher, request))
+        self._waiting[account.name] += 1
+        task = asyncio.ensure_future(self._answer_in_turn(handler, account, publisher, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _answer_in_turn(
+        self,
+        handler: Handler,
+        account: "Account",
+        publisher: "Client | None",
+        request: tuple[bytes, bytes, bytes],
+    ) -> None:
+        """Answer when all who asked before have their answers."""
+        try:
+            async with self._turn:
+                await self._answer(handler, account, publisher, request)
+        finally:
+            self._waiting[account.name] -= 1
 
     async def _answer(
         self,

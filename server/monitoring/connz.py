@@ -1,7 +1,6 @@
 """`/connz`: the connections, those that are there and the last ones that went."""
 
-import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
@@ -11,6 +10,7 @@ from midge.server.closed import ClosedClient
 from midge.server.connection import Connection
 from midge.server.monitoring import forms
 from midge.server.monitoring.arguments import Arguments, BadArgument
+from midge.server.monitoring.listing import DETAIL_STEPS, Room, Turns
 from midge.sublist import subjects
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Client = Connection | ClosedClient
 SortKey = Callable[[Client], Any]
 
-_SLICE = 256
-"""Entries made, or looked through, before others have their turn."""
+_ENTRY_STEPS = 16  # so many as making an entry takes
+_BATCH = 1024  # subscriptions looked through at a time
 
 _TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
 _STATES = {
@@ -139,12 +139,15 @@ async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
         total, offset, limit = len(found), options.offset, options.limit
         chosen = found[offset : offset + limit]
     wall_offset = state.wall_offset()
-    entries = []
-    for position, client in enumerate(chosen):
-        if position % _SLICE == _SLICE - 1:
-            await asyncio.sleep(0)
-        entries.append(_entry(client, options, now, wall_offset))
-    return {
+    entries, turns, room = [], Turns(), Room(detail=options.detail)
+    for client in chosen:
+        entry = _entry(client, options, now, wall_offset)
+        held = room.take(_subscriptions(client), options.limit) if options.subscriptions else []
+        if held:
+            entry |= _interest(client, held, detail=options.detail)
+        entries.append(entry)
+        await turns.took(_ENTRY_STEPS + len(held) * (DETAIL_STEPS if options.detail else 1))
+    page = {
         "server_id": hub.keys.server_id,
         "now": forms.timestamp(now + wall_offset),
         "num_connections": len(entries),
@@ -153,6 +156,8 @@ async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
         "limit": limit,
         "connections": entries,
     }
+    # Of midge's own, and only there when a page would have been too long.
+    return page | {"subscriptions_left_out": room.left_out} if room.left_out else page
 
 
 def _put_in_order(clients: list[Client], sort: str, now: float) -> None:
@@ -194,16 +199,26 @@ async def _select(candidates: list[Client], options: ConnzOptions) -> list[Clien
     """Keep those of the user, and with an interest in the subject, that are asked for."""
     if not options.user and not options.filter_subject:
         return candidates
-    found = []
+    found, turns = [], Turns()
     pattern = options.filter_subject.encode("utf-8", "replace")
-    for position, client in enumerate(candidates):
-        if position % _SLICE == _SLICE - 1:
-            await asyncio.sleep(0)
+    for client in candidates:
+        await turns.took(1)
         if options.user and _user(client) != options.user:
             continue
-        if not pattern or any(_overlaps(one.subject, pattern) for one in _subscriptions(client)):
+        if not pattern or await _is_interested(client, pattern, turns):
             found.append(client)
     return found
+
+
+async def _is_interested(client: Client, pattern: bytes, turns: Turns) -> bool:
+    """Tell whether a subscription of the client overlaps with `pattern`."""
+    held = list(_subscriptions(client))
+    for start in range(0, len(held), _BATCH):
+        batch = held[start : start + _BATCH]
+        if any(_overlaps(one.subject, pattern) for one in batch):
+            return True
+        await turns.took(len(batch))
+    return False
 
 
 def _overlaps(subject: bytes, pattern: bytes) -> bool:
@@ -215,9 +230,9 @@ def _overlaps(subject: bytes, pattern: bytes) -> bool:
     )
 
 
-def _subscriptions(client: Client) -> Iterable[Any]:
+def _subscriptions(client: Client) -> Collection[Any]:
     held = client.subscriptions
-    return list(held.values()) if isinstance(held, dict) else held
+    return held.values() if isinstance(held, dict) else held
 
 
 def _subscription_count(client: Client) -> int:
@@ -264,8 +279,6 @@ def _entry(client: Client, options: ConnzOptions, now: float, wall_offset: float
     entry |= _introduction(client)
     if options.auth:
         entry |= _identity(client)
-    if options.subscriptions:
-        entry |= _interest(client, options)
     return entry
 
 
@@ -288,12 +301,9 @@ def _identity(client: Client) -> dict[str, Any]:
     return {field: value for field, value in facts.items() if value}
 
 
-def _interest(client: Client, options: ConnzOptions) -> dict[str, Any]:
-    """List what the client subscribed to, as many as a page holds."""
-    held = list(_subscriptions(client))[: options.limit]
-    if not held:
-        return {}
-    if not options.detail:
+def _interest(client: Client, held: list[Any], *, detail: bool) -> dict[str, Any]:
+    """List what the client subscribed to."""
+    if not detail:
         return {"subscriptions_list": [forms.text(one.subject) for one in held]}
     account = {}
     if isinstance(client, ClosedClient) and client.account_name != GLOBAL_ACCOUNT:

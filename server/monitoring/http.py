@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from midge.server.tls import TlsContexts
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Page = Callable[[web.Request], Awaitable[web.Response]]
 
 _SHUTDOWN_S = 0.2  # how long a request under way may take when the server stops
 _LARGEST_REQUEST_BYTES = 64 * 1024
@@ -42,11 +43,11 @@ class Monitor:
         self._metrics: Metrics | None = None
         self._runner: web.AppRunner | None = None
         self._listener: HttpListener | None = None
-        self._pages: dict[str, Handler] = {}
+        self._pages: dict[str, Page] = {}
 
-    def add_page(self, path: str, handler: Handler) -> None:
-        """Serve `path`, below the base path, by `handler`; before `start` only."""
-        self._pages[path] = handler
+    def add_page(self, path: str, page: Page) -> None:
+        """Serve `path`, below the base path, by `page`; before `start` only."""
+        self._pages[path] = page
 
     async def start(self, listener: socket.socket, tls: "TlsContexts | None" = None) -> None:
         """Answer on `listener`, which listens already: by HTTPS with `tls`, by HTTP without."""
@@ -87,11 +88,13 @@ class Monitor:
         application.on_response_prepare.append(_leave_out_server)
         base = "/" + self.state.hub.options.monitoring.base_path.strip("/")
         base = base.rstrip("/")
-        for path, handler in {**self._standard_pages(), **self._pages}.items():
-            application.router.add_route("*", base + path, self._counted(path, handler))
+        standard = self._standard_pages()
+        for path, page in {**standard, **self._pages}.items():
+            paced = self._paced(path, page, is_shared=path in standard)
+            application.router.add_route("*", base + path, paced)
         return application
 
-    def _standard_pages(self) -> dict[str, Handler]:
+    def _standard_pages(self) -> dict[str, Page]:
         state = self.state
         simple = {
             "/varz": lambda _: varz.varz(state),
@@ -103,7 +106,7 @@ class Monitor:
             "/jsz": lambda given: others.jsz(state, given),
             "/ipqueuesz": lambda _: {},
         }
-        pages: dict[str, Handler] = {path: _json_page(page) for path, page in simple.items()}
+        pages: dict[str, Page] = {path: _json_page(page) for path, page in simple.items()}
         return pages | {
             "/": self._index,
             "/connz": self._connz,
@@ -127,10 +130,12 @@ class Monitor:
             if self._listener is not None:
                 self._listener.answered(connection)
 
-    def _counted(self, path: str, handler: Handler) -> Handler:
+    def _paced(self, path: str, page: Page, *, is_shared: bool) -> Handler:
+        make = partial(_made, page=page)
+
         async def handle(request: web.Request) -> web.StreamResponse:
             self.state.requests[path] += 1
-            return await self._pace.answer(request, partial(_refusals, handler=handler))
+            return await self._pace.answer(request, make, is_shared=is_shared)
 
         return handle
 
@@ -167,8 +172,8 @@ async def _leave_out_server(_request: web.Request, response: web.StreamResponse)
     response.headers.popall("Server", None)
 
 
-def _json_page(page: Callable[[Arguments], Any]) -> Handler:
-    async def handle(request: web.Request) -> web.StreamResponse:
+def _json_page(page: Callable[[Arguments], Any]) -> Page:
+    async def handle(request: web.Request) -> web.Response:
         return _json(page(Arguments(request.query)))
 
     return handle
@@ -191,13 +196,19 @@ def _text(text: str, status: int) -> web.Response:
     )
 
 
+async def _made(request: web.Request, page: Page) -> web.Response:
+    """Make a page, or say in nats-server's plain words what is wrong with the request."""
+    try:
+        return await page(request)
+    except BadArgument as error:
+        return _text(str(error), 400)
+
+
 @web.middleware
 async def _refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn what cannot be answered into nats-server's plain words."""
     try:
         return await handler(request)
-    except BadArgument as error:
-        return _text(str(error), 400)
     except Busy:
         return _text("too many requests\n", 503)
     except web.HTTPNotFound:

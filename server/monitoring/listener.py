@@ -22,6 +22,9 @@ LOOK_EVERY_S = 10.0
 SLOWEST_BYTES_PER_S = 4096
 """Who reads an answer more slowly than that is cut off."""
 
+LEAST_IDLE_S = 0.5
+"""What a new connection has to ask, before it may have to make room for another."""
+
 _KERNEL_BUFFER_BYTES = 64 * 1024  # a larger one would hide for long whether a client reads
 
 log = get_logger()
@@ -42,11 +45,23 @@ class HttpConnection(asyncio.Protocol):
         self._idle_timer: Timer | None = None
         self._look_timer: Timer | None = None
         self.is_idle = True
+        self._idle_since = hub.clock.monotonic()
 
     @property
     def is_open(self) -> bool:
         """Tell whether there is a transport."""
         return self._transport is not None
+
+    @property
+    def unread_bytes(self) -> int:
+        """Count what waits for the client to read on."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    @property
+    def may_make_room(self) -> bool:
+        """Tell whether it has been idle for a while, with the last answer read."""
+        idle_s = self._hub.clock.monotonic() - self._idle_since
+        return self.is_idle and idle_s >= LEAST_IDLE_S and not self.unread_bytes
 
     def asked(self) -> None:
         """Hear that a request has come whole."""
@@ -56,6 +71,7 @@ class HttpConnection(asyncio.Protocol):
     def answered(self) -> None:
         """Hear that its answer is made; it may take a while until it is read."""
         self.is_idle = True
+        self._idle_since = self._hub.clock.monotonic()
         self._stop_idle_timer()
         if self._transport is not None:
             delay_s = self._hub.options.monitoring.idle_timeout_s
@@ -105,7 +121,7 @@ class HttpConnection(asyncio.Protocol):
         self._idle_timer = None
         if self._look_timer is not None:
             self.answered()
-        elif self._transport.get_write_buffer_size():
+        elif self.unread_bytes:
             self._watch()
         else:
             self.abort()
@@ -116,12 +132,12 @@ class HttpConnection(asyncio.Protocol):
             self._idle_timer = None
 
     def _watch(self) -> None:
-        waiting = self._transport.get_write_buffer_size()
+        waiting = self.unread_bytes
         self._look_timer = self._hub.clock.call_later(LOOK_EVERY_S, self._look, waiting)
 
     def _look(self, waited: int) -> None:
         """Cut off a client that has read too little since the last look, or has read it all."""
-        waiting = self._transport.get_write_buffer_size()
+        waiting = self.unread_bytes
         if not waiting or waited - waiting < min(waited, SLOWEST_BYTES_PER_S * LOOK_EVERY_S):
             self.abort()
         else:
@@ -153,23 +169,31 @@ class HttpListener(Listener):
             self._open[connection] = None
             connection.answered()
 
+    def _room(self) -> int:
+        """Make room for one if there is none; if that cannot be, the others wait for a while."""
+        there = len(self._tasks) + len(self._open)
+        free = self._hub.options.monitoring.max_connections - there
+        if free > 0:
+            return min(free, super()._room())
+        self._hub.limits_met["monitoring_connections"] += 1
+        if self._make_room():
+            return 1
+        self._stop_accepting(LEAST_IDLE_S)
+        return 0
+
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        if not self._make_room():
-            accepted.close()
-            return
         with contextlib.suppress(OSError):
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BUFFER_BYTES)
         self._run(self._connect_http(accepted))
 
     def _make_room(self) -> bool:
-        """End the longest idle connection when there are too many; False when none is idle."""
-        if len(self._tasks) + len(self._open) < self._hub.options.monitoring.max_connections:
-            return True
-        idle = next((one for one in self._open if one.is_idle), None)
-        if idle is not None:
-            del self._open[idle]
-            idle.abort()
-        return idle is not None
+        """End the connection that has been idle for longest, if that is long enough."""
+        idle = next((one for one in self._open if one.may_make_room), None)
+        if idle is None:
+            return False
+        del self._open[idle]
+        idle.abort()
+        return True
 
     async def _connect_http(self, accepted: socket.socket) -> None:
         """Bring a connection onto the socket, by TLS if configured, within the time for it."""
@@ -195,3 +219,4 @@ class HttpListener(Listener):
 
     def _forget(self, connection: HttpConnection) -> None:
         self._open.pop(connection, None)
+        self._go_on_accepting()

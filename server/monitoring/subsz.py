@@ -1,7 +1,7 @@
 """`/subsz`: the subscriptions, and how the SubLists do."""
 
-import asyncio
 from collections.abc import AsyncIterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from midge.server.account import Account
@@ -9,6 +9,7 @@ from midge.server.connection import Connection
 from midge.server.monitoring import forms
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.connz import subscription_detail
+from midge.server.monitoring.listing import DETAIL_STEPS, Room, Turns
 from midge.server.subscription import RoutedSubscription
 from midge.sublist import subjects
 from midge.sublist.sublist import SubListStats
@@ -16,8 +17,8 @@ from midge.sublist.sublist import SubListStats
 if TYPE_CHECKING:
     from midge.server.monitoring.state import State
 
-_SLICE = 256
-"""Connections looked through before others have their turn."""
+Found = tuple[Account, Any, int]
+"""A subscription with its account and the id of its connection."""
 
 
 async def subsz(state: "State", arguments: Arguments) -> dict[str, Any]:
@@ -42,13 +43,14 @@ async def subsz(state: "State", arguments: Arguments) -> dict[str, Any]:
         "offset": offset,
         "limit": limit,
     }
+    if not wanted:
+        return page
     if test:
-        found = _matching(accounts, test)
-        page["total"] = len(found) if wanted else 0
-        listed = found[offset : offset + limit]
+        page["total"], found = _matching(accounts, test, offset, limit)
     else:
-        listed = await _listed(accounts, offset, limit) if wanted else []
-    return {**page, "subscriptions_list": listed} if wanted and listed else page
+        found = await _held(accounts, offset, limit)
+    listed = await _listed(found)
+    return {**page, "subscriptions_list": listed} if listed else page
 
 
 def combined_statistics(accounts: list[Account]) -> dict[str, Any]:
@@ -80,43 +82,57 @@ def _accounts(state: "State", name: str) -> list[Account]:
     return [accounts[name]] if name in accounts else []
 
 
-def _matching(accounts: list[Account], subject: bytes) -> list[dict[str, Any]]:
-    """List those who would get a message on `subject`."""
-    found = []
+def _matching(
+    accounts: list[Account], subject: bytes, offset: int, limit: int
+) -> tuple[int, list[Found]]:
+    """Count those who would get a message on `subject`, and give a page of them."""
+    total = 0
+    found: list[Found] = []
     for account in accounts:
         result = account.sublist.match(subject)
-        members = [member for group in result.queues for member in group.members]
-        for one in (*result.plain, *members):
-            client = one.client if isinstance(one, RoutedSubscription) else None
-            found.append(_detail(account, one, client.cid if client else 0))
-    return found
+        for matching in (result.plain, *(group.members for group in result.queues)):
+            start = max(offset - total, 0)
+            total += len(matching)
+            for one in islice(matching, start, start + limit - len(found)):
+                client = one.client if isinstance(one, RoutedSubscription) else None
+                found.append((account, one, client.cid if client else 0))
+    return total, found
 
 
-async def _listed(accounts: list[Account], offset: int, limit: int) -> list[dict[str, Any]]:
-    """List a page of the clients' subscriptions, by account and connection."""
-    page: list[dict[str, Any]] = []
+async def _held(accounts: list[Account], offset: int, limit: int) -> list[Found]:
+    """Give a page of the clients' subscriptions, by account and connection."""
+    found: list[Found] = []
     async for account, client in _clients(accounts):
         count = len(client.subscriptions)
         if count <= offset:
             offset -= count
             continue
-        held = list(client.subscriptions.values())[offset : offset + limit - len(page)]
-        page += [_detail(account, one, client.cid) for one in held]
+        held = islice(client.subscriptions.values(), offset, offset + limit - len(found))
+        found += [(account, one, client.cid) for one in held]
         offset = 0
-        if len(page) >= limit:
+        if len(found) >= limit:
             break
-    return page
+    return found
 
 
 async def _clients(accounts: list[Account]) -> AsyncIterator[tuple[Account, Connection]]:
-    position = 0
+    turns = Turns()
     for account in accounts:
         for client in list(account.clients.values()):
-            position += 1
-            if position % _SLICE == 0:
-                await asyncio.sleep(0)
+            await turns.took(1)
             if isinstance(client, Connection):
                 yield account, client
+
+
+async def _listed(found: list[Found]) -> list[dict[str, Any]]:
+    """Describe the subscriptions that were found, as many as a page has room for."""
+    listed, turns, room = [], Turns(), Room(detail=True)
+    for account, one, cid in found:
+        if not room.take([one], 1):
+            break  # the next page goes on here
+        listed.append(_detail(account, one, cid))
+        await turns.took(DETAIL_STEPS)
+    return listed
 
 
 def _detail(account: Account, subscription: Any, cid: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ compressed message may inflate to.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from websockets.exceptions import PayloadTooBig
@@ -15,6 +16,7 @@ from websockets.protocol import CLIENT, SERVER, Protocol
 from midge.server.connection import Connection
 from midge.server.logging import get_logger
 from midge.server.reasons import ClosedReason
+from midge.server.turns import PORTION_BYTES, Turns
 from midge.server.websocket.request import MAX_HEAD_BYTES, Refusal, Request, Upgrade
 
 _DATA = frozenset({Opcode.BINARY, Opcode.TEXT, Opcode.CONT})
@@ -22,8 +24,8 @@ _COMPRESS_FROM_BYTES = 64  # below it compression costs more than it saves
 _MESSAGE_PAYLOADS = 8  # payloads of the largest size that fit one WebSocket message
 _MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 _MAX_UNAUTHENTICATED_BYTES = 64 * 1024
-_SLICE_BYTES = 16 * 1024  # taken at a time
-_FRAMES_PER_TURN = 2000  # about; then others have their turn
+_SLICE_BYTES = 4 * 1024  # taken at a time
+_FRAME_BYTES = 32 * 1024  # what a frame uses up of a turn
 _LONGEST_REASON_BYTES = 123  # what a control frame has room for
 
 _NORMAL = 1000
@@ -73,6 +75,7 @@ class WebSocketTransport:
         self._reason = reason
         self._said_close = False
         self._pauses = set[str]()
+        self._pong: bytes | None = None
 
     def write(self, data: memoryview) -> None:
         """Send `data` in a binary frame, compressed if that was agreed and is worth it."""
@@ -85,6 +88,23 @@ class WebSocketTransport:
         if not self._said_close and not self._below.is_closing():
             self._said_close = opcode is Opcode.CLOSE
             self._below.write(Frame(opcode, data).serialize(mask=False))
+
+    def answer_ping(self, data: bytes) -> None:
+        """Send a pong; while the client does not read, only its last ping is answered.
+
+        RFC 6455, 5.5.3: "may elect to send a Pong frame for only the most recently processed Ping
+        frame".
+        """
+        if self._below.get_write_buffer_size():
+            self._pong = data
+        else:
+            self.control(Opcode.PONG, data)
+
+    def caught_up(self) -> None:
+        """Send the pong that has waited; the socket has taken everything before it."""
+        data, self._pong = self._pong, None
+        if data is not None:
+            self.control(Opcode.PONG, data)
 
     def get_write_buffer_size(self) -> int:
         """Count the bytes that the socket has not taken yet."""
@@ -173,6 +193,9 @@ class WebSocketProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what has been read."""
+        if self._rest:
+            self._rest += data  # in order, should the transport not heed a pause at once
+            return
         if self._connection is not None:
             self._receive(data)
             return
@@ -207,6 +230,8 @@ class WebSocketProtocol(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """Hear that the socket has taken everything."""
+        if self._below is not None:
+            self._below.caught_up()
         if self._connection is not None:
             self._connection.resume_writing()
 
@@ -255,28 +280,29 @@ class WebSocketProtocol(asyncio.Protocol):
 
     # Frames.
 
-    def _receive(self, data: bytes) -> None:
-        """Take frames; after too many of them the rest waits until others had their turn."""
+    def _receive(self, data: bytes, turn_bytes: int = PORTION_BYTES) -> None:
+        """Take frames; when the turn is over, the rest waits until others had theirs."""
         frames, connection, below = self._frames, self._connection, self._below
         if frames is None or connection is None or below is None:
             return
-        left = _FRAMES_PER_TURN
+        turns = connection.hub.turns
         for start in range(0, len(data), _SLICE_BYTES):
             if connection.reason is not None:
                 return
-            if left <= 0:
+            if turn_bytes <= 0 and not (turn_bytes := turns.draw()):
                 self._rest = data[start:]
                 below.pause("frames")
-                connection.hub.clock.call_later(0, self._take_turn)
+                turns.wait(partial(self._take_turn, turns))
                 return
-            left -= self._take(data[start : start + _SLICE_BYTES], frames, connection, below)
+            count = self._take(data[start : start + _SLICE_BYTES], frames, connection, below)
+            turn_bytes -= count * _FRAME_BYTES
 
-    def _take_turn(self) -> None:
+    def _take_turn(self, turns: Turns) -> None:
         """Go on with the frames that wait."""
         rest, self._rest = self._rest, b""
         if self._below is not None:
             self._below.resume("frames")
-        self._receive(rest)
+        self._receive(rest, turns.share())
 
     def _take(
         self, data: bytes, frames: Protocol, connection: Connection, below: WebSocketTransport
@@ -292,7 +318,7 @@ class WebSocketProtocol(asyncio.Protocol):
             if event.opcode in _DATA:
                 connection.feed(bytes(event.data))
             elif event.opcode is Opcode.PING:
-                below.control(Opcode.PONG, bytes(event.data))
+                below.answer_ping(bytes(event.data))
             elif event.opcode is Opcode.CLOSE:
                 below.control(Opcode.CLOSE, bytes(event.data))
                 connection.eof_received()

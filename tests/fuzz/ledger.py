@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from midge.protocol.frame import Frame
 from midge.server.account import Account
-from midge.server.client import BEHIND, Client
+from midge.server.client import Client
 from midge.server.connection import Connection
 from midge.server.hub import Hub
 from midge.server.observer import Observer
+from midge.server.second_looks import BEHIND
 from midge.server.subscription import RoutedSubscription
 
 if TYPE_CHECKING:

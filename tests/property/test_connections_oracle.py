@@ -41,33 +41,9 @@ from tests.property.test_permissions_oracle import (
     stands_for,
     subjects,
 )
+from tests.support.transports import Transport
 
 MESSAGE = re.compile(rb"MSG (\S+) (\S+) (?:(\S+) )?(\d+)\r\n([^\r]*)\r\n")
-
-
-class Socket:
-    """A transport that notes what is written."""
-
-    def __init__(self) -> None:
-        self.written = b""
-
-    def write(self, data: memoryview) -> None:
-        self.written += bytes(data)
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def set_write_buffer_limits(self, high: int) -> None:
-        assert high == 0
-
-    def get_extra_info(self, name: str) -> None:
-        return None
-
-    def can_write_eof(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        return None
 
 
 class Peer:
@@ -75,7 +51,7 @@ class Peer:
 
     def __init__(self, hub: Hub, user: str = "") -> None:
         self.connection: Connection = hub.make_connection(("127.0.0.1", 1))
-        self._socket = Socket()
+        self._socket = Transport()
         self.connection.connection_made(self._socket)
         options = b'"verbose":false,"pedantic":false,"headers":true'
         self.send(b'CONNECT {%b,"user":"%b","pass":"p"}' % (options, user.encode()))
@@ -87,8 +63,7 @@ class Peer:
 
     def take(self) -> bytes:
         """Return what has been written since the last time."""
-        written, self._socket.written = self._socket.written, b""
-        return written
+        return self._socket.take()
 
     def messages(self) -> list[tuple[str, str, bytes]]:
         """Return subject, sid and payload of the messages that have come since the last time."""

@@ -11,6 +11,7 @@ from midge.server.hub import Hub
 from midge.server.options import Limits, Options
 from midge.server.reasons import ClosedReason
 from midge.testing import ManualClock
+from tests.support.transports import Transport
 
 PENDING_BYTES = 100_000
 DEADLINE_S = 5.0
@@ -18,13 +19,13 @@ CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
 MESSAGE = b"PUB a 1000\r\n" + b"x" * 1000 + b"\r\n"
 
 
-class Socket:
+class Socket(Transport):
     """A transport; while `full` it keeps what is written."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.full = False
         self.kept = 0
-        self.reading = True
         self.aborted = False
 
     def write(self, data: memoryview) -> None:
@@ -33,21 +34,6 @@ class Socket:
 
     def get_write_buffer_size(self) -> int:
         return self.kept
-
-    def set_write_buffer_limits(self, high: int) -> None:
-        assert high == 0
-
-    def get_extra_info(self, name: str) -> None:
-        return None
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
-
-    def close(self) -> None:
-        self.reading = False
 
     def abort(self) -> None:
         self.aborted = True
@@ -76,7 +62,7 @@ class Fixture:
         self.publisher.feed(MESSAGE * times)
 
     def publish_until_held(self) -> None:
-        while self.publishing.reading:
+        while self.publishing.is_reading:
             self.publish()
 
     def fall_behind(self) -> None:
@@ -119,23 +105,23 @@ def test_who_keeps_up_is_never_cut(fixture: Fixture) -> None:
 
 def test_producer_is_held_until_the_receiver_has_caught_up(fixture: Fixture) -> None:
     fixture.fall_behind()
-    assert fixture.publishing.reading
+    assert fixture.publishing.is_reading
     fixture.publish(80)
-    assert not fixture.publishing.reading
+    assert not fixture.publishing.is_reading
     assert fixture.hub.stalled_clients == 1
     fixture.drain()
-    assert fixture.publishing.reading
+    assert fixture.publishing.is_reading
     fixture.publish()
-    assert fixture.publishing.reading
+    assert fixture.publishing.is_reading
     assert fixture.receiver.out_messages == 82
 
 
 def test_producer_is_held_for_a_moment_only(fixture: Fixture) -> None:
     fixture.fall_behind()
     fixture.publish(80)
-    assert not fixture.publishing.reading
+    assert not fixture.publishing.is_reading
     fixture.clock.advance(0.01)
-    assert fixture.publishing.reading
+    assert fixture.publishing.is_reading
 
 
 def test_a_receiver_that_never_catches_up_remembers_no_publisher_for_long(
@@ -177,16 +163,16 @@ def test_who_leaves_in_time_is_not_cut(fixture: Fixture) -> None:
 def test_producer_is_released_when_the_receiver_goes(fixture: Fixture) -> None:
     fixture.fall_behind()
     fixture.publish(80)
-    assert not fixture.publishing.reading
+    assert not fixture.publishing.is_reading
     fixture.receiver.connection_lost(None)
-    assert fixture.publishing.reading
+    assert fixture.publishing.is_reading
 
 
 def test_producers_that_may_not_be_stalled_lose_messages_instead() -> None:
     fixture = Fixture(stall_producers=False)
     fixture.fall_behind()
     fixture.publish(200)
-    assert fixture.publishing.reading
+    assert fixture.publishing.is_reading
     assert fixture.receiver.reason is None
     assert fixture.receiver.outbound.pending_bytes() < PENDING_BYTES
     assert fixture.receiver.out_messages < 200

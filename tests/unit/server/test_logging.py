@@ -127,6 +127,7 @@ def test_levels(settings: dict[str, bool], shown: list[str]) -> None:
         getattr(log, level)(f"{level}_event")
     assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == shown
     assert log.is_tracing == settings.get("trace", False)
+    assert log.is_debugging == (settings != {})
 
 
 def test_a_reload_reaches_loggers_that_were_bound_before() -> None:

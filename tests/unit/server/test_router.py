@@ -11,26 +11,15 @@ from midge.protocol.frame import Frame, compose
 from midge.protocol.handler import Handler
 from midge.protocol.parser import Parser
 from midge.server.account import Account
-from midge.server.client import CLOSED, Client
+from midge.server.client import Client
 from midge.server.observer import Observer
 from midge.server.outbound import ChunkPool
 from midge.server.router import SWALLOWED, Router
+from midge.server.second_looks import CLOSED
 from midge.server.subscription import RoutedSubscription
+from tests.support.transports import Transport
 
 POOL = ChunkPool()
-
-
-class Wire:
-    """A transport that takes everything."""
-
-    def __init__(self) -> None:
-        self.written = b""
-
-    def write(self, data: memoryview) -> None:
-        self.written += bytes(data)
-
-    def get_write_buffer_size(self) -> int:
-        return 0
 
 
 class Receiver(Client):
@@ -38,7 +27,7 @@ class Receiver(Client):
 
     def __init__(self, cid: int, account: Account) -> None:
         super().__init__(cid, account, POOL)
-        self.wire = Wire()
+        self.wire = Transport()
         self.outbound.attach(self.wire)
         self.flushes = 0
         self.swallows = False
@@ -156,7 +145,7 @@ def test_one_flush_for_each_receiver_of_a_batch(account: Account) -> None:
     assert one.client.wire.written == b"MSG a 1 1\r\nx\r\n" * 5
 
 
-class Broken(Wire):
+class Broken(Transport):
     """A transport that fails, once."""
 
     def write(self, data: memoryview) -> None:

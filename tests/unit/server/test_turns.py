@@ -7,47 +7,28 @@ from typing import Any
 
 import pytest
 
-from midge.server.connection import INTRODUCING, Connection
+from midge.server.channel import INTRODUCING
+from midge.server.connection import Connection
 from midge.server.hub import Hub
 from midge.server.options import Options
 from midge.server.reasons import ClosedReason
+from midge.server.turns import TURN_BYTES
 from midge.testing import ManualClock
+from tests.support.transports import Transport
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"protocol":1}\r\n'
 RECEIVERS = 500
 
 
-class Socket:
-    """A transport that notes what is written, and whether it is read from."""
+class Socket(Transport):
+    """A transport that may be an encrypted one."""
 
     def __init__(self, *, is_encrypted: bool = False) -> None:
-        self.written = bytearray()
-        self.is_paused = False
+        super().__init__()
         self._tls = object() if is_encrypted else None
-
-    def write(self, data: memoryview) -> None:
-        self.written += data
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def set_write_buffer_limits(self, high: int) -> None:
-        assert high == 0
 
     def get_extra_info(self, name: str) -> Any:
         return _Suite() if self._tls and name == "ssl_object" else None
-
-    def pause_reading(self) -> None:
-        self.is_paused = True
-
-    def resume_reading(self) -> None:
-        self.is_paused = False
-
-    def can_write_eof(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        return None
 
 
 class _Suite:
@@ -71,7 +52,7 @@ class Peers:
         self.receivers = [self._open() for _ in range(RECEIVERS)]
         for receiver, socket in self.receivers:
             receiver.feed(b"SUB %b 1\r\n" % subject)
-            socket.written.clear()
+            socket.take()
 
     def _open(self, *, is_encrypted: bool = False) -> tuple[Connection, Socket]:
         socket = Socket(is_encrypted=is_encrypted)
@@ -86,10 +67,8 @@ class Peers:
 
     def take(self) -> list[bytes]:
         """Return the payloads that the last receiver got, the same as all others did."""
-        taken = {bytes(socket.written) for _, socket in self.receivers}
+        taken = {socket.take() for _, socket in self.receivers}
         assert len(taken) == 1
-        for _, socket in self.receivers:
-            socket.written.clear()
         return taken.pop().split(b"\r\n")[1::2]
 
 
@@ -124,14 +103,14 @@ def test_what_comes_meanwhile_waits_its_turn() -> None:
     data, payloads = publishes(6000, "alike")
     peers.publisher.feed(data)
     assert len(peers.take()) < len(payloads)
-    assert peers.socket.is_paused
+    assert not peers.socket.is_reading
     peers.socket.written.clear()
     peers.publisher.feed(b"PING\r\n")
     assert not peers.socket.written
     while peers.publisher.parser.halted:
         peers.turn()
     assert bytes(peers.socket.written).startswith(b"PONG\r\n")
-    assert not peers.socket.is_paused
+    assert peers.socket.is_reading
 
 
 def test_the_end_waits_until_all_is_done() -> None:
@@ -182,3 +161,27 @@ def test_many_commands_are_done_in_turns(line: bytes) -> None:
     assert peers.socket.written.count(b"PONG\r\n") == 1
     if line.startswith(b"SUB a.%"):
         assert len(peers.publisher.subscriptions) == count
+
+
+def test_many_who_publish_share_a_turn() -> None:
+    peers = Peers()
+    data, payloads = publishes(6000, "alike")
+    publishers = [peers.publisher, *(peers._open()[0] for _ in range(19))]
+    for publisher in publishers:
+        publisher.feed(data)
+    delivered = len(peers.take()) * RECEIVERS * len(payloads[0])
+    assert delivered < TURN_BYTES
+    while any(publisher.parser.halted for publisher in publishers):
+        peers.turn()
+    assert [publisher.in_messages for publisher in publishers] == [len(payloads)] * 20
+
+
+def test_a_bystander_publishes_while_others_use_up_the_turn() -> None:
+    peers = Peers()
+    data, _ = publishes(6000, "alike")
+    bystander, socket = peers._open()
+    bystander.feed(b"SUB own 1\r\n")
+    peers.publisher.feed(data)
+    assert peers.publisher.parser.halted
+    bystander.feed(b"PUB own 2\r\nhi\r\n")
+    assert bytes(socket.written).endswith(b"MSG own 1 2\r\nhi\r\n")

@@ -5,6 +5,7 @@ import contextlib
 import ipaddress
 import socket
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from random import Random
@@ -28,6 +29,7 @@ from tests.support.keys import Authority, pem
 
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n"
 HUGE = b"x" * (8 << 20)
+LARGE = b"x" * (160 << 10)  # more than the system takes at once, and less than a transport holds
 
 Serve = Callable[..., Awaitable["Running"]]
 
@@ -35,9 +37,10 @@ Serve = Callable[..., Awaitable["Running"]]
 class Running:
     """Monitoring alone, and sockets to it."""
 
-    def __init__(self, url: str, listening: listener.HttpListener | None = None) -> None:
+    def __init__(self, url: str, monitor: Monitor | None = None) -> None:
         self.url = url
-        self._listening = listening
+        self._monitor = monitor
+        self.go_on = asyncio.Event()
         self._host, _, self._port = url.split("//")[1].partition(":")
         self.writers: list[asyncio.StreamWriter] = []
 
@@ -58,8 +61,19 @@ class Running:
 
     @property
     def connections(self) -> list[listener.HttpConnection]:
-        assert self._listening is not None
-        return list(self._listening._open)
+        assert self._monitor is not None
+        assert self._monitor._listener is not None
+        return list(self._monitor._listener._open)
+
+    @property
+    def limits_met(self) -> Counter[str]:
+        assert self._monitor is not None
+        return self._monitor.state.hub.limits_met
+
+    async def wait(self, _request: web.Request) -> web.Response:
+        """Be a page that is made once `go_on` is set."""
+        await self.go_on.wait()
+        return web.Response()
 
 
 @pytest.fixture
@@ -70,11 +84,12 @@ async def serve() -> AsyncIterator[Serve]:
     async def start(**settings: Any) -> Running:
         options = Options(monitoring=Monitoring(http_port=-1, **settings))
         monitor = Monitor(State(Hub(options, LoopClock(), Random(0))))
-        monitor.add_page("/huge", huge)
-        monitor.add_page("/wait", wait)
         bound, (host, port) = listen("127.0.0.1", 0, 128)
+        running = Running(f"http://{host}:{port}", monitor)
+        monitor.add_page("/huge", huge)
+        monitor.add_page("/large", large)
+        monitor.add_page("/wait", running.wait)
         await monitor.start(bound)
-        running = Running(f"http://{host}:{port}", monitor._listener)
         stack.push_async_callback(monitor.stop)
         stack.callback(lambda: [writer.close() for writer in running.writers])
         return running
@@ -87,9 +102,8 @@ async def huge(_request: web.Request) -> web.Response:
     return web.Response(body=HUGE)
 
 
-async def wait(_request: web.Request) -> web.Response:
-    await asyncio.Event().wait()
-    raise AssertionError("nobody sets it")
+async def large(_request: web.Request) -> web.Response:
+    return web.Response(body=LARGE)
 
 
 async def ended(reader: asyncio.StreamReader) -> bytes:
@@ -139,7 +153,10 @@ async def test_each_answer_gives_time_for_another_request(serve: Serve) -> None:
     assert await ended(reader) == b""
 
 
-async def test_the_longest_idle_make_room_for_who_asks(serve: Serve) -> None:
+async def test_the_longest_idle_make_room_for_who_asks(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "LEAST_IDLE_S", 0.0)
     running = await serve(max_connections=10)
     used = await running.dial()
     idle = [await running.dial() for _ in range(9)]
@@ -147,21 +164,56 @@ async def test_the_longest_idle_make_room_for_who_asks(serve: Serve) -> None:
     idle += [await running.dial() for _ in range(1000)]
     assert await asked(*await running.dial()) == b'{"status":"ok"}'
     assert len(running.connections) <= 10
+    assert running.limits_met["monitoring_connections"] >= 1000
     for reader, _ in idle[:-10]:
         assert await ended(reader) == b""
 
 
-async def test_when_nobody_is_idle_another_is_refused(serve: Serve) -> None:
+async def test_who_has_just_come_need_not_make_room(serve: Serve) -> None:
+    running = await serve(max_connections=2)
+    first, second = await running.dial(), await running.dial()
+    while len(running.connections) < 2:
+        await asyncio.sleep(0)
+    another = await running.dial()
+    assert await asked(*first) == b'{"status":"ok"}'
+    assert await asked(*another) == b'{"status":"ok"}'
+    assert await ended(second[0]) == b""
+
+
+async def test_when_nobody_is_idle_others_wait(serve: Serve) -> None:
     running = await serve(max_connections=2)
     for _ in range(2):
         _, writer = await running.dial()
         writer.write(REQUEST.replace(b"/healthz", b"/wait"))
     while [one.is_idle for one in running.connections] != [False, False]:
         await asyncio.sleep(0.001)
-    reader, writer = await running.dial()
-    writer.write(REQUEST)
-    assert await ended(reader) == b""
+    others = [await running.dial() for _ in range(10)]
+    for _, writer in others:
+        writer.write(REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+    while running.limits_met["monitoring_connections"] < 3:
+        await asyncio.sleep(0.001)
     assert len(running.connections) == 2
+    running.go_on.set()
+    for reader, _ in others:
+        assert (await ended(reader)).endswith(b'{"status":"ok"}')
+
+
+async def test_who_still_reads_does_not_make_room(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "LEAST_IDLE_S", 0.0)
+    running = await serve(max_connections=1)
+    reader, writer = await running.dial_small()
+    writer.write(REQUEST.replace(b"/healthz", b"/large"))
+    while not any(one.is_idle and one.unread_bytes for one in running.connections):
+        await asyncio.sleep(0.001)
+    another = await running.dial()
+    another[1].write(REQUEST)
+    while running.limits_met["monitoring_connections"] < 3:
+        await asyncio.sleep(0.001)
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+    assert await reader.readexactly(len(LARGE)) == LARGE
+    assert await another[0].readuntil(b"}")
 
 
 @pytest.mark.parametrize("pace_bytes", [0, 1])
