@@ -40,6 +40,9 @@ REPLY_PREFIX = b"_R_."
 REQUESTS_MAX = 65536
 """Most unanswered requests of one import; the oldest gives way."""
 
+REPLIES_MAX_BYTES = 8 << 20
+"""Most bytes of their reply subjects, which the clients choose."""
+
 _REQUEST_INFO = re.compile(rb"(?:\r\n|\r|\n)[ \t]*nats-request-info[ \t]*:[^\r\n]*", re.IGNORECASE)
 _STATUS_LINE = b"NATS/1.0"
 
@@ -66,6 +69,7 @@ class AccountLinks:
         self._account = account
         self.plans: dict[str, AccountPlan] = {}
         self._links: dict[ImportPlan, RoutedSubscription] = {}
+        self.given_way = 0  # requests that nobody had answered when there were too many
         self.carrying: type[RoutedSubscription] | None = None
         """The kind of link that the message at hand has come over. It may go on over others of that
         kind alone: what a stream shows is no request, and no stream shows the requests to a
@@ -152,6 +156,7 @@ class ServiceLink(RoutedSubscription):
         self._describe = links.describe
         self._plan = plan
         self._waiting: OrderedDict[bytes, Response] = OrderedDict()
+        self._reply_bytes = 0
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Route `frame` in the exporter's account; False when nobody there takes it."""
@@ -184,12 +189,17 @@ class ServiceLink(RoutedSubscription):
     def forget(self, response: Response) -> None:
         """Let no more answers through to `response`."""
         if self._waiting.pop(response.subject, None) is not None:
+            self._reply_bytes -= len(response.reply)
             self.exporter.sublist.remove(response)
 
     def forget_all(self) -> None:
         """Let no more answers through at all."""
         for response in list(self._waiting.values()):
             self.forget(response)
+
+    def is_too_late_for(self, response: Response) -> bool:
+        """Tell whether the time for answers to `response` is over, though nobody has looked yet."""
+        return response.until_s < self._clock.monotonic()
 
     def keep_waiting(self, response: Response) -> None:
         """Give `response`, which has had one of several answers, its time anew."""
@@ -205,14 +215,17 @@ class ServiceLink(RoutedSubscription):
         response = Response(self, _new_reply(), reply, until_s)
         self.exporter.sublist.insert(response)
         self._waiting[response.subject] = response
+        self._reply_bytes += len(reply)
         return response
 
     def _forget_stale(self, now_s: float) -> None:
         """Close the ways back that have been open too long, and the oldest of too many."""
         while self._waiting:
             oldest = next(iter(self._waiting.values()))
-            if oldest.until_s >= now_s and len(self._waiting) < REQUESTS_MAX:
-                return
+            if oldest.until_s >= now_s:
+                if len(self._waiting) < REQUESTS_MAX and self._reply_bytes < REPLIES_MAX_BYTES:
+                    return
+                self._links.given_way += 1
             self.forget(oldest)
 
     def _request_info(self, publisher: Client | None) -> bytes:
@@ -229,12 +242,15 @@ class Response(RoutedSubscription):
     def __init__(self, service: ServiceLink, subject: bytes, reply: bytes, until_s: float) -> None:
         RoutedSubscription.__init__(self, subject)
         self._service = service
-        self._reply = reply
+        self.reply = reply
         self.until_s = until_s
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Route the answer in the importer's account; False when nobody waits for it any more."""
         service = self._service
+        if service.is_too_late_for(self):
+            service.forget(self)
+            return False
         is_last = service.response_type == "singleton" or (
             service.response_type == "chunked" and frame.size == 0
         )
@@ -242,10 +258,10 @@ class Response(RoutedSubscription):
             service.forget(self)
         else:
             service.keep_waiting(self)
-        result = service.importer.sublist.match(self._reply)
+        result = service.importer.sublist.match(self.reply)
         if not result.fan_out():
             return False
-        answer = compose(self._reply, frame.payload_bytes(), None, frame.header_bytes())
+        answer = compose(self.reply, frame.payload_bytes(), None, frame.header_bytes())
         return service.router.route(service.importer, result, publisher, answer) > 0
 
 

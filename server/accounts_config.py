@@ -281,7 +281,10 @@ def _is_for(export: options.Export, importer: str, subject: bytes) -> bool:
     if export.accounts and importer not in export.accounts:
         return False
     position = export.account_token_position
-    return not position or subject.split(b".")[position - 1] == importer.encode()
+    tokens = subject.split(b".")
+    return not position or (
+        0 < position <= len(tokens) and tokens[position - 1] == importer.encode()
+    )
 
 
 def _numbered(subject: str) -> str:

@@ -29,8 +29,10 @@ TURN_OVER = 2  # others have their turn
 WAITING = 4  # interceptors have too much to look at
 
 # What one read holds may keep others waiting for long, so it uses up a turn (see turns.py): the
-# bytes copied of each delivery, and as many as could be copied while a command is done.
+# bytes copied of each delivery, and as many as could be copied while a command is done, or a step
+# of the SubList.
 COMMAND_BYTES = 8 * 1024
+STEP_BYTES = 64
 _PORTION_BYTES = PORTION_BYTES
 
 _LINGER_S = 0.25  # how long to read on after the last word, so that it is not lost in a reset
@@ -262,7 +264,7 @@ class Channel(Client):
 
     def held(self, publisher: Client) -> None:
         """Remember a publisher that waits for this client."""
-        self.flow.holding.append(publisher)
+        self.flow.holding[publisher] = None
 
     def release(self) -> None:
         """Read on, if this connection was waiting for a receiver."""
@@ -373,15 +375,29 @@ class Channel(Client):
             return
         self.outbound.finish()
         if wire is None or not transport.can_write_eof():
-            transport.close()
+            self._close_transport()
             return
         # Closing with input unread would reset the connection and could eat the -ERR.
         try:
             transport.write_eof()
         except OSError:
-            transport.close()
+            self._close_transport()
             return
-        self._linger_timer = self.hub.clock.call_later(_LINGER_S, transport.close)
+        self._linger_timer = self.hub.clock.call_later(_LINGER_S, self._close_transport)
+
+    def _close_transport(self) -> None:
+        """Close, and cut when the client does not take its last words within the write deadline.
+
+        It counts as a client no more, so nothing else would end one that never reads them.
+        """
+        if self._transport is not None:
+            deadline_s = self.hub.options.limits.write_deadline_s
+            self._linger_timer = self.hub.clock.call_later(deadline_s, self._cut)
+            self._transport.close()
+
+    def _cut(self) -> None:
+        self.hub.limits_met["last_words"] += 1
+        self.abort()
 
     def _end_on_error(self, error: ProtocolError) -> None:
         """End on what the parser, or a command, found wrong."""

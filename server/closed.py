@@ -1,12 +1,25 @@
 """What is remembered of a connection after its end, for monitoring: nothing but facts."""
 
+from __future__ import annotations
+
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from midge.server.connection import Connection
 
 SUBSCRIPTIONS_KEPT = 256
 """Subscriptions remembered of one connection; the count tells of the others."""
+
+
+KEPT_MAX_BYTES = 64 << 20
+"""Most bytes that all of them may take, about; clients choose how long their names are."""
+
+_ENTRY_BYTES = 1024
+_SUBSCRIPTION_BYTES = 256
+_CHARACTER_BYTES = 4
 
 
 class ClosedSubscription(NamedTuple):
@@ -44,9 +57,10 @@ class ClosedClient:
         "subscriptions",
         "tls",
         "version",
+        "weight_bytes",
     )
 
-    def __init__(self, connection: "Connection", stopped_at: float) -> None:
+    def __init__(self, connection: Connection, stopped_at: float) -> None:
         options = connection.options
         held = connection.subscriptions
         self.account_name = connection.account.name
@@ -73,3 +87,46 @@ class ClosedClient:
         ]
         self.tls = connection.tls_facts()
         self.version = options.version
+        self.weight_bytes = self._weigh()
+
+    def _weigh(self) -> int:
+        """Estimate what this takes."""
+        texts = (self.name, self.lang, self.version, self.identity_user)
+        subjects = sum(len(one.subject) + len(one.sid) for one in self.subscriptions)
+        return (
+            _ENTRY_BYTES
+            + _SUBSCRIPTION_BYTES * len(self.subscriptions)
+            + _CHARACTER_BYTES * sum(map(len, texts))
+            + subjects
+        )
+
+
+class ClosedClients:
+    """The last connections that went, oldest first: `max_count`, and KEPT_MAX_BYTES, at most."""
+
+    def __init__(self, max_count: int) -> None:
+        self.max_count = max_count
+        self._kept: deque[ClosedClient] = deque()
+        self._weight_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __iter__(self) -> Iterator[ClosedClient]:
+        return iter(self._kept)
+
+    def append(self, client: ClosedClient) -> None:
+        """Remember `client`; the oldest give way."""
+        self._kept.append(client)
+        self._weight_bytes += client.weight_bytes
+        self._make_room()
+
+    def limit(self, max_count: int) -> None:
+        """Remember no more than `max_count` from now on."""
+        self.max_count = max_count
+        self._make_room()
+
+    def _make_room(self) -> None:
+        kept = self._kept
+        while kept and (len(kept) > self.max_count or self._weight_bytes > KEPT_MAX_BYTES):
+            self._weight_bytes -= kept.popleft().weight_bytes

@@ -10,7 +10,7 @@ from midge.sublist.subscription cimport Subscription
 
 cdef int CLOSED, NO_ECHO, NO_HEADERS, DENIED_SUBJECTS, REPLY_GRANTS, BEHIND, TRACED, INTERCEPTED
 cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED
-cdef Py_ssize_t COMMAND_BYTES, _CONNECT_BYTES
+cdef Py_ssize_t COMMAND_BYTES, STEP_BYTES, _CONNECT_BYTES
 
 
 cdef class Connection(PublishingClient):

@@ -13,7 +13,7 @@ from midge.protocol import errors, memory
 from midge.protocol.errors import ProtocolError
 from midge.protocol.frame import Frame, without_headers
 from midge.protocol.messages import ConnectOptions, check_json_object, parse_connect
-from midge.server.channel import COMMAND_BYTES, INTRODUCING
+from midge.server.channel import COMMAND_BYTES, INTRODUCING, STEP_BYTES
 from midge.server.client import Client
 from midge.server.publishing import PublishingClient
 from midge.server.reasons import ClosedReason
@@ -215,9 +215,12 @@ class Connection(PublishingClient):
             return
         if sid not in self.subscriptions:
             subscription = RoutedSubscription(subject, queue, sid, self)
-            if self.account.sublist.insert(subscription) is not None:
+            sublist = self.account.sublist
+            steps = sublist.steps
+            if sublist.insert(subscription) is not None:
                 self.send_error(errors.INVALID_SUBJECT)
                 return
+            self.spend((sublist.steps - steps) * STEP_BYTES)
             self.subscriptions[sid] = subscription
             self.hub.subscribed(self, subscription)
         if self.guard & VERBOSE:
@@ -248,7 +251,10 @@ class Connection(PublishingClient):
             return
         if self.tracer is not None:
             self.tracer.subscription_removed(subscription)
-        self.account.sublist.remove(subscription)
+        sublist = self.account.sublist
+        steps = sublist.steps
+        sublist.remove(subscription)
+        self.spend((sublist.steps - steps) * STEP_BYTES)
         self.hub.unsubscribed(self, subscription, cause)
 
     def _drop_subscriptions(self, dropped: Callable[[], None] | None = None) -> None:

@@ -12,8 +12,9 @@ cdef class Flow:
     cdef double _behind_since
     cdef object _deadline_timer
     cdef object _hold_timer
+    cdef object _waits_for
     cdef public Client held_by
-    cdef public list holding
+    cdef public dict holding
 
     @cython.locals(limit=Py_ssize_t, pending=Py_ssize_t, nearly_full=bint)
     cpdef bint has_room(self, Client publisher) except -1

@@ -30,6 +30,7 @@ class Flow:
         "_connection",
         "_deadline_timer",
         "_hold_timer",
+        "_waits_for",
         "held_by",
         "holding",
     )
@@ -39,8 +40,9 @@ class Flow:
         self._behind_since = 0.0
         self._deadline_timer: Timer | None = None
         self._hold_timer: Timer | None = None
+        self._waits_for: Channel | None = None
         self.held_by: Client | None = None
-        self.holding: list[Client] = []
+        self.holding: dict[Client, None] = {}
 
     # As a receiver.
 
@@ -75,7 +77,7 @@ class Flow:
         """Let those read on who waited for this connection."""
         waiting = self.holding
         if waiting:
-            self.holding = []
+            self.holding = {}
             for publisher in waiting:
                 publisher.release()
 
@@ -113,6 +115,7 @@ class Flow:
         hub.stalled_clients += 1
         self._connection.pause_reading()
         receiver.held(self._connection)
+        self._waits_for = cast("Channel", receiver)
         self._hold_timer = hub.clock.call_later(_HOLD_BACK_S, self.release)
 
     @property
@@ -125,7 +128,14 @@ class Flow:
         if self._hold_timer is not None:
             self._hold_timer.cancel()
             self._hold_timer = None
+            self._wait_no_more()
             self._connection.resume_reading()
+
+    def _wait_no_more(self) -> None:
+        """Have the receiver forget this publisher, which it may outlive by far."""
+        receiver, self._waits_for = self._waits_for, None
+        if receiver is not None:
+            receiver.flow.holding.pop(self._connection, None)
 
     def stop(self) -> None:
         """Wait for nothing, and have nobody wait, any more; this is the end."""
@@ -133,6 +143,7 @@ class Flow:
             if timer is not None:
                 timer.cancel()
         self._deadline_timer = self._hold_timer = None
+        self._wait_no_more()
         self.held_by = None
         self.caught_up()
         self._connection = cast("Channel", None)  # no circle: it goes when its transport does

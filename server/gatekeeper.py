@@ -20,6 +20,7 @@ from midge.server.accounts_config import AccountPlan, plan_accounts
 from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, Verdict
 from midge.server.logging import get_logger
 from midge.server.permissions import Permissions
+from midge.server.questions import Questions
 from midge.server.reasons import ClosedReason
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Gatekeeper:
         self._present: dict[int, Identity | None] = {}
         self._planned: dict[str, Claims[AccountBody]] = {}
         self._expiries: dict[int, Timer] = {}
-        self._tasks: set[asyncio.Future[None]] = set()
+        self._questions = Questions()
         self._scan_timer: Timer | None = None
         self._schedule_scan()
 
@@ -102,9 +103,10 @@ class Gatekeeper:
         """Find out who the client of `connection` is; `authenticated` or an -ERR follows."""
         verdict = self._ask(connection)
         if isinstance(verdict, Verdict):
+            self._questions.drop(connection)
             self._conclude(connection, verdict)
         else:
-            self._begin(self._conclude_later(connection, verdict))
+            self._questions.ask(connection, verdict, self._conclude_and_resume)
 
     def admits_silent(self, connection: Connection) -> bool:
         """Tell whether the client may go without CONNECT."""
@@ -130,6 +132,7 @@ class Gatekeeper:
         """Forget a connection that has ended; nothing happens to one that never was admitted."""
         if connection.cid not in self._present:
             return
+        self._questions.drop(connection)
         self._unbind(connection)
         del self._present[connection.cid]
         self._by_address[connection.peer_host] -= 1
@@ -138,8 +141,7 @@ class Gatekeeper:
 
     def close(self) -> None:
         """Let go of what outlives connections."""
-        for task in list(self._tasks):
-            task.cancel()
+        self._questions.close()
         for timer in self._expiries.values():
             timer.cancel()
         self._expiries.clear()
@@ -190,8 +192,10 @@ class Gatekeeper:
         """Note that `connection` may answer the message that it is about to get."""
         reply = frame.reply_bytes()
         permissions = connection.permissions
-        if reply is not None and permissions is not None:
-            permissions.grant_response(reply, self._hub.clock.monotonic())
+        if reply is None or permissions is None:
+            return
+        if permissions.grant_response(reply, self._hub.clock.monotonic()):
+            self._hub.limits_met["response_grants"] += 1
 
     # Changes while serving.
 
@@ -218,24 +222,29 @@ class Gatekeeper:
         return put_in_force
 
     def _question_again(self, connection: Connection) -> None:
-        """Find out whether a client that is in may stay, and as what."""
+        """Find out whether a client that is in may stay, and as what.
+
+        The answer to a question that is open is one by the old rules: nobody waits for it any more.
+        """
+        if self._questions.conclusion_of(connection) == self._conclude_and_resume:
+            self.authenticate(connection)
+            if connection not in self._questions:
+                connection.resume()
+            return
         if connection.identity is None:
             if not connection.connected and not self.admits_silent(connection):
                 connection.require_connect(self._auth_timeout_s(connection))
             return
         verdict = self._ask(connection)
         if isinstance(verdict, Verdict):
+            self._questions.drop(connection)
             self._conclude_again(connection, verdict)
         else:
-            self._begin(self._conclude_again_later(connection, verdict))
+            self._questions.ask(connection, verdict, self._conclude_again_and_flush)
 
-    async def _conclude_again_later(
-        self, connection: Connection, pending: Awaitable[Verdict]
-    ) -> None:
-        verdict = await pending
-        if connection.reason is None and connection.identity is not None:
-            self._conclude_again(connection, verdict)
-            self._hub.router.flush()
+    def _conclude_again_and_flush(self, connection: Connection, verdict: Verdict) -> None:
+        self._conclude_again(connection, verdict)
+        self._hub.router.flush()
 
     def _conclude_again(self, connection: Connection, verdict: Verdict) -> None:
         """Let a client stay with what it may do now, or send it away."""
@@ -267,24 +276,32 @@ class Gatekeeper:
         if self._scan_timer is not None:
             self._scan_timer.cancel()
             self._scan_timer = None
-        operator = self._hub.options.operator
-        if self.authenticator.operator is not None and operator.resolver == "directory":
-            delay_s = max(operator.resolver_interval_s, 1.0)
+        if self.authenticator.operator is not None:
+            delay_s = max(self._hub.options.operator.resolver_interval_s, 1.0)
             self._scan_timer = self._hub.clock.call_later(delay_s, self._scan)
 
     def _scan(self) -> None:
-        """Send those away whose account, key or token has been taken back."""
+        """Send those away whose account, key or token has been taken back.
+
+        Who is in an account whose token has changed otherwise is put to the question again.
+        """
         self._scan_timer = None
         mode = self.authenticator.operator
         if mode is None:
             return
-        self._plan_accounts_of_tokens(mode, set(self._planned))
+        before = self._planned
+        self._plan_accounts_of_tokens(mode, set(before))
         now_s = self._hub.clock.wall()
+        known: dict[str, Claims[AccountBody]] = {}
         for connection in list(self._hub.clients.values()):
             identity = connection.identity
-            ended = None if identity is None else mode.why_ended(identity, now_s)
+            if identity is None:
+                continue
+            ended = mode.why_ended(identity, now_s, known)
             if ended is not None:
                 self._send_away(connection, ended)
+            elif before.get(identity.account) is not known[identity.account]:
+                self._question_again(connection)
         self._hub.router.flush()
         self._schedule_scan()
 
@@ -299,11 +316,9 @@ class Gatekeeper:
             asyncio.ensure_future(verdict).cancel()
         return False
 
-    async def _conclude_later(self, connection: Connection, pending: Awaitable[Verdict]) -> None:
-        verdict = await pending
-        if connection.reason is None:
-            self._conclude(connection, verdict)
-            connection.resume()
+    def _conclude_and_resume(self, connection: Connection, verdict: Verdict) -> None:
+        self._conclude(connection, verdict)
+        connection.resume()
 
     def _conclude(self, connection: Connection, verdict: Verdict) -> None:
         if isinstance(verdict, Refusal):
@@ -313,6 +328,8 @@ class Gatekeeper:
 
     def _send_away(self, connection: Connection, refusal: Refusal) -> None:
         """End `connection`; the log gets the reason, the client nats-server's words."""
+        if refusal.limit:
+            self._hub.limits_met[refusal.limit] += 1
         log.error(
             "authentication_failed",
             cid=connection.cid,
@@ -414,11 +431,6 @@ class Gatekeeper:
         if options.authorization.timeout_s:
             return options.authorization.timeout_s
         return options.tls.timeout_s + _AFTER_TLS_S if options.tls.enabled else _AUTH_TIMEOUT_S
-
-    def _begin(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _is_bound_as(connection: Connection, identity: Identity) -> bool:

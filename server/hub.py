@@ -7,7 +7,7 @@ Every refusal is decided in this one place, so that no path around it exists.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from midge.server.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 from midge.server.channel import Channel
 from midge.server.client import Client
 from midge.server.clock import Clock
-from midge.server.closed import ClosedClient
+from midge.server.closed import ClosedClient, ClosedClients
 from midge.server.connection import Connection
 from midge.server.gatekeeper import Gatekeeper, configured_interceptors
 from midge.server.logging import get_logger
@@ -47,6 +47,7 @@ log = get_logger()
 TOO_MANY_TOKENS = "too many tokens"
 """What the refusals of subscriptions with too many of them are counted as."""
 
+_CLEAN_UP_STEPS = 500_000  # of a SubList, some 20 ms
 _ERROR_KINDS_MAX = 64  # kinds of -ERR that are counted apart; there are a dozen
 
 
@@ -140,7 +141,7 @@ class Hub:
         self.global_account = self.account(GLOBAL_ACCOUNT)
         self.system_account = self.account(options.system_account or SYSTEM_ACCOUNT)
         self.clients: dict[int, Connection] = {}
-        self.closed: deque[ClosedClient] = deque(maxlen=options.limits.max_closed_clients)
+        self.closed = ClosedClients(options.limits.max_closed_clients)
         self.totals = Totals()
         self.closed_by_reason: Counter[ClosedReason] = Counter()
         self.errors_sent: Counter[str] = Counter()
@@ -386,13 +387,16 @@ class Hub:
     def clean_up(
         self, connection: Connection, account: Account, left: list[RoutedSubscription], slice_: int
     ) -> None:
-        """Remove the subscriptions `left`, `slice_` of them now and the others later."""
-        for subscription in left[-slice_:]:
-            account.sublist.remove(subscription)
+        """Remove the subscriptions `left`, `slice_` of them now at most and the others later."""
+        whole_slice, sublist = slice_, account.sublist
+        last_step = sublist.steps + _CLEAN_UP_STEPS
+        while left and slice_ and sublist.steps < last_step:
+            slice_ -= 1
+            subscription = left.pop()
+            sublist.remove(subscription)
             self.unsubscribed(connection, subscription, "disconnected")
-        del left[-slice_:]
         if left:
-            self.clock.call_later(0, self.clean_up, connection, account, left, slice_)
+            self.clock.call_later(0, self.clean_up, connection, account, left, whole_slice)
 
     # What it is told.
 

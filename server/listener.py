@@ -36,7 +36,7 @@ class Listener:
     def __init__(self, hub: Hub, tls: TlsContexts | None = None) -> None:
         self._hub = hub
         self._tls = tls
-        self._limit = HandshakeLimit(hub.options.tls.connection_rate_limit)
+        self._limit = HandshakeLimit(0)
         self._socket: socket.socket | None = None
         self._pause_s = _FIRST_PAUSE_S
         self._resume_timer: Any = None
@@ -190,8 +190,7 @@ class Listener:
         info = self._hub.info_line(connection)
         table = tls.table
         context = tls.context
-        if not self._limit.admit(self._hub.clock.monotonic()):
-            self._hub.limits_met["handshakes_per_second"] += 1
+        if not self._admits_handshake(tls):
             accepted.send(info + b"-ERR '%b'\r\n" % errors.CONNECTION_THROTTLED.encode())
             raise ConnectionAbortedError("too many handshakes in this second")
         if table.handshake_first == "on":
@@ -205,6 +204,14 @@ class Listener:
         if table.allow_non_tls and not await _begins_tls(accepted, table.timeout_s):
             return None
         return context
+
+    def _admits_handshake(self, tls: TlsContexts) -> bool:
+        """Tell whether one more handshake may begin in this second."""
+        self._limit.per_second = tls.table.connection_rate_limit
+        if self._limit.admit(self._hub.clock.monotonic()):
+            return True
+        self._hub.limits_met["handshakes_per_second"] += 1
+        return False
 
     async def _connect(
         self,

@@ -18,14 +18,16 @@ cdef class Permissions:
     cdef readonly PermissionRules rules
     cdef readonly bint has_publish_rules, has_deliver_deny, allows_responses
     cdef dict _publish_cache, _deliver_cache, _deliver_queue_cache, _responses
+    cdef Py_ssize_t _response_bytes
 
     cpdef bint may_publish(self, bytes subject) except -1
     cpdef bint may_subscribe(self, bytes subject, bytes queue) except -1
     cpdef bint may_deliver(self, bytes subject, bytes queue) except -1
-    cpdef object grant_response(self, bytes reply, double now_s)
+    cpdef bint grant_response(self, bytes reply, double now_s) except -1
     cpdef bint use_response(self, bytes subject, double now_s) except -1
     cdef bint _may_deliver_to_queue(self, bytes subject, bytes queue) except -1
-    cdef object _drop_stale_responses(self, double now_s)
+    cdef bint _drop_stale_responses(self, double now_s) except -1
+    cdef void _forget_response(self, bytes reply) except *
     cdef bint _is_expired(self, _Grant grant, double now_s) except -1
 
 

@@ -43,6 +43,9 @@ CACHED_SUBJECT_MAX_BYTES = 256
 RESPONSES_MAX = 65536
 """Most reply subjects granted to one connection at a time; the oldest grant gives way."""
 
+RESPONSES_MAX_BYTES = 8 << 20
+"""Most bytes of them, for others choose how long they are."""
+
 
 class PermissionRules:
     """Hold one user's rules, compiled, with the answers they gave lately."""
@@ -115,6 +118,7 @@ class Permissions:
         self._deliver_cache = rules.deliver_cache
         self._deliver_queue_cache = rules.deliver_queue_cache
         self._responses: dict[bytes, _Grant] = {}
+        self._response_bytes = 0
 
     def may_publish(self, subject: bytes) -> bool:
         """Tell whether the rules alone let the connection publish to `subject`.
@@ -153,16 +157,20 @@ class Permissions:
             self._deliver_cache[subject] = allowed
         return allowed
 
-    def grant_response(self, reply: bytes, now_s: float) -> None:
+    def grant_response(self, reply: bytes, now_s: float) -> bool:
         """Note that a message with `reply` was delivered at `now_s` (a monotonic clock).
 
-        Does nothing unless `allows_responses`, or when `reply` may be published to anyway.
+        Does nothing unless `allows_responses`, or when `reply` may be published to anyway. Tells
+        whether another grant, which was still good, had to give way.
         """
         if not self.allows_responses or self.may_publish(reply):
-            return
-        self._responses.pop(reply, None)
-        self._drop_stale_responses(now_s)
+            return False
+        if reply in self._responses:
+            self._forget_response(reply)
+        gave_way = self._drop_stale_responses(now_s)
         self._responses[reply] = _Grant(now_s)
+        self._response_bytes += len(reply)
+        return gave_way
 
     def use_response(self, subject: bytes, now_s: float) -> bool:
         """Tell whether a grant lets `subject` be published to at `now_s`, and use it up by one."""
@@ -172,7 +180,7 @@ class Permissions:
         grant.used += 1
         most = self.rules.responses_max
         if (0 < most < grant.used) or self._is_expired(grant, now_s):
-            del self._responses[subject]
+            self._forget_response(subject)
             return False
         return True
 
@@ -193,17 +201,28 @@ class Permissions:
             self._deliver_queue_cache[key] = allowed
         return allowed
 
-    def _drop_stale_responses(self, now_s: float) -> None:
-        """Forget grants from the oldest on that are expired, and one more when there is no room.
+    def _drop_stale_responses(self, now_s: float) -> bool:
+        """Forget grants from the oldest on that are expired, or too many; tell of the latter.
 
         Grants are kept in the order of their time, so the first one still good ends the search.
         """
+        gave_way = False
         while self._responses:
             oldest = next(iter(self._responses))
-            full = len(self._responses) >= RESPONSES_MAX
-            if not full and not self._is_expired(self._responses[oldest], now_s):
-                return
-            del self._responses[oldest]
+            full = (
+                len(self._responses) >= RESPONSES_MAX or self._response_bytes >= RESPONSES_MAX_BYTES
+            )
+            expired = self._is_expired(self._responses[oldest], now_s)
+            if not full and not expired:
+                break
+            self._forget_response(oldest)
+            gave_way = gave_way or not expired
+        return gave_way
+
+    def _forget_response(self, reply: bytes) -> None:
+        """End the grant for `reply`, which there is."""
+        del self._responses[reply]
+        self._response_bytes -= len(reply)
 
     def _is_expired(self, grant: _Grant, now_s: float) -> bool:
         """Tell whether `grant` is older than the rules permit at `now_s`."""

@@ -10,7 +10,7 @@ from midge.sublist.sublist cimport SubList
 
 cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED, RESERVED
 cdef int _DOLLAR, _J, _N, _UNDERSCORE, _G, _R
-cdef Py_ssize_t COMMAND_BYTES, _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES
+cdef Py_ssize_t COMMAND_BYTES, _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, STEP_BYTES
 
 
 cdef class PublishingClient(Channel):
@@ -30,12 +30,13 @@ cdef class PublishingClient(Channel):
     cdef void _note_reserved(self, Frame frame) except *
     @cython.locals(subject=bytes)
     cdef bytes _subject_of(self, Frame frame)
-    @cython.locals(sublist=SubList, result=SubListResult, start=Py_ssize_t)
+    @cython.locals(sublist=SubList, result=SubListResult, start=Py_ssize_t, steps="long long")
     cdef SubListResult _match(self, Frame frame)
-    @cython.locals(taken=Py_ssize_t)
+    @cython.locals(result=SubListResult, taken=Py_ssize_t, offers="long long")
     cdef void _route(self, Frame frame) except *
-    @cython.locals(guard=int, subject=bytes, may_publish=bint)
+    @cython.locals(guard=int, subject=bytes, target=bytes, may_publish=bint)
     cdef void _publish_guarded(self, Frame frame) except *
+    cdef bytes _mapped(self, bytes subject)
     cdef void _send_no_responders(self, Frame frame, bytes subject) except *
 
 

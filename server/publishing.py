@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from midge.protocol import errors
 from midge.protocol.frame import Frame, compose, with_subject
 from midge.protocol.messages import ConnectOptions
-from midge.server.channel import COMMAND_BYTES, Channel
+from midge.server.channel import COMMAND_BYTES, STEP_BYTES, Channel
 from midge.server.second_looks import (
     MAPPED,
     PEDANTIC,
@@ -34,6 +34,8 @@ _UNDERSCORE, _G, _R = 0x5F, 0x47, 0x52
 # What a delivery uses up of a turn besides its bytes.
 _DELIVERY_BYTES = 128
 _DELIVERY_IN_RUN_BYTES = 16
+
+_OWN = (b"$NRG.", b"_GR_.")  # subjects that mappings must not lead clients to
 
 
 class PublishingClient(Channel):
@@ -132,14 +134,18 @@ class PublishingClient(Channel):
             self._generation = sublist.generation
             self._result_of = sublist
             start = frame.base + frame.subject_start
+            steps = sublist.steps
             result = sublist.match_within(frame.data, start, frame.base + frame.subject_end)
+            self.spend((sublist.steps - steps) * STEP_BYTES)
             self._result = result
         return result
 
     def _route(self, frame: Frame) -> None:
         """Deliver `frame` to those who are interested in the subject at hand."""
-        taken = self.router.route(self.account, self._match(frame), self, frame)
-        self.spend(taken * (frame.end + _DELIVERY_BYTES))
+        result = self._match(frame)
+        offers = self.router.offers
+        taken = self.router.route(self.account, result, self, frame)
+        self.spend((self.router.offers - offers) * (frame.end + _DELIVERY_BYTES))
         if taken == 0 and frame.reply_end > frame.reply_start and self.options.no_responders:
             self._send_no_responders(frame, self._subject_of(frame))
 
@@ -151,52 +157,68 @@ class PublishingClient(Channel):
             self.tracer.publish_received(frame)
         if guard & PEDANTIC and not is_valid_publish_subject(subject):
             self.send_error(errors.INVALID_PUBLISH_SUBJECT)
-        may_publish = not guard & RESTRICTED or self.permissions.may_publish(subject)
-        if guard & RESERVED or not may_publish:
-            refusal = self.hub.gate.refuse_publish(self, subject, frame)
+        # What counts is where it goes: a mapping is no way round a denial.
+        target = self._mapped(subject) if guard & MAPPED else subject
+        may_publish = not guard & RESTRICTED or self.permissions.may_publish(target)
+        if guard & RESERVED or not may_publish or (guard & MAPPED and target.startswith(_OWN)):
+            refusal = self.hub.gate.refuse_publish(self, target, frame)
             if refusal is not None:
                 self.send_error(refusal)
                 return
-        elif guard & RESTRICTED:
+        elif guard & RESTRICTED and not guard & MAPPED:
             self.guard &= ~RESTRICTED  # the same line again needs no asking again
         if guard & SCREENED:
             self.show_publish(frame)
             return
         if guard & VERBOSE:
             self.send_ok()
-        if guard & MAPPED:
-            self.route_mapped(frame)
-            return
-        self._route(frame)
+        if target == subject:
+            self._route(frame)
+        elif target:
+            self._route_to(target, with_subject(frame, target))
 
     def show_publish(self, frame: Frame) -> None:
         """Have `frame` looked at by who asked for that; whether it goes on is for them to say."""
 
-    def route_mapped(self, frame: Frame) -> None:
-        """Deliver `frame` under the subject that its account's mappings give it."""
+    def _mapped(self, subject: bytes) -> bytes:
+        """Give the subject that the account's mappings make of `subject`; empty to drop it."""
         mapper = self.account.mapper
-        published = self._subject_of(frame)
-        subject = published if mapper is None else mapper.map(published)
-        if subject is None:
-            return  # the weights of the mapping leave this one out
-        if subject == published:
+        return subject if mapper is None else mapper.map(subject) or b""
+
+    def route_mapped(self, frame: Frame) -> None:
+        """Deliver `frame`, which has been shown, under the subject that its mappings give it."""
+        subject = self._subject_of(frame)
+        mapped = self._mapped(subject)
+        if mapped == subject:
             self._route(frame)
-        else:
-            self._route_to(subject, with_subject(frame, subject))
+        elif mapped and self._may_go_to(mapped, frame):
+            self._route_to(mapped, with_subject(frame, mapped))
+
+    def _may_go_to(self, mapped: bytes, frame: Frame) -> bool:
+        """Tell whether the client may publish where a mapping takes `frame`; else say so."""
+        refusal = self.hub.gate.refuse_publish(self, mapped, frame)
+        if refusal is not None:
+            self.send_error(refusal)
+        return refusal is None
 
     def route_apart(self, frame: Frame) -> None:
         """Deliver a frame that is not the one at hand, by the account's mappings too."""
-        mapper = self.account.mapper
         subject = frame.subject_bytes()
-        mapped = subject if mapper is None else mapper.map(subject)
-        if mapped is not None:
-            self._route_to(mapped, frame if mapped == subject else with_subject(frame, mapped))
+        mapped = self._mapped(subject)
+        if mapped == subject:
+            self._route_to(subject, frame)
+        elif mapped and self._may_go_to(mapped, frame):
+            self._route_to(mapped, with_subject(frame, mapped))
 
     def _route_to(self, subject: bytes, frame: Frame) -> None:
         """Deliver `frame` to those who are interested in `subject`, which is its own."""
-        result = self.account.sublist.match(subject)
+        sublist = self.account.sublist
+        steps = sublist.steps
+        result = sublist.match(subject)
+        offers = self.router.offers
         taken = self.router.route(self.account, result, self, frame)
-        self.spend(COMMAND_BYTES + taken * (frame.end + _DELIVERY_BYTES))
+        self.spend(COMMAND_BYTES + (sublist.steps - steps) * STEP_BYTES)
+        self.spend((self.router.offers - offers) * (frame.end + _DELIVERY_BYTES))
         if taken == 0 and frame.has_reply() and self.options.no_responders:
             self._send_no_responders(frame, subject)
 

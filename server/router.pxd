@@ -16,6 +16,7 @@ cdef class Router:
     cdef public object chooser
     cdef public Observer observer
     cdef readonly unsigned long long batches
+    cdef readonly long long offers
     cdef list _dirty
 
     @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, subscriptions=tuple,

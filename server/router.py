@@ -25,15 +25,18 @@ class Router:
 
     With `chooser`, the member of a queue group is chosen by it at random instead of in turn.
     `observer`, if any, is told of every message once it has been routed. `batches` goes up with
-    every batch of reads, so that who looks on need not ask for the time of each message.
+    every batch of reads, so that who looks on need not ask for the time of each message. `offers`
+    counts the subscriptions that messages were offered to, whether they took them or not, in every
+    account that a message came to: the work that its publisher has made.
     """
 
-    __slots__ = ("_dirty", "batches", "chooser", "observer")
+    __slots__ = ("_dirty", "batches", "chooser", "observer", "offers")
 
     def __init__(self, chooser: Random | None = None) -> None:
         self.chooser = chooser
         self.observer: Observer | None = None
         self.batches = 0
+        self.offers = 0
         self._dirty: list[Client] = []
 
     def route(
@@ -42,6 +45,7 @@ class Router:
         """Deliver `frame` to those in `result`, of `account`; give how many have taken it."""
         plain = 0
         subscriptions: tuple[Any, ...] = result.plain  # routed ones, in the SubLists of a server
+        self.offers += len(subscriptions)
         for subscription in subscriptions:
             if self.deliver(subscription, publisher, frame):
                 plain += 1
@@ -156,6 +160,7 @@ class Router:
         start = group.turn if self.chooser is None else self.chooser.randrange(count)
         for i in range(count):
             chosen = (start + i) % count
+            self.offers += 1
             if self.deliver(members[chosen], publisher, frame):
                 group.turn = chosen + 1
                 return True

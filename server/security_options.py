@@ -225,7 +225,7 @@ class Operator(Table, frozen=True, kw_only=True):
     resolver_directory: str = ""
     """Directory of `<account key>.jwt` files, for the directory resolver."""
     resolver_interval_s: Seconds = 120.0
-    """Seconds between scans of the directory for changed files."""
+    """Seconds between looks at accounts whose token has changed, or what they import expired."""
     resolver_preload: dict[str, str] = {}
     """Account JWTs by account key, known from the start."""
     resolver_pinned_accounts: tuple[str, ...] = ()

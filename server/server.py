@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random as random_module
-from collections import deque
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -215,7 +214,7 @@ class Server:
         """Hold those who are there to the limits of the options at hand."""
         hub = self.hub
         limits, keepalive = self.options.limits, self.options.keepalive
-        hub.closed = deque(hub.closed, maxlen=limits.max_closed_clients)
+        hub.closed.limit(limits.max_closed_clients)
         for connection in self.connections():
             connection.max_pending_bytes = limits.max_pending_bytes
             connection.parser.max_control_line = limits.max_control_line_bytes

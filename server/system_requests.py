@@ -174,7 +174,9 @@ class SystemRequests:
         return not given.get("tags") and not given.get("domain")
 
     def _refusal(self, code: int, text: str) -> Answer:
-        problem = {"code": code, "description": text[:256]}
+        # It may name what the request holds, and JSON can write what nothing could encode.
+        shown = text[:256].encode(errors="replace").decode()
+        problem = {"code": code, "description": shown}
         return {"server": self._events.server_info(), "error": problem}
 
     def _wrapped(self, data: Any) -> Answer:

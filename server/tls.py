@@ -116,21 +116,21 @@ class HandshakeLimit:
     """Let through so many handshakes in each second; time is an argument."""
 
     def __init__(self, per_second: int) -> None:
-        """Count against `per_second`; 0 lets everything through."""
-        self._per_second = per_second
+        """Count against `per_second`, which may change; 0 lets everything through."""
+        self.per_second = per_second
         self._second = 0
         self._count = 0
         self.refused = 0
 
     def admit(self, now_s: float) -> bool:
         """Tell whether one more handshake may begin at `now_s` (monotonic), and count it."""
-        if not self._per_second:
+        if not self.per_second:
             return True
         if int(now_s) != self._second:
             self._second = int(now_s)
             self._count = 0
         self._count += 1
-        if self._count <= self._per_second:
+        if self._count <= self.per_second:
             return True
         self.refused += 1
         return False

@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import fields
+
 from midge.protocol.errors import quote
+from midge.protocol.messages import ConnectOptions
 from midge.server.logging import get_logger
 from midge.server.security_options import REDACTED
 
@@ -19,8 +22,14 @@ if TYPE_CHECKING:
     from midge.server.options import Logging
     from midge.sublist.subscription import Subscription
 
-SECRETS = frozenset({"pass", "auth_token", "jwt", "sig", "proxy_sig"})
-"""Fields of CONNECT that prove who a client is."""
+SHOWN = frozenset(field.encode_name for field in fields(ConnectOptions)) - {
+    "pass",
+    "auth_token",
+    "jwt",
+    "sig",
+    "proxy_sig",
+}
+"""Fields of CONNECT that prove nothing; who knows what is in those that nobody has heard of."""
 
 
 class Tracer:
@@ -106,17 +115,18 @@ def client_label(connection: Connection) -> str:
 
 
 def redact(document: bytes) -> str:
-    """Return the JSON of a CONNECT with every secret replaced.
+    """Return the JSON of a CONNECT with everything replaced that may be a secret.
 
     The document is read and written anew, so that no spelling of a key hides its value.
     """
     try:
-        fields = json.loads(document)
+        given = json.loads(document)
     except (ValueError, RecursionError):
         return REDACTED
-    if not isinstance(fields, dict):
+    if not isinstance(given, dict):
         return REDACTED
     shown: dict[str, Any] = {
-        name: REDACTED if name.lower() in SECRETS else value for name, value in fields.items()
+        name: value if name.lower() in SHOWN or isinstance(value, bool) else REDACTED
+        for name, value in given.items()
     }
     return json.dumps(shown, separators=(",", ":"), ensure_ascii=False)

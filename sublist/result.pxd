@@ -20,6 +20,8 @@ cdef class SubListResult:
     cdef int _owners_differ
 
     cpdef Py_ssize_t fan_out(self)
+    @cython.locals(group=QueueGroup, count=Py_ssize_t)
+    cpdef Py_ssize_t reach(self)
     @cython.locals(subscription=Subscription, owners=set)
     cpdef bint owners_differ(self) except -1
     cpdef list subscriptions(self)

@@ -42,6 +42,13 @@ class SubListResult:
         """Count the deliveries that one message makes: every plain one, and one per queue group."""
         return len(self.plain) + len(self.queues)
 
+    def reach(self) -> int:
+        """Count every subscription in the result, members of queue groups included."""
+        count = len(self.plain)
+        for group in self.queues:
+            count += len(group.members)
+        return count
+
     def owners_differ(self) -> bool:
         """Tell whether no two of the plain subscriptions have the same owner."""
         if self._owners_differ == _UNKNOWN:

@@ -11,8 +11,12 @@ from midge.sublist.subscription cimport Subscription
 from midge.sublist.trie cimport Node, Trie, build_result
 
 
+cdef Py_ssize_t _COPIED_MAX, _GROUP_STEPS, _LEVEL_STEPS, _PLAIN_PER_STEP, _WEIGHT_MAX
+
+
 cdef class SubList:
     cdef readonly unsigned long long generation
+    cdef readonly long long steps
     cdef Py_ssize_t _cache_max
     cdef Py_ssize_t _cache_sweep_to
     cdef bint _exact_match
@@ -21,6 +25,7 @@ cdef class SubList:
     cdef Py_ssize_t _in_trie
     cdef Py_ssize_t _count
     cdef dict _cache
+    cdef Py_ssize_t _cached_weight
     cdef RecentMatches _recent
     cdef SubListResult _empty
     cdef Mutex _mutex
@@ -45,14 +50,19 @@ cdef class SubList:
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
     )
     cpdef bint has_interest(self, bytes subject) except -1
-    @cython.locals(node=Node, result=SubListResult, nodes=list)
+    @cython.locals(node=Node, result=SubListResult, nodes=list, visited="long long")
     cdef SubListResult _match_uncached(self, bytes subject)
-    @cython.locals(node=Node, plain=list, queues=dict)
+    @cython.locals(node=Node, result=SubListResult, plain=list, queues=dict)
     cdef SubListResult _combined_result(self, list nodes)
     @cython.locals(result=SubListResult, plain=list, queues=dict)
     cdef SubListResult _node_result(self, Node node)
-    @cython.locals(subject=bytes, result=SubListResult, key=bytes, known=SubListResult)
+    @cython.locals(reach=Py_ssize_t)
+    cdef void _remember(self, bytes subject, SubListResult result) except *
+    @cython.locals(subject=bytes, keys=list, key=bytes, known=SubListResult)
     cdef void _refresh_cache(self, Subscription added, bint literal) except *
     cdef void _invalidate_cache(self, bytes subject, bint literal) except *
     @cython.locals(surplus=Py_ssize_t)
     cdef void _sweep_cache(self) except *
+
+
+cdef Py_ssize_t _steps_of(SubListResult result) except -1

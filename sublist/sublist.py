@@ -19,6 +19,11 @@ from midge.sublist.subjects import is_literal, is_valid_subject, matches
 from midge.sublist.subscription import Subscription
 from midge.sublist.trie import Node, Trie, build_result
 
+_COPIED_MAX = 64  # subscriptions of a cached result that is replaced, not dropped, by an insert
+_LEVEL_STEPS = 4  # what a level of the trie, far apart in memory, takes compared with the others
+_GROUP_STEPS = 12  # what it takes to build a queue group, of however few members
+_PLAIN_PER_STEP = 4  # subscriptions are collected many at a time
+_WEIGHT_MAX = 1 << 20  # subscriptions in the cached results that are more than a copy of a node's
 _KEEP_EVERY = 8  # of the results built while hardly any is asked for twice
 _FAN_OUT_SAMPLE = 1024  # how many remembered results the fan-out statistics look at
 
@@ -57,6 +62,8 @@ class SubList:
     literal subjects go into the trie as well, which exists to measure what the dictionary saves.
 
     `generation` changes with every insert and remove: a result is valid for as long as it stays.
+    `steps` counts the work of inserts, removes and matches that found no answer at hand, so that
+    whoever asks for it can be charged: subjects compared, and subscriptions and nodes looked at.
     """
 
     def __init__(
@@ -67,6 +74,7 @@ class SubList:
                 f"expected 0 <= cache_sweep_to <= cache_max, got {cache_sweep_to} and {cache_max}"
             )
         self.generation = 0
+        self.steps = 0
         self._cache_max = cache_max
         self._cache_sweep_to = cache_sweep_to
         self._exact_match = exact_match
@@ -75,6 +83,7 @@ class SubList:
         self._in_trie = 0
         self._count = 0
         self._cache: dict[bytes, SubListResult] = {}
+        self._cached_weight = 0
         self._recent = RecentMatches()
         self._empty = EMPTY_RESULT
         self._mutex = Mutex()
@@ -236,16 +245,16 @@ class SubList:
             result = self._cache.get(subject)
             if result is not None:
                 return result
+            visited = self._trie.visited
             nodes = self._trie.find(subject)
+            self.steps += (self._trie.visited - visited) * _LEVEL_STEPS
             if node is not None:
                 nodes.append(node)
             result = self._combined_result(nodes)
             if self._cache_max > 0:
                 self._misses += 1
                 if self._misses % self._keep_every == 0:
-                    self._cache[subject] = result
-                    if len(self._cache) > self._cache_max:
-                        self._sweep_cache()
+                    self._remember(subject, result)
             return result
         finally:
             self._mutex.leave()
@@ -261,7 +270,9 @@ class SubList:
         for node in nodes:
             node.collect(plain, queues)
         self._turn += 1
-        return build_result(plain, queues, self._turn)
+        result = build_result(plain, queues, self._turn)
+        self.steps += _steps_of(result)
+        return result
 
     def _node_result(self, node: Node) -> SubListResult:
         """Give the result of one node alone, remembered there until the node changes."""
@@ -272,26 +283,46 @@ class SubList:
             node.collect(plain, queues)
             self._turn += 1
             result = build_result(plain, queues, self._turn)
+            self.steps += _steps_of(result)
             node.result = result
         return result
 
+    def _remember(self, subject: bytes, result: SubListResult) -> None:
+        """Cache `result`; start anew when what is cached has become too much, or too many."""
+        reach = result.reach()
+        if reach > _COPIED_MAX:
+            self._cached_weight += reach
+            if self._cached_weight > _WEIGHT_MAX:
+                self._cache.clear()
+                self._cached_weight = reach
+        self._cache[subject] = result
+        if len(self._cache) > self._cache_max:
+            self._sweep_cache()
+
     def _refresh_cache(self, added: Subscription, literal: bool) -> None:
-        """Replace the cached results that `added` belongs in by ones that hold it."""
+        """Replace the cached results that `added` belongs in by ones that hold it.
+
+        Large ones are forgotten instead: to copy them for each of many inserts would take for ever.
+        """
         subject = added.subject
-        if literal:
-            result = self._cache.get(subject)
-            if result is not None:
-                self._cache[subject] = result.with_added(added)
-            return
-        for key, known in self._cache.items():
-            if matches(key, subject):
+        keys = [subject] if literal else [key for key in self._cache if matches(key, subject)]
+        self.steps += len(keys) if literal else len(self._cache)
+        for key in keys:
+            known = self._cache.get(key)
+            if known is None:
+                continue
+            if known.fan_out() > _COPIED_MAX or known.reach() > _COPIED_MAX:
+                del self._cache[key]
+            else:
                 self._cache[key] = known.with_added(added)
+                self.steps += _COPIED_MAX
 
     def _invalidate_cache(self, subject: bytes, literal: bool) -> None:
         """Forget the cached results that a subscription to `subject` was part of."""
         if literal:
             self._cache.pop(subject, None)
             return
+        self.steps += len(self._cache)
         for key in [key for key in self._cache if matches(key, subject)]:
             del self._cache[key]
 
@@ -308,3 +339,8 @@ class SubList:
         surplus = len(self._cache) - self._cache_sweep_to
         for key in list(islice(self._cache, surplus)):
             del self._cache[key]
+
+
+def _steps_of(result: SubListResult) -> int:
+    """Give the steps that it took to build `result`."""
+    return result.reach() // _PLAIN_PER_STEP + _GROUP_STEPS * len(result.queues)

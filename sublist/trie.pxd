@@ -45,6 +45,7 @@ cdef class Level:
 
 cdef class Trie:
     cdef Level _root
+    cdef readonly long long visited
 
     @cython.locals(level=Level, tokens=list, node=Node, i=Py_ssize_t)
     cpdef Node ensure(self, bytes subject)

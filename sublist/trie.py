@@ -175,12 +175,16 @@ class Level:
 
 
 class Trie:
-    """Subscriptions by subject, token by token. Every walk is a loop, so no depth is too deep."""
+    """Subscriptions by subject, token by token. Every walk is a loop, so no depth is too deep.
 
-    __slots__ = ("_root",)
+    `visited` counts the levels that `find` has come to.
+    """
+
+    __slots__ = ("_root", "visited")
 
     def __init__(self) -> None:
         self._root = Level()
+        self.visited = 0
 
     def ensure(self, subject: bytes) -> Node:
         """Give the node of `subject`, with the path to it made where it is missing."""
@@ -238,6 +242,7 @@ class Trie:
             while end < length and data[end] != _DOT:
                 end += 1
             below = None
+            self.visited += 1
             if level.fwc is not None and level.fwc.is_inhabited():
                 found.append(level.fwc)
             node = level.pwc

@@ -20,16 +20,16 @@ class _Timer:
     """A call to come."""
 
     def __init__(self, callback: Callable[..., object], arguments: tuple[Any, ...]) -> None:
-        self._callback = callback
+        self._callback: Callable[..., object] | None = callback
         self._arguments = arguments
-        self._is_cancelled = False
 
     def cancel(self) -> None:
-        """Call it off."""
-        self._is_cancelled = True
+        """Call it off, and keep nothing of it; as a loop's timers do."""
+        self._callback = None
+        self._arguments = ()
 
     def fire(self) -> None:
-        if not self._is_cancelled:
+        if self._callback is not None:
             self._callback(*self._arguments)
 
 

@@ -50,7 +50,10 @@ class Authenticator:
             for kind, tls in (("STANDARD", settings.tls), ("WEBSOCKET", settings.websocket.tls))
             if tls.verify_and_map
         )
-        self._pinned = frozenset(pin.lower() for pin in settings.tls.pinned_certs)
+        self._pinned = {
+            kind: frozenset(pin.lower() for pin in tls.pinned_certs)
+            for kind, tls in (("STANDARD", settings.tls), ("WEBSOCKET", settings.websocket.tls))
+        }
         self._passwords = PasswordChecker()
         self._hook = _make_hook(settings)
         self.operator = _make_operator_mode(settings, self._users)
@@ -96,7 +99,8 @@ class Authenticator:
 
     def _decide(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
         """Choose by the settings, never by what the client offers, how it must prove who it is."""
-        if self._pinned and not self._is_pinned(request.certificate):
+        pinned = self._pinned.get(request.connection_type)
+        if pinned and not _is_pinned(request.certificate, pinned):
             return Refusal("client certificate is not pinned")
         if self._hook is not None:
             return self._hook.authenticate(request)
@@ -118,12 +122,6 @@ class Authenticator:
         if request.user and self._users.has_names:
             return self._by_name(request)
         return self._by_shared_secret(rules, request)
-
-    def _is_pinned(self, certificate: bytes) -> bool:
-        """Tell whether the public key of `certificate` is among the pinned ones."""
-        from midge.server.auth.certificates import public_key_fingerprint  # noqa: PLC0415 - large
-
-        return bool(certificate) and public_key_fingerprint(certificate) in self._pinned
 
     def _silent_user(self, name: str, request: AuthRequest) -> Verdict:
         """Return the user `name`, whom clients without credentials are."""
@@ -164,6 +162,14 @@ class Authenticator:
             return self._with_password(None, self._users.decoy_hash, request.password)
         if not user.password and self._mapped_types:
             return Refusal("user needs a client certificate")
+        decoy = self._users.decoy_hash
+        if (
+            decoy
+            and not is_bcrypt(user.password)
+            and not is_same_text(user.password, request.password)
+        ):
+            # So does a wrong one of a user that has no hash, where others have one.
+            return self._with_password(None, decoy, request.password)
         return self._with_password(user, user.password, request.password)
 
     def _by_shared_secret(
@@ -197,6 +203,13 @@ class Authenticator:
         """Do the work of `_with_secret` for a hash."""
         is_right = await self._passwords.is_hash_of(stored, offered)
         return identity if identity and is_right else Refusal("wrong name or password")
+
+
+def _is_pinned(certificate: bytes, pinned: frozenset[str]) -> bool:
+    """Tell whether the public key of `certificate` is among the `pinned` ones."""
+    from midge.server.auth.certificates import public_key_fingerprint  # noqa: PLC0415 - large
+
+    return bool(certificate) and public_key_fingerprint(certificate) in pinned
 
 
 async def _refuse_on_error(verdict: Awaitable[Verdict]) -> Verdict:
@@ -250,8 +263,15 @@ def _check_consistency(settings: options.Options, users: UserDirectory) -> None:
         if silent and users.by_name(silent) is None and users.by_nkey(silent) is None:
             where = f"{key}authorization.no_auth_user"
             raise ConfigError(f"{silent!r} is no configured user", key=where)
-    for pin in settings.tls.pinned_certs:
+    _check_pins(settings.tls, "tls")
+    _check_pins(settings.websocket.tls, "websocket.tls")
+
+
+def _check_pins(tls: options.Tls, where: str) -> None:
+    """Refuse pins that are none, and pins where no client shows a certificate."""
+    key = f"{where}.pinned_certs"
+    for pin in tls.pinned_certs:
         if len(pin) != _FINGERPRINT_LENGTH or not all(c in "0123456789abcdefABCDEF" for c in pin):
-            raise ConfigError(f"expected 64 hex digits, got {pin!r}", key="tls.pinned_certs")
-    if settings.tls.pinned_certs and not (settings.tls.verify or settings.tls.verify_and_map):
-        raise ConfigError("pinned certificates need tls.verify", key="tls.pinned_certs")
+            raise ConfigError(f"expected 64 hex digits, got {pin!r}", key=key)
+    if tls.pinned_certs and not (tls.verify or tls.verify_and_map):
+        raise ConfigError(f"pinned certificates need {where}.verify", key=key)

@@ -24,6 +24,10 @@ _ALGORITHM_1 = "ed25519"
 _VERSION = 2
 
 
+Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""What a number of a token may be, as for everybody else who reads tokens."""
+
+
 class SubjectLists(Struct, frozen=True):
     """Allowed and denied subjects of one direction."""
 
@@ -34,8 +38,8 @@ class SubjectLists(Struct, frozen=True):
 class ResponseClaim(Struct, frozen=True):
     """How many replies may be published, and for how long."""
 
-    max: int = 0
-    ttl: int = 0
+    max: Int64 = 0
+    ttl: Int64 = 0
     """In nanoseconds."""
 
 
@@ -52,10 +56,10 @@ class UserLimits(Struct, frozen=True):
     pub: SubjectLists = SubjectLists()
     sub: SubjectLists = SubjectLists()
     resp: ResponseClaim | None = None
-    subs: int = 0
+    subs: Int64 = 0
     """Most subscriptions; -1 means unlimited, and 0 means none."""
-    data: int = 0
-    payload: int = 0
+    data: Int64 = 0
+    payload: Int64 = 0
     """Largest message in bytes; -1 means unlimited."""
     src: tuple[str, ...] | str = ()
     times: tuple[TimeRange, ...] = ()
@@ -78,7 +82,7 @@ class UserBody(UserLimits, frozen=True):
     issuer_account: str = ""
     tags: tuple[str, ...] = ()
     type: str = ""
-    version: int = 0
+    version: Int64 = 0
 
     def has_own_limits(self) -> bool:
         """Tell whether anything is set that only a scoped signing key's template may set."""
@@ -98,12 +102,12 @@ class ScopedKey(Struct, frozen=True):
 class AccountLimitsClaim(Struct, frozen=True):
     """What an account may use; negative means unlimited, and what is left out means nothing."""
 
-    subs: int = 0
-    conn: int = 0
-    payload: int = 0
-    data: int = 0
-    imports: int = 0
-    exports: int = 0
+    subs: Int64 = 0
+    conn: Int64 = 0
+    payload: Int64 = 0
+    data: Int64 = 0
+    imports: Int64 = 0
+    exports: Int64 = 0
     wildcards: bool = False
     disallow_bearer: bool = False
 
@@ -115,10 +119,10 @@ class ExportClaim(Struct, frozen=True):
     subject: str = ""
     type: str | int = ""
     token_req: bool = False
-    revocations: dict[str, int] = {}
+    revocations: dict[str, Int64] = {}
     response_type: str = ""
-    response_threshold: int = 0
-    account_token_position: int = 0
+    response_threshold: Int64 = 0
+    account_token_position: Int64 = 0
 
 
 class ImportClaim(Struct, frozen=True):
@@ -150,6 +154,12 @@ class DefaultPermissions(Struct, frozen=True):
     resp: ResponseClaim | None = None
 
 
+class ExternalAuthorization(Struct, frozen=True):
+    """Who else decides on an account's users: a service, which `auth_users` stand for."""
+
+    auth_users: tuple[str, ...] | None = ()
+
+
 class AccountBody(Struct, frozen=True):
     """The ``nats`` part of an account's token."""
 
@@ -157,13 +167,13 @@ class AccountBody(Struct, frozen=True):
     exports: tuple[ExportClaim, ...] | None = ()
     limits: AccountLimitsClaim = AccountLimitsClaim()
     signing_keys: tuple[str | ScopedKey, ...] | None = ()
-    revocations: dict[str, int] | None = None
+    revocations: dict[str, Int64] | None = None
     default_permissions: DefaultPermissions = DefaultPermissions()
     mappings: dict[str, tuple[WeightedMapping, ...]] | None = None
     tags: tuple[str, ...] | None = ()
-    authorization: Any = None
+    authorization: ExternalAuthorization | None = None
     type: str = ""
-    version: int = 0
+    version: Int64 = 0
 
 
 class OperatorBody(Struct, frozen=True):
@@ -173,7 +183,7 @@ class OperatorBody(Struct, frozen=True):
     system_account: str = ""
     strict_signing_key_usage: bool = False
     type: str = ""
-    version: int = 0
+    version: Int64 = 0
 
 
 class ActivationBody(Struct, frozen=True):
@@ -183,7 +193,7 @@ class ActivationBody(Struct, frozen=True):
     kind: str | int = ""
     issuer_account: str = ""
     type: str = ""
-    version: int = 0
+    version: Int64 = 0
 
 
 Body = TypeVar("Body", UserBody, AccountBody, OperatorBody, ActivationBody)
@@ -196,9 +206,9 @@ class Claims(Struct, Generic[Body], frozen=True):
     sub: str
     nats: Body
     name: str = ""
-    iat: int = 0
-    exp: int = 0
-    nbf: int = 0
+    iat: Int64 = 0
+    exp: Int64 = 0
+    nbf: Int64 = 0
     jti: str = ""
 
     def why_not_now(self, now_s: float) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -84,7 +85,7 @@ class AuthHook:
             async with asyncio.timeout_at(deadline_s):
                 await self._places.acquire()
         except TimeoutError:
-            return Refusal("authentication hook: too many calls in flight")
+            return Refusal("authentication hook: too many calls in flight", limit="hook_calls")
         call = loop.create_task(self._call(request))
         self._calls.add(call)
         call.add_done_callback(self._give_place_back)
@@ -122,6 +123,8 @@ class AuthHook:
         try:
             rules = PermissionRules(answer.permissions) if answer.permissions else None
             expires_at_s = None if answer.expires_at_s is None else float(answer.expires_at_s)
+            if expires_at_s is not None and math.isnan(expires_at_s):
+                raise ValueError("expires_at_s is not a number")
         except Exception as error:  # noqa: BLE001 - the hook's structure may hold anything
             return Refusal(f"authentication hook: {error}")
         return Identity(

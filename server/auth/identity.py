@@ -94,6 +94,8 @@ class Refusal(Struct, frozen=True):
     """The text of the ``-ERR`` that the client gets."""
     reason: str = "Authentication Failure"
     """Reason of the closed connection in monitoring."""
+    limit: str = ""
+    """Name of the limit that was met, if that is why."""
 
 
 Verdict = Identity | Refusal

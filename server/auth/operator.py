@@ -99,13 +99,19 @@ class OperatorMode:
             raise BadTokenError(f"account {why}")
         return claims
 
-    def why_ended(self, identity: Identity, now_s: float) -> Refusal | None:
+    def why_ended(
+        self, identity: Identity, now_s: float, known: dict[str, Claims[AccountBody]] | None = None
+    ) -> Refusal | None:
         """Say why a connected `identity` no longer holds at `now_s`, or return None.
 
-        What a reload, or a changed account token, asks for every connection of the account.
+        What a changed account token asks for every connection of the account; `known` remembers
+        the accounts for the others that are asked about at the same time.
         """
+        known = {} if known is None else known
         try:
-            account = self.account(identity.account, now_s)
+            account = known.get(identity.account)
+            if account is None:
+                account = known[identity.account] = self.account(identity.account, now_s)
             self._template_of(account, identity.issuer)
         except BadTokenError as error:
             return Refusal(
@@ -126,6 +132,7 @@ class OperatorMode:
         if self._pinned and account_key not in {*self._pinned, self.system_account}:
             return Refusal("account is not pinned")
         account = self.account(account_key, now_s)
+        _check_who_decides(user, account)
         template = self._template_of(account, user.iss)
         limits = user.nats if template is None else _fill_in(template, user, account)
         if why := _why_not_from_here(limits, request):
@@ -228,6 +235,13 @@ def _fill_in(
         lists: SubjectLists = changed[direction]
         changed[direction] = SubjectLists(*fill_in_allowed(lists.allow, lists.deny, values))
     return UserLimits(**changed)
+
+
+def _check_who_decides(user: Claims[UserBody], account: Claims[AccountBody]) -> None:
+    """Refuse users of an account that leaves it to a service who they are, but for its own."""
+    external = account.nats.authorization
+    if external is not None and external.auth_users and user.sub not in external.auth_users:
+        raise BadTokenError("account has a service decide on its users, and midge asks none")
 
 
 def _why_not_from_here(limits: UserLimits, request: AuthRequest) -> str | None:

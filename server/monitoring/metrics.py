@@ -140,11 +140,15 @@ def _limits_met(hub: "Hub") -> dict[str, int]:
         "payload": closed[ClosedReason.MAXIMUM_PAYLOAD],
         "pending_bytes": closed[ClosedReason.SLOW_CONSUMER_PENDING],
         "write_deadline": closed[ClosedReason.SLOW_CONSUMER_DEADLINE],
+        "last_words": met["last_words"],
         "closed_clients": max(0, closed.total() - len(hub.closed)),
         "log_lines_per_offender": JOURNAL.suppressed_lines,
         "system_requests": met["system_requests"],
         "monitoring_connections": met["monitoring_connections"],
         "monitoring_pages": met["monitoring_pages"],
+        "hook_calls": met["hook_calls"],
+        "response_grants": met["response_grants"],
+        "service_requests": hub.gate.links.given_way,
     }
 
 

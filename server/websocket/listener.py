@@ -27,6 +27,9 @@ class WebSocketListener(Listener):
             self._hub.limits_met["handshakes"] += 1
             accepted.close()  # as many as may connect are still shaking hands
             return
+        if self._tls is not None and not self._admits_handshake(self._tls):
+            accepted.close()  # it could be told nothing before the handshake
+            return
         self._run(self._upgrade(accepted, peer))
 
     async def _upgrade(self, accepted: socket.socket, peer: tuple[str, int]) -> None:

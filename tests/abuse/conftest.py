@@ -71,12 +71,15 @@ class Target:
         for client in self._opened:
             client.close()
 
-    def dial(self, *, is_connected: bool = True) -> socket.socket:
-        """Open a connection; INFO has been read, and CONNECT sent unless that is not wanted."""
+    def dial(self, *, is_connected: bool = True, connect: bytes = b"") -> socket.socket:
+        """Open a connection; INFO has been read, and CONNECT sent unless that is not wanted.
+
+        `connect` is the line to send instead of the bystanders'.
+        """
         client = self.open()
         assert read_until(client, b"\r\n").startswith(b"INFO ")
         if is_connected:
-            client.sendall(self.connect_line)
+            client.sendall(connect or self.connect_line)
             ask(client)
         return client
 

@@ -21,6 +21,7 @@ from tests.abuse.conftest import (
 )
 
 MIB = 1 << 20
+NO_ECHO = b'CONNECT {"verbose":false,"echo":false}\r\n'
 
 
 @pytest.mark.parametrize("count", [400, pytest.param(5_000, marks=pytest.mark.full)])
@@ -54,6 +55,32 @@ def test_row_4_many_subscriptions_come_and_go(victim: Victim, count: int) -> Non
             wait_until(lambda: target.subscriptions() <= of_the_server, "the end of the clean-up")
         # The first round may grow the allocator's pools; later ones must reuse them.
         assert peaks[2] - peaks[1] < peaks[1] // 16 + 4 * MIB
+
+
+def test_row_4_subscribing_amid_remembered_matches_takes_turns(victim: Victim) -> None:
+    """What is remembered of a thousand subjects has to be brought up to date for each of them."""
+    with victim() as target:
+        client = target.dial(connect=NO_ECHO)
+        ask(client, b"SUB x.> 0", b"SUB x.* 1", *(b"PUB x.%d 0\r\n" % i for i in range(1000)))
+        ask(client, *(b"SUB x.> x%d" % i for i in range(3000)))
+        ask(client, *(b"PUB x.%d 0\r\n" % i for i in range(1000)))
+        ask(client, *(b"SUB other.%d.* o%d" % (i, i) for i in range(3000)))
+
+
+def test_row_4_many_queue_groups_take_turns(victim: Victim) -> None:
+    with victim(growth_bytes=2 * GROWTH_BYTES) as target:
+        client = target.dial(connect=NO_ECHO)
+        for start in range(0, 10_000, 1000):
+            lines = (b"SUB x group.%d %d" % (i, i) for i in range(start, start + 1000))
+            ask(client, *lines, *[b"PUB x 0\r\n", b"SUB x y y", b"UNSUB y"] * 10)
+
+
+def test_row_11_messages_that_nobody_may_have_take_turns(victim: Victim) -> None:
+    with victim(growth_bytes=2 * GROWTH_BYTES) as target:
+        client = target.dial(connect=NO_ECHO)
+        ask(client, *(b"SUB x.> %d" % i for i in range(10_000)))
+        ask(client, *(b"SUB x.> q q%d" % i for i in range(10_000)))
+        ask(client, *[b"PUB x.y 0\r\n"] * 1000)
 
 
 def test_row_10_a_slow_consumer_is_cut_and_a_fast_one_gets_all(victim: Victim) -> None:
@@ -123,6 +150,19 @@ def test_row_16_deep_subjects_and_many_wildcards_stay_cheap(victim: Victim) -> N
         publish = b"PUB %b.z 0\r\n" % b".".join([b"b"] * 10)
         got = ask(client, *[publish] * 20)
         assert got.count(b"MSG b.b.") == 20 * 1000
+
+
+def test_row_16_levels_that_lead_to_nothing_take_turns(victim: Victim) -> None:
+    with victim() as target:
+        client = target.dial()
+        for start in range(0, 1 << 13, 1 << 11):
+            patterns = (
+                b".".join(b"*" if i >> bit & 1 else b"a" for bit in range(13))
+                for i in range(start, start + (1 << 11))
+            )
+            ask(client, *(b"SUB %b.z %b" % (one, one) for one in patterns))
+        path = b".".join([b"a"] * 13)
+        ask(client, *(b"PUB %b.y%d 0\r\n" % (path, i) for i in range(300)))
 
 
 @pytest.mark.parametrize("count", [100_000, pytest.param(1_000_000, marks=pytest.mark.full)])

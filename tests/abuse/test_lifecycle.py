@@ -49,6 +49,20 @@ def test_row_3_a_peer_that_takes_nothing_is_cut(victim: Victim) -> None:
         assert ask(publisher, message) == b"PONG\r\n"
 
 
+def test_row_3_a_peer_that_never_reads_its_last_words_is_cut(victim: Victim) -> None:
+    with victim('write_deadline: "1s"\n') as target:
+        publisher = target.dial()
+        files = target.descriptors()
+        for number in range(4):
+            deaf = target.open(receive_bytes=4096)
+            deaf.sendall(target.connect_line)
+            ask(deaf, b"SUB deaf%d 1" % number)
+            message = b"PUB deaf%d 1000000\r\n" % number + b"x" * 1_000_000
+            ask(publisher, *[message] * 16)
+            deaf.sendall(b"NONSENSE\r\n")
+        target.wait_for_descriptors(files)
+
+
 def test_row_12_running_out_of_files_is_survived(victim: Victim) -> None:
     with victim() as target:
         files = target.descriptors()

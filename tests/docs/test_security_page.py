@@ -46,6 +46,13 @@ def test_every_class_is_shown_or_absent() -> None:
     assert [row for row in unshown if "midge has none" not in row] == []
 
 
+def test_every_advisory_is_in_the_table_once() -> None:
+    """All that nats-server had published by August 2026, but for the one about Go itself."""
+    table = PAGE.partition("## Known classes of vulnerabilities")[2].partition("\n## ")[0]
+    named = re.findall(r"CVE-\d{4}-\d+|GHSA-[a-z0-9-]{14}", table)
+    assert len(named) == len(set(named)) == 42
+
+
 @pytest.mark.parametrize("name", ["tests/no.py", "tests/docs/test_security_page.py::TestNothing"])
 def test_what_does_not_exist_is_noticed(root: Path, name: str) -> None:
     assert not exists(root, name)

@@ -37,6 +37,19 @@ mappings = {
 """,
 )
 
+RESTRICTED = ServerConfig(
+    "mappings-restricted",
+    """
+mappings = { in: out, "by.*": "secret.$1", own: "_GR_.x" }
+authorization { users = [
+  { user: all, password: p }
+  { user: out, password: p, permissions: { publish: { allow: out } } }
+  { user: in, password: p, permissions: { publish: { allow: [in, own] } } }
+  { user: not, password: p, permissions: { publish: { deny: ["secret.>", in] } } }
+] }
+""",
+)
+
 _R = connect(headers=True, no_responders=True)
 
 
@@ -107,4 +120,19 @@ SCRIPTS = group(
         connect() + sub(b"renamed", queue=b"q") + pub(b"plain", b"x"),
     ),
     config=MAPPINGS,
+)
+
+SCRIPTS += group(
+    "mappings-restricted",
+    *(
+        script(
+            f"{user}-{subject.decode()}",
+            "what counts is where the mapping leads",
+            on("all", connect(user="all", **{"pass": "p"}) + sub(b">")),
+            on("a", connect(user=user, **{"pass": "p"}) + pub(subject, b"x") * 2),
+        )
+        for user in ("out", "in", "not")
+        for subject in (b"in", b"out", b"by.x", b"own", b"secret.x")
+    ),
+    config=RESTRICTED,
 )

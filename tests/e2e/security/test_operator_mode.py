@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,83 @@ class TestOperatorMode:
         file.write_text(self.account_token(revocations={self.USER.public: 5000}))
         ended = await raw.until_end()
         assert ended.endswith(b"-ERR 'User Authentication Revoked'\r\n")
+
+    async def test_a_changed_scope_holds_for_those_who_are_there(
+        self, start: Start, dial: Open, tmp_path: Path
+    ) -> None:
+        scoped = KeyPair(KeyKind.ACCOUNT)
+
+        def account_token(*allowed: str) -> str:
+            template = {"subs": -1, "data": -1, "payload": -1, "pub": {"allow": allowed}}
+            key = {"kind": "user_scope", "key": scoped.public, "template": template}
+            return self.account_token(signing_keys=[key])
+
+        file = tmp_path / f"{self.ACCOUNT.public}.jwt"
+        file.write_text(account_token("old", "new"))
+        server = await start(operator=self.operator(tmp_path, resolver_interval_s=1))
+        raw = await dial(server)
+        own = {"issuer_account": self.ACCOUNT.public}
+        token = make_token(scoped, self.USER.public, "user", nats=own)
+        assert await self.sign_in(raw, token) == b""
+        assert b"-ERR" not in await raw.ask(b"PUB old 0", b"")
+        file.write_text(account_token("new"))
+        async with asyncio.timeout(10):
+            while b"Permissions Violation" not in await raw.ask(b"PUB old 0", b""):
+                await asyncio.sleep(0.05)
+        assert await raw.ask(b"PUB new 0", b"") == b""
+
+    async def test_a_bearer_is_sent_away_when_the_account_wants_none_any_more(
+        self, start: Start, dial: Open, tmp_path: Path
+    ) -> None:
+        file = tmp_path / f"{self.ACCOUNT.public}.jwt"
+        file.write_text(self.account_token())
+        server = await start(operator=self.operator(tmp_path, resolver_interval_s=1))
+        raw = await dial(server)
+        token = self.user_token(nats={"bearer_token": True})
+        assert await raw.connect(jwt=token) == b""
+        limits = {"subs": -1, "conn": -1, "payload": -1, "disallow_bearer": True}
+        file.write_text(self.account_token(limits=limits))
+        assert (await raw.until_end()).endswith(VIOLATION)
+
+    async def test_an_activation_that_expires_ends_the_import(
+        self, start: Start, dial: Open
+    ) -> None:
+        """With the accounts in memory as well, where nothing else ever changes."""
+        other = KeyPair(KeyKind.ACCOUNT)
+        activation = make_token(
+            self.ACCOUNT,
+            other.public,
+            "activation",
+            nats={"subject": "private", "kind": "stream"},
+            exp=int(time.time()) + 2,
+        )
+        export = {"subject": "private", "type": "stream", "token_req": True}
+        imported = {"account": self.ACCOUNT.public, "subject": "private", "type": "stream"}
+        tokens = {
+            self.ACCOUNT.public: self.account_token(exports=[export]),
+            other.public: make_token(
+                self.OPERATOR,
+                other.public,
+                "account",
+                nats={"imports": [{**imported, "token": activation}]},
+            ),
+        }
+        operator = Operator(
+            trusted_keys=(self.OPERATOR.public,), resolver_preload=tokens, resolver_interval_s=1
+        )
+        server = await start(operator=operator)
+        a, b = await dial(server), await dial(server)
+        assert await self.sign_in(a, self.user_token()) == b""
+        assert await self.sign_in(b, self.user_token(other)) == b""
+        await b.ask(b"SUB private 1")
+        await a.ask(b"PUB private 1", b"1")
+        assert b"MSG private 1 1\r\n1\r\n" in await b.ask()
+        async with asyncio.timeout(10):
+            while True:
+                await a.ask(b"PUB private 1", b"1")
+                if b"MSG" not in await b.ask():
+                    return
+                await asyncio.sleep(0.05)
 
     async def test_accounts_of_tokens_import_from_each_other(
         self, start: Start, dial: Open, tmp_path: Path

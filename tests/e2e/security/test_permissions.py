@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
+import pytest
+
+from midge.server.hub import Screen
 from midge.server.options import Account, AllowResponses, Mapping, MappingDestination
 from tests.support.users import Open, Start, enter, permissions, user, users
 
 
 class TestPermissions:
-    async def test_publishing_is_checked_by_the_published_subject_each_time(
-        self, start: Start, dial: Open
+    MAPPINGS = (
+        Mapping(source="in", destinations=(MappingDestination(destination="out"),)),
+        Mapping(source="by.*", destinations=(MappingDestination(destination="secret.$1"),)),
+        Mapping(source="queue", destinations=(MappingDestination(destination="_GR_.x"),)),
+        Mapping(
+            source="either",
+            destinations=(
+                MappingDestination(destination="out", weight_percent=50),
+                MappingDestination(destination="secret.either", weight_percent=50),
+            ),
+        ),
+    )
+
+    @pytest.mark.parametrize("is_screened", [False, True])
+    async def test_publishing_is_checked_by_where_mappings_lead_each_time(
+        self, start: Start, dial: Open, is_screened: bool
     ) -> None:
-        mapping = Mapping(source="in", destinations=(MappingDestination(destination="out"),))
-        rules = permissions(publish=("in",))
-        server = await start(authorization=users(user("a", rules), user("b")), mappings=(mapping,))
+        """As nats-server does: a mapping is no way round a denial."""
+        rules = permissions(publish=("out",), publish_deny=("secret.>",))
+        by = users(user("a", rules), user("b"))
+        server = await start(authorization=by, mappings=self.MAPPINGS)
+        if is_screened:
+            server.hub.screen_with(Screen())
         b = await enter(dial, server, "b")
         await b.ask(b"SUB > 1")
         a = await enter(dial, server, "a")
         assert await a.ask(*[b"PUB in 1", b"x"] * 3) == b""
         assert await b.ask() == b"MSG out 1 1\r\nx\r\n" * 3
-        denied = b"-ERR 'Permissions Violation for Publish to \"out\"'\r\n"
-        assert await a.ask(*[b"PUB out 1", b"x"] * 3) == denied * 3
-        assert await b.ask() == b""
+        denied = b"-ERR 'Permissions Violation for Publish to \"secret.x\"'\r\n"
+        assert await a.ask(*[b"PUB by.x 1", b"x"] * 3) == denied * 3
+        assert b"Permissions Violation" in await a.ask(b"PUB queue 1", b"x")
+        refused = (await a.ask(*[b"PUB either 1", b"x"] * 100)).count(b'Publish to "secret.either"')
+        got = await b.ask()
+        assert b"secret" not in got
+        assert 0 < refused < 100
+        assert got == b"MSG out 1 1\r\nx\r\n" * (100 - refused)
 
     async def test_denials_hold_for_wildcards_and_queues(self, start: Start, dial: Open) -> None:
         rules = permissions(subscribe_deny=("secret.>", "team.x workers"))

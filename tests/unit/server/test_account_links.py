@@ -262,6 +262,30 @@ class TestServices:
             world.publish("B", "svc.req", reply="inbox")
         assert world.service().waiting() == 5
         assert len(world.account("A").sublist) == 6
+        assert world.links.given_way == 15
+
+    def test_their_replies_are_bounded_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(account_links, "REPLIES_MAX_BYTES", 1000)
+        world = World(A, importing(service="svc.req"))
+        server = world.subscribe("A", "svc.req")
+        for number in range(30):
+            world.publish("B", "svc.req", reply=f"{number:0100}")
+        assert world.service().waiting() == 10
+        assert world.links.given_way == 20
+        world.subscribe("B", f"{29:0100}")
+        assert world.publish("A", server.reply) == 1
+        assert world.service().waiting() == 9
+
+    def test_an_answer_that_comes_too_late_does_not_cross(self) -> None:
+        """Also when nobody has asked for anything since."""
+        world = World(A, importing(service="svc.req"))
+        server = world.subscribe("A", "svc.req")
+        client = world.subscribe("B", "inbox")
+        world.publish("B", "svc.req", reply="inbox")
+        world.clock.now_s = 121
+        assert world.publish("A", server.reply) == 0
+        assert client.got == []
+        assert world.service().waiting() == 0
 
     def test_who_asks_is_told_only_when_shared(self) -> None:
         world = World(A, importing(service="svc.req", share=True))

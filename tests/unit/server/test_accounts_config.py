@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from midge.server.accounts_config import CHAIN_MAX, AccountPlan, plan_accounts
 from midge.server.errors import ConfigError
@@ -85,6 +87,72 @@ class TestAccounts:
         bad = Mapping(source="a", destinations=(MappingDestination(destination="b.$1"),))
         assert "accounts['A'].mappings" in refusal(Account(name="A", mappings=(bad,)))
         assert "mappings: mapping of 'a'" in refusal(mappings=(bad,))
+
+
+odd_subjects = st.sampled_from(
+    [
+        "a",
+        "a.*",
+        "*.*",
+        "a.>",
+        ">",
+        "",
+        ".",
+        "a..b",
+        "a b",
+        "$1",
+        "a.$1",
+        "a.$9",
+        "a.$2x",
+        "*.$1",
+        "B",
+        "é.*",
+        "{{",
+        "{{wildcard(1)}}.x",
+        "{{wildcard(²)}}",
+        "{{partition(9,1)}}",
+        "a\r\nb",
+    ]
+)
+odd_exports = st.builds(
+    Export,
+    stream=odd_subjects,
+    service=odd_subjects,
+    accounts=st.sampled_from([(), ("A",), ("B",), ("C", "nobody")]),
+    account_token_position=st.sampled_from([0, 1, 2, -1, -9, 9, 2**62]),
+)
+odd_sources = st.builds(ImportSource, account=st.sampled_from("ABCD"), subject=odd_subjects)
+odd_imports = st.builds(
+    Import,
+    stream=st.none() | odd_sources,
+    service=st.none() | odd_sources,
+    to=st.just("") | odd_subjects,
+    prefix=st.just("") | odd_subjects,
+)
+odd_mappings = st.builds(
+    Mapping,
+    source=odd_subjects,
+    destinations=st.lists(
+        st.builds(MappingDestination, destination=odd_subjects, weight_percent=st.integers(0, 100)),
+        max_size=3,
+    ).map(tuple),
+)
+
+
+@given(data=st.data())
+def test_no_account_of_several_people_can_break_the_others(data: st.DataObject) -> None:
+    odd = [
+        Account(
+            name=name,
+            exports=tuple(data.draw(st.lists(odd_exports, max_size=4))),
+            imports=tuple(data.draw(st.lists(odd_imports, max_size=4))),
+            mappings=tuple(data.draw(st.lists(odd_mappings, max_size=2))),
+        )
+        for name in "ABC"
+    ]
+    good = Account(name="good", imports=(stream("open", "st.>"),))
+    plans = plan_accounts([*odd, exporting("open", Export(stream="st.>")), good], is_lenient=True)
+    assert len(plans["good"].stream_imports) == 1
 
 
 class TestStreams:

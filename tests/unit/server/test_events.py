@@ -1,6 +1,7 @@
 """Events and requests of the system account."""
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -106,6 +107,23 @@ async def test_requests_take_options_and_refuse_wrong_ones(server: Server, conne
     for junk in (b"junk", b"[]", b"[" * 5000):
         answer = json.loads((await client.request(subject, junk, timeout=2)).data)
         assert answer["error"]["code"] == 400
+
+
+@pytest.mark.parametrize("field", ["sort", "state", "filter_subject", "user", "server_name"])
+async def test_what_cannot_be_encoded_is_no_trouble(
+    connect: Any, field: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await connect("a")
+    inbox = client.new_inbox()
+    answers = await client.subscribe(inbox)
+    request = b'{"%b":"\\ud800","subscriptions":true}' % field.encode()
+    await client.publish("$SYS.REQ.ACCOUNT.PING.CONNZ", request, reply=inbox)
+    if field != "server_name":  # that is for another server
+        await answers.next_msg(timeout=2)
+    assert (await ask(client, "$SYS.REQ.USER.INFO"))["data"]["user"] == "a"
+    gc.collect()
+    assert "Traceback" not in caplog.text
+    assert not [one for one in caplog.records if one.name == "asyncio"]
 
 
 async def test_everybody_may_ask_who_they_are(connect: Any) -> None:

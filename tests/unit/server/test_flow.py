@@ -61,6 +61,10 @@ class Fixture:
     def publish(self, times: int = 1) -> None:
         self.publisher.feed(MESSAGE * times)
 
+    def publish_until_held(self) -> None:
+        while self.publishing.is_reading:
+            self.publish()
+
     def fall_behind(self) -> None:
         self.socket.full = True
         self.publish()
@@ -118,6 +122,42 @@ def test_producer_is_held_for_a_moment_only(fixture: Fixture) -> None:
     assert not fixture.publishing.is_reading
     fixture.clock.advance(0.01)
     assert fixture.publishing.is_reading
+
+
+def test_a_receiver_that_never_catches_up_remembers_no_publisher_for_long(
+    fixture: Fixture,
+) -> None:
+    fixture.fall_behind()
+    for _ in range(5):
+        fixture.publish_until_held()
+        assert list(fixture.receiver.flow.holding) == [fixture.publisher]
+        fixture.clock.advance(0.01)
+        assert not fixture.receiver.flow.holding
+        fixture.socket.kept = 0
+        fixture.receiver.resume_writing()
+        assert fixture.receiver.outbound.behind
+    fixture.publish_until_held()
+    assert list(fixture.receiver.flow.holding) == [fixture.publisher]
+    fixture.publisher.connection_lost(None)
+    assert not fixture.receiver.flow.holding
+
+
+def test_who_does_not_take_its_last_words_is_cut(fixture: Fixture) -> None:
+    fixture.fall_behind()
+    fixture.receiver.close(ClosedReason.KICKED)
+    fixture.clock.advance(DEADLINE_S - 0.01)
+    assert not fixture.socket.aborted
+    fixture.clock.advance(0.02)
+    assert fixture.socket.aborted
+    assert fixture.hub.limits_met["last_words"] == 1
+
+
+def test_who_leaves_in_time_is_not_cut(fixture: Fixture) -> None:
+    fixture.receiver.close(ClosedReason.KICKED)
+    fixture.receiver.connection_lost(None)
+    fixture.clock.advance(2 * DEADLINE_S)
+    assert not fixture.socket.aborted
+    assert fixture.hub.limits_met["last_words"] == 0
 
 
 def test_producer_is_released_when_the_receiver_goes(fixture: Fixture) -> None:

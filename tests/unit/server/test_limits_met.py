@@ -8,23 +8,36 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
+from msgspec import structs
 
+from midge.server.connection import Connection
 from midge.server.logging import JOURNAL
 from midge.server.options import (
     Account,
     AccountLimits,
+    AllowResponses,
     Authorization,
+    Export,
+    Import,
+    ImportSource,
     Limits,
     Listen,
     Logging,
     Monitoring,
     Options,
+    Permissions,
+    Tls,
     User,
+    WebSocket,
 )
+from midge.server.reasons import ClosedReason
 from midge.server.server import Server
+from midge.testing import ManualClock
+from tests.support.keys import Authority, pem
 from tests.support.raw import Raw
 
 Start = Callable[..., Awaitable["Served"]]
@@ -65,9 +78,9 @@ async def start() -> AsyncIterator[Start]:
     """Start a server with some tables of options."""
     async with AsyncExitStack() as stack:
 
-        async def one(**tables: Any) -> Served:
+        async def one(*, clock: ManualClock | None = None, **tables: Any) -> Served:
             tables.setdefault("monitoring", Monitoring(http_port=-1))
-            server = Server(Options(listen=Listen(port=-1), **tables))
+            server = Server(Options(listen=Listen(port=-1), **tables), clock=clock)
             await server.start()
             stack.push_async_callback(server.stop)
             return Served(server, stack)
@@ -112,6 +125,103 @@ async def test_connections_per_account(start: Start) -> None:
     answer = await one_too_many.connect(user="u", **{"pass": "p"})
     assert b"maximum account active connections exceeded" in answer
     assert await served.met("connections_per_account") == 1
+
+
+@pytest.fixture
+def tls_files(tmp_path: Path) -> dict[str, str]:
+    """A certificate with its key, as TLS tables name them."""
+    certificate, key = Authority().issue("CN=localhost")
+    for name, content in (("cert_file", pem(certificate)), ("key_file", key)):
+        (tmp_path / name).write_bytes(content)
+    return {name: str(tmp_path / name) for name in ("cert_file", "key_file")}
+
+
+class Silent:
+    """Connections that never begin the handshake."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+
+    async def dial(self, url: str) -> asyncio.StreamReader:
+        parts = urlsplit(url)
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        self._stack.callback(writer.close)
+        return reader
+
+
+@pytest.fixture
+async def silent() -> AsyncIterator[Silent]:
+    async with AsyncExitStack() as stack:
+        yield Silent(stack)
+
+
+async def test_handshakes(start: Start, silent: Silent, tls_files: dict[str, str]) -> None:
+    served = await start(tls=Tls(**tls_files), limits=Limits(max_connections=2))
+    url = served.server.urls()["nats"][0]
+    # One more than may connect is heard, so that it is told why it may not.
+    shaking = [await silent.dial(url) for _ in range(3)]
+    for reader in shaking:
+        assert (await reader.readline()).startswith(b"INFO ")
+    surplus = [await silent.dial(url) for _ in range(4)]
+    for reader in surplus:
+        assert await reader.read() == b""
+    assert await served.met("handshakes") == 4
+
+
+async def test_handshakes_of_websockets(
+    start: Start, silent: Silent, tls_files: dict[str, str]
+) -> None:
+    websocket = WebSocket(host="127.0.0.1", port=-1, tls=Tls(**tls_files))
+    served = await start(websocket=websocket, limits=Limits(max_connections=2))
+    url = served.server.urls()["websocket"][0]
+    shaking = [await silent.dial(url) for _ in range(2)]
+    surplus = [await silent.dial(url) for _ in range(4)]
+    for reader in surplus:
+        assert await reader.read() == b""
+    assert await served.met("handshakes") == 4
+    assert not any(reader.at_eof() for reader in shaking)
+
+
+async def test_handshakes_per_second(
+    start: Start, silent: Silent, tls_files: dict[str, str]
+) -> None:
+    clock = ManualClock()
+    served = await start(clock=clock, tls=Tls(**tls_files, connection_rate_limit=2))
+    url = served.server.urls()["nats"][0]
+    for admitted, met in ((2, 3), (2, 6)):
+        for _ in range(admitted):
+            assert (await (await silent.dial(url)).readline()).startswith(b"INFO ")
+        for _ in range(3):
+            assert b"Connection throttling is active" in await (await silent.dial(url)).read()
+        assert await served.met("handshakes_per_second") == met
+        clock.advance(1)
+
+
+async def test_handshakes_of_websockets_per_second(
+    start: Start, silent: Silent, tls_files: dict[str, str]
+) -> None:
+    table = Tls(**tls_files, connection_rate_limit=2)
+    websocket = WebSocket(host="127.0.0.1", port=-1, tls=table)
+    served = await start(clock=ManualClock(), websocket=websocket)
+    url = served.server.urls()["websocket"][0]
+    admitted = [await silent.dial(url) for _ in range(2)]
+    for _ in range(3):
+        assert await (await silent.dial(url)).read() == b""
+    assert await served.met("handshakes_per_second") == 3
+    assert not any(reader.at_eof() for reader in admitted)
+
+
+async def test_the_rate_of_handshakes_can_be_changed(
+    start: Start, silent: Silent, tls_files: dict[str, str]
+) -> None:
+    served = await start(clock=ManualClock(), tls=Tls(**tls_files))
+    server = served.server
+    url = server.urls()["nats"][0]
+    limited = structs.replace(server.options.tls, connection_rate_limit=1)
+    await server.reload(structs.replace(server.options, tls=limited))
+    assert b"throttling" not in await (await silent.dial(url)).readline()
+    assert b"Connection throttling is active" in await (await silent.dial(url)).read()
+    assert await served.met("handshakes_per_second") == 1
 
 
 async def test_bytes_before_authentication(start: Start) -> None:
@@ -196,6 +306,28 @@ async def test_what_waits_for_a_client(start: Start, limits: Limits, limit: str)
         await asyncio.sleep(0.01)
 
 
+async def test_last_words(start: Start) -> None:
+    served = await start(limits=Limits(write_deadline_s=0.5))
+    slow, publisher = await served.dial(name="slow"), await served.dial(name="x")
+    assert await slow.ask(b"SUB a 1") == b""
+    (connection, _) = served.server.connections()
+    slow.pause()
+    for _ in range(16):
+        publisher.send(b"PUB a 1000000", b"x" * 1_000_000)
+    while connection.outbound.pending_bytes() < 1_000_000:
+        await asyncio.sleep(0.01)
+    connection.close(ClosedReason.KICKED)
+    while await served.met("last_words") == 0:
+        await asyncio.sleep(0.01)
+    await asyncio.wait_for(_gone(served, connection), 5.0)
+    assert await served.met("last_words") == 1
+
+
+async def _gone(served: Served, connection: Connection) -> None:
+    while connection in served.server.hub._transports:
+        await asyncio.sleep(0.01)
+
+
 async def test_system_requests(start: Start) -> None:
     served = await start()
     client = await served.dial(name="x")
@@ -228,6 +360,20 @@ async def test_closed_clients(start: Start) -> None:
     assert len(served.server.hub.closed) == 2
 
 
+async def test_closed_clients_are_bounded_by_their_bytes_too(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("midge.server.closed.KEPT_MAX_BYTES", 100_000)
+    served = await start()
+    for _ in range(10):
+        client = await served.dial(name="x" * 2_000)
+        await client.ask(*(b"SUB %b.%d %d" % (b"s" * 500, i, i) for i in range(20)))
+        await client.close()
+    while await served.met("closed_clients") < 6:
+        await asyncio.sleep(0.01)
+    assert len(served.server.hub.closed) == 4
+
+
 async def test_log_lines_per_offender(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
     JOURNAL.configure(Logging(max_lines_per_offender_per_s=2))
     try:
@@ -240,6 +386,53 @@ async def test_log_lines_per_offender(start: Start, capsys: pytest.CaptureFixtur
         assert capsys.readouterr().err.count("protocol_error") <= 10
     finally:
         JOURNAL.reset()
+
+
+async def test_hook_calls(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(request: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("tests.support.hooks.current", hang)
+    table = Authorization(
+        hook="tests.support.hooks:authenticate", hook_timeout_s=0.2, hook_concurrency=2
+    )
+    served = await start(authorization=table)
+    crowd = [await served.dial() for _ in range(5)]
+    for client in crowd:
+        client.send(b'CONNECT {"verbose":false}')
+    for client in crowd:
+        assert b"Authorization Violation" in await client.until_end()
+    assert await served.met("hook_calls") == 3
+
+
+async def test_response_grants(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("midge.server.permissions.RESPONSES_MAX", 4)
+    rules = Permissions(allow_responses=AllowResponses())
+    users = (User(user="r", password="p", permissions=rules), User(user="x", password="p"))
+    served = await start(authorization=Authorization(users=users))
+    answering, asker = [await served.dial(user=name, **{"pass": "p"}) for name in "rx"]
+    await answering.ask(b"SUB a 1")
+    await asker.ask(*(b"PUB a reply.%d 0\r\n" % i for i in range(10)))
+    assert await served.met("response_grants") == 6
+
+
+async def test_service_requests(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("midge.server.account_links.REQUESTS_MAX", 4)
+    source = ImportSource(account="A", subject="svc")
+    served = await start(
+        accounts=(
+            Account(
+                name="A", users=(User(user="a", password="p"),), exports=(Export(service="svc"),)
+            ),
+            Account(
+                name="B", users=(User(user="b", password="p"),), imports=(Import(service=source),)
+            ),
+        )
+    )
+    service, asker = [await served.dial(user=name, **{"pass": "p"}) for name in "ab"]
+    await service.ask(b"SUB svc 1")
+    await asker.ask(*(b"PUB svc reply.%d 0\r\n" % i for i in range(10)))
+    assert await served.met("service_requests") == 6
 
 
 async def test_the_security_page_tells_of_every_limit(start: Start, root: Path) -> None:

@@ -215,6 +215,24 @@ class TestResponses:
         assert some.use_response(b"r99", 0.0)
         assert not some.use_response(b"r0", 0.0)
 
+    def test_long_replies_are_bounded_by_their_bytes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(permissions, "RESPONSES_MAX_BYTES", 1000)
+        some = allowing(responses=AllowResponses(max=1, expires_s=100))
+        gave_way = [some.grant_response(b"%0100d" % i, 0.0) for i in range(50)]
+        assert gave_way == [False] * 10 + [True] * 40
+        assert some.responses_granted() == 10
+        for i in range(40, 50):
+            assert some.use_response(b"%0100d" % i, 0.0)
+            assert not some.use_response(b"%0100d" % i, 0.0)
+        assert not any(some.grant_response(b"%0100d" % i, 0.0) for i in range(10))
+
+    def test_what_has_expired_gives_way_unnoticed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(permissions, "RESPONSES_MAX", 10)
+        some = allowing(responses=AllowResponses(expires_s=1.0))
+        assert not any(some.grant_response(b"r%d" % i, 0.0) for i in range(10))
+        assert not some.grant_response(b"late", 5.0)
+        assert some.responses_granted() == 1
+
 
 class TestCaches:
     def test_they_never_outgrow_their_bound(self) -> None:

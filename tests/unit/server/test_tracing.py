@@ -116,6 +116,10 @@ def test_bytes_that_are_no_text_stay_on_one_line(stream: io.StringIO) -> None:
         (b'{"p\\u0061ss":"s3cret"}', '{"pass":"[REDACTED]"}'),
         (b'{"pass" : ["s3cret"], "jwt":"s3cret"}', '{"pass":"[REDACTED]","jwt":"[REDACTED]"}'),
         (b'{"sig":"s3cret","nkey":"UX"}', '{"sig":"[REDACTED]","nkey":"UX"}'),
+        (
+            b'{"password":"s3cret","token":"s3cret","key":{"x":"s3cret"},"new":true}',
+            '{"password":"[REDACTED]","token":"[REDACTED]","key":"[REDACTED]","new":true}',
+        ),
         (b'"s3cret"', "[REDACTED]"),
         (b"s3cret", "[REDACTED]"),
         (b"\xff", "[REDACTED]"),

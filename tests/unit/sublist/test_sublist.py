@@ -374,3 +374,51 @@ def test_threads_against_an_oracle() -> None:  # noqa: C901
     for subject in subjects:
         expected = {s for s in fixed if matches(subject, s.subject)}
         assert set(sublist.match(subject).plain) == expected
+
+
+def test_large_remembered_matches_are_not_copied_for_each_insert() -> None:
+    sublist = SubList()
+    for _ in range(500):
+        inserted(sublist, b">")
+    inserted(sublist, b"a.*")
+    for number in range(1000):
+        sublist.match(b"a.%d" % number)
+    before = sublist.steps
+    for _ in range(100):
+        inserted(sublist, b">")
+    assert sublist.steps - before < 10_000, "each of the 1,000 is looked at once, and forgotten"
+    assert sublist.match(b"a.1").fan_out() == 601
+    assert sublist.match(b"b").fan_out() == 600
+
+
+def test_small_remembered_matches_are_brought_up_to_date() -> None:
+    sublist = SubList()
+    inserted(sublist, b"a.*")
+    inserted(sublist, b"*.b")
+    sublist.match(b"a.b")
+    hits = sublist.stats().cache_hits
+    inserted(sublist, b"a.>")
+    assert sublist.match(b"a.b").fan_out() == 3
+    assert sublist.stats().cache_hits == hits + 1
+
+
+def test_what_is_remembered_is_bounded_by_its_subscriptions_too() -> None:
+    sublist = SubList(cache_max=1000)
+    for _ in range(20_000):
+        inserted(sublist, b">")
+    inserted(sublist, b"a.*")
+    for number in range(500):
+        assert sublist.match(b"a.%d" % number).fan_out() == 20_001
+        assert sublist.stats().cache_size * 20_001 < 1.1 * (1 << 20)
+
+
+def test_steps_tell_what_was_done(sublist: SubList) -> None:
+    for number in range(100):
+        inserted(sublist, b"a.*.%d" % number)
+    inserted(sublist, b"a.>")
+    before = sublist.steps
+    sublist.match(b"a.b.1")
+    done = sublist.steps
+    assert before < done
+    sublist.match(b"a.b.1")
+    assert sublist.steps == done, "it was at hand"

@@ -295,6 +295,34 @@ class TestCertificates:
         assert await is_refused(settings, certificate=bad)
         assert await is_refused(settings)
 
+    async def test_each_listener_has_pins_of_its_own(self) -> None:
+        good, bad = self.certificate("CN=a"), self.certificate("CN=a")
+        pin = public_key_fingerprint(good)
+        assert pin is not None
+        settings = Options(websocket=WebSocket(tls=Tls(verify=True, pinned_certs=(pin,))))
+        assert isinstance(await ask(settings), Identity)
+        by = {"connection_type": "WEBSOCKET"}
+        assert isinstance(await ask(settings, certificate=good, **by), Identity)
+        assert await is_refused(settings, certificate=bad, **by)
+        assert await is_refused(settings, **by)
+
+
+@pytest.mark.parametrize("name", ["plain", "hashed", "nobody"])
+async def test_names_cannot_be_probed_by_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever there is of the user, a wrong password takes one look at a hash."""
+    looked: list[str] = []
+
+    def check(stored: str, offered: str) -> bool:
+        looked.append(stored)
+        return False
+
+    monkeypatch.setattr("midge.server.auth.passwords.is_hash_of", check)
+    settings = authorized(
+        users=(User(user="plain", password="s3cret"), User(user="hashed", password=HASH))
+    )
+    assert await is_refused(settings, user=name, password="wrong")
+    assert looked == [HASH]
+
 
 class TestMistakes:
     async def test_an_error_of_our_own_refuses(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,6 +421,10 @@ class TestWebSocket:
                 )
             ),
             "authorization.users[0].permissions: publish.deny: expected a subject",
+        ),
+        (
+            Options(websocket=WebSocket(tls=Tls(pinned_certs=("a" * 64,)))),
+            "pinned certificates need websocket.tls.verify",
         ),
         (Options(tls=Tls(pinned_certs=("abc",))), "expected 64 hex digits, got 'abc'"),
         (Options(tls=Tls(pinned_certs=("a" * 64,))), "pinned certificates need tls.verify"),

@@ -85,6 +85,7 @@ class Cuckoo(User, frozen=True):
                 User(account=[]),  # type: ignore[arg-type]
                 User(permissions="all"),  # type: ignore[arg-type]
                 User(permissions=Permissions(publish=SubjectPermissions(allow=("a..b",)))),
+                User(expires_at_s=float("nan")),
                 User(expires_at_s="tomorrow"),  # type: ignore[arg-type]
             ],
         ),
@@ -129,7 +130,7 @@ async def test_a_hook_that_will_not_die_holds_up_nobody() -> None:
 
     asked = hook(stubborn, timeout_s=0.01, concurrency=1)
     assert await asked.authenticate(REQUEST) == Refusal("authentication hook: timed out")
-    busy = Refusal("authentication hook: too many calls in flight")
+    busy = Refusal("authentication hook: too many calls in flight", limit="hook_calls")
     assert await asked.authenticate(REQUEST) == busy
     release.set()
     await asyncio.gather(*asked._calls)

@@ -186,6 +186,26 @@ class TestTokens:
     def test_claims_that_do_not_fit_are_refused(self, nats: dict[str, Any]) -> None:
         assert why_refused(user_token(nats=nats), peer_host="127.0.0.1")
 
+    @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**400])
+    @pytest.mark.parametrize("claim", ["exp", "iat", "nbf", "subs", "payload", "data"])
+    def test_numbers_of_more_than_64_bits_are_refused(self, claim: str, number: int) -> None:
+        beside = {claim: number} if claim in {"exp", "iat", "nbf"} else {}
+        inside = {} if beside else {claim: number}
+        assert why_refused(user_token(nats=inside, **beside))
+
+    @pytest.mark.parametrize(
+        "nats",
+        [
+            {"limits": {**UNLIMITED_ACCOUNT, "subs": 2**70}},
+            {"exports": [{"subject": "a", "type": "service", "response_threshold": 10**400}]},
+            {"exports": [{"subject": "*", "type": "stream", "account_token_position": 2**70}]},
+            {"revocations": {"*": 2**70}},
+        ],
+    )
+    def test_numbers_of_accounts_have_64_bits_too(self, nats: dict[str, Any]) -> None:
+        by = authenticator(account_token(nats=nats))
+        assert why_refused(user_token(), by)
+
     def test_unknown_claims_and_missing_ones_are_no_matter(self) -> None:
         assert (
             let_in(make_token(ACCOUNT, USER.public, "user", new=1, nats={"newer": {}})).user
@@ -206,6 +226,19 @@ class TestTokens:
     @given(st.text(alphabet="eyJ.abc-_=0", max_size=200))
     def test_no_text_raises(self, token: str) -> None:
         assert isinstance(ask(token), Refusal)
+
+
+class TestExternalService:
+    """An account may leave it to a service who its users are, and midge has no way to ask one."""
+
+    def test_its_users_are_refused(self) -> None:
+        by = authenticator(account_token(nats={"authorization": {"auth_users": [STRANGER.public]}}))
+        assert why_refused(user_token(), by)
+
+    @pytest.mark.parametrize("users", [[], None, [USER.public]])
+    def test_the_service_itself_and_accounts_without_one_are_let_in(self, users: Any) -> None:
+        by = authenticator(account_token(nats={"authorization": {"auth_users": users}}))
+        assert let_in(user_token(), by)
 
 
 class TestVersion1:
