@@ -218,9 +218,10 @@ def _plan_stream(
     _find_export(account, source, "stream", tables)
     local = table.to or source.subject
     if table.prefix:
-        if not is_valid_subject(f"{table.prefix}.x".encode()) or "*" in table.prefix.split("."):
+        prefix = table.prefix.removesuffix(".")
+        if not is_valid_subject(f"{prefix}.x".encode()) or "*" in prefix.split("."):
             raise ValueError(f"expected a prefix without wildcards, got {table.prefix!r}")
-        local = f"{table.prefix}.{source.subject}"
+        local = f"{prefix}.{source.subject}"
     transform = _reversible(source.subject, _numbered(local))
     return StreamImport(
         source_account=source.account,

@@ -12,12 +12,13 @@ import base64
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from midge.protocol import errors
 from midge.server.account_links import REPLY_PREFIX, AccountLinks
 from midge.server.accounts_config import AccountPlan, plan_accounts
 from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, Verdict
+from midge.server.client_info import shared_info
 from midge.server.logging import get_logger
 from midge.server.permissions import Permissions
 from midge.server.reasons import ClosedReason
@@ -61,7 +62,7 @@ class Gatekeeper:
         self._hub = hub
         options = hub.options
         self.authenticator = Authenticator(options, wall_clock=hub.clock.wall)
-        self.links = AccountLinks(hub.router, hub.clock, hub.random, hub.account, _describe)
+        self.links = AccountLinks(hub.router, hub.clock, hub.random, hub.account, self._describe)
         self.links.apply(_plans(options))
         self._by_address: Counter[str] = Counter()
         self._by_user: Counter[str] = Counter()
@@ -71,6 +72,10 @@ class Gatekeeper:
         self._tasks: set[asyncio.Future[None]] = set()
         self._scan_timer: Timer | None = None
         self._schedule_scan()
+
+    def _describe(self, client: Client | None) -> dict[str, Any]:
+        """Return what a service may be told of a requesting client; nothing of this process."""
+        return {} if client is None else shared_info(self._hub, cast("Connection", client))
 
     # Coming in.
 
@@ -466,27 +471,6 @@ def _plans(options: Options) -> dict[str, AccountPlan]:
         mappings=options.mappings,
         system_account="" if by_tokens else options.system_account,
     )
-
-
-def _describe(client: Client | None) -> dict[str, Any]:
-    """Return what a service may be told of a requesting client."""
-    options = getattr(client, "options", None)
-    if client is None or options is None:
-        return {}
-    keepalive = getattr(client, "keepalive", None)
-    round_trip_s = getattr(keepalive, "round_trip_s", None) or 0.0
-    shared = {
-        "host": getattr(client, "peer_host", ""),
-        "id": client.cid,
-        "user": options.user or options.nkey,
-        "name": options.name,
-        "lang": options.lang,
-        "ver": options.version,
-        "rtt": int(round_trip_s * 1e9),
-        "kind": "Client",
-        "client_type": "nats",
-    }
-    return {key: value for key, value in shared.items() if value}
 
 
 def _user_key(identity: Identity) -> str:
