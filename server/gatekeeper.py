@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from midge.protocol import errors
 from midge.server.account_links import REPLY_PREFIX, AccountLinks
-from midge.server.accounts_config import AccountPlan, plan_accounts
+from midge.server.accounts_config import plan_accounts, plan_configured
 from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, Verdict
 from midge.server.client_info import shared_info
 from midge.server.logging import get_logger
@@ -25,6 +25,7 @@ from midge.server.reasons import ClosedReason
 
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
+    from midge.server.accounts_config import AccountPlan
     from midge.server.auth.claims import AccountBody, Claims
     from midge.server.auth.operator import OperatorMode
     from midge.server.client import Client
@@ -63,7 +64,7 @@ class Gatekeeper:
         options = hub.options
         self.authenticator = Authenticator(options, wall_clock=hub.clock.wall)
         self.links = AccountLinks(hub.router, hub.clock, hub.random, hub.account, self._describe)
-        self.links.apply(_plans(options))
+        self.links.apply(plan_configured(options))
         self._by_address: Counter[str] = Counter()
         self._by_user: Counter[str] = Counter()
         self._present: dict[int, Identity | None] = {}
@@ -207,7 +208,7 @@ class Gatekeeper:
             ConfigError: they cannot be; nothing has changed.
         """
         authenticator = Authenticator(options, wall_clock=self._hub.clock.wall)
-        plans = _plans(options)
+        plans = plan_configured(options)
         interceptors = configured_interceptors(options)
 
         def put_in_force() -> None:
@@ -461,16 +462,6 @@ def configured_interceptors(options: Options) -> dict[str, Interceptor]:
     from midge.server.interceptors import load_interceptors  # noqa: PLC0415 - few have any
 
     return load_interceptors(table)
-
-
-def _plans(options: Options) -> dict[str, AccountPlan]:
-    """Return the plans of the configured accounts; those of tokens come later."""
-    by_tokens = options.operator.jwts or options.operator.trusted_keys
-    return plan_accounts(
-        options.accounts,
-        mappings=options.mappings,
-        system_account="" if by_tokens else options.system_account,
-    )
 
 
 def _user_key(identity: Identity) -> str:

@@ -106,6 +106,8 @@ accounts {
       { stream: { account: A, subject: "feed.>" }, prefix: "dotted." }
       { service: { account: A, subject: "svc.>" }, to: "b.>" }
       { service: { account: A, subject: "mapped.*" } }
+      { service: { account: A, subject: "svc.1" }, to: "both" }
+      { service: { account: D, subject: "svc.2" }, to: "both" }
     ]
   }
   C {
@@ -118,6 +120,7 @@ accounts {
   }
   D {
     users: [ { user: d, password: p } ]
+    exports: [ { service: "svc.2" } ]
     imports: [ { service: { account: C, subject: "c.>" }, to: "d.>" } ]
   }
 }
@@ -426,6 +429,24 @@ _CHAINED = group(
         "an import may tell more of who asks",
         on("b", B + sub(b"b.x")),
         on("c", login("c", "p", name="ann", lang="go", version="2") + pub(b"c.x", b"?")),
+    ),
+    script(
+        "service-of-two",
+        "services of two accounts under one subject are both asked",
+        on("a", A + sub(b"svc.1")),
+        on("d", D + sub(b"svc.2")),
+        on("b", B + sub(b"in") + pub(b"both", b"?", b"in")),
+        Respond("a", _ANSWER),
+        Respond("d", _ANSWER),
+        on("b", b"PING\r\n"),
+    ),
+    script(
+        "service-of-one-of-two",
+        "503 only if neither is there",
+        on("d", D + sub(b"svc.2")),
+        on("b", B + sub(b"in") + pub(b"both", b"?", b"in")),
+        on("d", b"UNSUB 1\r\n"),
+        on("b", pub(b"both", b"?", b"in")),
     ),
     script("service-503", "nobody at the end: 503", D + sub(b"in") + pub(b"d.x", b"?", b"in")),
     script(
