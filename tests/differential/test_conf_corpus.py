@@ -56,6 +56,7 @@ OTHER_WORDS = {
     **dict.fromkeys(
         [
             "duplicate_user",
+            "export_to_nobody",
             "import_cycle",
             "import_from_nowhere",
             "import_not_exported",
