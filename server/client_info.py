@@ -12,6 +12,14 @@ if TYPE_CHECKING:
 _TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
 
 
+def user_of(connection: Connection) -> str:
+    """Name the user that `connection` is, or said it were when nobody asked or it was refused."""
+    if connection.identity is not None and connection.identity.user:
+        return str(connection.identity.user)
+    said = connection.options
+    return said.nkey or said.user or ("[REDACTED]" if said.auth_token else "")
+
+
 def client_info(connection: Connection, wall_offset_s: float) -> dict[str, Any]:
     """Tell who is behind `connection`; what is not known is left out.
 
@@ -23,7 +31,7 @@ def client_info(connection: Connection, wall_offset_s: float) -> dict[str, Any]:
         "host": connection.peer_host,
         "id": connection.cid,
         "acc": connection.account.name,
-        "user": connection.identity.user if connection.identity else options.user,
+        "user": user_of(connection),
         "name": options.name,
         "lang": options.lang,
         "ver": options.version,

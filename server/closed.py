@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from midge.server.client_info import user_of
+
 if TYPE_CHECKING:
     from midge.server.connection import Connection
 
@@ -25,7 +27,6 @@ class ClosedClient:
     __slots__ = (
         "account_name",
         "cid",
-        "identity_user",
         "in_bytes",
         "in_messages",
         "kind",
@@ -43,6 +44,7 @@ class ClosedClient:
         "subscription_count",
         "subscriptions",
         "tls",
+        "user",
         "version",
     )
 
@@ -51,7 +53,7 @@ class ClosedClient:
         held = connection.subscriptions
         self.account_name = connection.account.name
         self.cid = connection.cid
-        self.identity_user = connection.identity.user if connection.identity else ""
+        self.user = user_of(connection)
         self.in_bytes = connection.in_bytes
         self.in_messages = connection.in_messages
         self.kind = connection.kind

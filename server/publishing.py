@@ -151,23 +151,27 @@ class PublishingClient(Channel):
             self.tracer.publish_received(frame)
         if guard & PEDANTIC and not is_valid_publish_subject(subject):
             self.send_error(errors.INVALID_PUBLISH_SUBJECT)
-        may_publish = not guard & RESTRICTED or self.permissions.may_publish(subject)
+        mapped = self.account.mapper.map(subject) if guard & MAPPED else subject
+        target = mapped or subject  # what it must be allowed to publish to
+        may_publish = not guard & RESTRICTED or self.permissions.may_publish(target)
         if guard & RESERVED or not may_publish:
-            refusal = self.hub.gate.refuse_publish(self, subject, frame)
+            refusal = self.hub.gate.refuse_publish(self, target, frame)
             if refusal is not None:
                 self.send_error(refusal)
                 return
-        elif guard & RESTRICTED:
+        elif guard & RESTRICTED and not guard & MAPPED:
             self.guard &= ~RESTRICTED  # the same line again needs no asking again
         if guard & SCREENED:
             self.show_publish(frame)
             return
         if guard & VERBOSE:
             self.send_ok()
-        if guard & MAPPED:
-            self.route_mapped(frame)
-            return
-        self._route(frame)
+        if mapped is None:
+            return  # the weights of the mapping leave this one out
+        if mapped == subject:
+            self._route(frame)
+        else:
+            self._route_to(mapped, with_subject(frame, mapped))
 
     def show_publish(self, frame: Frame) -> None:
         """Have `frame` looked at by who asked for that; whether it goes on is for them to say."""

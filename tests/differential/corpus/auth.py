@@ -223,6 +223,7 @@ _NO_AUTH_USER = group(
         "or carry none",
         connect(protocol=1) + b"PING\r\n" + sub(b"other.a") + pub(b"guest.a"),
     ),
+    script("nkey", "nor is a key where none is known", connect(nkey="U") + sub(b"other.a")),
     script("empty-credentials", "empty ones are none", login("", "") + sub(b"other.a")),
     script("right", "others log in", ALICE + sub(b"other.a") + pub(b"other.a", b"x")),
     script("wrong", "wrong credentials are a violation", login("alice", "x")),
