@@ -249,7 +249,8 @@ class Gatekeeper:
         if isinstance(verdict, Refusal):
             self._send_away(connection, verdict)
         elif before is not None and before.account != verdict.account:
-            self._send_away(connection, Refusal("the account has changed"))
+            # It may come again at once, and an error would keep some clients from that.
+            connection.close(ClosedReason.CLIENT_CLOSED, None)
         else:
             self._bind(connection, verdict)
             self._end_forbidden(connection)

@@ -1,11 +1,12 @@
 """Accounts: separate subject spaces, joined by exports and imports only.
 
-Two things are left out on purpose, as nats-server 2.15.1 does not do what its documentation
-says: mappings inside an account of a configuration file have no effect but on requests from other
-accounts, and a limit set with UNSUB is not kept by a subscription to an imported stream.
+Two things are left out on purpose: nats-server does not apply an account's mappings to what comes
+in the same read as CONNECT, nor keeps a limit that was set with UNSUB in a subscription to an
+imported stream.
 """
 
 from tests.differential.script import (
+    Await,
     AwaitClose,
     HalfClose,
     Open,
@@ -449,6 +450,15 @@ _CHAINED = group(
         on("b", pub(b"both", b"?", b"in")),
     ),
     script("service-503", "nobody at the end: 503", D + sub(b"in") + pub(b"d.x", b"?", b"in")),
+    script(
+        "mapped",
+        "an account's mappings hold for what is published in it",
+        on("b", B + sub(b">")),
+        on("s", A + sub(b">")),
+        on("a", A + b"PING\r\n"),
+        Await("a", b"PONG"),
+        on("a", pub(b"mapped.x", b"1") + pub(b"mapped.x.y", b"2")),
+    ),
     script(
         "service-mapped",
         "the exporter's mappings hold for requests",

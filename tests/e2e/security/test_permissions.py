@@ -7,19 +7,23 @@ from tests.support.users import Open, Start, enter, permissions, user, users
 
 
 class TestPermissions:
-    async def test_publishing_is_checked_by_the_published_subject_each_time(
+    async def test_publishing_is_checked_by_the_mapped_subject_each_time(
         self, start: Start, dial: Open
     ) -> None:
         mapping = Mapping(source="in", destinations=(MappingDestination(destination="out"),))
-        rules = permissions(publish=("in",))
-        server = await start(authorization=users(user("a", rules), user("b")), mappings=(mapping,))
-        b = await enter(dial, server, "b")
+        rules = permissions(publish=("out", "also"))
+        server = await start(
+            authorization=users(
+                user("a", rules), user("b"), user("c", permissions(publish=("in",)))
+            ),
+            mappings=(mapping,),
+        )
+        b, a, c = [await enter(dial, server, name) for name in "bac"]
         await b.ask(b"SUB > 1")
-        a = await enter(dial, server, "a")
         assert await a.ask(*[b"PUB in 1", b"x"] * 3) == b""
         assert await b.ask() == b"MSG out 1 1\r\nx\r\n" * 3
         denied = b"-ERR 'Permissions Violation for Publish to \"out\"'\r\n"
-        assert await a.ask(*[b"PUB out 1", b"x"] * 3) == denied * 3
+        assert await c.ask(*[b"PUB in 1", b"x"] * 3) == denied * 3
         assert await b.ask() == b""
 
     async def test_denials_hold_for_wildcards_and_queues(self, start: Start, dial: Open) -> None:
