@@ -53,7 +53,10 @@ NKEY = ServerConfig(
     "nkey",
     """
 authorization {
-  users: [ { nkey: UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4 } ]
+  users: [
+    { nkey: UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4 }
+    { user: carol, password: secret }
+  ]
 }
 """,
 )
@@ -272,6 +275,7 @@ _NKEY = group(
     script("empty-key", "is a violation", connect(nkey="", sig="A" * 86)),
     script("no-key", "is a violation", connect()),
     script("password", "is a violation", login("alice", "secret")),
+    script("second-info", "the nonce is told once", login("carol", "secret", protocol=1)),
     config=NKEY,
 )
 
