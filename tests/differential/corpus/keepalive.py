@@ -55,7 +55,7 @@ SCRIPTS = (
         script(
             "never-answers",
             "who goes on publishing is not stale, though it answers nothing",
-            connect() + sub(b"k.b"),
+            connect(),
             *(step for _ in range(12) for step in (Quiet("a", 0.15), pub(b"k.b"))),
         ),
         config=ACTIVE,
