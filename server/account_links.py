@@ -45,6 +45,12 @@ REPLIES_MAX_BYTES = 8 << 20
 
 _REQUEST_INFO = re.compile(rb"(?:\r\n|\r|\n)[ \t]*nats-request-info[ \t]*:[^\r\n]*", re.IGNORECASE)
 _STATUS_LINE = b"NATS/1.0"
+_TOLD = (
+    *("start", "host", "id", "acc", "svc", "user", "name", "lang", "ver", "rtt", "server"),
+    *("kind", "client_type"),
+)
+"""What stands in ``Nats-Request-Info``, in nats-server's order."""
+
 
 Describe = Callable[["Client | None"], dict[str, Any]]
 """Tells what a service may know of a requesting client when the import shares it."""
@@ -71,10 +77,12 @@ class AccountLinks:
         self._links: dict[ImportPlan, RoutedSubscription] = {}
         self.given_way = 0  # requests that nobody had answered when there were too many
         self.carrying: type[RoutedSubscription] | None = None
-        """The kind of link that the message at hand has come over. It may go on over others of that
-        kind alone: what a stream shows is no request, and no stream shows the requests to a
-        service. Else a message could come round for ever, since only each kind has no cycle.
+        """The kind of link that the message at hand has come over. Only a request may go on, over
+        other services: what a stream shows is shown to that importer alone and is no request, and
+        no stream shows the requests to a service.
         """
+        self.request_info: dict[str, Any] = {}
+        """What a service that the request at hand has come over was told of who asks."""
 
     def apply(self, plans: Mapping[str, AccountPlan]) -> None:
         """Make everything as `plans` say; links that stay the same are not touched."""
@@ -125,8 +133,7 @@ class StreamLink(RoutedSubscription):
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Route `frame` in the importer's account; False when nobody there takes it."""
         links = self._links
-        before = links.carrying
-        if before is ServiceLink:
+        if links.carrying is not None:
             return False
         subject = self._transform.rewrite(frame.subject_bytes())
         result = self._importer.sublist.match(subject)
@@ -137,7 +144,7 @@ class StreamLink(RoutedSubscription):
         try:
             return self._router.route(self._importer, result, publisher, seen) > 0
         finally:
-            links.carrying = before
+            links.carrying = None
 
 
 class ServiceLink(RoutedSubscription):
@@ -164,20 +171,24 @@ class ServiceLink(RoutedSubscription):
         before = links.carrying
         if before is StreamLink:
             return False
-        subject = self._plan.transform.rewrite(frame.subject_bytes())
+        subject = self._asked(frame)
+        if subject is None:
+            return False
         result = self.exporter.sublist.match(subject)
         if not result.fan_out():
             return False
         reply = frame.reply_bytes()
         response = None if reply is None else self._expect_response(reply)
-        headers = with_request_info(frame.header_bytes(), self._request_info(publisher))
+        told_before = links.request_info
+        info = self._request_info(publisher)
+        headers = with_request_info(frame.header_bytes(), msgspec.json.encode(info))
         token = None if response is None else response.subject
         request = compose(subject, frame.payload_bytes(), token, headers)
-        links.carrying = ServiceLink
+        links.carrying, links.request_info = ServiceLink, info
         try:
             taken = self.router.route(self.exporter, result, publisher, request)
         finally:
-            links.carrying = before
+            links.carrying, links.request_info = before, told_before
         if taken == 0 and response is not None:
             self.forget(response)
         return taken > 0
@@ -228,12 +239,25 @@ class ServiceLink(RoutedSubscription):
                 self._links.given_way += 1
             self.forget(oldest)
 
-    def _request_info(self, publisher: Client | None) -> bytes:
-        """Return the JSON that tells a service who asks."""
+    def _asked(self, frame: Frame) -> bytes | None:
+        """Return the exporter's subject of a request, after its mappings; None if they drop it."""
+        subject = self._plan.transform.rewrite(frame.subject_bytes())
+        mapper = self.exporter.mapper
+        mapped: bytes | None = subject if mapper is None else mapper.map(subject)
+        return mapped
+
+    def _request_info(self, publisher: Client | None) -> dict[str, Any]:
+        """Return what the service is told of who asks; the next one of a chain, through whom."""
         known = self._describe(publisher)
-        shared = known if self._plan.shares_client else {}
-        rtt = known.get("rtt", 0)
-        return msgspec.json.encode({**shared, "acc": self.importer.name, "rtt": rtt})
+        shares = self._plan.shares_client
+        before = self._links.request_info
+        if before:
+            server = {"server": known.get("server")} if shares else {}
+            told = {**server, **before, "svc": self.importer.name}
+        else:
+            least = {"acc": self.importer.name, "rtt": known.get("rtt", 0)}
+            told = {**known, **least} if shares else least
+        return {key: told[key] for key in _TOLD if told.get(key) is not None}
 
 
 class Response(RoutedSubscription):

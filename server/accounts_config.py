@@ -98,25 +98,23 @@ def plan_accounts(
     if system_account and system_account not in tables:
         raise ConfigError(f"{system_account!r} is no configured account", key="system_account")
     if not is_lenient:
-        for account in accounts:
-            _check_exports(account)
+        for index, account in enumerate(accounts):
+            _check_exports(account, f"accounts[{index}]")
     global_mappings = _checked_mappings("mappings", mappings)
     plans = {
         GLOBAL_ACCOUNT: AccountPlan(name=GLOBAL_ACCOUNT, mappings=global_mappings),
         system: AccountPlan(name=system, is_system=True),
     }
-    for account in accounts:
+    for index, account in enumerate(accounts):
+        where = f"accounts[{index}]"
         is_system = account.name == system
-        plans[account.name] = _plan(account, tables, is_system=is_system, is_lenient=is_lenient)
+        plan = _plan(account, where, tables, is_system=is_system, is_lenient=is_lenient)
+        plans[account.name] = plan
     excess = _excess_imports(plans.values())
     if not excess:
         return plans
     if not is_lenient:
-        raise ConfigError(
-            f"{excess[0].source.decode()!r} of {excess[0].source_account!r} is in or behind a "
-            f"cycle of imports, or in a chain of more than {CHAIN_MAX}",
-            key=f"accounts[{excess[0].target_account!r}].imports",
-        )
+        raise _excess_error(excess[0], accounts)
     return {name: _without(plan, excess) for name, plan in plans.items()}
 
 
@@ -137,10 +135,24 @@ def _by_name(accounts: Sequence[options.Account]) -> dict[str, options.Account]:
     return tables
 
 
-def _check_exports(account: options.Account) -> None:
+def plan_configured(configured: options.Options) -> dict[str, AccountPlan]:
+    """Return the plans of the configured accounts; those of tokens come later.
+
+    Raises:
+        ConfigError: see `plan_accounts`.
+    """
+    by_tokens = configured.operator.jwts or configured.operator.trusted_keys
+    return plan_accounts(
+        configured.accounts,
+        mappings=configured.mappings,
+        system_account="" if by_tokens else configured.system_account,
+    )
+
+
+def _check_exports(account: options.Account, path: str) -> None:
     """Refuse exports that cannot be."""
     for i, export in enumerate(account.exports):
-        where = f"accounts[{account.name!r}].exports[{i}]"
+        where = f"{path}.exports[{i}]"
         if bool(export.stream) == bool(export.service):
             raise ConfigError("expected either a stream or a service", key=where)
         subject = (export.stream or export.service).encode()
@@ -154,6 +166,7 @@ def _check_exports(account: options.Account) -> None:
 
 def _plan(
     account: options.Account,
+    path: str,
     tables: dict[str, options.Account],
     *,
     is_system: bool,
@@ -161,24 +174,24 @@ def _plan(
 ) -> AccountPlan:
     """Check what `account` imports and return its plan."""
     streams: list[StreamImport] = []
-    services: dict[bytes, ServiceImport] = {}
+    services: dict[tuple[bytes, str], ServiceImport] = {}
     for i, table in enumerate(account.imports):
         try:
             planned = _plan_import(account, table, tables)
             if isinstance(planned, StreamImport):
                 streams.append(planned)
-            elif planned.source in services:
-                # A request would be answered twice.
+                continue
+            key = planned.source, planned.target_account
+            if key in services:
+                # A request would be answered twice by the same account.
                 raise ValueError(f"duplicate service import {planned.source.decode()!r}")
-            else:
-                services[planned.source] = planned
+            services[key] = planned
         except ValueError as error:
             if not is_lenient:
-                where = f"accounts[{account.name!r}].imports[{i}]"
-                raise ConfigError(str(error), key=where) from error
+                raise ConfigError(str(error), key=f"{path}.imports[{i}]") from error
     mappings = account.mappings
     try:
-        _checked_mappings(f"accounts[{account.name!r}].mappings", mappings)
+        _checked_mappings(f"{path}.mappings", mappings)
     except ConfigError:
         if not is_lenient:
             raise
@@ -218,9 +231,10 @@ def _plan_stream(
     _find_export(account, source, "stream", tables)
     local = table.to or source.subject
     if table.prefix:
-        if not is_valid_subject(f"{table.prefix}.x".encode()) or "*" in table.prefix.split("."):
+        prefix = table.prefix.removesuffix(".")
+        if not is_valid_subject(f"{prefix}.x".encode()) or "*" in prefix.split("."):
             raise ValueError(f"expected a prefix without wildcards, got {table.prefix!r}")
-        local = f"{table.prefix}.{source.subject}"
+        local = f"{prefix}.{source.subject}"
     transform = _reversible(source.subject, _numbered(local))
     return StreamImport(
         source_account=source.account,
@@ -269,11 +283,25 @@ def _find_export(
     subject = source.subject.encode()
     if not is_valid_subject(subject):
         raise ValueError(f"expected a subject, got {source.subject!r}")
-    for export in exporter.exports:
-        offered = getattr(export, kind).encode()
-        if offered and covers(offered, subject) and _is_for(export, account.name, subject):
+    for export in _deciding_exports(exporter, kind, subject):
+        if _is_for(export, account.name, subject):
             return export
     raise ValueError(f"{source.account!r} exports no {kind} {source.subject!r} to {account.name!r}")
+
+
+def _deciding_exports(
+    exporter: options.Account, kind: Literal["stream", "service"], subject: bytes
+) -> list[options.Export]:
+    """List the exports that say who may import `subject`.
+
+    Those of that very subject decide alone, be others as wide as they like; and where a subject is
+    exported to some accounts, exporting it to everybody as well changes nothing.
+    """
+    offers = [(getattr(export, kind).encode(), export) for export in exporter.exports]
+    private = {offered for offered, export in offers if export.accounts}
+    offers = [each for each in offers if each[1].accounts or each[0] not in private]
+    exact = [export for offered, export in offers if offered == subject]
+    return exact or [export for offered, export in offers if offered and covers(offered, subject)]
 
 
 def _is_for(export: options.Export, importer: str, subject: bytes) -> bool:
@@ -354,6 +382,25 @@ def _without(plan: AccountPlan, excess: list[ImportPlan]) -> AccountPlan:
         plan,
         stream_imports=tuple(each for each in plan.stream_imports if each not in left_out),
         service_imports=tuple(each for each in plan.service_imports if each not in left_out),
+    )
+
+
+def _excess_error(plan: ImportPlan, accounts: Sequence[options.Account]) -> ConfigError:
+    """Say which import leads too far, and why."""
+    importer, exporter, taken = plan.target_account, plan.source_account, plan.source.decode()
+    if isinstance(plan, ServiceImport):
+        importer, exporter, taken = exporter, importer, plan.target.decode()
+    account = next(i for i, each in enumerate(accounts) if each.name == importer)
+    sources = [each.stream or each.service for each in accounts[account].imports]
+    index = next(
+        i
+        for i, source in enumerate(sources)
+        if source is not None and (source.account, source.subject) == (exporter, taken)
+    )
+    return ConfigError(
+        f"{taken!r} of {exporter!r} is in or behind a cycle of imports, or in a chain of more than "
+        f"{CHAIN_MAX}",
+        key=f"accounts[{account}].imports[{index}]",
     )
 
 

@@ -408,9 +408,7 @@ class Channel(Client):
         self.close(ClosedReason.STALE_CONNECTION, errors.STALE_CONNECTION)
 
 
-_REASONS = {
-    None: ClosedReason.PROTOCOL_VIOLATION,
-    errors.UNKNOWN_OPERATION: ClosedReason.PARSE_ERROR,
+_REASONS: dict[str | None, ClosedReason] = {
     errors.MAXIMUM_CONTROL_LINE: ClosedReason.MAXIMUM_CONTROL_LINE,
     errors.MAXIMUM_PAYLOAD: ClosedReason.MAXIMUM_PAYLOAD,
     errors.AUTHORIZATION_VIOLATION: ClosedReason.AUTHENTICATION_FAILURE,

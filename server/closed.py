@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from midge.server.client_info import user_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -38,7 +40,6 @@ class ClosedClient:
     __slots__ = (
         "account_name",
         "cid",
-        "identity_user",
         "in_bytes",
         "in_messages",
         "kind",
@@ -56,6 +57,7 @@ class ClosedClient:
         "subscription_count",
         "subscriptions",
         "tls",
+        "user",
         "version",
         "weight_bytes",
     )
@@ -65,7 +67,7 @@ class ClosedClient:
         held = connection.subscriptions
         self.account_name = connection.account.name
         self.cid = connection.cid
-        self.identity_user = connection.identity.user if connection.identity else ""
+        self.user = user_of(connection)
         self.in_bytes = connection.in_bytes
         self.in_messages = connection.in_messages
         self.kind = connection.kind
@@ -91,7 +93,7 @@ class ClosedClient:
 
     def _weigh(self) -> int:
         """Estimate what this takes."""
-        texts = (self.name, self.lang, self.version, self.identity_user)
+        texts = (self.name, self.lang, self.version, self.user)
         subjects = sum(len(one.subject) + len(one.sid) for one in self.subscriptions)
         return (
             _ENTRY_BYTES

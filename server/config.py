@@ -248,7 +248,7 @@ def _build(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> Options:
 def _try_out(options: Options) -> list[Problem]:
     from midge.server.trial import find_unusable  # noqa: PLC0415 - heavy, and often not reached
 
-    return list(find_unusable(options))
+    return find_unusable(options)
 
 
 def _error(problem: Problem, owner: Layer) -> ConfigError:

@@ -13,6 +13,7 @@ from midge.protocol import COMPATIBLE_VERSION
 from midge.protocol.frame import compose
 from midge.server import monitoring
 from midge.server.account import Account
+from midge.server.client_info import client_info
 from midge.server.connection import Connection
 from midge.server.hub import Hub, Observer
 from midge.server.monitoring.ledger import server_totals
@@ -27,7 +28,6 @@ _STATISTICS_INTERVAL_S = 10.0
 _FIRST_STATISTICS_INTERVAL_S = 0.25
 """Doubles until it is the other: a server that has just started tells of itself more often."""
 _ADVISORY = "io.nats.server.advisory.v1."
-_TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
 
 
 class SystemEvents(Observer):
@@ -196,18 +196,7 @@ class SystemEvents(Observer):
         }
 
     def _client(self, connection: Connection) -> dict[str, Any]:
-        options = connection.options
-        facts = {
-            "start": monitoring.forms.timestamp(connection.started_at + self.state.wall_offset()),
-            "host": connection.peer_host,
-            "id": connection.cid,
-            "acc": connection.account.name,
-            "user": connection.identity.user if connection.identity else options.user,
-            "name": options.name,
-            "lang": options.lang,
-            "ver": options.version,
+        return {
+            **client_info(connection, self.state.wall_offset()),
             "name_tag": connection.account.name,
-            "kind": "Client",
-            "client_type": _TYPES.get(connection.kind, "nats"),
         }
-        return {field: value for field, value in facts.items() if value}

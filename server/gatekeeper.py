@@ -12,12 +12,13 @@ import base64
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from midge.protocol import errors
 from midge.server.account_links import REPLY_PREFIX, AccountLinks
-from midge.server.accounts_config import AccountPlan, plan_accounts
+from midge.server.accounts_config import plan_accounts, plan_configured
 from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, Verdict
+from midge.server.client_info import shared_info
 from midge.server.logging import get_logger
 from midge.server.permissions import Permissions
 from midge.server.questions import Questions
@@ -25,6 +26,7 @@ from midge.server.reasons import ClosedReason
 
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
+    from midge.server.accounts_config import AccountPlan
     from midge.server.auth.claims import AccountBody, Claims
     from midge.server.auth.operator import OperatorMode
     from midge.server.client import Client
@@ -62,8 +64,8 @@ class Gatekeeper:
         self._hub = hub
         options = hub.options
         self.authenticator = Authenticator(options, wall_clock=hub.clock.wall)
-        self.links = AccountLinks(hub.router, hub.clock, hub.random, hub.account, _describe)
-        self.links.apply(_plans(options))
+        self.links = AccountLinks(hub.router, hub.clock, hub.random, hub.account, self._describe)
+        self.links.apply(plan_configured(options))
         self._by_address: Counter[str] = Counter()
         self._by_user: Counter[str] = Counter()
         self._present: dict[int, Identity | None] = {}
@@ -72,6 +74,10 @@ class Gatekeeper:
         self._questions = Questions()
         self._scan_timer: Timer | None = None
         self._schedule_scan()
+
+    def _describe(self, client: Client | None) -> dict[str, Any]:
+        """Return what a service may be told of a requesting client; nothing of this process."""
+        return {} if client is None else shared_info(self._hub, cast("Connection", client))
 
     # Coming in.
 
@@ -206,7 +212,7 @@ class Gatekeeper:
             ConfigError: they cannot be; nothing has changed.
         """
         authenticator = Authenticator(options, wall_clock=self._hub.clock.wall)
-        plans = _plans(options)
+        plans = plan_configured(options)
         interceptors = configured_interceptors(options)
 
         def put_in_force() -> None:
@@ -252,7 +258,8 @@ class Gatekeeper:
         if isinstance(verdict, Refusal):
             self._send_away(connection, verdict)
         elif before is not None and before.account != verdict.account:
-            self._send_away(connection, Refusal("the account has changed"))
+            # It may come again at once, and an error would keep some clients from that.
+            connection.close(ClosedReason.CLIENT_CLOSED, None)
         else:
             self._bind(connection, verdict)
             self._end_forbidden(connection)
@@ -468,37 +475,6 @@ def configured_interceptors(options: Options) -> dict[str, Interceptor]:
     from midge.server.interceptors import load_interceptors  # noqa: PLC0415 - few have any
 
     return load_interceptors(table)
-
-
-def _plans(options: Options) -> dict[str, AccountPlan]:
-    """Return the plans of the configured accounts; those of tokens come later."""
-    by_tokens = options.operator.jwts or options.operator.trusted_keys
-    return plan_accounts(
-        options.accounts,
-        mappings=options.mappings,
-        system_account="" if by_tokens else options.system_account,
-    )
-
-
-def _describe(client: Client | None) -> dict[str, Any]:
-    """Return what a service may be told of a requesting client."""
-    options = getattr(client, "options", None)
-    if client is None or options is None:
-        return {}
-    keepalive = getattr(client, "keepalive", None)
-    round_trip_s = getattr(keepalive, "round_trip_s", None) or 0.0
-    shared = {
-        "host": getattr(client, "peer_host", ""),
-        "id": client.cid,
-        "user": options.user or options.nkey,
-        "name": options.name,
-        "lang": options.lang,
-        "ver": options.version,
-        "rtt": int(round_trip_s * 1e9),
-        "kind": "Client",
-        "client_type": "nats",
-    }
-    return {key: value for key, value in shared.items() if value}
 
 
 def _user_key(identity: Identity) -> str:

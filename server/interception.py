@@ -192,7 +192,7 @@ class Interception:
         refusal = None
         # A grant to answer was used up when the message came, so it is not asked for again.
         if answer.subject != event.subject or connection.permissions is not permissions:
-            refusal = gate.refuse_publish(connection, frame.subject_bytes(), frame)
+            refusal = gate.refuse_publish(connection, _target(connection, frame), frame)
         elif answer.reply != event.reply:
             refusal = gate.refuse_reply(frame)
         if refusal is not None:
@@ -437,3 +437,10 @@ def _printable(reason: str) -> str:
 
 def _encode(text: str | None) -> bytes | None:
     return None if text is None else encode(text)
+
+
+def _target(connection: Connection, frame: Frame) -> bytes:
+    """Give the subject that the client of `connection` must be allowed to publish to."""
+    mapper = connection.account.mapper
+    subject = frame.subject_bytes()
+    return subject if mapper is None else mapper.map(subject) or subject

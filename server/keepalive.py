@@ -1,7 +1,8 @@
 """Keepalive of one connection: when to PING, how long the answer took, when it is stale.
 
-As nats-server does: a PING each interval unless the client was heard of within it, an early one to
-learn the round-trip time, and the end when too many stay unanswered.
+As nats-server does: a PING each interval unless the client did something within it, an early one to
+learn the round-trip time, and the end when too many stay unanswered. Who goes on to do something is
+never stale, even without an answer; an answer alone is nothing done.
 """
 
 import math
@@ -24,9 +25,9 @@ class Keepalive:
     """
 
     __slots__ = (
+        "_answered_at",
         "_began_at",
         "_clock",
-        "_measured_at",
         "_ping",
         "_ping_sent_at",
         "_random",
@@ -54,8 +55,8 @@ class Keepalive:
         self._ping = ping
         self._stale = stale
         self._timer: Timer | None = None
-        self._ping_sent_at = 0.0
-        self._measured_at = -math.inf
+        self._ping_sent_at = -math.inf
+        self._answered_at = -math.inf
         self._began_at = clock.monotonic()
         self.interval_s = interval_s
         self.ping_max = ping_max
@@ -87,19 +88,24 @@ class Keepalive:
 
     def pong(self) -> None:
         """Take the client's answer."""
+        self._answered_at = self._clock.monotonic()
         if self.unanswered:
-            self._measured_at = self._clock.monotonic()
-            self.round_trip_s = self._measured_at - self._ping_sent_at
+            self.round_trip_s = self._answered_at - self._ping_sent_at
         self.unanswered = 0
 
     def _schedule(self, delay_s: float) -> None:
         self.stop()
         self._timer = self._clock.call_later(delay_s, self._tick)
 
+    def _is_idle(self, now: float) -> bool:
+        """Tell whether nothing but an answer has come for an interval."""
+        return now - self.last_heard >= self.interval_s or self.last_heard <= self._answered_at
+
     def _tick(self) -> None:
         now = self._clock.monotonic()
-        wants_round_trip = now - self._measured_at > _ROUND_TRIP_AGE_S
-        if now - self.last_heard >= self.interval_s or wants_round_trip:
+        is_known = self.round_trip_s is not None
+        wants_round_trip = not is_known or now - self._ping_sent_at > _ROUND_TRIP_AGE_S
+        if self._is_idle(now) or wants_round_trip:
             if self.unanswered + 1 > self.ping_max:
                 self._timer = None
                 self._stale()

@@ -159,9 +159,10 @@ class PublishingClient(Channel):
             self.send_error(errors.INVALID_PUBLISH_SUBJECT)
         # What counts is where it goes: a mapping is no way round a denial.
         target = self._mapped(subject) if guard & MAPPED else subject
-        may_publish = not guard & RESTRICTED or self.permissions.may_publish(target)
-        if guard & RESERVED or not may_publish or (guard & MAPPED and target.startswith(_OWN)):
-            refusal = self.hub.gate.refuse_publish(self, target, frame)
+        named = target or subject  # a message that weights leave out must be allowed, too
+        may_publish = not guard & RESTRICTED or self.permissions.may_publish(named)
+        if guard & RESERVED or not may_publish or (guard & MAPPED and named.startswith(_OWN)):
+            refusal = self.hub.gate.refuse_publish(self, named, frame)
             if refusal is not None:
                 self.send_error(refusal)
                 return

@@ -16,7 +16,6 @@ class ClosedReason(Enum):
     SLOW_CONSUMER_DEADLINE = "Slow Consumer (Write Deadline)"
     WRITE_ERROR = "Write Error"
     READ_ERROR = "Read Error"
-    PARSE_ERROR = "Parse Error"
     STALE_CONNECTION = "Stale Connection"
     PROTOCOL_VIOLATION = "Protocol Violation"
     BAD_CLIENT_PROTOCOL = "Bad Client Protocol Version"

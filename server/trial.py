@@ -6,10 +6,12 @@ setting say whether they can, so that `midge check` and a reload find out before
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
+from midge.server.accounts_config import plan_configured
 from midge.server.auth.nkeys import KeyKind, is_public_key
 from midge.server.auth.operator import OperatorMode
 from midge.server.auth.users import compile_rules
@@ -26,8 +28,18 @@ if TYPE_CHECKING:
     from midge.server.checking import Path
 
 
-def find_unusable(options: tables.Options) -> Iterator[Problem]:
-    """Yield what in `options` cannot be used, with its place."""
+_KEY_PART = re.compile(r"[^.\[\]]+")
+"""A name or an index in the key of a setting, as in `accounts[0].imports[1]`."""
+
+
+def find_unusable(options: tables.Options) -> list[Problem]:
+    """List what in `options` cannot be used, with its place."""
+    # Only good entries can be looked at together.
+    return list(_try_entries(options)) or list(_try(partial(plan_configured, options), ()))
+
+
+def _try_entries(options: tables.Options) -> Iterator[Problem]:
+    """Yield what in `options` cannot be used whatever else they say."""
     yield from _try_users(options.authorization, ("authorization",))
     yield from _try_mappings(options.mappings, ())
     for index, account in enumerate(options.accounts):
@@ -51,8 +63,10 @@ def _try(build: Callable[[], object], path: Path) -> Iterator[Problem]:
     try:
         build()
     except ConfigError as error:
-        own: Path = tuple(error.key.split("[", maxsplit=1)[0].split("."))
-        yield Problem(own if error.key else path, error.text)
+        own: Path = tuple(
+            int(part) if part.isdigit() else part for part in _KEY_PART.findall(error.key)
+        )
+        yield Problem(own or path, error.text)
     except ValueError as error:
         yield Problem(path, str(error))
 

@@ -130,6 +130,11 @@ def _check_exchange(account: Account, known: set[str], path: Path) -> Iterator[P
     for index, export in enumerate(account.exports):
         if bool(export.stream) == bool(export.service):
             yield Problem((*path, "exports", index), "expected either stream or service")
+        kind = "stream" if export.stream else "service"
+        for name in export.accounts:
+            if name not in known:
+                text = f'"{name}" account not defined for {kind} export'
+                yield Problem((*path, "exports", index, "accounts"), text)
     for index, taken in enumerate(account.imports):
         here = (*path, "imports", index)
         source = taken.stream or taken.service

@@ -57,8 +57,8 @@ class AuthRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def has_credentials(self) -> bool:
-        """Tell whether the client offers anything to say who it is; an operator's token aside."""
-        return bool(self.user or self.password or self.token or self.nkey)
+        """Tell whether the client offers a name or a secret; keys and tokens of operators aside."""
+        return bool(self.user or self.password or self.token)
 
 
 class Identity(Struct, frozen=True, kw_only=True):

@@ -254,6 +254,18 @@ def _account_limits(section: Section, node: Node) -> None:
     read_map(node, section, ACCOUNT_LIMITS, "Unknown field {} parsing account limits")
 
 
+def read_jetstream(_section: Section, node: Node) -> None:
+    """Accept only that JetStream is off, for the server or an account."""
+    wants = node.value
+    if isinstance(wants, dict):
+        enabled = next(
+            (e for name, e in wants.items() if name.lower() in ("enabled", "enable")), None
+        )
+        wants = True if enabled is None else enabled.value
+    if wants not in (False, "disabled", "disable"):
+        fail(node, 'field "jetstream": midge does not support JetStream')
+
+
 ACCOUNT: dict[str, Handler] = {
     "nkey": Key("nkey", text),
     "users": _each("users", _user),
@@ -263,7 +275,7 @@ ACCOUNT: dict[str, Handler] = {
     "maps": read_mappings,
     "limits": _nested("limits", _account_limits),
     "default_permissions": _nested("default_permissions", _permissions),
-    "jetstream": Missing("JetStream"),
+    "jetstream": read_jetstream,
     "msg_trace": Missing("message tracing"),
     "trace_dest": Missing("message tracing"),
 }

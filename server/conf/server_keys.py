@@ -9,6 +9,7 @@ from midge.server.conf.security_keys import (
     OPERATOR,
     read_accounts,
     read_authorization,
+    read_jetstream,
     read_mappings,
     read_tls,
 )
@@ -57,23 +58,37 @@ def _monitor(name: str) -> Callable[[Section, Node], None]:
     return handle
 
 
+def _or_default(
+    name: str, read: Callable[[Node], float] = integer
+) -> Callable[[Section, Node], None]:
+    """Return the handler of a number of which 0 means the default."""
+
+    def handle(section: Section, node: Node) -> None:
+        if value := read(node):
+            section.put(name, value, node)
+
+    return handle
+
+
 def _timed(name: str, key: str) -> Callable[[Section, Node], None]:
-    """Return the handler of a duration for which a bare number draws a warning."""
+    """Return the handler of a duration for which a bare number draws a warning; 0: the default."""
 
     def handle(section: Section, node: Node) -> None:
         if isinstance(node.value, str):
-            section.put(name, duration(node, node.value, f"error parsing {key}: "), node)
-            return
-        section.put(name, integer(node), node)
-        text_ = f'invalid use of field "{key}": {key} should be converted to a duration'
-        section.warn(node, text_)
+            value = duration(node, node.value, f"error parsing {key}: ")
+        else:
+            value = integer(node)
+            text_ = f'invalid use of field "{key}": {key} should be converted to a duration'
+            section.warn(node, text_)
+        if value:
+            section.put(name, value, node)
 
     return handle
 
 
 def _lame_duck_duration(section: Section, node: Node) -> None:
     _timed("shutdown.lame_duck_duration_s", "lame_duck_duration")(section, node)
-    if section.values["shutdown"]["lame_duck_duration_s"] < LAME_DUCK_MIN_S:
+    if section.values.get("shutdown", {}).get("lame_duck_duration_s", 0) < LAME_DUCK_MIN_S:
         fail(node, f"invalid lame_duck_duration of {node.value}, minimum is 30 seconds")
 
 
@@ -87,18 +102,6 @@ def _server_name(node: Node) -> str:
     if any(character.isspace() for character in text(node)):
         fail(node, "server name cannot contain spaces")
     return text(node)
-
-
-def _jetstream(_section: Section, node: Node) -> None:
-    """Accept only that JetStream is off."""
-    wants = node.value
-    if isinstance(wants, dict):
-        enabled = next(
-            (e for name, e in wants.items() if name.lower() in ("enabled", "enable")), None
-        )
-        wants = True if enabled is None else enabled.value
-    if wants not in (False, "disabled", "disable"):
-        fail(node, 'field "jetstream": midge does not support JetStream')
 
 
 def _write_timeout(_section: Section, node: Node) -> None:
@@ -215,11 +218,11 @@ SERVER: dict[str, Handler] = {
     # Limits.
     "max_connections": Key("limits.max_connections", limit),
     "max_conn": Key("limits.max_connections", limit),
-    "max_control_line": Key(
+    "max_control_line": _or_default(
         "limits.max_control_line_bytes", bounded("max_control_line", INT32_MAX)
     ),
-    "max_payload": Key("limits.max_payload_bytes", bounded("max_payload", INT32_MAX)),
-    "max_pending": Key("limits.max_pending_bytes", integer),
+    "max_payload": _or_default("limits.max_payload_bytes", bounded("max_payload", INT32_MAX)),
+    "max_pending": _or_default("limits.max_pending_bytes"),
     "max_subscriptions": Key("limits.max_subscriptions", limit),
     "max_subs": Key("limits.max_subscriptions", limit),
     "max_sub_tokens": Key("limits.max_subscription_tokens", bounded("max_sub_tokens", 255)),
@@ -228,7 +231,7 @@ SERVER: dict[str, Handler] = {
     ),
     "max_closed_clients": Key("limits.max_closed_clients", limit),
     "ping_interval": _timed("keepalive.ping_interval_s", "ping_interval"),
-    "ping_max": Key("keepalive.ping_max", integer),
+    "ping_max": _or_default("keepalive.ping_max"),
     "write_deadline": _timed("limits.write_deadline_s", "write_deadline"),
     "write_timeout": _write_timeout,
     "no_fast_producer_stall": Key("limits.stall_producers", inverted),
@@ -254,7 +257,7 @@ SERVER: dict[str, Handler] = {
     # Listeners of other kinds.
     "websocket": _websocket,
     "ws": _websocket,
-    "jetstream": _jetstream,
+    "jetstream": read_jetstream,
     # What midge does not have.
     "cluster": _CLUSTER,
     "gateway": Missing("gateways"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, structs
 
 from midge.server.account import GLOBAL_ACCOUNT
+from midge.server.client_info import user_of
 from midge.server.closed import ClosedClient
 from midge.server.connection import Connection
 from midge.server.monitoring import forms
@@ -242,9 +243,7 @@ def _subscription_count(client: Client) -> int:
 
 
 def _user(client: Client) -> str:
-    if isinstance(client, ClosedClient):
-        return client.identity_user
-    return client.identity.user if client.identity is not None else ""
+    return client.user if isinstance(client, ClosedClient) else user_of(client)
 
 
 def _entry(client: Client, options: ConnzOptions, now: float, wall_offset: float) -> dict[str, Any]:
@@ -298,6 +297,8 @@ def _identity(client: Client) -> dict[str, Any]:
     facts = {"authorized_user": _user(client), "account": name, "name_tag": name}
     if name == GLOBAL_ACCOUNT:
         del facts["account"]
+        if isinstance(client, ClosedClient):
+            del facts["name_tag"]
     return {field: value for field, value in facts.items() if value}
 
 

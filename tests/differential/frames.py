@@ -20,7 +20,8 @@ _OTHERS_OWN_INFO = frozenset({"git_commit", "go", "xkey", "api_lvl"})
 that clients do not need and that another server may leave out."""
 
 _SERVICE_REPLY = re.compile(rb"_R_\.[\w-]+\.[\w-]+")
-_REQUEST_INFO = re.compile(rb"(Nats-Request-Info: \{.*?\"rtt\":)\d+(\})")
+_REQUEST_INFO = re.compile(rb"Nats-Request-Info: \{.*?\}")
+_REQUEST_FACT = re.compile(rb"\"(rtt|id|start|server)\":(\d+|\"[^\"]+\")")
 
 
 def split_frames(stream: bytes) -> list[bytes]:
@@ -38,10 +39,15 @@ def mask(frame: bytes) -> bytes:
     if frame.startswith(b"INFO {"):
         return _mask_info(frame)
     frame = _SERVICE_REPLY.sub(b"_R_.<id>", frame)
-    masked, count = _REQUEST_INFO.subn(rb"\1<ns>\2", frame)
+    masked, count = _REQUEST_INFO.subn(_mask_request_info, frame)
     if count:  # the digits of the round-trip time also move the header and total sizes
         masked = re.sub(rb"^(HMSG .*) \d+ \d+\r\n", rb"\1 <n> <n>\r\n", masked, count=1)
     return masked
+
+
+def _mask_request_info(info: re.Match[bytes]) -> bytes:
+    """Keep all that a service is told of who asks, but for what no two servers have in common."""
+    return _REQUEST_FACT.sub(rb'"\1":<\1>', info[0])
 
 
 def _frame_end(stream: bytes, at: int) -> int:

@@ -56,7 +56,11 @@ OTHER_WORDS = {
     **dict.fromkeys(
         [
             "duplicate_user",
+            "export_to_nobody",
+            "import_cycle",
             "import_from_nowhere",
+            "import_not_exported",
+            "import_private",
             "mapping_subject",
             "mapping_weights",
             "nkey_and_user",

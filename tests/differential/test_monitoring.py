@@ -14,6 +14,7 @@ import pytest
 
 from midge.testing import SettlingClient
 from tests.servers import Server, midge_command, nats_server_command
+from tests.support.raw import Raw
 
 from .pages import (
     OTHER_SORTS,
@@ -147,6 +148,41 @@ def poll(site: Site) -> dict[str, int]:
 
 async def ignore(_message: Any) -> None:
     """Take a message."""
+
+
+ENDINGS = {
+    "no such verb": b"FOO",
+    "too few arguments": b"PUB a",
+    "a bad size": b"PUB a x",
+    "a long line": b"SUB " + b"a" * 5000,
+    "a large payload": b"PUB a 9999999",
+    "no such protocol": b'CONNECT {"user":"u","pass":"p","protocol":7}',
+    "a wrong password": b'CONNECT {"user":"u","pass":"x"}',
+    "a token": b'CONNECT {"auth_token":"secret"}',
+}
+"""What ends a connection of a user, and has a reason on the page."""
+
+
+async def test_why_clients_went_and_who_they_were() -> None:
+    told = [await endings(command) for command in (nats_server_command(), midge_command())]
+    assert [len(one) for one in told] == [len(ENDINGS), len(ENDINGS)]
+    assert told[0] == told[1]
+
+
+async def endings(command: list[str]) -> list[dict[str, Any]]:
+    """End one connection after the other; read what is told of them."""
+    config = "authorization { users: [ {user: u, password: p} ] }"
+    with Server(command, config, flags=("-m", "-1")) as server:
+        for sent in ENDINGS.values():
+            client = await Raw.open(server.url)
+            if not sent.startswith(b"CONNECT"):
+                await client.connect(user="u", **{"pass": "p"})
+            client.send(sent)
+            await client.until_end()
+            await client.close()
+        page = (await asyncio.to_thread(Site(server).get, "/connz?state=closed&auth=1")).page
+    fields = ("reason", "authorized_user", "name_tag", "account")
+    return [{field: one.get(field) for field in fields} for one in page["connections"]]
 
 
 @pytest.mark.parametrize("key", SORTS)

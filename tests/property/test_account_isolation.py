@@ -103,14 +103,17 @@ def is_match(pattern: str, subject: str) -> bool:
 
 
 def where_it_shows(made: list[Table], account: str, subject: str) -> Counter[tuple[str, str]]:
-    """List every account and subject under which a message published in `account` may be seen."""
+    """List every account and subject under which a message published in `account` may be seen.
+
+    What an account sees by an import it does not show to those who import from it.
+    """
     shown = Counter({(account, subject): 1})
     for table in made:
         for each in table.imports:
             assert each.stream is not None
             if each.stream.account == account and is_match(each.stream.subject, subject):
                 prefix = f"{each.prefix}." if each.prefix else ""
-                shown += where_it_shows(made, table.name, prefix + subject)
+                shown[table.name, prefix + subject] += 1
     return shown
 
 

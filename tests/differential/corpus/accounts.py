@@ -1,11 +1,12 @@
 """Accounts: separate subject spaces, joined by exports and imports only.
 
-Two things are left out on purpose, as nats-server 2.15.1 does not do what its documentation
-says: mappings inside an account of a configuration file have no effect, and a limit set with
-UNSUB is not kept by a subscription to an imported stream.
+Two things are left out on purpose: nats-server does not apply an account's mappings to what comes
+in the same read as CONNECT, nor keeps a limit that was set with UNSUB in a subscription to an
+imported stream.
 """
 
 from tests.differential.script import (
+    Await,
     AwaitClose,
     HalfClose,
     Open,
@@ -89,6 +90,44 @@ accounts {
 }
 """,
 )
+
+CHAINED = ServerConfig(
+    "accounts-chained",
+    """
+accounts {
+  A {
+    users: [ { user: a, password: p } ]
+    exports: [ { stream: "feed.>" }, { service: "svc.>" }, { service: "mapped.*" } ]
+    mappings: { "mapped.*": "new.$1" }
+  }
+  B {
+    users: [ { user: b, password: p } ]
+    exports: [ { stream: ">" }, { service: "b.>" } ]
+    imports: [
+      { stream: { account: A, subject: "feed.>" }, prefix: "dotted." }
+      { service: { account: A, subject: "svc.>" }, to: "b.>" }
+      { service: { account: A, subject: "mapped.*" } }
+      { service: { account: A, subject: "svc.1" }, to: "both" }
+      { service: { account: D, subject: "svc.2" }, to: "both" }
+    ]
+  }
+  C {
+    users: [ { user: c, password: p } ]
+    exports: [ { service: "c.>" } ]
+    imports: [
+      { stream: { account: B, subject: ">" } }
+      { service: { account: B, subject: "b.>" }, to: "c.>", share: true }
+    ]
+  }
+  D {
+    users: [ { user: d, password: p } ]
+    exports: [ { service: "svc.2" } ]
+    imports: [ { service: { account: C, subject: "c.>" }, to: "d.>" } ]
+  }
+}
+""",
+)
+D = login("d", "p", headers=True, no_responders=True, name="joe", lang="py", version="1.2")
 
 _ISOLATION = group(
     "accounts",
@@ -362,4 +401,73 @@ _LIMITS = group(
     config=ACCOUNTS,
 )
 
-SCRIPTS = (*_ISOLATION, *_BOTH_WAYS, *_STREAMS, *_SERVICES, *_LIMITS)
+_CHAINED = group(
+    "accounts/chained",
+    script(
+        "prefix-with-dot",
+        "a prefix may end in a dot",
+        on("b", B + sub(b">")),
+        on("a", A + pub(b"feed.x", b"1")),
+    ),
+    script(
+        "stream",
+        "what an importer is shown it does not show on",
+        on("c", C + sub(b"dotted.feed.x") + sub(b">", b"2")),
+        on("b", B + sub(b"dotted.>")),
+        on("a", A + pub(b"feed.x", b"1")),
+        on("b", pub(b"feed.x", b"2")),
+    ),
+    script(
+        "service",
+        "a request goes through accounts, and tells the last service of the first and the one before",
+        on("a", A + sub(b"svc.x")),
+        on("d", D + sub(b"in") + pub(b"d.x", b"?", b"in")),
+        Respond("a", _ANSWER),
+        on("d", b"PING\r\n"),
+    ),
+    script(
+        "service-shared",
+        "an import may tell more of who asks",
+        on("b", B + sub(b"b.x")),
+        on("c", login("c", "p", name="ann", lang="go", version="2") + pub(b"c.x", b"?")),
+    ),
+    script(
+        "service-of-two",
+        "services of two accounts under one subject are both asked",
+        on("a", A + sub(b"svc.1")),
+        on("d", D + sub(b"svc.2")),
+        on("b", B + sub(b"in") + pub(b"both", b"?", b"in")),
+        Respond("a", _ANSWER),
+        Respond("d", _ANSWER),
+        on("b", b"PING\r\n"),
+    ),
+    script(
+        "service-of-one-of-two",
+        "503 only if neither is there",
+        on("d", D + sub(b"svc.2")),
+        on("b", B + sub(b"in") + pub(b"both", b"?", b"in")),
+        on("d", b"UNSUB 1\r\n"),
+        on("b", pub(b"both", b"?", b"in")),
+    ),
+    script("service-503", "nobody at the end: 503", D + sub(b"in") + pub(b"d.x", b"?", b"in")),
+    script(
+        "mapped",
+        "an account's mappings hold for what is published in it",
+        on("b", B + sub(b">")),
+        on("s", A + sub(b">")),
+        on("a", A + b"PING\r\n"),
+        Await("a", b"PONG"),
+        on("a", pub(b"mapped.x", b"1") + pub(b"mapped.x.y", b"2")),
+    ),
+    script(
+        "service-mapped",
+        "the exporter's mappings hold for requests",
+        on("a", A + sub(b">")),
+        on("b", B + sub(b"in") + pub(b"mapped.x", b"?", b"in")),
+        Respond("a", _ANSWER),
+        on("b", b"PING\r\n"),
+    ),
+    config=CHAINED,
+)
+
+SCRIPTS = (*_ISOLATION, *_CHAINED, *_BOTH_WAYS, *_STREAMS, *_SERVICES, *_LIMITS)

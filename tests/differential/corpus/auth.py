@@ -53,7 +53,10 @@ NKEY = ServerConfig(
     "nkey",
     """
 authorization {
-  users: [ { nkey: UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4 } ]
+  users: [
+    { nkey: UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4 }
+    { user: carol, password: secret }
+  ]
 }
 """,
 )
@@ -223,6 +226,7 @@ _NO_AUTH_USER = group(
         "or carry none",
         connect(protocol=1) + b"PING\r\n" + sub(b"other.a") + pub(b"guest.a"),
     ),
+    script("nkey", "nor is a key where none is known", connect(nkey="U") + sub(b"other.a")),
     script("empty-credentials", "empty ones are none", login("", "") + sub(b"other.a")),
     script("right", "others log in", ALICE + sub(b"other.a") + pub(b"other.a", b"x")),
     script("wrong", "wrong credentials are a violation", login("alice", "x")),
@@ -271,6 +275,7 @@ _NKEY = group(
     script("empty-key", "is a violation", connect(nkey="", sig="A" * 86)),
     script("no-key", "is a violation", connect()),
     script("password", "is a violation", login("alice", "secret")),
+    script("second-info", "the nonce is told once", login("carol", "secret", protocol=1)),
     config=NKEY,
 )
 

@@ -4,6 +4,7 @@ from tests.differential.script import (
     Await,
     AwaitClose,
     Open,
+    Quiet,
     ServerConfig,
     connect,
     group,
@@ -14,6 +15,7 @@ from tests.differential.script import (
 
 OFTEN = ServerConfig("ping-often", "ping_interval: '300ms'\nping_max: 2\n", early_ping=True)
 ONCE = ServerConfig("ping-once", "ping_interval: '300ms'\nping_max: 1\n", early_ping=True)
+ACTIVE = ServerConfig("ping-active", "ping_interval: '600ms'\nping_max: 1\n")
 SELDOM = ServerConfig("ping-seldom", "ping_interval: '1m'\n", early_ping=True)
 
 _PING = b"PING\r\n"
@@ -47,6 +49,16 @@ SCRIPTS = (
         "keepalive/once",
         script("stale", "one PING, then the text", connect(), AwaitClose("a")),
         config=ONCE,
+    ),
+    *group(
+        "keepalive/active",
+        script(
+            "never-answers",
+            "who goes on publishing is not stale, though it answers nothing",
+            connect(),
+            *(step for _ in range(12) for step in (Quiet("a", 0.15), pub(b"k.b"))),
+        ),
+        config=ACTIVE,
     ),
     *group(
         "keepalive/early",

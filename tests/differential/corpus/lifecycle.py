@@ -27,8 +27,15 @@ def _users(password: str = "p", rules: str = "", limits: str = "") -> str:
     )
 
 
+def _accounts(first: str, second: str) -> str:
+    users = ", ".join(f"{{ user: {name}, password: p }}" for name in "uv")
+    return f"accounts {{\n  {first} {{ users: [ {users} ] }}\n  {second} {{ }}\n}}\n"
+
+
 RUNNING = ServerConfig("running", "lame_duck_grace_period: '1s'\n", disposable=True)
 RELOADED = ServerConfig("reloaded", _users(), disposable=True)
+
+ACCOUNTS = ServerConfig("reloaded-accounts", _accounts("A", "B"), disposable=True)
 
 U = login("u", "p")
 V = login("v", "p")
@@ -177,5 +184,18 @@ SCRIPTS = (
             differs="which of the surplus clients has to go is open in both servers",
         ),
         config=RELOADED,
+    ),
+    *group(
+        "lifecycle/reload",
+        script(
+            "account",
+            "who has another account now is closed, and may come again",
+            on("a", U + b"PING\r\n"),
+            Await("a", b"PONG"),
+            Signal("SIGHUP", _accounts("B", "A")),
+            AwaitClose("a"),
+            on("b", login("u", "p", protocol=1)),
+        ),
+        config=ACCOUNTS,
     ),
 )

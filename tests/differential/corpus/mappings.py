@@ -12,6 +12,8 @@ from tests.differential.script import (
     sub,
 )
 
+from .auth import login
+
 MAPPINGS = ServerConfig(
     "mappings",
     """
@@ -59,7 +61,45 @@ def _seen(name: str, why: str, *subjects: bytes) -> Script:
     return script(name, why, on("all", connect() + sub(b">")), on("a", connect() + sent))
 
 
-SCRIPTS = group(
+RESTRICTED = ServerConfig(
+    "mappings-restricted",
+    """
+mappings = {
+  "in.*": "out.$1"
+  "lost.*": [ { destination: "lost.$1", weight: 0% } ]
+}
+authorization {
+  users: [
+    { user: source, password: p, permissions: { publish: "in.>" } }
+    { user: target, password: p, permissions: { publish: "out.>" } }
+    { user: denied, password: p, permissions: { publish: { deny: ["in.>", "out.no"] } } }
+    { user: all, password: p }
+  ]
+}
+""",
+)
+
+_PUBLISHES = pub(b"in.x", b"1") * 2 + pub(b"in.no", b"2") + pub(b"in.x.y", b"3") + pub(b"lost.x")
+
+
+def _allowed(user: str) -> Script:
+    return script(
+        user,
+        "what a user may publish to is what mappings make of it",
+        on("all", login("all", "p") + sub(b">")),
+        on("a", login(user, "p", verbose=True) + _PUBLISHES),
+    )
+
+
+_RESTRICTED = group(
+    "mappings/restricted",
+    _allowed("source"),
+    _allowed("target"),
+    _allowed("denied"),
+    config=RESTRICTED,
+)
+
+SCRIPTS = _RESTRICTED + group(
     "mappings",
     _seen("rename", "a literal", b"plain", b"plain.x", b"renamed"),
     _seen("swap", "tokens change places", b"swap.1.2", b"swap.1", b"swap.1.2.3"),

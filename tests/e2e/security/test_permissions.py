@@ -33,9 +33,8 @@ class TestPermissions:
         server = await start(authorization=by, mappings=self.MAPPINGS)
         if is_screened:
             server.hub.screen_with(Screen())
-        b = await enter(dial, server, "b")
+        b, a = await enter(dial, server, "b"), await enter(dial, server, "a")
         await b.ask(b"SUB > 1")
-        a = await enter(dial, server, "a")
         assert await a.ask(*[b"PUB in 1", b"x"] * 3) == b""
         assert await b.ask() == b"MSG out 1 1\r\nx\r\n" * 3
         denied = b"-ERR 'Permissions Violation for Publish to \"secret.x\"'\r\n"

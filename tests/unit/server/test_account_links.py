@@ -165,20 +165,25 @@ class TestStreams:
             for probe in probes.values():
                 probe.got.clear()
 
-    def test_a_chain_carries_on(self) -> None:
+    def test_what_is_shown_to_an_importer_is_not_shown_on(self) -> None:
+        """As on nats-server: exporting everything gives nothing away that comes from others."""
         b = Table(
             name="B",
             imports=(Import(stream=ImportSource(account="A", subject="st.>"), prefix="b"),),
-            exports=(Export(stream="b.>"),),
+            exports=(Export(stream=">"),),
         )
-        c = Table(
-            name="C",
-            imports=(Import(stream=ImportSource(account="B", subject="b.>"), prefix="c"),),
-        )
+        c = Table(name="C", imports=(Import(stream=ImportSource(account="B", subject=">")),))
         world = World(A, b, c)
         probe = world.subscribe("C", ">")
+        assert world.publish("A", "st.x") == 0
+        assert world.publish("B", "b.st.y") == 1
+        assert probe.subjects == ["b.st.y"]
+
+    def test_a_prefix_may_end_in_a_dot(self) -> None:
+        world = World(A, importing(stream="st.>", prefix="pre."))
+        probe = world.subscribe("B", ">")
         assert world.publish("A", "st.x") == 1
-        assert probe.subjects == ["c.b.st.x"]
+        assert probe.subjects == ["pre.st.x"]
 
 
 class TestServices:

@@ -85,7 +85,7 @@ class TestAccounts:
 
     def test_a_bad_mapping(self) -> None:
         bad = Mapping(source="a", destinations=(MappingDestination(destination="b.$1"),))
-        assert "accounts['A'].mappings" in refusal(Account(name="A", mappings=(bad,)))
+        assert "accounts[0].mappings" in refusal(Account(name="A", mappings=(bad,)))
         assert "mappings: mapping of 'a'" in refusal(mappings=(bad,))
 
 
@@ -198,7 +198,7 @@ class TestStreams:
     )
     def test_imports_that_cannot_be(self, table: Import, text: str) -> None:
         message = refusal(exporting("A", Export(stream="st.>")), importing(table))
-        assert message.startswith("accounts['B'].imports[0]: ")
+        assert message.startswith("accounts[1].imports[0]: ")
         assert text in message
 
 
@@ -247,6 +247,18 @@ class TestServices:
         two = importing(service("A", "x", to="z"), service("A", "y", to="z"))
         assert "duplicate service import 'z'" in refusal(a, two)
 
+    def test_services_of_two_accounts_under_one_subject(self) -> None:
+        accounts = [exporting(name, Export(service="x")) for name in "AC"]
+        both = importing(service("A", "x", to="z"), service("C", "x", to="z"))
+        plans = plan_of(*accounts, both).service_imports
+        assert [plan.target_account for plan in plans] == ["A", "C"]
+
+    def test_the_export_of_that_very_subject_decides(self) -> None:
+        own = Export(service="x.y", accounts=("C",))
+        a = exporting("A", Export(service="x.*"), own)
+        assert "'A' exports no service 'x.y' to 'B'" in refusal(a, importing(service("A", "x.y")))
+        assert plan_of(a, importing(service("A", "x.z"))).service_imports
+
 
 class TestExports:
     def test_a_private_export_is_for_the_named_accounts(self) -> None:
@@ -262,8 +274,17 @@ class TestExports:
             assert "exports no service" in refusal(a, importing(service("A", subject)))
 
     def test_any_fitting_export_is_enough(self) -> None:
-        a = exporting("A", Export(service="x", accounts=("C",)), Export(service="*"))
-        assert plan_of(a, importing(service("A", "x"))).service_imports
+        a = exporting("A", Export(service="x.*", accounts=("C",)), Export(service="*.*"))
+        assert plan_of(a, importing(service("A", "x.y"))).service_imports
+
+    def test_one_subject_exported_more_than_once(self) -> None:
+        private = Export(service="x", accounts=("C",))
+        also = Export(service="x", accounts=("B",))
+        to_all = Export(service="x")
+        assert plan_of(exporting("A", private, also), importing(service("A", "x"))).service_imports
+        for exports in ((private, to_all), (to_all, private)):
+            refused = refusal(exporting("A", *exports), importing(service("A", "x")))
+            assert "'A' exports no service 'x' to 'B'" in refused
 
     @pytest.mark.parametrize(
         ("export", "text"),
@@ -277,7 +298,7 @@ class TestExports:
     )
     def test_exports_that_cannot_be(self, export: Export, text: str) -> None:
         message = refusal(exporting("A", export))
-        assert message.startswith("accounts['A'].exports[0]: ")
+        assert message.startswith("accounts[0].exports[0]: ")
         assert text in message
 
 
@@ -288,7 +309,8 @@ class TestCycles:
         export = Export(stream="x") if kind == "stream" else Export(service="x")
         a = exporting("A", export, imports=(take("B", "x"),))
         b = exporting("B", export, imports=(take("A", "x"),))
-        assert "a cycle of imports" in refusal(a, b)
+        found = refusal(a, b)
+        assert found.startswith("accounts[0].imports[0]: 'x' of 'B' is in or behind a cycle")
 
     def test_an_account_may_rename_its_own_service_but_not_go_in_a_circle(self) -> None:
         own = exporting("B", Export(service="x"), imports=(service("B", "x", to="y"),))

@@ -72,6 +72,26 @@ def test_no_ping_to_who_is_heard_of() -> None:
     assert watched.pings == [10]
 
 
+def test_who_goes_on_doing_something_need_not_answer() -> None:
+    watched = Watched()
+    watched.keepalive.connected()
+    for _ in range(40):
+        watched.clock.advance(5)
+        watched.heard()
+    assert len(watched.pings) == 1
+    assert watched.stale == []
+
+
+def test_an_answer_is_nothing_done() -> None:
+    watched = Watched()
+    watched.keepalive.connected()
+    for _ in range(100):
+        watched.clock.advance(0.5)
+        if watched.keepalive.unanswered:
+            watched.answer()
+    assert len(watched.pings) == 5
+
+
 def test_round_trip() -> None:
     watched = Watched()
     assert watched.keepalive.round_trip_s is None

@@ -86,7 +86,7 @@ def unusable(raw: dict[str, Any]) -> dict[str, str]:
             "websocket.tls.cert_file",
             "/nonexistent",
         ),
-        ({"operator": {"jwts": ["/nonexistent"]}}, "operator.jwts", "/nonexistent"),
+        ({"operator": {"jwts": ["/nonexistent"]}}, "operator.jwts[0]", "/nonexistent"),
         ({"operator": {"trusted_keys": ["OX"]}}, "operator", "OX"),
         (
             {"accounts": [{"name": "A", "exports": [{"service": "a..b"}]}]},
@@ -104,6 +104,16 @@ def unusable(raw: dict[str, Any]) -> dict[str, str]:
             },
             "accounts[0].imports[0]",
             ">.x",
+        ),
+        (
+            {
+                "accounts": [
+                    {"name": "A", "exports": [{"stream": "x"}]},
+                    {"name": "B", "imports": [{"stream": {"account": "A", "subject": "y"}}]},
+                ]
+            },
+            "accounts[1].imports[0]",
+            "'A' exports no stream 'y' to 'B'",
         ),
     ],
 )

@@ -180,6 +180,9 @@ class TestNoAuthUser:
     async def test_a_user_token_counts_for_nothing_outside_operator_mode(self) -> None:
         assert await is_user(self.SETTINGS, "guest", jwt="eyJ", signature="x")
 
+    async def test_nor_does_a_key_where_there_are_none(self) -> None:
+        assert await is_user(self.SETTINGS, "guest", nkey="x", signature="x")
+
     @pytest.mark.parametrize(
         "fields",
         [
@@ -187,7 +190,6 @@ class TestNoAuthUser:
             {"user": "guest", "password": "x"},
             {"password": "g"},
             {"token": "x"},
-            {"nkey": "x"},
         ],
     )
     async def test_wrong_credentials_are_still_refused(self, fields: dict[str, str]) -> None:

@@ -184,7 +184,7 @@ def test_a_bare_duration_is_a_warning(conf: Path) -> None:
     ("text", "error"),
     [
         ("port: 70000", "x.conf:1:0: listen.port: expected int from -1 to 65535, got 70000"),
-        ("ping_max: 0", "x.conf:1:0: keepalive.ping_max: expected int of 1 or more, got 0"),
+        ("ping_max: -1", "x.conf:1:0: keepalive.ping_max: expected int of 1 or more, got -1"),
         ("authorization { password: 5 }",
          "x.conf:1:16: field \"password\": expected a string; quote it if it looks like a number"),
         ("accounts { A { exports: [{service: x, response: many}] } }",
