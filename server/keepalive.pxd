@@ -7,7 +7,7 @@ cdef class Keepalive:
     cdef object _stale
     cdef object _timer
     cdef double _ping_sent_at
-    cdef double _measured_at
+    cdef double _answered_at
     cdef double _began_at
     cdef public double interval_s
     cdef public object ping_max
@@ -17,3 +17,4 @@ cdef class Keepalive:
 
     cpdef void stop(self) except *
     cdef void _schedule(self, double delay_s) except *
+    cdef bint _is_idle(self, double now) except -1
