@@ -258,7 +258,7 @@ class Keywords(TypedDict, total=False):
     operator_resolver_directory: str
     """Directory of `<account key>.jwt` files, for the directory resolver."""
     operator_resolver_interval_s: float
-    """Seconds between scans of the directory for changed files."""
+    """Seconds between looks at accounts whose token has changed, or what they import expired."""
     operator_resolver_preload: Any
     """Account JWTs by account key, known from the start."""
     operator_resolver_pinned_accounts: abc.Sequence[str]

@@ -6,7 +6,8 @@ how its value is read. What the table does not know is refused, never ignored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from midge.protocol.errors import quote
@@ -116,16 +117,19 @@ def _read_entry(
         if entry.value is not False:
             text = f'field "{name}": midge does not support {handler.feature}'
             raise ConfError(text, where=entry.where)
-    elif isinstance(handler, Key):
-        section.put(handler.name, _read_value(handler, name, entry), entry)
     else:
-        handler(section, entry)
+        with _named(name):
+            if isinstance(handler, Key):
+                section.put(handler.name, handler.read(entry), entry)
+            else:
+                handler(section, entry)
 
 
-def _read_value(key: Key, name: str, entry: Node) -> Any:
-    """Read the value of `key`; what is said to be expected is said of the key as it is written."""
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Say of the key as it is written what is said to be expected of its value."""
     try:
-        return key.read(entry)
+        yield
     except ConfError as error:
         if error.text.startswith("expected ") and not error.key:
             error.key = f"field {quote(name.encode())}"
