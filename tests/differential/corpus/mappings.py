@@ -39,8 +39,8 @@ mappings = {
 """,
 )
 
-RESTRICTED = ServerConfig(
-    "mappings-restricted",
+LED_AWAY = ServerConfig(
+    "mappings-led-away",
     """
 mappings = { in: out, "by.*": "secret.$1", own: "_GR_.x" }
 authorization { users = [
@@ -174,5 +174,5 @@ SCRIPTS += group(
         for user in ("out", "in", "not")
         for subject in (b"in", b"out", b"by.x", b"own", b"secret.x")
     ),
-    config=RESTRICTED,
+    config=LED_AWAY,
 )
