@@ -109,7 +109,7 @@ class Channel(Client):
         if self._ended:
             return  # after the last word, what comes is read only to be dropped
         self._note_activity()
-        self.turn_left = _PORTION_BYTES
+        self.turn_left = max(self.turn_left, _PORTION_BYTES)
         try:
             self.inbound.received(count)
         except ProtocolError as error:
@@ -121,7 +121,7 @@ class Channel(Client):
         if self._ended:
             return
         self._note_activity()
-        self.turn_left = _PORTION_BYTES
+        self.turn_left = max(self.turn_left, _PORTION_BYTES)
         try:
             self.inbound.feed(data)
         except ProtocolError as error:
@@ -227,8 +227,12 @@ class Channel(Client):
         return True
 
     def _take_turn(self) -> None:
-        """Have one's share of the next turn."""
-        self._go_on(self.hub.turns.share())
+        """Have one's share of the next turn, and leave to others what is not needed."""
+        turns = self.hub.turns
+        self._go_on(turns.share())
+        if self.turn_left > 0:
+            turns.give_back(self.turn_left)
+            self.turn_left = 0
 
     def _go_on(self, turn_bytes: int) -> None:
         """Go on with what waits, for a while."""

@@ -18,7 +18,8 @@ PORTION_BYTES = 64 * 1024
 LEAST_SHARE_BYTES = 16 * 1024
 """What each of those who wait gets, were they thousands: two commands."""
 
-_DRAWN_BYTES = TURN_BYTES // 16
+_DRAWN_BYTES = TURN_BYTES // 32
+_RENEWED_BELOW_BYTES = TURN_BYTES // 2  # a turn of which less is used lasts for further rounds
 
 
 class Turns:
@@ -47,12 +48,19 @@ class Turns:
         self._waiting -= 1
         return self._use(share)
 
+    def give_back(self, count: int) -> None:
+        """Take back what was given, and not used, for others."""
+        self._left_bytes += count
+
     def _use(self, count: int) -> int:
-        """Take so much of this turn, and have another begin when the loop has gone round."""
-        if not self._is_used:
+        """Take so much of this turn, and have another begin when the loop has gone round.
+
+        That costs a few microseconds, as much as hundreds of messages, so it is not for every read.
+        """
+        self._left_bytes -= count
+        if self._left_bytes < _RENEWED_BELOW_BYTES and not self._is_used:
             self._is_used = True
             self._clock.call_later(0, self._begin)
-        self._left_bytes -= count
         return count
 
     def _begin(self) -> None:

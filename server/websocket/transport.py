@@ -295,6 +295,8 @@ class WebSocketProtocol(asyncio.Protocol):
                 return
             count = self._take(data[start : start + _SLICE_BYTES], frames, connection, below)
             turn_bytes -= count * _FRAME_BYTES
+        if turn_bytes > PORTION_BYTES:
+            turns.give_back(turn_bytes)
 
     def _take_turn(self, turns: Turns) -> None:
         """Go on with the frames that wait."""
