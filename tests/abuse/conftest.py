@@ -236,21 +236,26 @@ def ask(client: socket.socket, *lines: bytes) -> bytes:
     with contextlib.suppress(OSError):
         client.sendall(b"".join(line + b"\r\n" for line in lines) + b"PING\r\n")
     # The server's own early PING may come in between, or right behind.
-    return read_until(client, b"PONG\r\n", b"PONG\r\nPING\r\n").replace(b"PING\r\n", b"")
+    return read_until(client, b"PONG\r\n").replace(b"PING\r\n", b"")
 
 
-def read_until(client: socket.socket, *ends: bytes) -> bytes:
-    """Return what comes up to one of `ends`, or until the server closes."""
-    got = b""
-    while not got.endswith(ends):
+def read_until(client: socket.socket, end: bytes) -> bytes:
+    """Return what comes until `end` has come, or until the server closes.
+
+    More may follow `end`, for instance messages that somebody goes on publishing.
+    """
+    got = bytearray()
+    seen = 0
+    while got.find(end, seen) < 0:
+        seen = max(len(got) - len(end), 0)
         try:
             piece = client.recv(1 << 16)
         except ConnectionError:
-            return got
+            break
         if not piece:
-            return got
+            break
         got += piece
-    return got
+    return bytes(got)
 
 
 def read_to_end(client: socket.socket) -> bytes:
