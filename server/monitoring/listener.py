@@ -25,6 +25,9 @@ SLOWEST_BYTES_PER_S = 4096
 LEAST_IDLE_S = 0.5
 """What a new connection has to ask, before it may have to make room for another."""
 
+LEAST_BEGUN_S = 2.0
+"""What it has once a request has begun to come; a busy server may be slow to take it."""
+
 _KERNEL_BUFFER_BYTES = 64 * 1024  # a larger one would hide for long whether a client reads
 
 log = get_logger()
@@ -46,6 +49,7 @@ class HttpConnection(asyncio.Protocol):
         self._look_timer: Timer | None = None
         self.is_idle = True
         self._idle_since = hub.clock.monotonic()
+        self._has_begun = False  # the next request
 
     @property
     def is_open(self) -> bool:
@@ -61,7 +65,8 @@ class HttpConnection(asyncio.Protocol):
     def may_make_room(self) -> bool:
         """Tell whether it has been idle for a while, with the last answer read."""
         idle_s = self._hub.clock.monotonic() - self._idle_since
-        return self.is_idle and idle_s >= LEAST_IDLE_S and not self.unread_bytes
+        least_s = LEAST_BEGUN_S if self._has_begun else LEAST_IDLE_S
+        return self.is_idle and idle_s >= least_s and not self.unread_bytes
 
     def asked(self) -> None:
         """Hear that a request has come whole."""
@@ -72,6 +77,7 @@ class HttpConnection(asyncio.Protocol):
         """Hear that its answer is made; it may take a while until it is read."""
         self.is_idle = True
         self._idle_since = self._hub.clock.monotonic()
+        self._has_begun = False
         self._stop_idle_timer()
         if self._transport is not None:
             delay_s = self._hub.options.monitoring.idle_timeout_s
@@ -92,6 +98,7 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of a request."""
+        self._has_begun = True
         self._answering.data_received(data)
 
     def eof_received(self) -> bool | None:

@@ -18,6 +18,7 @@ _WAITING_MAX = 2048  # requests that may wait for their turn
 _TURN_TIMEOUT_S = 10.0  # for so long at most
 _READ_TIMEOUT_S = 5.0  # how long a page may take to be read
 _UNREAD_MAX_BYTES = 32 * 1024 * 1024
+_BEGUN_PER_TURN = 16  # answers, of those that many requests share
 _PIECE_BYTES = 64 * 1024  # of a page that a connection is given at a time
 
 
@@ -104,9 +105,12 @@ class Pace:
             self._was_read.set()
 
     async def _wait_for(self, page: _Page) -> None:
-        """Wait until somebody else has made `page`."""
+        """Wait until somebody else has made `page`, and those before have begun to get it."""
+        place = page.requests
         with self._waits():
             await page.done.wait()
+            for _ in range(place // _BEGUN_PER_TURN):
+                await asyncio.sleep(0)
         if page.response is None:
             self._refuse()
 

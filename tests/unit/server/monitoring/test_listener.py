@@ -180,6 +180,22 @@ async def test_who_has_just_come_need_not_make_room(serve: Serve) -> None:
     assert await ended(second[0]) == b""
 
 
+async def test_who_has_begun_to_ask_has_more_time(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "LEAST_IDLE_S", 0.0)
+    monkeypatch.setattr(listener, "LEAST_BEGUN_S", 60.0)
+    running = await serve(max_connections=2)
+    begun, silent = await running.dial(), await running.dial()
+    begun[1].write(REQUEST[:10])
+    while not any(one._has_begun for one in running.connections):
+        await asyncio.sleep(0)
+    assert await asked(*await running.dial()) == b'{"status":"ok"}'
+    assert await ended(silent[0]) == b""
+    begun[1].write(REQUEST[10:])
+    assert await begun[0].readuntil(b'"ok"}')
+
+
 async def test_when_nobody_is_idle_others_wait(serve: Serve) -> None:
     running = await serve(max_connections=2)
     for _ in range(2):
