@@ -22,7 +22,7 @@ def test_the_example_file_is_current() -> None:
 
 def test_the_keywords_of_a_server_are_typed() -> None:
     again = "python -m midge.server.reference keywords > server/keywords.py"
-    there = (ROOT / "server" / "keywords.py").read_text(encoding="utf-8")
+    there = (ROOT / "midge" / "server" / "keywords.py").read_text(encoding="utf-8")
     assert there == reference.keywords(), f"run: {again}"
 
 
