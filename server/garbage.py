@@ -13,8 +13,8 @@ import sys
 YOUNG_MAX = 5_000
 """Objects made since the last collection that start the next one; it takes 2 ms at most."""
 
-FULL_MAX_BLOCKS = 600_000
-"""Blocks of memory, of all kinds, up to which there are full collections of 50 ms or less."""
+FULL_MAX_BLOCKS = 400_000
+"""Blocks of memory, of all kinds, up to which there are full collections of 40 ms or less."""
 
 _YOUNG_PER_MIDDLE = 5
 _MIDDLE_PER_FULL = 5
