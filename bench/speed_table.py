@@ -20,6 +20,7 @@ SHOWN = (
     ("fan-out 10, 16 B", "rate"),
     ("queue group of 4", "rate"),
     ("wildcard, 1,000 subjects", "rate"),
+    ("one-to-one over TLS, 16 B", "rate"),
     ("request/reply, alone", "latency p50"),
     ("5,000 idle connections", "memory each"),
 )
