@@ -148,7 +148,8 @@ class Channel(Client):
         self.router.flush()
         if self._halts == TURN_OVER and self.tls_facts() is not None:
             while self._halts == TURN_OVER and not self._ended:
-                self._go_on(TURN_BYTES)  # a TLS transport ends now, whatever is answered here
+                self.turn_left = TURN_BYTES
+                self._go_on()  # a TLS transport ends now, whatever is answered here
         if (self.parser.halted or self.stream is not None) and not self._ended:
             self._eof = True  # it, or what it has sent, is still being looked at
             return True
@@ -229,16 +230,15 @@ class Channel(Client):
     def _take_turn(self) -> None:
         """Have one's share of the next turn, and leave to others what is not needed."""
         turns = self.hub.turns
-        self._go_on(turns.share())
-        if self.turn_left > 0:
-            turns.give_back(self.turn_left)
-            self.turn_left = 0
+        self.turn_left = turns.share()
+        self._go_on()
+        turns.give_back(max(self.turn_left, 0))
+        self.turn_left = 0
 
-    def _go_on(self, turn_bytes: int) -> None:
-        """Go on with what waits, for a while."""
+    def _go_on(self) -> None:
+        """Go on with what waits, for what is left of the turn."""
         if self._ended or not self._halts & TURN_OVER:
             return
-        self.turn_left = turn_bytes
         self.unhalt(TURN_OVER)
         self.resume()
 

@@ -11,7 +11,7 @@ from midge.server.closed import ClosedClient
 from midge.server.connection import Connection
 from midge.server.monitoring import forms
 from midge.server.monitoring.arguments import Arguments, BadArgument
-from midge.server.monitoring.listing import DETAIL_STEPS, Room, Turns
+from midge.server.monitoring.listing import DETAIL_STEPS, Room, Steps
 from midge.sublist import subjects
 
 if TYPE_CHECKING:
@@ -140,14 +140,14 @@ async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
         total, offset, limit = len(found), options.offset, options.limit
         chosen = found[offset : offset + limit]
     wall_offset = state.wall_offset()
-    entries, turns, room = [], Turns(), Room(detail=options.detail)
+    entries, steps, room = [], Steps(), Room(detail=options.detail)
     for client in chosen:
         entry = _entry(client, options, now, wall_offset)
         held = room.take(_subscriptions(client), options.limit) if options.subscriptions else []
         if held:
             entry |= _interest(client, held, detail=options.detail)
         entries.append(entry)
-        await turns.took(_ENTRY_STEPS + len(held) * (DETAIL_STEPS if options.detail else 1))
+        await steps.took(_ENTRY_STEPS + len(held) * (DETAIL_STEPS if options.detail else 1))
     page = {
         "server_id": hub.keys.server_id,
         "now": forms.timestamp(now + wall_offset),
@@ -200,25 +200,25 @@ async def _select(candidates: list[Client], options: ConnzOptions) -> list[Clien
     """Keep those of the user, and with an interest in the subject, that are asked for."""
     if not options.user and not options.filter_subject:
         return candidates
-    found, turns = [], Turns()
+    found, steps = [], Steps()
     pattern = options.filter_subject.encode("utf-8", "replace")
     for client in candidates:
-        await turns.took(1)
+        await steps.took(1)
         if options.user and _user(client) != options.user:
             continue
-        if not pattern or await _is_interested(client, pattern, turns):
+        if not pattern or await _is_interested(client, pattern, steps):
             found.append(client)
     return found
 
 
-async def _is_interested(client: Client, pattern: bytes, turns: Turns) -> bool:
+async def _is_interested(client: Client, pattern: bytes, steps: Steps) -> bool:
     """Tell whether a subscription of the client overlaps with `pattern`."""
     held = list(_subscriptions(client))
     for start in range(0, len(held), _BATCH):
         batch = held[start : start + _BATCH]
         if any(_overlaps(one.subject, pattern) for one in batch):
             return True
-        await turns.took(len(batch))
+        await steps.took(len(batch))
     return False
 
 

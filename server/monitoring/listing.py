@@ -16,7 +16,7 @@ _ENTRY_BYTES = 32  # of a subscription on a page, beside its names
 _DETAIL_BYTES = 160
 
 
-class Turns:
+class Steps:
     """Counts the steps of long work, and lets others have their turn after some of them."""
 
     def __init__(self) -> None:

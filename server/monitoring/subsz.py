@@ -9,7 +9,7 @@ from midge.server.connection import Connection
 from midge.server.monitoring import forms
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.connz import subscription_detail
-from midge.server.monitoring.listing import DETAIL_STEPS, Room, Turns
+from midge.server.monitoring.listing import DETAIL_STEPS, Room, Steps
 from midge.server.subscription import RoutedSubscription
 from midge.sublist import subjects
 from midge.sublist.sublist import SubListStats
@@ -116,22 +116,22 @@ async def _held(accounts: list[Account], offset: int, limit: int) -> list[Found]
 
 
 async def _clients(accounts: list[Account]) -> AsyncIterator[tuple[Account, Connection]]:
-    turns = Turns()
+    steps = Steps()
     for account in accounts:
         for client in list(account.clients.values()):
-            await turns.took(1)
+            await steps.took(1)
             if isinstance(client, Connection):
                 yield account, client
 
 
 async def _listed(found: list[Found]) -> list[dict[str, Any]]:
     """Describe the subscriptions that were found, as many as a page has room for."""
-    listed, turns, room = [], Turns(), Room(detail=True)
+    listed, steps, room = [], Steps(), Room(detail=True)
     for account, one, cid in found:
         if not room.take([one], 1):
             break  # the next page goes on here
         listed.append(_detail(account, one, cid))
-        await turns.took(DETAIL_STEPS)
+        await steps.took(DETAIL_STEPS)
     return listed
 
 

@@ -53,6 +53,15 @@ class Entrance:
 
         self.hub.make_connection = make_and_act  # type: ignore[method-assign]
 
+    async def serve_one_and_close(self) -> None:
+        """Have one client come, alone, and go; then end."""
+        client = await Raw.open(self.url)
+        await client.connect()
+        assert len(self.hub.clients) == 1
+        await client.close()
+        await self.hub.emptied()
+        await self.close()
+
     async def close(self) -> None:
         """End all there is, and see the last transport go."""
         self.listener.close()
@@ -65,12 +74,7 @@ def test_who_was_accepted_as_the_listener_closed_is_served(run: Run) -> None:
     async def scene() -> None:
         entrance = Entrance()
         entrance.when_one_is_made(entrance.listener.close)
-        client = await Raw.open(entrance.url)
-        await client.connect()
-        assert len(entrance.hub.clients) == 1
-        await client.close()
-        await entrance.hub.emptied()
-        await entrance.close()
+        await entrance.serve_one_and_close()
 
     run(scene)
 
@@ -81,12 +85,7 @@ def test_who_was_gone_before_info_leaves_nothing_behind(run: Run) -> None:
         hasty = socket.create_connection(entrance.address)
         hasty.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         hasty.close()  # with a reset
-        client = await Raw.open(entrance.url)
-        await client.connect()
-        assert len(entrance.hub.clients) == 1
-        await client.close()
-        await entrance.hub.emptied()
-        await entrance.close()
+        await entrance.serve_one_and_close()
 
     run(scene)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from midge.server.monitoring import listing
-from midge.server.monitoring.listing import Room, Turns
+from midge.server.monitoring.listing import Room, Steps
 from midge.sublist.subscription import Subscription
 
 Page = Callable[[str], Awaitable[Any]]
@@ -44,7 +44,7 @@ class TestRoom:
         assert room.left_out == before + 2
 
 
-async def test_turns_let_others_in_between() -> None:
+async def test_long_work_lets_others_in_between() -> None:
     others = 0
 
     async def count() -> None:
@@ -54,9 +54,9 @@ async def test_turns_let_others_in_between() -> None:
             await asyncio.sleep(0)
 
     counting = asyncio.ensure_future(count())
-    turns = Turns()
+    steps = Steps()
     for _ in range(100_000):
-        await turns.took(1)
+        await steps.took(1)
     assert others >= 20
     counting.cancel()
 
