@@ -18,7 +18,7 @@ from typing import Any
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-COMPILED_FOLDERS = ("protocol", "sublist", "server")
+COMPILED_FOLDERS = ("protocol", "sublist", "jetstream", "server")
 
 # A `.pxd` of nothing but `cdef inline` functions is C for those who cimport it; the `.py` beside it
 # is its interpreted twin, so there is nothing to compile.

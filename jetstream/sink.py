@@ -1,0 +1,51 @@
+"""The outgoing side: how JetStream publishes into its account and delivers to subscribers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Sink:
+    """The account that a stream belongs to, as its streams and consumers see it.
+
+    The server's sink routes; a test's sink collects. `headers` is a whole header block with its
+    blank line, or empty. `reply` is empty when there is none.
+    """
+
+    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
+        """Publish a message into the account; return how many subscriptions took it.
+
+        Acks, API responses, advisories and republished messages go this way.
+        """
+        raise NotImplementedError
+
+    def deliver(
+        self,
+        deliver_subject: bytes,
+        message_subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+    ) -> bool:
+        """Route a message by `deliver_subject` and show `message_subject` to who gets it.
+
+        Returns:
+            False when no subscription took it.
+        """
+        raise NotImplementedError
+
+    def has_interest(self, subject: bytes) -> bool:
+        """Tell whether a subscription of the account would get what is sent to `subject`."""
+        raise NotImplementedError
+
+    def watch_interest(self, subject: bytes, changed: Callable[[bool], object]) -> object:
+        """Call `changed` when `subject` gains its first or loses its last subscription.
+
+        Returns:
+            A token for `unwatch_interest`.
+        """
+        raise NotImplementedError
+
+    def unwatch_interest(self, token: object) -> None:
+        """End what `watch_interest` began."""
+        raise NotImplementedError
