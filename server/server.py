@@ -7,24 +7,24 @@ import random as random_module
 from random import Random
 from typing import TYPE_CHECKING
 
-from midge.server.binding import host_in_url
+from midge.server.broker.broker import Hub
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.connection import Connection
 from midge.server.clock import Clock, LoopClock
-from midge.server.connection import Connection
-from midge.server.events import SystemEvents
-from midge.server.hub import Hub
-from midge.server.listener import Listener
-from midge.server.logging import get_logger
+from midge.server.config.options import Options
+from midge.server.listeners.sockets import host_in_url
+from midge.server.listeners.tcp import Listener
+from midge.server.listeners.tls import TlsContexts, for_anybody
+from midge.server.log.logger import get_logger
 from midge.server.monitoring.service import MonitoringService
 from midge.server.monitoring.state import State
-from midge.server.options import Options
-from midge.server.reasons import ClosedReason
-from midge.server.tls import TlsContexts, for_anybody
+from midge.server.system_account.events import SystemEvents
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from midge.server.listeners.websocket import WebSocketListener
     from midge.server.recorder.recorder import Recorder
-    from midge.server.websocket import WebSocketListener
 
 log = get_logger()
 
@@ -118,7 +118,7 @@ class Server:
     async def _open_websocket(self, hub: Hub) -> None:
         """Open the listener for WebSocket clients."""
         # Only who asks for it pays for the import.
-        from midge.server.websocket import WebSocketListener  # noqa: PLC0415
+        from midge.server.listeners.websocket import WebSocketListener  # noqa: PLC0415
 
         settings = self.options.websocket
         self._websocket_tls = TlsContexts(settings.tls) if settings.tls.enabled else None
@@ -176,7 +176,7 @@ class Server:
         Raises:
             ConfigError: they cannot be, or would change what cannot; nothing has changed then.
         """
-        from midge.server.reloading import check_reload  # noqa: PLC0415 - most never reload
+        from midge.server.config.reload_rules import check_reload  # noqa: PLC0415 - most never reload
 
         check_reload(self.options, options)
         # Whatever can fail does so before the first of them is put in force.

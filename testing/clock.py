@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from midge.server.threaded import ThreadedServer
+    from midge.server.embedded.threaded import ThreadedServer
 
 _EPOCH_S = 1_700_000_000.0
 

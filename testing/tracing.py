@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from midge.server.hub import Observer
-from midge.server.options import Logging
-from midge.server.tracing import Tracer, client_label
+from midge.server.broker.broker import Observer
+from midge.server.clients.protocol_trace import Tracer, client_label
+from midge.server.config.options import Logging
 
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
-    from midge.server.connection import Connection
-    from midge.server.embedded import Server
+    from midge.server.clients.connection import Connection
+    from midge.server.embedded.server import Server
     from midge.sublist.subscription import Subscription
     from midge.testing.capture import Capture
     from midge.testing.strict import StrictMode

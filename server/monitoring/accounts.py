@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
-from midge.server.monitoring import forms
+from midge.server.monitoring import go_format
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.subsz import combined_statistics
 
 if TYPE_CHECKING:
-    from midge.server import options
-    from midge.server.account import Account
+    from midge.server.config import options
     from midge.server.monitoring.state import State
+    from midge.server.routing.account import Account
 
 _RESPONSE_TYPES = {"singleton": "Singleton", "stream": "Streamed", "chunked": "Chunked"}
 _NOTHING = {"msgs": 0, "bytes": 0}
@@ -25,7 +25,7 @@ def accountz(state: "State", arguments: Arguments) -> dict[str, Any]:
     hub = state.hub
     page: dict[str, Any] = {
         "server_id": hub.keys.server_id,
-        "now": forms.timestamp(hub.clock.wall()),
+        "now": go_format.timestamp(hub.clock.wall()),
         "system_account": hub.system_account.name,
     }
     name = arguments.text("acc")
@@ -48,7 +48,7 @@ def accstatz(state: "State", arguments: Arguments) -> dict[str, Any]:
     chosen = [hub.accounts[name] for name in sorted(hub.accounts)]
     return {
         "server_id": hub.keys.server_id,
-        "now": forms.timestamp(hub.clock.wall()),
+        "now": go_format.timestamp(hub.clock.wall()),
         "account_statz": [
             account_statistics(state, account) for account in chosen if unused or account.clients
         ],
@@ -74,7 +74,7 @@ def account_statistics(state: "State", account: "Account") -> dict[str, Any]:
 def _detail(state: "State", account: "Account") -> dict[str, Any]:
     detail: dict[str, Any] = {
         "account_name": account.name,
-        "update_time": forms.timestamp(state.configured_at),
+        "update_time": go_format.timestamp(state.configured_at),
         "is_system": account is state.hub.system_account,
         "expired": False,
         "complete": True,

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from midge.server.account import GLOBAL_ACCOUNT
-from midge.server.client_info import user_of
-from midge.server.closed import ClosedClient
-from midge.server.connection import Connection
-from midge.server.monitoring import forms
+from midge.server.clients.client_info import user_of
+from midge.server.clients.closed_clients import ClosedClient
+from midge.server.clients.connection import Connection
+from midge.server.monitoring import go_format
 from midge.server.monitoring.arguments import Arguments, BadArgument
-from midge.server.monitoring.listing import DETAIL_STEPS, Room, Steps
+from midge.server.monitoring.long_lists import DETAIL_STEPS, Room, Steps
+from midge.server.routing.account import GLOBAL_ACCOUNT
 from midge.sublist import subjects
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
         await steps.took(_ENTRY_STEPS + len(held) * (DETAIL_STEPS if options.detail else 1))
     page = {
         "server_id": hub.keys.server_id,
-        "now": forms.timestamp(now + wall_offset),
+        "now": go_format.timestamp(now + wall_offset),
         "num_connections": len(entries),
         "total": total,
         "offset": offset,
@@ -256,18 +256,18 @@ def _entry(client: Client, options: ConnzOptions, now: float, wall_offset: float
         "type": _TYPES.get(client.kind, "nats"),
         "ip": client.peer_host,
         "port": client.peer_port,
-        "start": forms.timestamp(client.started_at + wall_offset),
-        "last_activity": forms.timestamp(client.last_active_at + wall_offset),
+        "start": go_format.timestamp(client.started_at + wall_offset),
+        "last_activity": go_format.timestamp(client.last_active_at + wall_offset),
     }
     if isinstance(client, ClosedClient):
-        entry["stop"] = forms.timestamp(client.stopped_at + wall_offset)
+        entry["stop"] = go_format.timestamp(client.stopped_at + wall_offset)
         entry["reason"] = client.reason
     round_trip_s = _round_trip(client)
     if round_trip_s:
-        entry["rtt"] = forms.duration(round_trip_s)
+        entry["rtt"] = go_format.duration(round_trip_s)
     entry |= {
-        "uptime": forms.uptime(until - client.started_at),
-        "idle": forms.uptime(until - client.last_active_at),
+        "uptime": go_format.uptime(until - client.started_at),
+        "idle": go_format.uptime(until - client.last_active_at),
         "pending_bytes": _pending(client),
         "in_msgs": client.in_messages,
         "out_msgs": client.out_messages,
@@ -305,7 +305,7 @@ def _identity(client: Client) -> dict[str, Any]:
 def _interest(client: Client, held: list[Any], *, detail: bool) -> dict[str, Any]:
     """List what the client subscribed to."""
     if not detail:
-        return {"subscriptions_list": [forms.text(one.subject) for one in held]}
+        return {"subscriptions_list": [go_format.text(one.subject) for one in held]}
     account = {}
     if isinstance(client, ClosedClient) and client.account_name != GLOBAL_ACCOUNT:
         account = {"account": client.account_name, "account_tag": client.account_name}
@@ -315,10 +315,10 @@ def _interest(client: Client, held: list[Any], *, detail: bool) -> dict[str, Any
 
 def subscription_detail(subscription: Any, cid: int) -> dict[str, Any]:
     """Describe one subscription; what does not apply is left out."""
-    detail: dict[str, Any] = {"subject": forms.text(subscription.subject)}
+    detail: dict[str, Any] = {"subject": go_format.text(subscription.subject)}
     if subscription.queue is not None:
-        detail["qgroup"] = forms.text(subscription.queue)
-    detail["sid"] = forms.text(subscription.sid)
+        detail["qgroup"] = go_format.text(subscription.queue)
+    detail["sid"] = go_format.text(subscription.sid)
     detail["msgs"] = subscription.delivered
     if subscription.max_messages > 0:
         detail["max"] = subscription.max_messages

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from midge.protocol import COMPATIBLE_VERSION
-from midge.server.monitoring import accounts, connz, forms, others, subsz, varz
+from midge.server.monitoring import absent, accounts, connz, go_format, subsz, varz
 from midge.server.monitoring.arguments import Arguments, BadArgument
+from midge.server.monitoring.http_listener import HttpConnection, HttpListener
 from midge.server.monitoring.index import index_page
-from midge.server.monitoring.listener import HttpConnection, HttpListener
-from midge.server.monitoring.pace import Busy, Pace
 from midge.server.monitoring.state import State
+from midge.server.monitoring.throttle import Busy, Pace
 
 if TYPE_CHECKING:
+    from midge.server.listeners.tls import TlsContexts
     from midge.server.monitoring.metrics import Metrics
-    from midge.server.tls import TlsContexts
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Page = Callable[[web.Request], Awaitable[web.Response]]
@@ -98,12 +98,12 @@ class Monitor:
         state = self.state
         simple = {
             "/varz": lambda _: varz.varz(state),
-            "/routez": lambda given: others.routez(state, given),
-            "/leafz": lambda given: others.leafz(state, given),
-            "/gatewayz": lambda given: others.gatewayz(state, given),
+            "/routez": lambda given: absent.routez(state, given),
+            "/leafz": lambda given: absent.leafz(state, given),
+            "/gatewayz": lambda given: absent.gatewayz(state, given),
             "/accountz": lambda given: accounts.accountz(state, given),
             "/accstatz": lambda given: accounts.accstatz(state, given),
-            "/jsz": lambda given: others.jsz(state, given),
+            "/jsz": lambda given: absent.jsz(state, given),
             "/ipqueuesz": lambda _: {},
         }
         pages: dict[str, Page] = {path: _json_page(page) for path, page in simple.items()}
@@ -151,7 +151,7 @@ class Monitor:
         return _json(await subsz.subsz(self.state, Arguments(request.query)))
 
     async def _healthz(self, request: web.Request) -> web.Response:
-        status, page = others.healthz(self.state, Arguments(request.query))
+        status, page = absent.healthz(self.state, Arguments(request.query))
         return _json(page, status, compact=True)
 
     async def _raftz(self, _request: web.Request) -> web.Response:
@@ -180,7 +180,7 @@ def _json_page(page: Callable[[Arguments], Any]) -> Page:
 
 
 def _json(page: Any, status: int = 200, *, compact: bool = False) -> web.Response:
-    body = forms.compact(page) if compact else forms.document(page)
+    body = go_format.compact(page) if compact else go_format.document(page)
     headers = {"Access-Control-Allow-Origin": "*", "Content-Type": "application/json"}
     return web.Response(body=body, status=status, headers=headers)
 

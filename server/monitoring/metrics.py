@@ -9,13 +9,13 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from midge.protocol import COMPATIBLE_VERSION, errors
-from midge.server.hub import TOO_MANY_TOKENS
-from midge.server.logging import JOURNAL
-from midge.server.monitoring.ledger import server_totals
-from midge.server.reasons import ClosedReason
+from midge.server.broker.broker import TOO_MANY_TOKENS
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.log.logger import JOURNAL
+from midge.server.monitoring.account_totals import server_totals
 
 if TYPE_CHECKING:
-    from midge.server.hub import Hub, Totals
+    from midge.server.broker.broker import Hub, Totals
     from midge.server.monitoring.state import State
 
 _COUNTERS = {

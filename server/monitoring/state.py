@@ -3,11 +3,11 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from midge.server.monitoring.ledger import Ledger
-from midge.server.monitoring.usage import Usage
+from midge.server.monitoring.account_totals import Ledger
+from midge.server.monitoring.process_usage import Usage
 
 if TYPE_CHECKING:
-    from midge.server.hub import Hub
+    from midge.server.broker.broker import Hub
 
 _CLOCK_SLACK_S = 0.5
 """Below this, a connection's times stay the same from one page to the next."""

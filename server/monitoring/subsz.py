@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from midge.server.account import Account
-from midge.server.connection import Connection
-from midge.server.monitoring import forms
+from midge.server.clients.connection import Connection
+from midge.server.monitoring import go_format
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.connz import subscription_detail
-from midge.server.monitoring.listing import DETAIL_STEPS, Room, Steps
-from midge.server.subscription import RoutedSubscription
+from midge.server.monitoring.long_lists import DETAIL_STEPS, Room, Steps
+from midge.server.routing.account import Account
+from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist import subjects
 from midge.sublist.sublist import SubListStats
 
@@ -32,12 +32,12 @@ async def subsz(state: "State", arguments: Arguments) -> dict[str, Any]:
     test = arguments.text("test").encode("utf-8", "replace")
     if test and not (subjects.is_valid_subject(test) and subjects.is_literal(test)):
         text = "invalid test subject, must be valid publish subject: "
-        raise BadArgument(text + forms.text(test[:64]))
+        raise BadArgument(text + go_format.text(test[:64]))
     accounts = _accounts(state, arguments.text("acc"))
     statistics = combined_statistics(accounts)
     page: dict[str, Any] = {
         "server_id": state.hub.keys.server_id,
-        "now": forms.timestamp(state.hub.clock.wall()),
+        "now": go_format.timestamp(state.hub.clock.wall()),
         **statistics,
         "total": statistics["num_subscriptions"] if wanted else 0,
         "offset": offset,

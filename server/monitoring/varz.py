@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 from midge.protocol import COMPATIBLE_VERSION
-from midge.server.monitoring import forms
-from midge.server.monitoring.ledger import server_totals
-from midge.server.options import WebSocket
+from midge.server.config.options import WebSocket
+from midge.server.monitoring import go_format
+from midge.server.monitoring.account_totals import server_totals
 
 if TYPE_CHECKING:
+    from midge.server.config.options import Options
     from midge.server.monitoring.state import State
-    from midge.server.options import Options
 
 _AUTH_TIMEOUT_S = 2.0
 _NONE_OF_ALL = {"routes": 0, "gateways": 0, "leafs": 0}
@@ -54,13 +54,13 @@ def _settings(state: "State") -> dict[str, Any]:
     return {
         "max_connections": limits.max_connections,
         **({"max_subscriptions": limits.max_subscriptions} if limits.max_subscriptions else {}),
-        "ping_interval": forms.nanoseconds(options.keepalive.ping_interval_s),
+        "ping_interval": go_format.nanoseconds(options.keepalive.ping_interval_s),
         "ping_max": options.keepalive.ping_max,
         "http_host": http[0],
         "http_port": http[1],
         "http_base_path": options.monitoring.base_path,
         "https_port": state.https_port,
-        "auth_timeout": forms.number(_auth_timeout_s(options)),
+        "auth_timeout": go_format.number(_auth_timeout_s(options)),
         "max_control_line": limits.max_control_line_bytes,
         "max_payload": limits.max_payload_bytes,
         "max_pending": limits.max_pending_bytes,
@@ -70,8 +70,8 @@ def _settings(state: "State") -> dict[str, Any]:
         "mqtt": {},
         "websocket": _websocket(state),
         "jetstream": {},
-        "tls_timeout": forms.number(options.tls.timeout_s),
-        "write_deadline": forms.nanoseconds(limits.write_deadline_s),
+        "tls_timeout": go_format.number(options.tls.timeout_s),
+        "write_deadline": go_format.nanoseconds(limits.write_deadline_s),
     }
 
 
@@ -94,7 +94,7 @@ def _websocket(state: "State") -> dict[str, Any]:
         "no_auth_user": settings.authorization.no_auth_user,
         "jwt_cookie": settings.jwt_cookie,
         "handshake_timeout": _unless_default(settings.handshake_timeout_s),
-        "auth_timeout": forms.number(settings.authorization.timeout_s),
+        "auth_timeout": go_format.number(settings.authorization.timeout_s),
         "no_tls": settings.no_tls,
         "tls_verify": settings.tls.verify,
         "same_origin": settings.same_origin,
@@ -107,7 +107,7 @@ def _websocket(state: "State") -> dict[str, Any]:
 def _unless_default(handshake_timeout_s: float) -> int:
     """Give the time for a handshake in nanoseconds, 0 where nobody has set it."""
     default = WebSocket().handshake_timeout_s
-    return 0 if handshake_timeout_s == default else forms.nanoseconds(handshake_timeout_s)
+    return 0 if handshake_timeout_s == default else go_format.nanoseconds(handshake_timeout_s)
 
 
 def _activity(state: "State") -> dict[str, Any]:
@@ -116,9 +116,9 @@ def _activity(state: "State") -> dict[str, Any]:
     totals = server_totals(hub)
     now = hub.clock.wall()
     return {
-        "start": forms.timestamp(state.started_at),
-        "now": forms.timestamp(now),
-        "uptime": forms.uptime(now - state.started_at),
+        "start": go_format.timestamp(state.started_at),
+        "now": go_format.timestamp(now),
+        "uptime": go_format.uptime(now - state.started_at),
         "mem": usage.memory_bytes(),
         "cores": usage.cores(),
         "gomaxprocs": 1,
@@ -141,7 +141,7 @@ def _activity(state: "State") -> dict[str, Any]:
         "stalled_clients": hub.stalled_clients,
         "subscriptions": sum(len(account.sublist) for account in hub.accounts.values()),
         "http_req_stats": dict(sorted(state.requests.items())),
-        "config_load_time": forms.timestamp(state.configured_at),
+        "config_load_time": go_format.timestamp(state.configured_at),
         "config_digest": state.config_digest,
         "feature_flags": {},
         "system_account": hub.system_account.name,

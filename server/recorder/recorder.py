@@ -8,22 +8,22 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from midge.server.auth.pattern_set import PatternSet
 from midge.server.errors import ConfigError
-from midge.server.logging import get_logger
-from midge.server.observer import Observer
+from midge.server.log.logger import get_logger
 from midge.server.recorder.rows import MessageRows
 from midge.server.recorder.tap import BARE, HOUR_US, SKIPPED, WHOLE, MessageTap
-from midge.server.subject_patterns import PatternSet
+from midge.server.routing.observer import Observer
 from midge.sublist.subjects import is_valid_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from midge.server.broker.broker import Hub
+    from midge.server.clients.connection import Connection
     from midge.server.clock import Timer
-    from midge.server.connection import Connection
-    from midge.server.hub import Hub
-    from midge.server.options import Recorder as RecorderOptions
-    from midge.server.subscription import RoutedSubscription
+    from midge.server.config.options import Recorder as RecorderOptions
+    from midge.server.routing.subscription import RoutedSubscription
 
 log = get_logger()
 

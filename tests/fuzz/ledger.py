@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from midge.protocol.frame import Frame
-from midge.server.account import Account
-from midge.server.client import Client
-from midge.server.connection import Connection
-from midge.server.hub import Hub
-from midge.server.observer import Observer
-from midge.server.second_looks import BEHIND
-from midge.server.subscription import RoutedSubscription
+from midge.server.broker.broker import Hub
+from midge.server.clients.connection import Connection
+from midge.server.routing.account import Account
+from midge.server.routing.client import Client
+from midge.server.routing.observer import Observer
+from midge.server.routing.slow_path import BEHIND
+from midge.server.routing.subscription import RoutedSubscription
 
 if TYPE_CHECKING:
     from tests.fuzz.world import Socket

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from midge.protocol.inbound import SharedBuffer
-from midge.server.connection import Connection
-from midge.server.hub import Hub
-from midge.server.options import Options
-from midge.server.server_keys import ServerKeys
+from midge.server.broker.broker import Hub
+from midge.server.broker.server_keys import ServerKeys
+from midge.server.clients.connection import Connection
+from midge.server.config.options import Options
 from midge.testing import ManualClock
 from tests.fuzz.ledger import CHECKED_SUBJECTS, Ledger
 from tests.fuzz.traffic import Script, Step

@@ -15,10 +15,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from midge.server.connection import Connection
-from midge.server.hub import Hub, Observer
-from midge.server.interceptors import Deliver, Publish, Refuse
-from midge.server.options import (
+from midge.server.broker.broker import Hub, Observer
+from midge.server.clients.connection import Connection
+from midge.server.config.options import (
     Account,
     AllowResponses,
     Authorization,
@@ -31,6 +30,7 @@ from midge.server.options import (
     SubjectPermissions,
     User,
 )
+from midge.server.interceptors import Deliver, Publish, Refuse
 from midge.testing import ManualClock
 from tests.property.test_account_isolation import allowed_only, is_match
 from tests.property.test_permissions_oracle import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from midge.server.hub import Screen
-from midge.server.options import Account, AllowResponses, Mapping, MappingDestination
+from midge.server.broker.broker import Screen
+from midge.server.config.options import Account, AllowResponses, Mapping, MappingDestination
 from tests.support.users import Open, Start, enter, permissions, user, users
 
 

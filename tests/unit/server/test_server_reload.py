@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from midge.server.config.options import Keepalive, Limits, Listen, Options, Tls, WebSocket
 from midge.server.errors import ConfigError
-from midge.server.options import Keepalive, Limits, Listen, Options, Tls, WebSocket
 from midge.server.server import Server
 from midge.testing import SettlingClient
 from tests.support.keys import Authority, pem

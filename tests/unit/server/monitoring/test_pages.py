@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from midge.server.options import Listen, Monitoring, Options
+from midge.server.config.options import Listen, Monitoring, Options
 from midge.server.server import Server
 
 Page = Callable[[str], Awaitable[Any]]
