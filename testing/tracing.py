@@ -73,16 +73,16 @@ class TraceKeeper(Observer):
 
     def watch(self, server: Server) -> None:
         """Look on at `server`, at every client that connects from now on; in its thread."""
-        server.hub.observers.append(self)
+        server.broker.observers.append(self)
 
     def attach(self, capture: Capture, server: Server) -> None:
         """Have `capture` see all messages of `server`; in its thread."""
-        server.hub.watch_messages(capture)
+        server.broker.watch_messages(capture)
         self.captures.append(capture)
 
     def detach(self, capture: Capture, server: Server) -> None:
         """Have `capture` see nothing any more; in the server's thread."""
-        server.hub.look_away(capture)
+        server.broker.look_away(capture)
         self.captures.remove(capture)
 
     def client_connected(self, connection: Connection) -> None:

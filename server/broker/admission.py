@@ -19,7 +19,7 @@ from midge.server.accounts.links import REPLY_PREFIX, AccountLinks
 from midge.server.accounts.plan import plan_accounts, plan_configured
 from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, Verdict
 from midge.server.auth.permissions import Permissions
-from midge.server.broker.pending_auth import Questions
+from midge.server.broker.pending_auth import PendingAuth
 from midge.server.clients.client_info import shared_info
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.log.logger import get_logger
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from midge.server.accounts.plan import AccountPlan
     from midge.server.auth.claims import AccountBody, Claims
     from midge.server.auth.operator import OperatorMode
-    from midge.server.broker.broker import Hub
+    from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
     from midge.server.clients.publishing import PublishingClient
     from midge.server.clock import Timer
@@ -52,32 +52,34 @@ _AFTER_TLS_S = 1.0
 log = get_logger()
 
 
-class Gatekeeper:
+class Admission:
     """Admit the connections of one server, and answer for each what it may do."""
 
-    def __init__(self, hub: Hub) -> None:
-        """Read the settings of `hub`.
+    def __init__(self, broker: Broker) -> None:
+        """Read the settings of `broker`.
 
         Raises:
             ConfigError: they cannot be.
         """
-        self._hub = hub
-        options = hub.options
-        self.authenticator = Authenticator(options, wall_clock=hub.clock.wall)
-        self.links = AccountLinks(hub.router, hub.clock, hub.random, hub.account, self._describe)
+        self._broker = broker
+        options = broker.options
+        self.authenticator = Authenticator(options, wall_clock=broker.clock.wall)
+        self.links = AccountLinks(
+            broker.router, broker.clock, broker.random, broker.account, self._describe
+        )
         self.links.apply(plan_configured(options))
         self._by_address: Counter[str] = Counter()
         self._by_user: Counter[str] = Counter()
         self._present: dict[int, Identity | None] = {}
         self._planned: dict[str, Claims[AccountBody]] = {}
         self._expiries: dict[int, Timer] = {}
-        self._questions = Questions()
+        self._pending_auth = PendingAuth()
         self._scan_timer: Timer | None = None
         self._schedule_scan()
 
     def _describe(self, client: Client | None) -> dict[str, Any]:
         """Return what a service may be told of a requesting client; nothing of this process."""
-        return {} if client is None else shared_info(self._hub, cast("Connection", client))
+        return {} if client is None else shared_info(self._broker, cast("Connection", client))
 
     # Coming in.
 
@@ -89,15 +91,15 @@ class Gatekeeper:
 
     def admit(self, connection: Connection) -> bool:
         """Take a connection in that has said nothing yet; False when it was turned away."""
-        limits = self._hub.options.limits
+        limits = self._broker.options.limits
         self._present[connection.cid] = None
         self._by_address[connection.peer_host] += 1
         per_address = limits.max_connections_per_address
-        if len(self._hub.clients) > limits.max_connections:
-            self._hub.turn_away(connection, "connections")
+        if len(self._broker.clients) > limits.max_connections:
+            self._broker.turn_away(connection, "connections")
             return False
         if 0 < per_address < self._by_address[connection.peer_host]:
-            self._hub.turn_away(connection, "connections_per_address")
+            self._broker.turn_away(connection, "connections_per_address")
             return False
         if self.admits_silent(connection) and self._admit_silent(connection):
             connection.keepalive.start()
@@ -109,10 +111,10 @@ class Gatekeeper:
         """Find out who the client of `connection` is; `authenticated` or an -ERR follows."""
         verdict = self._ask(connection)
         if isinstance(verdict, Verdict):
-            self._questions.drop(connection)
+            self._pending_auth.drop(connection)
             self._conclude(connection, verdict)
         else:
-            self._questions.ask(connection, verdict, self._conclude_and_resume)
+            self._pending_auth.ask(connection, verdict, self._conclude_and_resume)
 
     def admits_silent(self, connection: Connection) -> bool:
         """Tell whether the client may go without CONNECT."""
@@ -125,20 +127,20 @@ class Gatekeeper:
 
     @property
     def _intercepts_connects(self) -> bool:
-        interception = self._hub.interception
+        interception = self._broker.interception
         return interception is not None and interception.wants_connects
 
     def _ask(self, connection: Connection) -> Verdict | Awaitable[Verdict]:
         """Ask who the client is, and then the interceptor whether it may come in."""
         verdict = self.authenticator.authenticate(request_of(connection))
-        interception = self._hub.interception
+        interception = self._broker.interception
         return verdict if interception is None else interception.connect(connection, verdict)
 
     def release(self, connection: Connection) -> None:
         """Forget a connection that has ended; nothing happens to one that never was admitted."""
         if connection.cid not in self._present:
             return
-        self._questions.drop(connection)
+        self._pending_auth.drop(connection)
         self._unbind(connection)
         del self._present[connection.cid]
         self._by_address[connection.peer_host] -= 1
@@ -147,7 +149,7 @@ class Gatekeeper:
 
     def close(self) -> None:
         """Let go of what outlives connections."""
-        self._questions.close()
+        self._pending_auth.close()
         for timer in self._expiries.values():
             timer.cancel()
         self._expiries.clear()
@@ -166,7 +168,7 @@ class Gatekeeper:
             permissions is not None and not permissions.may_subscribe(subject, queue)
         ):
             return errors.subscription_violation(subject, queue)
-        most_tokens = self._hub.options.limits.max_subscription_tokens
+        most_tokens = self._broker.options.limits.max_subscription_tokens
         if most_tokens and subject.count(b".") + 1 > most_tokens:
             return errors.too_many_tokens(subject)
         if 0 <= connection.max_subscriptions <= len(connection.subscriptions):
@@ -181,7 +183,7 @@ class Gatekeeper:
         allowed = not subject.startswith(_RESERVED_SUBJECTS) and (
             permissions is None
             or permissions.may_publish(subject)
-            or permissions.use_response(subject, self._hub.clock.monotonic())
+            or permissions.use_response(subject, self._broker.clock.monotonic())
         )
         if not allowed:
             return errors.publish_violation(subject)
@@ -200,8 +202,8 @@ class Gatekeeper:
         permissions = connection.permissions
         if reply is None or permissions is None:
             return
-        if permissions.grant_response(reply, self._hub.clock.monotonic()):
-            self._hub.limits_met["response_grants"] += 1
+        if permissions.grant_response(reply, self._broker.clock.monotonic()):
+            self._broker.limits_met["response_grants"] += 1
 
     # Changes while serving.
 
@@ -211,18 +213,18 @@ class Gatekeeper:
         Raises:
             ConfigError: they cannot be; nothing has changed.
         """
-        authenticator = Authenticator(options, wall_clock=self._hub.clock.wall)
+        authenticator = Authenticator(options, wall_clock=self._broker.clock.wall)
         plans = plan_configured(options)
         interceptors = configured_interceptors(options)
 
         def put_in_force() -> None:
-            self._hub.intercept_as_configured(interceptors)
+            self._broker.intercept_as_configured(interceptors)
             self.authenticator.close()
             self.authenticator = authenticator
             self._planned = {}
             self.links.apply(plans)
             self._schedule_scan()
-            for connection in list(self._hub.clients.values()):
+            for connection in list(self._broker.clients.values()):
                 self._question_again(connection)
 
         return put_in_force
@@ -232,9 +234,9 @@ class Gatekeeper:
 
         The answer to a question that is open is one by the old rules: nobody waits for it any more.
         """
-        if self._questions.conclusion_of(connection) == self._conclude_and_resume:
+        if self._pending_auth.conclusion_of(connection) == self._conclude_and_resume:
             self.authenticate(connection)
-            if connection not in self._questions:
+            if connection not in self._pending_auth:
                 connection.resume()
             return
         if connection.identity is None:
@@ -243,14 +245,14 @@ class Gatekeeper:
             return
         verdict = self._ask(connection)
         if isinstance(verdict, Verdict):
-            self._questions.drop(connection)
+            self._pending_auth.drop(connection)
             self._conclude_again(connection, verdict)
         else:
-            self._questions.ask(connection, verdict, self._conclude_again_and_flush)
+            self._pending_auth.ask(connection, verdict, self._conclude_again_and_flush)
 
     def _conclude_again_and_flush(self, connection: Connection, verdict: Verdict) -> None:
         self._conclude_again(connection, verdict)
-        self._hub.router.flush()
+        self._broker.router.flush()
 
     def _conclude_again(self, connection: Connection, verdict: Verdict) -> None:
         """Let a client stay with what it may do now, or send it away."""
@@ -284,8 +286,8 @@ class Gatekeeper:
             self._scan_timer.cancel()
             self._scan_timer = None
         if self.authenticator.operator is not None:
-            delay_s = max(self._hub.options.operator.resolver_interval_s, 1.0)
-            self._scan_timer = self._hub.clock.call_later(delay_s, self._scan)
+            delay_s = max(self._broker.options.operator.resolver_interval_s, 1.0)
+            self._scan_timer = self._broker.clock.call_later(delay_s, self._scan)
 
     def _scan(self) -> None:
         """Send those away whose account, key or token has been taken back.
@@ -298,9 +300,9 @@ class Gatekeeper:
             return
         before = self._planned
         self._plan_accounts_of_tokens(mode, set(before))
-        now_s = self._hub.clock.wall()
+        now_s = self._broker.clock.wall()
         known: dict[str, Claims[AccountBody]] = {}
-        for connection in list(self._hub.clients.values()):
+        for connection in list(self._broker.clients.values()):
             identity = connection.identity
             if identity is None:
                 continue
@@ -309,7 +311,7 @@ class Gatekeeper:
                 self._send_away(connection, ended)
             elif before.get(identity.account) is not known[identity.account]:
                 self._question_again(connection)
-        self._hub.router.flush()
+        self._broker.router.flush()
         self._schedule_scan()
 
     # Conclusions.
@@ -336,7 +338,7 @@ class Gatekeeper:
     def _send_away(self, connection: Connection, refusal: Refusal) -> None:
         """End `connection`; the log gets the reason, the client nats-server's words."""
         if refusal.limit:
-            self._hub.limits_met[refusal.limit] += 1
+            self._broker.limits_met[refusal.limit] += 1
         log.error(
             "authentication_failed",
             cid=connection.cid,
@@ -348,12 +350,12 @@ class Gatekeeper:
     def _bind(self, connection: Connection, identity: Identity) -> bool:
         """Put `connection` into its account, with its permissions and limits; False when full."""
         self._unbind(connection)
-        limits = self._hub.options.limits
+        limits = self._broker.options.limits
         plan = self._plan_for(identity)
         if plan is None:
             self._send_away(connection, Refusal("the account cannot be", reason="Missing Account"))
             return False
-        account = self._hub.account(plan.name)
+        account = self._broker.account(plan.name)
         if 0 <= plan.max_connections <= len(account.clients):
             connection.close(
                 ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS, errors.MAXIMUM_ACCOUNT_CONNECTIONS
@@ -361,7 +363,7 @@ class Gatekeeper:
             return False
         per_user = limits.max_connections_per_user
         if identity.user and 0 < per_user <= self._by_user[_user_key(identity)]:
-            self._hub.turn_away(connection, "connections_per_user")
+            self._broker.turn_away(connection, "connections_per_user")
             return False
         self._by_user[_user_key(identity)] += 1
         self._present[connection.cid] = identity
@@ -400,7 +402,7 @@ class Gatekeeper:
         from midge.server.auth.claims import BadTokenError  # noqa: PLC0415 - operator mode's alone
 
         try:
-            claims = mode.account(identity.account, self._hub.clock.wall())
+            claims = mode.account(identity.account, self._broker.clock.wall())
         except BadTokenError:
             return None  # it has expired, or has been taken back, since its user was let in
         if self._planned.get(identity.account) is not claims:
@@ -411,7 +413,7 @@ class Gatekeeper:
         """Read the tokens of the accounts `wanted`, and of those they import from, anew."""
         from midge.server.accounts import from_tokens as tokens  # noqa: PLC0415 - as above
 
-        now_s = self._hub.clock.wall()
+        now_s = self._broker.clock.wall()
         self._planned = tokens.token_accounts(lambda key: mode.account(key, now_s), wanted)
         tables = tokens.account_tables(self._planned, now_s)
         self.links.apply(plan_accounts(tables, is_lenient=True))
@@ -420,18 +422,18 @@ class Gatekeeper:
         """End `connection` when its identity does."""
         if identity.expires_at_s is None:
             return
-        left_s = identity.expires_at_s - self._hub.clock.wall()
+        left_s = identity.expires_at_s - self._broker.clock.wall()
         if left_s <= 0:
             connection.close(ClosedReason.AUTHENTICATION_EXPIRED, errors.AUTHENTICATION_EXPIRED)
-            self._hub.router.flush()
+            self._broker.router.flush()
             return
-        self._expiries[connection.cid] = self._hub.clock.call_later(
+        self._expiries[connection.cid] = self._broker.clock.call_later(
             min(left_s, _LONGEST_WAIT_S), self._watch_expiry, connection, identity
         )
 
     def _auth_timeout_s(self, connection: Connection) -> float:
         """Return how long the client of `connection` has for its CONNECT."""
-        options = self._hub.options
+        options = self._broker.options
         own_s = options.websocket.authorization.timeout_s
         if connection.kind == "WEBSOCKET" and own_s:
             return own_s

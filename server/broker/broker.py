@@ -17,7 +17,7 @@ from midge.protocol.errors import ProtocolError
 from midge.protocol.frame import Frame
 from midge.protocol.inbound import SharedBuffer
 from midge.protocol.messages import Info
-from midge.server.broker.admission import Gatekeeper, configured_interceptors
+from midge.server.broker.admission import Admission, configured_interceptors
 from midge.server.broker.server_keys import ServerKeys
 from midge.server.clients.channel import Channel
 from midge.server.clients.closed_clients import ClosedClient, ClosedClients
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from midge.server.interceptors.api import Interceptor
     from midge.server.interceptors.interception import Interception
 
-__all__ = ["Hub", "Observer", "Screen", "Totals"]
+__all__ = ["Broker", "Observer", "Screen", "Totals"]
 
 log = get_logger()
 
@@ -117,7 +117,7 @@ class Totals:
         self.out_bytes += client.out_bytes
 
 
-class Hub:
+class Broker:
     """The shared state of one server's connections; `clock` and `random` are its only such sources.
 
     `clients` are the live connections by cid, `closed` the last ones that went, oldest first.
@@ -156,9 +156,9 @@ class Hub:
         self._last_cid = 4  # nats-server's internal clients take the first few
         self._transports: set[Connection] = set()
         self._empty = asyncio.Event()
-        self.gate = Gatekeeper(self)
+        self.admission = Admission(self)
         self.intercept_as_configured(configured_interceptors(options))
-        operator = self.gate.authenticator.operator
+        operator = self.admission.authenticator.operator
         if operator is not None and operator.system_account:
             self.system_account = self.account(operator.system_account)
 
@@ -184,7 +184,7 @@ class Hub:
         """Make a connection with a cid of its own, not yet on a transport."""
         self._last_cid += 1
         connection = Connection(self, self._last_cid, peer, kind)
-        self.gate.prepare(connection)
+        self.admission.prepare(connection)
         return connection
 
     def ping_interval_s(self, kind: str) -> float:
@@ -197,7 +197,7 @@ class Hub:
         self.totals.connections += 1
         self._transports.add(connection)
         self.clients[connection.cid] = connection
-        if self.gate.admit(connection):
+        if self.admission.admit(connection):
             log.debug("client_connected", cid=connection.cid, peer=connection.peer)
             self.screen_anew(connection)
             self.trace(connection)
@@ -221,7 +221,7 @@ class Hub:
     def client_closed(self, connection: Connection) -> None:
         """Hear that a connection has ended; its transport may have some last words to write."""
         self.clients.pop(connection.cid, None)
-        self.gate.release(connection)
+        self.admission.release(connection)
         if self.interception is not None:
             self._forget_what_waits(connection, self.interception)
         self.totals.add(connection)
@@ -425,7 +425,7 @@ class Hub:
 
     def _asks_who(self, connection: Connection, *, connect_info: bool) -> bool:
         """Tell whether INFO is to ask for credentials."""
-        authenticator, kind = self.gate.authenticator, connection.kind
+        authenticator, kind = self.admission.authenticator, connection.kind
         # As in nats-server, only the first INFO of the plain listener spares guests the question.
         may_be_spared = not connect_info and kind != "WEBSOCKET"
         is_spared = may_be_spared and authenticator.admits_silent_clients(kind)
@@ -482,7 +482,7 @@ class Hub:
 
     def close(self) -> None:
         """Let go of what outlives connections."""
-        self.gate.close()
+        self.admission.close()
         if self.interception is not None:
             self.interception.close()
 

@@ -1,4 +1,4 @@
-"""Questions of who a client is that take time: one of each connection at most.
+"""Pending authentications: at most one per connection.
 
 A question ends with its connection, and when the same is asked anew: nobody hears the answer then,
 and what is being done to find it out is called off.
@@ -35,7 +35,7 @@ class Question(NamedTuple):
         return self.pending.result() if error is None else Refusal(f"internal error: {error}")
 
 
-class Questions:
+class PendingAuth:
     """The open questions of one server, by the cid of whom they are about."""
 
     def __init__(self) -> None:

@@ -57,7 +57,7 @@ class Flow:
         nearly_full = pending >= limit * 3 // 4
         if pending < _HOLD_BACK_BYTES and not nearly_full:
             return True
-        if not connection.hub.options.limits.stall_producers:
+        if not connection.broker.options.limits.stall_producers:
             return not nearly_full
         if publisher is not None:
             publisher.hold_for(connection)
@@ -65,13 +65,13 @@ class Flow:
 
     def fell_behind(self) -> None:
         """Hear that the socket did not take everything; from now on it must make progress."""
-        self._behind_since = self._connection.hub.clock.monotonic()
+        self._behind_since = self._connection.broker.clock.monotonic()
         if self._deadline_timer is None:
-            self._watch_deadline(self._connection.hub.options.limits.write_deadline_s)
+            self._watch_deadline(self._connection.broker.options.limits.write_deadline_s)
 
     def progressed(self) -> None:
         """Hear that the socket has taken something, though not all."""
-        self._behind_since = self._connection.hub.clock.monotonic()
+        self._behind_since = self._connection.broker.clock.monotonic()
 
     def caught_up(self) -> None:
         """Let those read on who waited for this connection."""
@@ -82,7 +82,7 @@ class Flow:
                 publisher.release()
 
     def _watch_deadline(self, delay_s: float) -> None:
-        clock = self._connection.hub.clock
+        clock = self._connection.broker.clock
         self._deadline_timer = clock.call_later(delay_s, self._check_deadline)
 
     def _check_deadline(self) -> None:
@@ -91,8 +91,8 @@ class Flow:
         connection = self._connection
         if not connection.outbound.behind:
             return
-        deadline_s = connection.hub.options.limits.write_deadline_s
-        left_s = self._behind_since + deadline_s - connection.hub.clock.monotonic()
+        deadline_s = connection.broker.options.limits.write_deadline_s
+        left_s = self._behind_since + deadline_s - connection.broker.clock.monotonic()
         if left_s > 0:
             self._watch_deadline(left_s)
         else:
@@ -111,12 +111,12 @@ class Flow:
         self.held_by = None
         if receiver is None or self._hold_timer is not None or not receiver.outbound.behind:
             return
-        hub = self._connection.hub
-        hub.stalled_clients += 1
+        broker = self._connection.broker
+        broker.stalled_clients += 1
         self._connection.pause_reading()
         receiver.held(self._connection)
         self._waits_for = cast("Channel", receiver)
-        self._hold_timer = hub.clock.call_later(_HOLD_BACK_S, self.release)
+        self._hold_timer = broker.clock.call_later(_HOLD_BACK_S, self.release)
 
     @property
     def is_held_back(self) -> bool:

@@ -13,7 +13,7 @@ cdef Py_ssize_t _HELD_BYTES, _PORTION_BYTES
 
 cdef class Channel(Client):
     cdef object __weakref__
-    cdef readonly object hub
+    cdef readonly object broker
     cdef readonly Router router
     cdef readonly str peer_host
     cdef readonly int peer_port

@@ -20,7 +20,7 @@ from midge.server.routing.client import Client
 from midge.server.routing.slow_path import BEHIND, CLOSED
 
 if TYPE_CHECKING:
-    from midge.server.broker.broker import Hub
+    from midge.server.broker.broker import Broker
     from midge.server.clock import Timer
 
 # Why the parser may be halted; it goes on when no reason is left.
@@ -50,11 +50,11 @@ class Channel(Client):
     there is no such thing. Times are the clock's: `started_at` and `last_active_at` monotonic.
     """
 
-    def __init__(self, hub: "Hub", cid: int, peer: tuple[str, int], kind: str) -> None:
-        Client.__init__(self, cid, hub.global_account, hub.chunks)
-        limits = hub.options.limits
-        self.hub = hub
-        self.router = hub.router
+    def __init__(self, broker: "Broker", cid: int, peer: tuple[str, int], kind: str) -> None:
+        Client.__init__(self, cid, broker.global_account, broker.chunks)
+        limits = broker.options.limits
+        self.broker = broker
+        self.router = broker.router
         self.peer_host = peer[0]
         self.peer_port = peer[1]
         self.forwarded_for = ""  # what a proxy, or somebody who plays one, says of the address
@@ -67,17 +67,17 @@ class Channel(Client):
             max_control_line=limits.max_control_line_bytes,
             max_payload=limits.max_payload_bytes,
         )
-        self.inbound = Inbound(self.parser, hub.shared_buffer)
+        self.inbound = Inbound(self.parser, broker.shared_buffer)
         self.flow = Flow(self)
         self.reason: ClosedReason | None = None
-        self.started_at = hub.clock.monotonic()
+        self.started_at = broker.clock.monotonic()
         self.last_active_at = self.started_at
         self.connected = False  # whether it is known who the client is
         self.keepalive = Keepalive(
-            hub.clock,
-            hub.random,
-            interval_s=hub.ping_interval_s(kind),
-            ping_max=hub.options.keepalive.ping_max,
+            broker.clock,
+            broker.random,
+            interval_s=broker.ping_interval_s(kind),
+            ping_max=broker.options.keepalive.ping_max,
             ping=self.send_ping,
             stale=self._end_stale,
         )
@@ -129,7 +129,7 @@ class Channel(Client):
         self._finish_batch()
 
     def _note_activity(self) -> None:
-        now = self.hub.clock.monotonic()
+        now = self.broker.clock.monotonic()
         self.last_active_at = now
         self.keepalive.last_heard = now
 
@@ -216,12 +216,12 @@ class Channel(Client):
         self.turn_left -= cost_bytes
         if self.turn_left < 0 and not self._halts & TURN_OVER and not self.may_spend(0):
             self.halt(TURN_OVER)
-            self.hub.turns.wait(self._take_turn)
+            self.broker.turns.wait(self._take_turn)
 
     def may_spend(self, cost_bytes: int) -> bool:
         """Tell whether the turn, or what can still be drawn of it, is enough for that."""
         while self.turn_left < cost_bytes:
-            drawn: int = self.hub.turns.draw()
+            drawn: int = self.broker.turns.draw()
             if not drawn:
                 return False
             self.turn_left += drawn
@@ -229,7 +229,7 @@ class Channel(Client):
 
     def _take_turn(self) -> None:
         """Have one's share of the next turn, and leave to others what is not needed."""
-        turns = self.hub.turns
+        turns = self.broker.turns
         self.turn_left = turns.share()
         self._go_on()
         turns.give_back(max(self.turn_left, 0))
@@ -247,7 +247,7 @@ class Channel(Client):
         if not self._paused and self.inbound.held_bytes() > _HELD_BYTES:
             self._paused = True
             if not self.connected:
-                self.hub.limits_met["bytes_before_authentication"] += 1
+                self.broker.limits_met["bytes_before_authentication"] += 1
             self._transport.pause_reading()
 
     # Held back.
@@ -301,7 +301,7 @@ class Channel(Client):
         if self.tracer is not None:
             self.tracer.sent(f"-ERR {text}")
         self.spend(COMMAND_BYTES)
-        self.hub.error_sent(self, text)
+        self.broker.error_sent(self, text)
         self.send(b"-ERR '%b'\r\n" % text.encode())
 
     def send_ping(self) -> None:
@@ -387,7 +387,7 @@ class Channel(Client):
         except OSError:
             self._close_transport()
             return
-        self._linger_timer = self.hub.clock.call_later(_LINGER_S, self._close_transport)
+        self._linger_timer = self.broker.clock.call_later(_LINGER_S, self._close_transport)
 
     def _close_transport(self) -> None:
         """Close, and cut when the client does not take its last words within the write deadline.
@@ -395,17 +395,17 @@ class Channel(Client):
         It counts as a client no more, so nothing else would end one that never reads them.
         """
         if self._transport is not None:
-            deadline_s = self.hub.options.limits.write_deadline_s
-            self._linger_timer = self.hub.clock.call_later(deadline_s, self._cut)
+            deadline_s = self.broker.options.limits.write_deadline_s
+            self._linger_timer = self.broker.clock.call_later(deadline_s, self._cut)
             self._transport.close()
 
     def _cut(self) -> None:
-        self.hub.limits_met["last_words"] += 1
+        self.broker.limits_met["last_words"] += 1
         self.abort()
 
     def _end_on_error(self, error: ProtocolError) -> None:
         """End on what the parser, or a command, found wrong."""
-        self.hub.protocol_error(self, error)
+        self.broker.protocol_error(self, error)
         self.close(_REASONS.get(error.wire, ClosedReason.PROTOCOL_VIOLATION), error.wire)
 
     def _end_stale(self) -> None:

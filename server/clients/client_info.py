@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from midge.server.broker.broker import Hub
+    from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
 
 _TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
@@ -41,11 +41,11 @@ def client_info(connection: Connection, wall_offset_s: float) -> dict[str, Any]:
     return {field: value for field, value in facts.items() if value}
 
 
-def shared_info(hub: Hub, connection: Connection) -> dict[str, Any]:
+def shared_info(broker: Broker, connection: Connection) -> dict[str, Any]:
     """Tell what a service learns of a client when the import shares it."""
     round_trip_s = connection.keepalive.round_trip_s or 0.0
     return {
-        **client_info(connection, hub.clock.wall() - hub.clock.monotonic()),
+        **client_info(connection, broker.clock.wall() - broker.clock.monotonic()),
         "rtt": round(round_trip_s * 1e9),
-        "server": hub.keys.server_id,
+        "server": broker.keys.server_id,
     }

@@ -39,7 +39,7 @@ from midge.sublist.subscription import Subscription
 
 if TYPE_CHECKING:
     from midge.server.auth.identity import Identity
-    from midge.server.broker.broker import Hub
+    from midge.server.broker.broker import Broker
     from midge.server.clock import Timer
 
 _PONG = b"PONG\r\n"
@@ -54,14 +54,14 @@ class Connection(PublishingClient):
     `subscriptions` are its own, by sid.
     """
 
-    def __init__(self, hub: "Hub", cid: int, peer: tuple[str, int], kind: str) -> None:
-        PublishingClient.__init__(self, hub, cid, peer, kind)
+    def __init__(self, broker: "Broker", cid: int, peer: tuple[str, int], kind: str) -> None:
+        PublishingClient.__init__(self, broker, cid, peer, kind)
         self.identity: Identity | None = None
         self.info: Any = None
         self.nonce = b""
         self.cookies: dict[str, str] = {}
         self.subscriptions: dict[bytes, RoutedSubscription] = {}
-        self.max_subscriptions = hub.options.limits.max_subscriptions or -1
+        self.max_subscriptions = broker.options.limits.max_subscriptions or -1
         self.watch = NO_HEADERS
         self.has_info = False  # whether INFO went out before there was a transport
         self._told_info = False
@@ -73,18 +73,18 @@ class Connection(PublishingClient):
 
     def opened(self) -> None:
         """Come in."""
-        self.hub.connection_made(self)
+        self.broker.connection_made(self)
 
     def closed(self) -> None:
         """Leave; what had to be said is on its way."""
         self._stop_auth_timer()
-        self.hub.client_closed(self)
+        self.broker.client_closed(self)
         self._drop_subscriptions()
 
     def lost(self) -> None:
         """Be gone."""
         PublishingClient.lost(self)
-        self.hub.connection_lost(self)
+        self.broker.connection_lost(self)
 
     # Introduced.
 
@@ -92,7 +92,7 @@ class Connection(PublishingClient):
         """Take nothing but a CONNECT, and not for longer than `timeout_s`."""
         self.parser.connect_required = True
         self._stop_auth_timer()
-        self._auth_timer = self.hub.clock.call_later(timeout_s, self._end_unauthenticated)
+        self._auth_timer = self.broker.clock.call_later(timeout_s, self._end_unauthenticated)
 
     def on_connect(self, document: bytes) -> None:
         """Take the client's introduction, and find out who it is."""
@@ -106,7 +106,7 @@ class Connection(PublishingClient):
             self.tracer.connect_received(document)
         self.options = options
         self.halt(INTRODUCING)
-        if not (self.connected or self.hub.gate.asks_who(self)):
+        if not (self.connected or self.broker.admission.asks_who(self)):
             self._introduced()  # it was nobody in particular, and keeps what it subscribed to
             return
         # What it subscribed to as somebody else must get nothing more, gone already or not.
@@ -117,7 +117,7 @@ class Connection(PublishingClient):
         """Find out who the client is, now that nothing is left of who it was."""
         if not self._ended:
             self._set_watch(CLOSED, False)
-            self.hub.gate.authenticate(self)
+            self.broker.admission.authenticate(self)
 
     def _take_cookies(self, options: ConnectOptions) -> None:
         """Complete the credentials of a CONNECT by those that a browser sent as cookies."""
@@ -130,7 +130,7 @@ class Connection(PublishingClient):
     def authenticated(self, identity: "Identity") -> None:
         """Go on as `identity`, unless the CONNECT at hand asks for what no client may have."""
         options = self.options
-        headers = options.headers and self.hub.options.limits.header_support
+        headers = options.headers and self.broker.options.limits.header_support
         refusal = _refusal_of(options, headers=headers)
         if refusal is not None:
             self.close(*refusal)
@@ -149,7 +149,7 @@ class Connection(PublishingClient):
         if options.verbose:
             self.send_ok()
         self.keepalive.connected()
-        self.hub.client_connected(self)
+        self.broker.client_connected(self)
         self.spend(_CONNECT_BYTES)
 
     def _end_unauthenticated(self) -> None:
@@ -193,7 +193,7 @@ class Connection(PublishingClient):
 
     def send_info(self, *, connect_info: bool = False) -> None:
         """Send INFO, as it is for this client now."""
-        self.send(self.hub.info_line(self, connect_info=connect_info))
+        self.send(self.broker.info_line(self, connect_info=connect_info))
 
     # Subscribing.
 
@@ -202,14 +202,14 @@ class Connection(PublishingClient):
         if self.tracer is not None:
             self.tracer.subscribe_received(subject, queue, sid)
         self.spend(COMMAND_BYTES)
-        if self.hub.interception is None:
+        if self.broker.interception is None:
             self.subscribe(subject, queue, sid)
         else:
-            self.hub.interception.subscribe(self, subject, queue, sid)
+            self.broker.interception.subscribe(self, subject, queue, sid)
 
     def subscribe(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
         """Add a subscription that the client asks for, unless it may not."""
-        refusal = self.hub.gate.refuse_subscription(self, subject, queue)
+        refusal = self.broker.admission.refuse_subscription(self, subject, queue)
         if refusal is not None:
             self.send_error(refusal)
             return
@@ -222,7 +222,7 @@ class Connection(PublishingClient):
                 return
             self.spend((sublist.steps - steps) * STEP_BYTES)
             self.subscriptions[sid] = subscription
-            self.hub.subscribed(self, subscription)
+            self.broker.subscribed(self, subscription)
         if self.guard & VERBOSE:
             self.send_ok()
 
@@ -255,7 +255,7 @@ class Connection(PublishingClient):
         steps = sublist.steps
         sublist.remove(subscription)
         self.spend((sublist.steps - steps) * STEP_BYTES)
-        self.hub.unsubscribed(self, subscription, cause)
+        self.broker.unsubscribed(self, subscription, cause)
 
     def _drop_subscriptions(self, dropped: Callable[[], None] | None = None) -> None:
         """End all subscriptions, a slice at a time so that others have their turn between.
@@ -268,11 +268,11 @@ class Connection(PublishingClient):
         if self.tracer is not None:
             for subscription in subscriptions:
                 self.tracer.subscription_removed(subscription)
-        self.hub.clean_up(self, self.account, subscriptions, _CLEAN_UP_SLICE)
+        self.broker.clean_up(self, self.account, subscriptions, _CLEAN_UP_SLICE)
         if dropped is None:
             return
         if subscriptions:
-            self.hub.clock.call_later(0, self._go_on_when_dropped, subscriptions, dropped)
+            self.broker.clock.call_later(0, self._go_on_when_dropped, subscriptions, dropped)
         else:
             dropped()
 
@@ -281,7 +281,7 @@ class Connection(PublishingClient):
     ) -> None:
         """Call `dropped` once nothing is `left`, and parse what came meanwhile."""
         if left:
-            self.hub.clock.call_later(0, self._go_on_when_dropped, left, dropped)
+            self.broker.clock.call_later(0, self._go_on_when_dropped, left, dropped)
             return
         dropped()
         self.resume()
@@ -300,12 +300,12 @@ class Connection(PublishingClient):
         if watch & BEHIND and not self.flow.has_room(publisher):
             return None
         if watch & INTERCEPTED:
-            screened = self.hub.screen_delivery(self, subscription, publisher, frame)
+            screened = self.broker.screen_delivery(self, subscription, publisher, frame)
             if screened is None or screened is SWALLOWED:
                 return screened
             frame = screened
         if watch & REPLY_GRANTS and frame.has_reply():
-            self.hub.gate.grant_reply(self, frame)
+            self.broker.admission.grant_reply(self, frame)
         if watch & NO_HEADERS and frame.header_size > 0:
             frame = without_headers(frame)
         if watch & TRACED and self.tracer is not None:
@@ -360,7 +360,7 @@ class Connection(PublishingClient):
 
     def show_publish(self, frame: Frame) -> None:
         """Show `frame` to who asked for that; it is routed when nobody objects."""
-        self.hub.screen_publish(self, frame)
+        self.broker.screen_publish(self, frame)
 
     def screen(self, publishes: bool, deliveries: bool) -> None:
         """Have publishes, or deliveries, shown first to who may hold, change or refuse them."""

@@ -86,7 +86,7 @@ class Tracer:
 
     def _write(self, event: str, **fields: str) -> None:
         connection = self._connection
-        if self._verbose or connection.account is not connection.hub.system_account:
+        if self._verbose or connection.account is not connection.broker.system_account:
             self._log.trace(event, client=client_label(connection), **fields)
 
     def _payload(self, frame: Frame) -> str:

@@ -24,7 +24,7 @@ from midge.sublist.subjects import is_valid_publish_subject
 from midge.sublist.sublist import SubList
 
 if TYPE_CHECKING:
-    from midge.server.broker.broker import Hub
+    from midge.server.broker.broker import Broker
 
 # The first two bytes of the subjects that are the server's own: $NRG. and $JS.ACK., _GR_. and _R_.
 # The inboxes of clients, which are as common as other subjects, begin with _I.
@@ -45,8 +45,8 @@ class PublishingClient(Channel):
     when nothing does.
     """
 
-    def __init__(self, hub: "Hub", cid: int, peer: tuple[str, int], kind: str) -> None:
-        Channel.__init__(self, hub, cid, peer, kind)
+    def __init__(self, broker: "Broker", cid: int, peer: tuple[str, int], kind: str) -> None:
+        Channel.__init__(self, broker, cid, peer, kind)
         self.options = ConnectOptions()
         self.permissions: Any = None
         self.guard = VERBOSE | PEDANTIC
@@ -162,7 +162,7 @@ class PublishingClient(Channel):
         named = target or subject  # a message that weights leave out must be allowed, too
         may_publish = not guard & RESTRICTED or self.permissions.may_publish(named)
         if guard & RESERVED or not may_publish or (guard & MAPPED and named.startswith(_OWN)):
-            refusal = self.hub.gate.refuse_publish(self, named, frame)
+            refusal = self.broker.admission.refuse_publish(self, named, frame)
             if refusal is not None:
                 self.send_error(refusal)
                 return
@@ -197,7 +197,7 @@ class PublishingClient(Channel):
 
     def _may_go_to(self, mapped: bytes, frame: Frame) -> bool:
         """Tell whether the client may publish where a mapping takes `frame`; else say so."""
-        refusal = self.hub.gate.refuse_publish(self, mapped, frame)
+        refusal = self.broker.admission.refuse_publish(self, mapped, frame)
         if refusal is not None:
             self.send_error(refusal)
         return refusal is None

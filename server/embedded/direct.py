@@ -22,7 +22,7 @@ from midge.server.routing.account import GLOBAL_ACCOUNT
 from midge.sublist.subjects import is_valid_subject
 
 if TYPE_CHECKING:
-    from midge.server.broker.broker import Hub
+    from midge.server.broker.broker import Broker
     from midge.server.routing.account import Account
 
 PENDING_MAX = 65536
@@ -83,7 +83,7 @@ class DirectSubscription(Inbox):
                 reader: asyncio.Future[None] = self._direct.loop.create_future()
                 self._readers.append(reader)
                 if timer is None and timeout_s is not None:
-                    timer = self._direct.hub.clock.call_later(timeout_s, _expire, reader)
+                    timer = self._direct.broker.clock.call_later(timeout_s, _expire, reader)
                 await reader
         finally:
             if timer is not None:
@@ -144,8 +144,8 @@ class DirectSubscription(Inbox):
 class Direct(Publisher):
     """The process's own access to one server's router: what it subscribes to and asks for."""
 
-    def __init__(self, hub: Hub) -> None:
-        Publisher.__init__(self, hub, asyncio.get_running_loop())
+    def __init__(self, broker: Broker) -> None:
+        Publisher.__init__(self, broker, asyncio.get_running_loop())
         self.subscriptions: dict[DirectSubscription, None] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 

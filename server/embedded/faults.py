@@ -20,7 +20,7 @@ from midge.sublist.subjects import is_valid_subject, matches
 
 if TYPE_CHECKING:
     from midge.protocol.messages import Info
-    from midge.server.broker.broker import Hub
+    from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
     from midge.server.routing.account import Account
     from midge.server.routing.subscription import RoutedSubscription
@@ -120,7 +120,7 @@ class _Delay(MessageFault):
 
     def act(self, frame: Frame, send: Callable[[Frame], object]) -> None:
         late_s = self.delay_s + self._faults.random.uniform(0, self.jitter_s)
-        self._faults.hub.clock.call_later(late_s, send, frame)
+        self._faults.broker.clock.call_later(late_s, send, frame)
 
 
 class _Reorder(MessageFault):
@@ -212,7 +212,7 @@ class Faults(Screen):
     """The faults of one server; `seed` makes chance repeatable. Clients go by name or cid."""
 
     def __init__(self, server: Server, seed: int = 0) -> None:
-        self.hub: Hub = server.hub
+        self.broker: Broker = server.broker
         self.random = Random(seed)  # noqa: S311 - repeatable, not secret
         self._server = server
         self._active: list[Fault] = []
@@ -413,19 +413,19 @@ class Faults(Screen):
             self._active.remove(fault)
             fault.undo()
             if not self._active:
-                self.hub.screen_with(None)
-            self.hub.router.flush()
+                self.broker.screen_with(None)
+            self.broker.router.flush()
 
     def route(self, account: Account, publisher: Connection | None, frame: Frame) -> None:
         """Route a message past the faults."""
         subject = frame.subject_bytes()
-        self.hub.router.route(account, account.sublist.match(subject), publisher, frame)
-        self.hub.router.flush()
+        self.broker.router.route(account, account.sublist.match(subject), publisher, frame)
+        self.broker.router.flush()
 
     def _begin(self, fault: Fault) -> Fault:
         self._active.append(fault)
-        self.hub.screen_with(self)
-        self.hub.router.flush()
+        self.broker.screen_with(self)
+        self.broker.router.flush()
         return fault
 
     def _of(self, connection: Connection | None) -> list[MessageFault]:
@@ -456,12 +456,12 @@ class Faults(Screen):
             connection.outbound.append_message(frame, subscription.sid)
             connection.out_messages += 1
             connection.out_bytes += frame.size
-            self.hub.router.touch(connection)
-            self.hub.clock.call_later(0, self.hub.router.flush)
+            self.broker.router.touch(connection)
+            self.broker.clock.call_later(0, self.broker.router.flush)
 
     def _find(self, client: str | int) -> Connection:
         """Find a client. Raises: ValueError when none, or several, are called so."""
-        clients = self.hub.clients.values()
+        clients = self.broker.clients.values()
         found = [one for one in clients if client in (one.cid, one.options.name)]
         if len(found) != 1:
             known = ", ".join(f"{one.cid} {one.options.name!r}" for one in clients)

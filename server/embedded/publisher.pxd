@@ -10,7 +10,7 @@ from midge.sublist.subjects cimport is_valid_publish_subject
 
 
 cdef class Publisher:
-    cdef readonly object hub
+    cdef readonly object broker
     cdef readonly object loop
     cdef readonly long long in_messages
     cdef readonly long long in_bytes

@@ -17,7 +17,7 @@ from midge.sublist.subjects import is_valid_publish_subject
 if TYPE_CHECKING:
     import asyncio
 
-    from midge.server.broker.broker import Hub
+    from midge.server.broker.broker import Broker
     from midge.server.embedded.direct import Headers
 
 SUBJECTS_MAX = 1024
@@ -27,14 +27,22 @@ SUBJECTS_MAX = 1024
 class Publisher:
     """The process's own way to the router; `in_messages` and `in_bytes` count what it published."""
 
-    __slots__ = ("_is_flushing", "_router", "_subjects", "hub", "in_bytes", "in_messages", "loop")
+    __slots__ = (
+        "_is_flushing",
+        "_router",
+        "_subjects",
+        "broker",
+        "in_bytes",
+        "in_messages",
+        "loop",
+    )
 
-    def __init__(self, hub: "Hub", loop: "asyncio.AbstractEventLoop") -> None:
-        self.hub = hub
+    def __init__(self, broker: "Broker", loop: "asyncio.AbstractEventLoop") -> None:
+        self.broker = broker
         self.loop = loop
         self.in_messages = 0
         self.in_bytes = 0
-        self._router: Router = hub.router
+        self._router: Router = broker.router
         self._subjects: dict[str, bytes] = {}
         self._is_flushing = False
 
@@ -68,18 +76,18 @@ class Publisher:
         block = None if headers is None else format_headers(headers)
         content = payload if isinstance(payload, bytes) else payload_bytes(payload)
         size = len(content) if block is None else len(block) + len(content)
-        hub = self.hub
-        largest = hub.options.limits.max_payload_bytes
+        broker = self.broker
+        largest = broker.options.limits.max_payload_bytes
         if size > largest:
             raise ValueError(f"message: expected at most {largest} bytes, got {size}")
-        home = hub.accounts.get(account)
+        home = broker.accounts.get(account)
         if home is None:
             home = self.known_account(account)
         self.in_messages += 1
         self.in_bytes += size
-        if hub.screen is not None or hub.interception is not None:
+        if broker.screen is not None or broker.interception is not None:
             frame = compose(topic, content, answer_to, block)
-            return hub.publish_direct(home, frame, self._mapped)
+            return broker.publish_direct(home, frame, self._mapped)
         if home.mapper is not None:
             return self._mapped(home, topic, compose(topic, content, answer_to, block))
         result = home.sublist.match(topic)
@@ -89,9 +97,9 @@ class Publisher:
 
     def known_account(self, name: str) -> Account:
         """Give the account called `name`. Raises: ValueError when there is none."""
-        account: Account | None = self.hub.accounts.get(name)
+        account: Account | None = self.broker.accounts.get(name)
         if account is None:
-            known = ", ".join(sorted(self.hub.accounts))
+            known = ", ".join(sorted(self.broker.accounts))
             raise ValueError(f"account: expected one of {known}, got {name!r}")
         return account
 

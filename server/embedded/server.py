@@ -25,7 +25,7 @@ from midge.server.routing.account import GLOBAL_ACCOUNT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from midge.server.broker.broker import Hub
+    from midge.server.broker.broker import Broker
     from midge.server.clock import Clock
     from midge.server.config.keywords import Keywords
     from midge.server.config.options import Options, User
@@ -86,8 +86,8 @@ class Server:
         """
         if self._direct is not None:
             raise MidgeError("the server has been started already")
-        self._direct = Direct(self._core.hub)
-        self._core.hub.intercept(self._interceptors)
+        self._direct = Direct(self._core.broker)
+        self._core.broker.intercept(self._interceptors)
         try:
             await self._core.start()
         except BaseException:
@@ -146,7 +146,7 @@ class Server:
         }
         self._interceptors = {name: one for name, one in given.items() if one is not None}
         if self._direct is not None:
-            self._core.hub.intercept(self._interceptors)
+            self._core.broker.intercept(self._interceptors)
 
     # What it is.
 
@@ -156,21 +156,26 @@ class Server:
         return self._core.options
 
     @property
-    def hub(self) -> Hub:
+    def broker(self) -> Broker:
         """The inside of the server, for extensions; it may change with every version."""
         self._started()
-        return self._core.hub
+        return self._core.broker
+
+    @property
+    def hub(self) -> Broker:
+        """The same object as `broker`, under its documented name."""
+        return self.broker
 
     @property
     def host(self) -> str:
         """The address that clients in this machine connect to."""
-        bound = self.hub.host
+        bound = self.broker.host
         return _ANY_ADDRESS.get(bound, bound)
 
     @property
     def port(self) -> int:
         """The port that clients connect to."""
-        return self.hub.port
+        return self.broker.port
 
     @property
     def url(self) -> str:
@@ -201,21 +206,21 @@ class Server:
         """The live client connections."""
         from midge.server.embedded.snapshots import view_connection  # noqa: PLC0415 - not needed to start
 
-        return [view_connection(connection) for connection in self.hub.clients.values()]
+        return [view_connection(connection) for connection in self.broker.clients.values()]
 
     @property
     def subscriptions(self) -> list[SubscriptionView]:
         """The subscriptions of all clients, and of the process itself."""
         from midge.server.embedded.snapshots import view_subscriptions  # noqa: PLC0415 - as above
 
-        return view_subscriptions(self.hub, self._started())
+        return view_subscriptions(self.broker, self._started())
 
     @property
     def stats(self) -> Stats:
         """Counts since the start."""
         from midge.server.embedded.snapshots import view_stats  # noqa: PLC0415 - as above
 
-        return view_stats(self.hub, self._started())
+        return view_stats(self.broker, self._started())
 
     @property
     def faults(self) -> Faults:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from midge.protocol.text import decode
 
 if TYPE_CHECKING:
-    from midge.server.broker.broker import Hub
+    from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
     from midge.server.embedded.direct import Direct
     from midge.server.routing.subscription import RoutedSubscription
@@ -78,7 +78,7 @@ class Stats:
 def view_connection(connection: Connection) -> ConnectionView:
     """Take the facts of one connection."""
     options, identity = connection.options, connection.identity
-    now = connection.hub.clock.monotonic()
+    now = connection.broker.clock.monotonic()
     return ConnectionView(
         cid=connection.cid,
         name=options.name,
@@ -101,11 +101,11 @@ def view_connection(connection: Connection) -> ConnectionView:
     )
 
 
-def view_subscriptions(hub: Hub, direct: Direct) -> list[SubscriptionView]:
+def view_subscriptions(broker: Broker, direct: Direct) -> list[SubscriptionView]:
     """List the subscriptions of the clients, and then those of the process itself."""
     views = [
         _view_subscription(subscription, connection.account.name, connection)
-        for connection in hub.clients.values()
+        for connection in broker.clients.values()
         for subscription in connection.subscriptions.values()
     ]
     for own in direct.subscriptions:
@@ -113,9 +113,9 @@ def view_subscriptions(hub: Hub, direct: Direct) -> list[SubscriptionView]:
     return views
 
 
-def view_stats(hub: Hub, direct: Direct) -> Stats:
+def view_stats(broker: Broker, direct: Direct) -> Stats:
     """Add up the counts of those who are there and those who have gone."""
-    live, gone = list(hub.clients.values()), hub.totals
+    live, gone = list(broker.clients.values()), broker.totals
     in_process = len(direct.subscriptions)
     return Stats(
         connections=len(live),
@@ -127,7 +127,7 @@ def view_stats(hub: Hub, direct: Direct) -> Stats:
         out_bytes=gone.out_bytes + sum(one.out_bytes for one in live),
         slow_consumers=gone.slow_consumers,
         stale_connections=gone.stale_connections,
-        stalled_producers=hub.stalled_clients,
+        stalled_producers=broker.stalled_clients,
     )
 
 

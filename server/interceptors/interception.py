@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from midge.server.auth import Verdict
     from midge.server.auth.permissions import Permissions
-    from midge.server.broker.broker import Hub
+    from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
     from midge.server.interceptors.api import Event, Interceptor
     from midge.server.routing.account import Account
@@ -49,21 +49,21 @@ _SHOWN_REASON_LENGTH = 128
 class Interception:
     """The interceptors of one server, and all that waits for them."""
 
-    def __init__(self, hub: Hub, functions: Mapping[str, Interceptor]) -> None:
-        settings = hub.options.interceptors
+    def __init__(self, broker: Broker, functions: Mapping[str, Interceptor]) -> None:
+        settings = broker.options.interceptors
         self.max_pending = settings.max_pending
         self.functions = dict(functions)
         self.calls = InterceptorCalls(
-            hub.clock, settings.timeout_s, hub.options.logging.max_lines_per_offender_per_s
+            broker.clock, settings.timeout_s, broker.options.logging.max_lines_per_offender_per_s
         )
-        self._hub = hub
+        self._broker = broker
         self._streams: dict[Connection | None, Stream] = {}
         self._deliveries: dict[Connection, Deliveries] = {}
         self._is_passing = False
 
     def change(self, functions: Mapping[str, Interceptor]) -> None:
         """Ask `functions` from now on, with the settings at hand."""
-        settings = self._hub.options.interceptors
+        settings = self._broker.options.interceptors
         self.functions = dict(functions)
         self.max_pending = settings.max_pending
         self.calls.timeout_s = settings.timeout_s
@@ -134,7 +134,7 @@ class Interception:
         """Let `connection` subscribe, now or later, if it may."""
         function = self.functions.get("subscribe")
         # What is not allowed is not shown, but refused in its turn.
-        refusal = self._hub.gate.refuse_subscription(connection, subject, queue)
+        refusal = self._broker.admission.refuse_subscription(connection, subject, queue)
         if function is None or refusal is not None:
             later = partial(connection.subscribe, subject, queue, sid)
             self._settle(connection, None, lambda _: later())
@@ -162,12 +162,12 @@ class Interception:
         function = self.functions.get("publish")
         is_first = connection not in self._streams
         if function is None and is_first:
-            self._hub.let_publish(connection, frame, connection.route_mapped)
+            self._broker.let_publish(connection, frame, connection.route_mapped)
             return
         event = Publish(client_info(connection), *_message(frame))
         answer = event if function is None else self.calls.ask("publish", function, event)
         if answer is event and is_first:
-            self._hub.let_publish(connection, frame, connection.route_mapped)
+            self._broker.let_publish(connection, frame, connection.route_mapped)
             return
         conclude = partial(self._conclude_publish, connection, connection.permissions, event)
         self._settle(connection, answer, conclude, frame.size)
@@ -188,17 +188,17 @@ class Interception:
             self.calls.fail("publish", event.client, f"changed Publish: {frame.size} bytes")
             connection.send_error(errors.publish_violation(encode(event.subject)))
             return
-        gate = self._hub.gate
+        admission = self._broker.admission
         refusal = None
         # A grant to answer was used up when the message came, so it is not asked for again.
         if answer.subject != event.subject or connection.permissions is not permissions:
-            refusal = gate.refuse_publish(connection, _target(connection, frame), frame)
+            refusal = admission.refuse_publish(connection, _target(connection, frame), frame)
         elif answer.reply != event.reply:
-            refusal = gate.refuse_reply(frame)
+            refusal = admission.refuse_reply(frame)
         if refusal is not None:
             connection.send_error(refusal)
             return
-        self._hub.let_publish(connection, frame, connection.route_apart)
+        self._broker.let_publish(connection, frame, connection.route_apart)
 
     def publish_direct(
         self,
@@ -222,7 +222,7 @@ class Interception:
             taken[0] = 0
             if isinstance(answer, Publish):
                 late = _frame(answer)
-                if late.size <= self._hub.options.limits.max_payload_bytes:
+                if late.size <= self._broker.options.limits.max_payload_bytes:
                     taken[0] = route(account, late.subject_bytes(), late)
                 else:
                     self.calls.fail("publish", None, f"changed Publish: {late.size} bytes")
@@ -279,8 +279,8 @@ class Interception:
 
     def _hold(self, publisher: Client | None, deliveries: Deliveries) -> None:
         """Read `publisher` no further until there is room."""
-        if publisher is not None and publisher.cid in self._hub.clients:
-            connection = self._hub.clients[publisher.cid]
+        if publisher is not None and publisher.cid in self._broker.clients:
+            connection = self._broker.clients[publisher.cid]
             self._stream_of(connection).wait_for(deliveries)
 
     def _permitted(
@@ -312,7 +312,7 @@ class Interception:
         # It goes the way of every delivery again: the receiver may have changed meanwhile.
         self._is_passing = True
         try:
-            self._hub.router.deliver(subscription, publisher, frame)
+            self._broker.router.deliver(subscription, publisher, frame)
         finally:
             self._is_passing = False
 
@@ -335,17 +335,17 @@ class Interception:
         del self._streams[connection]
         if connection is not None:
             connection.stream = None
-            self._hub.screen_anew(connection)
+            self._broker.screen_anew(connection)
 
     def leave_deliveries(self, deliveries: Deliveries) -> None:
         """Forget deliveries of which none waits."""
         if self._deliveries.get(deliveries.connection) is deliveries:
             del self._deliveries[deliveries.connection]
-            self._hub.screen_anew(deliveries.connection)
+            self._broker.screen_anew(deliveries.connection)
 
     def flush(self) -> None:
         """Write what has been concluded."""
-        self._hub.router.flush()
+        self._broker.router.flush()
 
     def close(self) -> None:
         """End all calls."""
@@ -375,7 +375,7 @@ class Interception:
             stream = self._streams[connection] = Stream(self, connection)
             if connection is not None:
                 connection.stream = stream
-                self._hub.screen_anew(connection)
+                self._broker.screen_anew(connection)
         return stream
 
 

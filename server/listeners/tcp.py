@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from midge.protocol import errors
-from midge.server.broker.broker import Hub
+from midge.server.broker.broker import Broker
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.clients.loop_adapter import protocol_for
@@ -31,10 +31,10 @@ log = get_logger()
 
 
 class Listener:
-    """A listening socket of `hub`; `tls` gives its handshakes' contexts, None for plain TCP."""
+    """A listening socket of `broker`; `tls` gives its handshakes' contexts, None for plain TCP."""
 
-    def __init__(self, hub: Hub, tls: TlsContexts | None = None) -> None:
-        self._hub = hub
+    def __init__(self, broker: Broker, tls: TlsContexts | None = None) -> None:
+        self._broker = broker
         self._tls = tls
         self._limit = HandshakeLimit(0)
         self._socket: socket.socket | None = None
@@ -109,7 +109,7 @@ class Listener:
         """Let others wait in the system's queue for `delay_s`."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
-            self._resume_timer = self._hub.clock.call_later(delay_s, self._watch)
+            self._resume_timer = self._broker.clock.call_later(delay_s, self._watch)
 
     def _go_on_accepting(self) -> None:
         """Accept again before that time is over."""
@@ -119,11 +119,11 @@ class Listener:
 
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
         under_way = len(self._tasks) + len(self._connecting)
-        if under_way > self._hub.options.limits.max_connections:
-            self._hub.limits_met["handshakes"] += 1
+        if under_way > self._broker.options.limits.max_connections:
+            self._broker.limits_met["handshakes"] += 1
             accepted.close()  # more than may connect are still shaking hands
             return
-        connection = self._hub.make_connection(peer)
+        connection = self._broker.make_connection(peer)
         if self._tls is None:
             self._greet(accepted, connection)
         else:
@@ -138,7 +138,7 @@ class Listener:
     def _greet(self, accepted: socket.socket, connection: Connection) -> None:
         """Say INFO and bring `connection` onto the socket, in plain text: nothing to wait for."""
         try:
-            accepted.send(self._hub.info_line(connection))
+            accepted.send(self._broker.info_line(connection))
         except OSError as error:
             self._fail(accepted, connection, error)
         else:
@@ -187,7 +187,7 @@ class Listener:
         self, accepted: socket.socket, connection: Connection, tls: TlsContexts
     ) -> ssl.SSLContext | None:
         """Say INFO in plain text where that comes first; give the handshake's context, if any."""
-        info = self._hub.info_line(connection)
+        info = self._broker.info_line(connection)
         table = tls.table
         context = tls.context
         if not self._admits_handshake(tls):
@@ -208,9 +208,9 @@ class Listener:
     def _admits_handshake(self, tls: TlsContexts) -> bool:
         """Tell whether one more handshake may begin in this second."""
         self._limit.per_second = tls.table.connection_rate_limit
-        if self._limit.admit(self._hub.clock.monotonic()):
+        if self._limit.admit(self._broker.clock.monotonic()):
             return True
-        self._hub.limits_met["handshakes_per_second"] += 1
+        self._broker.limits_met["handshakes_per_second"] += 1
         return False
 
     async def _connect(
@@ -221,7 +221,7 @@ class Listener:
         context: ssl.SSLContext | None,
     ) -> None:
         factory: Callable[[], Any] = protocol_for(loop, connection)
-        timeout_s = None if context is None else self._hub.options.tls.timeout_s
+        timeout_s = None if context is None else self._broker.options.tls.timeout_s
         try:
             await loop.connect_accepted_socket(
                 factory, accepted, ssl=context, ssl_handshake_timeout=timeout_s
@@ -231,7 +231,7 @@ class Listener:
             return
         if context is not None and not connection.has_info:
             connection.send_info()
-            self._hub.router.flush()
+            self._broker.router.flush()
 
 
 async def _begins_tls(accepted: socket.socket, wait_s: float) -> bool:

@@ -13,9 +13,9 @@ def routez(state: "State", arguments: Arguments) -> dict[str, Any]:
     """Say that there are no routes."""
     arguments.subscriptions()
     return {
-        "server_id": state.hub.keys.server_id,
+        "server_id": state.broker.keys.server_id,
         "server_name": state.server_name,
-        "now": go_format.timestamp(state.hub.clock.wall()),
+        "now": go_format.timestamp(state.broker.clock.wall()),
         "num_routes": 0,
         "routes": [],
     }
@@ -78,7 +78,7 @@ def healthz(state: "State", arguments: Arguments) -> tuple[int, dict[str, Any]]:
         return 400, _unwell("error", '"account" must not be empty when checking stream health')
     if arguments.text("consumer") and not stream:
         return 400, _unwell("error", '"stream" must not be empty when checking consumer health')
-    if state.hub.lame_duck:
+    if state.broker.lame_duck:
         return 503, _unwell("unavailable", "server is in lame duck mode")
     return 200, {"status": "ok"}
 
@@ -89,6 +89,6 @@ def _unwell(status: str, error: str) -> dict[str, Any]:
 
 def _head(state: "State") -> dict[str, Any]:
     return {
-        "server_id": state.hub.keys.server_id,
-        "now": go_format.timestamp(state.hub.clock.wall()),
+        "server_id": state.broker.keys.server_id,
+        "now": go_format.timestamp(state.broker.clock.wall()),
     }

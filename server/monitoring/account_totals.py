@@ -1,11 +1,11 @@
 """What monitoring remembers of connections that have gone: totals for each account."""
 
-from midge.server.broker.broker import Hub, Observer, Totals
+from midge.server.broker.broker import Broker, Observer, Totals
 from midge.server.clients.connection import Connection
 
 
 class Ledger(Observer):
-    """Counts by account; add it to the observers of a hub, then ask for `totals`."""
+    """Counts by account; add it to the observers of a broker, then ask for `totals`."""
 
     def __init__(self) -> None:
         self._gone: dict[str, Totals] = {}
@@ -18,10 +18,10 @@ class Ledger(Observer):
         if connection.reason is not None and connection.reason.is_slow_consumer:
             totals.slow_consumers += 1
 
-    def totals(self, hub: Hub, name: str) -> Totals:
+    def totals(self, broker: Broker, name: str) -> Totals:
         """Sum up an account: those who have gone and those who are there."""
         gone = self._gone.get(name, Totals())
-        account = hub.accounts.get(name)
+        account = broker.accounts.get(name)
         live = list(account.clients.values()) if account else []
         totals = Totals()
         totals.connections = gone.connections + len(live)
@@ -33,11 +33,11 @@ class Ledger(Observer):
         return totals
 
 
-def server_totals(hub: Hub) -> Totals:
+def server_totals(broker: Broker) -> Totals:
     """Sum up the server: those who have gone and those who are there."""
     totals = Totals()
     for field in Totals.__slots__:
-        setattr(totals, field, getattr(hub.totals, field))
-    for client in list(hub.clients.values()):
+        setattr(totals, field, getattr(broker.totals, field))
+    for client in list(broker.clients.values()):
         totals.add(client)
     return totals

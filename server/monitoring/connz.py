@@ -129,11 +129,11 @@ def read_options(arguments: Arguments) -> ConnzOptions:
 
 async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
     """Make the page, letting others have their turn between slices of a long one."""
-    hub = state.hub
-    now = hub.clock.monotonic()
+    broker = state.broker
+    now = broker.clock.monotonic()
     if options.cid:
         chosen = _by_cid(state, options)
-        total, offset, limit = len(chosen) if options.account else len(hub.clients), 0, 1
+        total, offset, limit = len(chosen) if options.account else len(broker.clients), 0, 1
     else:
         found = await _select(_candidates(state, options), options)
         _put_in_order(found, options.sort, now)
@@ -149,7 +149,7 @@ async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
         entries.append(entry)
         await steps.took(_ENTRY_STEPS + len(held) * (DETAIL_STEPS if options.detail else 1))
     page = {
-        "server_id": hub.keys.server_id,
+        "server_id": broker.keys.server_id,
         "now": go_format.timestamp(now + wall_offset),
         "num_connections": len(entries),
         "total": total,
@@ -171,7 +171,7 @@ def _put_in_order(clients: list[Client], sort: str, now: float) -> None:
 
 def _by_cid(state: "State", options: ConnzOptions) -> list[Client]:
     """Find the one that is asked for, if it is of the account that is asked for."""
-    live = state.hub.clients.get(options.cid)
+    live = state.broker.clients.get(options.cid)
     if live is not None and options.live:
         return [live] if options.account in {"", live.account.name} else []
     if options.closed:
@@ -182,17 +182,17 @@ def _by_cid(state: "State", options: ConnzOptions) -> list[Client]:
 
 def _candidates(state: "State", options: ConnzOptions) -> list[Client]:
     """List those in the state and the account asked for."""
-    hub = state.hub
+    broker = state.broker
     found: list[Client] = []
     if options.live and options.account:
-        account = hub.accounts.get(options.account)
+        account = broker.accounts.get(options.account)
         clients = account.clients.values() if account else ()
         found += [client for client in clients if isinstance(client, Connection)]
     elif options.live:
-        found += hub.clients.values()
+        found += broker.clients.values()
     if options.closed:
         named = options.account
-        found += [client for client in hub.closed if not named or client.account_name == named]
+        found += [client for client in broker.closed if not named or client.account_name == named]
     return found
 
 

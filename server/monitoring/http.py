@@ -35,11 +35,11 @@ _QUIET.propagate = False
 
 
 class Monitor:
-    """Serves the pages of one hub; `state` is what they are made from."""
+    """Serves the pages of one broker; `state` is what they are made from."""
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self._pace = Pace(state.hub.limits_met)
+        self._pace = Pace(state.broker.limits_met)
         self._metrics: Metrics | None = None
         self._runner: web.AppRunner | None = None
         self._listener: HttpListener | None = None
@@ -51,7 +51,7 @@ class Monitor:
 
     async def start(self, listener: socket.socket, tls: "TlsContexts | None" = None) -> None:
         """Answer on `listener`, which listens already: by HTTPS with `tls`, by HTTP without."""
-        options = self.state.hub.options.monitoring
+        options = self.state.broker.options.monitoring
         runner = web.AppRunner(
             self._application(),
             access_log=None,
@@ -61,7 +61,7 @@ class Monitor:
         )
         self._runner = runner
         await runner.setup()
-        self._listener = HttpListener(self.state.hub, self._answering, tls)
+        self._listener = HttpListener(self.state.broker, self._answering, tls)
         self._listener.adopt(listener)
 
     async def stop(self) -> None:
@@ -86,7 +86,7 @@ class Monitor:
             middlewares=[self._timed, _refusals], client_max_size=_LARGEST_REQUEST_BYTES
         )
         application.on_response_prepare.append(_leave_out_server)
-        base = "/" + self.state.hub.options.monitoring.base_path.strip("/")
+        base = "/" + self.state.broker.options.monitoring.base_path.strip("/")
         base = base.rstrip("/")
         standard = self._standard_pages()
         for path, page in {**standard, **self._pages}.items():

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from midge.server.broker.broker import Hub
+from midge.server.broker.broker import Broker
 from midge.server.clock import Timer
 from midge.server.listeners.tcp import Listener
 from midge.server.listeners.tls import TlsContexts
@@ -40,15 +40,17 @@ class HttpConnection(asyncio.Protocol):
     that trickle in do not prolong that.
     """
 
-    def __init__(self, hub: Hub, answering: asyncio.Protocol, gone: Callable[..., None]) -> None:
-        self._hub = hub
+    def __init__(
+        self, broker: Broker, answering: asyncio.Protocol, gone: Callable[..., None]
+    ) -> None:
+        self._broker = broker
         self._answering = answering
         self._gone = gone
         self._transport: Any = None
         self._idle_timer: Timer | None = None
         self._look_timer: Timer | None = None
         self.is_idle = True
-        self._idle_since = hub.clock.monotonic()
+        self._idle_since = broker.clock.monotonic()
         self._has_begun = False  # the next request
 
     @property
@@ -64,7 +66,7 @@ class HttpConnection(asyncio.Protocol):
     @property
     def may_make_room(self) -> bool:
         """Tell whether it has been idle for a while, with the last answer read."""
-        idle_s = self._hub.clock.monotonic() - self._idle_since
+        idle_s = self._broker.clock.monotonic() - self._idle_since
         least_s = LEAST_BEGUN_S if self._has_begun else LEAST_IDLE_S
         return self.is_idle and idle_s >= least_s and not self.unread_bytes
 
@@ -76,12 +78,12 @@ class HttpConnection(asyncio.Protocol):
     def answered(self) -> None:
         """Hear that its answer is made; it may take a while until it is read."""
         self.is_idle = True
-        self._idle_since = self._hub.clock.monotonic()
+        self._idle_since = self._broker.clock.monotonic()
         self._has_begun = False
         self._stop_idle_timer()
         if self._transport is not None:
-            delay_s = self._hub.options.monitoring.idle_timeout_s
-            self._idle_timer = self._hub.clock.call_later(delay_s, self._expire)
+            delay_s = self._broker.options.monitoring.idle_timeout_s
+            self._idle_timer = self._broker.clock.call_later(delay_s, self._expire)
 
     def abort(self) -> None:
         """End it at once."""
@@ -140,7 +142,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _watch(self) -> None:
         waiting = self.unread_bytes
-        self._look_timer = self._hub.clock.call_later(LOOK_EVERY_S, self._look, waiting)
+        self._look_timer = self._broker.clock.call_later(LOOK_EVERY_S, self._look, waiting)
 
     def _look(self, waited: int) -> None:
         """Cut off a client that has read too little since the last look, or has read it all."""
@@ -161,11 +163,11 @@ class HttpListener(Listener):
 
     def __init__(
         self,
-        hub: Hub,
+        broker: Broker,
         answering: Callable[[], asyncio.Protocol],
         tls: TlsContexts | None = None,
     ) -> None:
-        super().__init__(hub, tls)
+        super().__init__(broker, tls)
         self._answering = answering
         self._open: dict[HttpConnection, None] = {}  # the longest idle one first
 
@@ -179,10 +181,10 @@ class HttpListener(Listener):
     def _room(self) -> int:
         """Make room for one if there is none; if that cannot be, the others wait for a while."""
         there = len(self._tasks) + len(self._open)
-        free = self._hub.options.monitoring.max_connections - there
+        free = self._broker.options.monitoring.max_connections - there
         if free > 0:
             return min(free, super()._room())
-        self._hub.limits_met["monitoring_connections"] += 1
+        self._broker.limits_met["monitoring_connections"] += 1
         if self._make_room():
             return 1
         self._stop_accepting(LEAST_IDLE_S)
@@ -206,7 +208,7 @@ class HttpListener(Listener):
         """Bring a connection onto the socket, by TLS if configured, within the time for it."""
         loop = asyncio.get_running_loop()
         tls = self._tls
-        connection = HttpConnection(self._hub, self._answering(), self._forget)
+        connection = HttpConnection(self._broker, self._answering(), self._forget)
         try:
             await loop.connect_accepted_socket(
                 lambda: connection,

@@ -40,7 +40,7 @@ class MonitoringService:
         Raises:
             OSError: the address cannot be bound.
         """
-        options = self._state.hub.options
+        options = self._state.broker.options
         host = options.monitoring.host or options.listen.host
         port = options.monitoring.https_port if self._tls else options.monitoring.http_port
         self._listener, bound = listen(host, port, _BACKLOG)
@@ -79,7 +79,7 @@ class MonitoringService:
         from midge.server.monitoring.http import Monitor  # noqa: PLC0415 - imported by now
 
         self._monitor = Monitor(self._state)
-        if self._state.hub.options.monitoring.console.enabled:
+        if self._state.broker.options.monitoring.console.enabled:
             from midge.server.monitoring.console import add_console  # noqa: PLC0415 - only who wants it
 
             add_console(self._monitor, websocket_url)

@@ -36,8 +36,8 @@ async def subsz(state: "State", arguments: Arguments) -> dict[str, Any]:
     accounts = _accounts(state, arguments.text("acc"))
     statistics = combined_statistics(accounts)
     page: dict[str, Any] = {
-        "server_id": state.hub.keys.server_id,
-        "now": go_format.timestamp(state.hub.clock.wall()),
+        "server_id": state.broker.keys.server_id,
+        "now": go_format.timestamp(state.broker.clock.wall()),
         **statistics,
         "total": statistics["num_subscriptions"] if wanted else 0,
         "offset": offset,
@@ -76,7 +76,7 @@ def _average_fan_out(every: list[SubListStats]) -> float:
 
 
 def _accounts(state: "State", name: str) -> list[Account]:
-    accounts = state.hub.accounts
+    accounts = state.broker.accounts
     if not name:
         return list(accounts.values())
     return [accounts[name]] if name in accounts else []

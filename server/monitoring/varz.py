@@ -21,26 +21,26 @@ def varz(state: "State") -> dict[str, Any]:
 
 
 def _identity(state: "State") -> dict[str, Any]:
-    hub = state.hub
+    broker = state.broker
     return {
-        "server_id": hub.keys.server_id,
+        "server_id": broker.keys.server_id,
         "server_name": state.server_name,
         "version": COMPATIBLE_VERSION,
         "proto": 1,
         "git_commit": "",
         "go": "python",
-        "host": hub.host,
-        "port": hub.port,
+        "host": broker.host,
+        "port": broker.port,
         **_encryption(state),
     }
 
 
 def _encryption(state: "State") -> dict[str, Any]:
     """Say what clients have to bring; absent is what they need not."""
-    hub = state.hub
-    tls = hub.options.tls
+    broker = state.broker
+    tls = broker.options.tls
     facts = {
-        "auth_required": hub.gate.authenticator.is_required_by("STANDARD"),
+        "auth_required": broker.admission.authenticator.is_required_by("STANDARD"),
         "tls_required": tls.enabled,
         "tls_verify": tls.verify,
     }
@@ -48,7 +48,7 @@ def _encryption(state: "State") -> dict[str, Any]:
 
 
 def _settings(state: "State") -> dict[str, Any]:
-    options = state.hub.options
+    options = state.broker.options
     limits = options.limits
     http = state.http_address
     return {
@@ -84,7 +84,7 @@ def _auth_timeout_s(options: "Options") -> float:
 
 def _websocket(state: "State") -> dict[str, Any]:
     """Describe the WebSocket listener; empty when there is none."""
-    settings = state.hub.options.websocket
+    settings = state.broker.options.websocket
     if not settings.port:
         return {}
     facts: dict[str, Any] = {
@@ -111,10 +111,10 @@ def _unless_default(handshake_timeout_s: float) -> int:
 
 
 def _activity(state: "State") -> dict[str, Any]:
-    hub = state.hub
+    broker = state.broker
     usage = state.usage
-    totals = server_totals(hub)
-    now = hub.clock.wall()
+    totals = server_totals(broker)
+    now = broker.clock.wall()
     return {
         "start": go_format.timestamp(state.started_at),
         "now": go_format.timestamp(now),
@@ -123,7 +123,7 @@ def _activity(state: "State") -> dict[str, Any]:
         "cores": usage.cores(),
         "gomaxprocs": 1,
         "cpu": usage.cpu_percent(),
-        "connections": len(hub.clients),
+        "connections": len(broker.clients),
         "total_connections": totals.connections,
         "routes": 0,
         "remotes": 0,
@@ -138,13 +138,13 @@ def _activity(state: "State") -> dict[str, Any]:
         "out_client_bytes": totals.out_bytes,
         "slow_consumers": totals.slow_consumers,
         "stale_connections": totals.stale_connections,
-        "stalled_clients": hub.stalled_clients,
-        "subscriptions": sum(len(account.sublist) for account in hub.accounts.values()),
+        "stalled_clients": broker.stalled_clients,
+        "subscriptions": sum(len(account.sublist) for account in broker.accounts.values()),
         "http_req_stats": dict(sorted(state.requests.items())),
         "config_load_time": go_format.timestamp(state.configured_at),
         "config_digest": state.config_digest,
         "feature_flags": {},
-        "system_account": hub.system_account.name,
+        "system_account": broker.system_account.name,
         "slow_consumer_stats": {"clients": totals.slow_consumers, **_NONE_OF_ALL},
         "stale_connection_stats": {"clients": totals.stale_connections, **_NONE_OF_ALL},
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},

@@ -11,7 +11,7 @@ import msgspec
 
 from midge.protocol import COMPATIBLE_VERSION
 from midge.protocol.frame import compose
-from midge.server.broker.broker import Hub, Observer
+from midge.server.broker.broker import Broker, Observer
 from midge.server.clients.client_info import client_info
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
@@ -31,12 +31,12 @@ _ADVISORY = "io.nats.server.advisory.v1."
 
 
 class SystemEvents(Observer):
-    """Publishes the events of one hub and answers requests; `reload` loads the configuration."""
+    """Publishes the events of one broker and answers requests; `reload` loads the configuration."""
 
     def __init__(self, state: State) -> None:
         self.state = state
         self.reload: Callable[[], Awaitable[None]] | None = None
-        self._hub: Hub = state.hub
+        self._broker: Broker = state.broker
         self._sequence = 0
         self._timer: Timer | None = None
         self._interval_s = _FIRST_STATISTICS_INTERVAL_S
@@ -46,9 +46,9 @@ class SystemEvents(Observer):
     def start(self) -> None:
         """Begin to watch and to answer."""
         self._requests.subscribe_system()
-        for account in list(self._hub.accounts.values()):
+        for account in list(self._broker.accounts.values()):
             self.account_made(account)
-        self._hub.observers.append(self)
+        self._broker.observers.append(self)
         self._tick()
 
     def stop(self) -> None:
@@ -63,7 +63,7 @@ class SystemEvents(Observer):
         """Tell that the server takes no more clients."""
         self._publish_own("LAMEDUCK", self.server_info())
 
-    # Seen by the hub.
+    # Seen by the broker.
 
     def account_made(self, account: Account) -> None:
         """Offer the common services in a new account."""
@@ -95,20 +95,20 @@ class SystemEvents(Observer):
         if not result:
             return
         frame = compose(subject, msgspec.json.encode(document))
-        self._hub.router.route(account, result, None, frame)
-        self._hub.router.flush()
+        self._broker.router.route(account, result, None, frame)
+        self._broker.router.flush()
 
     def _has_listeners(self) -> bool:
         """Tell whether anybody but the server itself has subscribed in the system account."""
-        return len(self._hub.system_account.sublist) > self._requests.subscribed
+        return len(self._broker.system_account.sublist) > self._requests.subscribed
 
     def _publish_own(self, name: str, document: Any) -> None:
-        subject = f"$SYS.SERVER.{self._hub.keys.server_id}.{name}"
-        self.publish(self._hub.system_account, subject.encode(), document)
+        subject = f"$SYS.SERVER.{self._broker.keys.server_id}.{name}"
+        self.publish(self._broker.system_account, subject.encode(), document)
 
     def _tell(self, connection: Connection, name: str, event: Any) -> None:
         subject = f"$SYS.ACCOUNT.{connection.account.name}.{name}"
-        self.publish(self._hub.system_account, subject.encode(), event)
+        self.publish(self._broker.system_account, subject.encode(), event)
 
     def _tell_connections(self, account: Account, leaving: int = 0) -> None:
         """Tell the counts of an account, without the `leaving` subscriptions of who goes."""
@@ -116,11 +116,11 @@ class SystemEvents(Observer):
         document = self.account_connections(account)
         document["num_subscriptions"] -= leaving
         for subject in (f"$SYS.SERVER.ACCOUNT.{name}.CONNS", f"$SYS.ACCOUNT.{name}.SERVER.CONNS"):
-            self.publish(self._hub.system_account, subject.encode(), document)
+            self.publish(self._broker.system_account, subject.encode(), document)
 
     def _tick(self) -> None:
         """Tell the counts, now and every few seconds."""
-        self._timer = self._hub.clock.call_later(self._interval_s, self._tick)
+        self._timer = self._broker.clock.call_later(self._interval_s, self._tick)
         self._interval_s = min(2 * self._interval_s, _STATISTICS_INTERVAL_S)
         if self._has_listeners():
             self._publish_own("STATSZ", self.statistics())
@@ -130,32 +130,32 @@ class SystemEvents(Observer):
     def server_info(self) -> dict[str, Any]:
         """Say which server this is; each time with the next sequence number."""
         self._sequence += 1
-        hub = self._hub
+        broker = self._broker
         return {
             "name": self.state.server_name,
-            "host": hub.host,
-            "id": hub.keys.server_id,
+            "host": broker.host,
+            "id": broker.keys.server_id,
             "ver": COMPATIBLE_VERSION,
             "jetstream": False,
             "flags": 0,
             "seq": self._sequence,
-            "time": go_format.timestamp(hub.clock.wall()),
+            "time": go_format.timestamp(broker.clock.wall()),
         }
 
     def statistics(self) -> dict[str, Any]:
         """Count, as `STATSZ` tells it."""
-        hub = self._hub
-        totals = server_totals(hub)
+        broker = self._broker
+        totals = server_totals(broker)
         usage = self.state.usage
         statistics = {
             "start": go_format.timestamp(self.state.started_at),
             "mem": usage.memory_bytes(),
             "cores": usage.cores(),
             "cpu": usage.cpu_percent(),
-            "connections": len(hub.clients),
+            "connections": len(broker.clients),
             "total_connections": totals.connections,
-            "active_accounts": sum(bool(account.clients) for account in hub.accounts.values()),
-            "subscriptions": sum(len(account.sublist) for account in hub.accounts.values()),
+            "active_accounts": sum(bool(account.clients) for account in broker.accounts.values()),
+            "subscriptions": sum(len(account.sublist) for account in broker.accounts.values()),
             "sent": {"msgs": totals.out_messages, "bytes": totals.out_bytes},
             "sent_to_clients": {"msgs": totals.out_messages, "bytes": totals.out_bytes},
             "received": {"msgs": totals.in_messages, "bytes": totals.in_bytes},
@@ -176,7 +176,7 @@ class SystemEvents(Observer):
 
     def _disconnect_event(self, connection: Connection) -> dict[str, Any]:
         """Describe the end of a connection; what is sent here is what the client sent."""
-        now = go_format.timestamp(self._hub.clock.wall())
+        now = go_format.timestamp(self._broker.clock.wall())
         round_trip_s = connection.keepalive.round_trip_s
         measured = {"rtt": go_format.nanoseconds(round_trip_s)} if round_trip_s else {}
         return {
@@ -191,7 +191,7 @@ class SystemEvents(Observer):
         return {
             "type": _ADVISORY + kind,
             "id": secrets.token_hex(11),
-            "timestamp": go_format.timestamp(self._hub.clock.wall()),
+            "timestamp": go_format.timestamp(self._broker.clock.wall()),
             "server": self.server_info(),
         }
 

@@ -62,7 +62,7 @@ class SystemRequests:
     def __init__(self, events: "SystemEvents") -> None:
         self._events = events
         self._state = events.state
-        self._hub = events.state.hub
+        self._broker = events.state.broker
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: Counter[str] = Counter()
         self._turn = asyncio.Lock()
@@ -70,8 +70,8 @@ class SystemRequests:
 
     def subscribe_system(self) -> None:
         """Offer the services of the system account."""
-        account = self._hub.system_account
-        server_id = self._hub.keys.server_id
+        account = self._broker.system_account
+        server_id = self._broker.keys.server_id
         pages = self._pages()
         for prefix in ("$SYS.REQ.SERVER.PING", f"$SYS.REQ.SERVER.{server_id}"):
             for name, handler in pages.items():
@@ -95,14 +95,14 @@ class SystemRequests:
     def subscribe_account(self, account: "Account") -> None:
         """Offer what every account has: who am I, and the account's own counts."""
         self._offer("$SYS.REQ.USER.INFO", account, self._user_info)
-        if account is not self._hub.system_account:
+        if account is not self._broker.system_account:
             self._offer("$SYS.REQ.ACCOUNT.PING.STATZ", account, self._own_statistics)
             self._offer("$SYS.REQ.ACCOUNT.PING.CONNZ", account, self._own_connections)
             self._offer("$SYS.REQ.SERVER.PING.CONNZ", account, self._own_connections)
 
     def _offer(self, subject: str, account: "Account", handler: Handler) -> None:
         account.sublist.insert(Service(subject, account, handler, self))
-        self.subscribed += account is self._hub.system_account
+        self.subscribed += account is self._broker.system_account
 
     def close(self) -> None:
         """Answer nothing more."""
@@ -120,7 +120,7 @@ class SystemRequests:
     ) -> None:
         """Start to answer `request`: its payload, its subject and where the answer goes."""
         if self._waiting[account.name] >= _MAX_WAITING:
-            self._hub.limits_met["system_requests"] += 1
+            self._broker.limits_met["system_requests"] += 1
             return
         self._waiting[account.name] += 1
         task = asyncio.ensure_future(self._answer_in_turn(handler, account, publisher, request))
@@ -164,7 +164,7 @@ class SystemRequests:
 
     def _is_meant(self, given: Answer) -> bool:
         """Tell whether this is one of the servers that a request to all of them is for."""
-        own = {"server_name": self._state.server_name, "host": self._hub.host, "cluster": ""}
+        own = {"server_name": self._state.server_name, "host": self._broker.host, "cluster": ""}
         for field, value in own.items():
             wanted = given.get(field) or value
             if not isinstance(wanted, str) or wanted not in value:
@@ -250,10 +250,10 @@ class SystemRequests:
     ) -> Answer | None:
         name = _account_in(subject)
         if name != "PING":
-            return self._account_statistics([name]) if name in self._hub.accounts else None
+            return self._account_statistics([name]) if name in self._broker.accounts else None
         wanted = given.get("accounts")
         unused = bool(given.get("include_unused"))
-        found = self._hub.accounts
+        found = self._broker.accounts
         if isinstance(wanted, list):
             names = [one for one in wanted if isinstance(one, str) and one in found]
             return self._account_statistics(names)
@@ -264,17 +264,17 @@ class SystemRequests:
     async def _named_connections(
         self, _account: Any, _publisher: Any, _given: Answer, subject: bytes
     ) -> Answer | None:
-        account = self._hub.accounts.get(_account_in(subject))
+        account = self._broker.accounts.get(_account_in(subject))
         return self._events.account_connections(account) if account is not None else None
 
     def _account_statistics(self, names: list[str]) -> Answer:
-        found = self._hub.accounts
+        found = self._broker.accounts
         page = [
             accounts.account_statistics(self._state, found[name]) for name in names if name in found
         ]
-        now = go_format.timestamp(self._hub.clock.wall())
+        now = go_format.timestamp(self._broker.clock.wall())
         return self._wrapped(
-            {"server_id": self._hub.keys.server_id, "now": now, "account_statz": page}
+            {"server_id": self._broker.keys.server_id, "now": now, "account_statz": page}
         )
 
     # What every account may ask.
@@ -293,7 +293,7 @@ class SystemRequests:
         data: Answer = {"user": "", "account": account.name, "account_name": account.name}
         if isinstance(publisher, Connection) and publisher.identity is not None:
             data["user"] = publisher.identity.user
-            data |= _permissions(self._hub.options, publisher.identity)
+            data |= _permissions(self._broker.options, publisher.identity)
         return self._wrapped(data)
 
     # What changes something.
@@ -306,10 +306,10 @@ class SystemRequests:
         self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
     ) -> Answer:
         client = self._client(given, "no such client id")
-        line = self._hub.info_line(client).replace(b"INFO {", b'INFO {"ldm":true,', 1)
+        line = self._broker.info_line(client).replace(b"INFO {", b'INFO {"ldm":true,', 1)
         client.outbound.append(line)
-        self._hub.router.touch(client)
-        self._hub.router.flush()
+        self._broker.router.touch(client)
+        self._broker.router.flush()
         return {"server": self._events.server_info()}
 
     async def _reload(self, *_: Any) -> Answer:
@@ -320,7 +320,7 @@ class SystemRequests:
 
     def _client(self, given: Answer, otherwise: str) -> Connection:
         cid = given.get("cid")
-        found = self._hub.clients.get(cid) if isinstance(cid, int) else None
+        found = self._broker.clients.get(cid) if isinstance(cid, int) else None
         if found is None:
             raise BadArgument(otherwise)
         return found

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import ssl
 
-from midge.server.broker.broker import Hub
+from midge.server.broker.broker import Broker
 from midge.server.clients.connection import Connection
 from midge.server.listeners.tcp import Listener
 from midge.server.listeners.tls import TlsContexts
@@ -16,15 +16,15 @@ log = get_logger()
 
 
 class WebSocketListener(Listener):
-    """The listening socket for WebSocket clients of `hub`."""
+    """The listening socket for WebSocket clients of `broker`."""
 
-    def __init__(self, hub: Hub, tls: TlsContexts | None = None) -> None:
-        super().__init__(hub, tls)
+    def __init__(self, broker: Broker, tls: TlsContexts | None = None) -> None:
+        super().__init__(broker, tls)
         self.is_encrypted = tls is not None
 
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        if len(self._tasks) >= self._hub.options.limits.max_connections:
-            self._hub.limits_met["handshakes"] += 1
+        if len(self._tasks) >= self._broker.options.limits.max_connections:
+            self._broker.limits_met["handshakes"] += 1
             accepted.close()  # as many as may connect are still shaking hands
             return
         if self._tls is not None and not self._admits_handshake(self._tls):
@@ -38,7 +38,7 @@ class WebSocketListener(Listener):
         protocol = WebSocketProtocol(
             self._judge, lambda request: self._make_connection(request, peer), peer
         )
-        options = self._hub.options.websocket
+        options = self._broker.options.websocket
         context = self._tls.context if self._tls is not None else None
         transport: asyncio.Transport | None = None
         try:
@@ -62,7 +62,7 @@ class WebSocketListener(Listener):
             raise
 
     def _judge(self, request: Request, encrypted: bool) -> Upgrade:
-        return Upgrade(request, self._hub.options.websocket, encrypted=encrypted)
+        return Upgrade(request, self._broker.options.websocket, encrypted=encrypted)
 
     def _make_connection(self, request: Request, peer: tuple[str, int]) -> Connection:
         """Make the Connection of an upgraded client.
@@ -70,7 +70,7 @@ class WebSocketListener(Listener):
         The address that a proxy names goes to the log alone: anybody may send such a header, so no
         limit and no rule must depend on it.
         """
-        connection = self._hub.make_connection(peer, "WEBSOCKET")
+        connection = self._broker.make_connection(peer, "WEBSOCKET")
         connection.forwarded_for = request.forwarded_for()
-        connection.cookies = credentials(request.cookies(), self._hub.options.websocket)
+        connection.cookies = credentials(request.cookies(), self._broker.options.websocket)
         return connection

@@ -267,7 +267,7 @@ class WebSocketProtocol(asyncio.Protocol):
         self._below = WebSocketTransport(
             transport, self._frames.extensions, lambda: connection.reason
         )
-        self._below.write(memoryview(connection.hub.info_line(connection)))
+        self._below.write(memoryview(connection.broker.info_line(connection)))
         connection.has_info = True
         connection.connection_made(self._below)
         if rest:
@@ -289,7 +289,7 @@ class WebSocketProtocol(asyncio.Protocol):
         frames, connection, below = self._frames, self._connection, self._below
         if frames is None or connection is None or below is None:
             return
-        turns = connection.hub.turns
+        turns = connection.broker.turns
         for start in range(0, len(data), _SLICE_BYTES):
             if connection.reason is not None:
                 return
@@ -337,7 +337,7 @@ class WebSocketProtocol(asyncio.Protocol):
         error.__traceback__ = None  # its frames hold what came
         too_big = isinstance(error, PayloadTooBig)
         if too_big and connection.parser.connect_required:
-            connection.hub.limits_met["bytes_before_authentication"] += 1
+            connection.broker.limits_met["bytes_before_authentication"] += 1
         reason = ClosedReason.MAXIMUM_PAYLOAD if too_big else ClosedReason.PROTOCOL_VIOLATION
         connection.close(reason)
 

@@ -34,7 +34,7 @@ _LONGEST_TOKEN = 1024
 def add_console(monitor: "Monitor", websocket: str) -> None:
     """Serve the console on `monitor`; `websocket` is the WebSocket listener's URL, or empty."""
     page = files("midge.server.monitoring.console").joinpath(_PAGE).read_text(encoding="utf-8")
-    options = monitor.state.hub.options.monitoring.console
+    options = monitor.state.broker.options.monitoring.console
 
     async def show(_request: web.Request) -> web.Response:
         return web.Response(text=page, content_type="text/html", headers=_HEADERS)

@@ -222,7 +222,7 @@ def delivered(reply):
 
 def test_reply_subjects_of_both_kinds():
     assert delivered(b"$JS.ACK.S.c.1.22.3.44.5") == ([22], [44], 5)
-    assert delivered(b"$JS.ACK.hub.hash.S.c.1.22.3.44.5.token") == ([22], [44], 5)
+    assert delivered(b"$JS.ACK.broker.hash.S.c.1.22.3.44.5.token") == ([22], [44], 5)
 
 
 @pytest.mark.parametrize("reply", [b"", b"$JS.ACK.S", b"$JS.ACK.S.c.1.x.3.44.5"])

@@ -1,4 +1,4 @@
-"""Questions of who a client is that take time: while they are open, everything may change."""
+"""PendingAuth of who a client is that take time: while they are open, everything may change."""
 
 from __future__ import annotations
 

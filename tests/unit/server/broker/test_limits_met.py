@@ -324,7 +324,7 @@ async def test_last_words(start: Start) -> None:
 
 
 async def _gone(served: Served, connection: Connection) -> None:
-    while connection in served.server.hub._transports:
+    while connection in served.server.broker._transports:
         await asyncio.sleep(0.01)
 
 
@@ -357,7 +357,7 @@ async def test_closed_clients(start: Start) -> None:
         await (await served.dial(name="x")).close()
     while await served.met("closed_clients") < 3:
         await asyncio.sleep(0.01)
-    assert len(served.server.hub.closed) == 2
+    assert len(served.server.broker.closed) == 2
 
 
 async def test_closed_clients_are_bounded_by_their_bytes_too(
@@ -371,7 +371,7 @@ async def test_closed_clients_are_bounded_by_their_bytes_too(
         await client.close()
     while await served.met("closed_clients") < 6:
         await asyncio.sleep(0.01)
-    assert len(served.server.hub.closed) == 4
+    assert len(served.server.broker.closed) == 4
 
 
 async def test_log_lines_per_offender(start: Start, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from midge.server.broker.broker import Hub
+from midge.server.broker.broker import Broker
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.config.options import Limits, Options
@@ -40,18 +40,18 @@ class Socket(Transport):
 
 
 class Fixture:
-    """A hub with a publisher and a receiver of "a"."""
+    """A broker with a publisher and a receiver of "a"."""
 
     def __init__(self, **limits: object) -> None:
         self.clock = ManualClock()
         limits = {"max_pending_bytes": PENDING_BYTES, "write_deadline_s": DEADLINE_S, **limits}
-        self.hub = Hub(Options(limits=Limits(**limits)), self.clock, Random(1))
+        self.broker = Broker(Options(limits=Limits(**limits)), self.clock, Random(1))
         self.receiver, self.socket = self.connect()
         self.receiver.feed(b"SUB a 1\r\n")
         self.publisher, self.publishing = self.connect()
 
     def connect(self) -> tuple[Connection, Socket]:
-        connection = self.hub.make_connection(("127.0.0.1", 1))
+        connection = self.broker.make_connection(("127.0.0.1", 1))
         socket = Socket()
         connection.connection_made(socket)
         connection.feed(CONNECT)
@@ -92,7 +92,7 @@ def test_slow_consumer_is_cut_at_its_limit(fixture: Fixture) -> None:
     assert fixture.receiver.reason is ClosedReason.SLOW_CONSUMER_PENDING
     assert fixture.socket.aborted
     assert fixture.receiver.outbound.pending_bytes() == 0
-    assert fixture.hub.totals.slow_consumers == 1
+    assert fixture.broker.totals.slow_consumers == 1
     assert fixture.publisher.reason is None
 
 
@@ -100,7 +100,7 @@ def test_who_keeps_up_is_never_cut(fixture: Fixture) -> None:
     fixture.publish(500)
     assert fixture.receiver.reason is None
     assert fixture.receiver.out_messages == 500
-    assert fixture.hub.stalled_clients == 0
+    assert fixture.broker.stalled_clients == 0
 
 
 def test_producer_is_held_until_the_receiver_has_caught_up(fixture: Fixture) -> None:
@@ -108,7 +108,7 @@ def test_producer_is_held_until_the_receiver_has_caught_up(fixture: Fixture) -> 
     assert fixture.publishing.is_reading
     fixture.publish(80)
     assert not fixture.publishing.is_reading
-    assert fixture.hub.stalled_clients == 1
+    assert fixture.broker.stalled_clients == 1
     fixture.drain()
     assert fixture.publishing.is_reading
     fixture.publish()
@@ -149,7 +149,7 @@ def test_who_does_not_take_its_last_words_is_cut(fixture: Fixture) -> None:
     assert not fixture.socket.aborted
     fixture.clock.advance(0.02)
     assert fixture.socket.aborted
-    assert fixture.hub.limits_met["last_words"] == 1
+    assert fixture.broker.limits_met["last_words"] == 1
 
 
 def test_who_leaves_in_time_is_not_cut(fixture: Fixture) -> None:
@@ -157,7 +157,7 @@ def test_who_leaves_in_time_is_not_cut(fixture: Fixture) -> None:
     fixture.receiver.connection_lost(None)
     fixture.clock.advance(2 * DEADLINE_S)
     assert not fixture.socket.aborted
-    assert fixture.hub.limits_met["last_words"] == 0
+    assert fixture.broker.limits_met["last_words"] == 0
 
 
 def test_producer_is_released_when_the_receiver_goes(fixture: Fixture) -> None:

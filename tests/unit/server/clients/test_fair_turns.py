@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from midge.server.broker.broker import Hub
+from midge.server.broker.broker import Broker
 from midge.server.clients.channel import INTRODUCING
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
@@ -43,11 +43,11 @@ class _Suite:
 
 
 class Peers:
-    """A hub, one that publishes, and `RECEIVERS` that get what it does."""
+    """A broker, one that publishes, and `RECEIVERS` that get what it does."""
 
     def __init__(self, subject: bytes = b"many", *, is_encrypted: bool = False) -> None:
         self.clock = ManualClock()
-        self.hub = Hub(Options(), self.clock, Random(1))
+        self.broker = Broker(Options(), self.clock, Random(1))
         self.publisher, self.socket = self._open(is_encrypted=is_encrypted)
         self.receivers = [self._open() for _ in range(RECEIVERS)]
         for receiver, socket in self.receivers:
@@ -56,7 +56,7 @@ class Peers:
 
     def _open(self, *, is_encrypted: bool = False) -> tuple[Connection, Socket]:
         socket = Socket(is_encrypted=is_encrypted)
-        connection = self.hub.make_connection(("127.0.0.1", 1))
+        connection = self.broker.make_connection(("127.0.0.1", 1))
         connection.connection_made(socket)
         connection.feed(CONNECT)
         return connection, socket

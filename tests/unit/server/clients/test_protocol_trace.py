@@ -33,12 +33,12 @@ def stream() -> Iterator[io.StringIO]:
 
 def connection(account: str = "$G", **options: str) -> Connection:
     fields: dict[str, Any] = {"name": "", "lang": "", "version": "", **options}
-    hub = SimpleNamespace(system_account="$SYS")
+    broker = SimpleNamespace(system_account="$SYS")
     pretended = SimpleNamespace(
         peer="127.0.0.1:5",
         cid=7,
         account=account,
-        hub=hub,
+        broker=broker,
         options=SimpleNamespace(**fields),
     )
     return cast("Connection", pretended)

@@ -56,12 +56,12 @@ async def test_drop_the_nth_within_the_block(server: midge.Server, client: Settl
 async def test_nothing_is_looked_at_without_a_fault(
     server: midge.Server, client: SettlingClient
 ) -> None:
-    (connection,) = server.hub.clients.values()
+    (connection,) = server.broker.clients.values()
     before = (connection.guard, connection.watch)
     with server.faults.drop("x"):
         assert (connection.guard, connection.watch) != before
     assert (connection.guard, connection.watch) == before
-    assert server.hub.screen is None
+    assert server.broker.screen is None
 
 
 async def test_duplicate(server: midge.Server, client: SettlingClient) -> None:
@@ -82,7 +82,7 @@ async def test_reorder(server: midge.Server, client: SettlingClient) -> None:
 
 
 async def test_delay_by_the_clock(server: midge.Server, client: SettlingClient) -> None:
-    clock = server.hub.clock
+    clock = server.broker.clock
     assert isinstance(clock, ManualClock)
     heard = server.subscribe("a.*")
     with server.faults.delay(10, "a.b", jitter_s=5):
@@ -189,7 +189,7 @@ async def test_info_tells_something_else(server: midge.Server) -> None:
 
 
 async def test_lame_duck_now_goes_by_the_clock(server: midge.Server) -> None:
-    clock = server.hub.clock
+    clock = server.broker.clock
     assert isinstance(clock, ManualClock)
     host, port = server.host, server.port
     reader, writer, _ = await raw(server)
@@ -209,7 +209,7 @@ async def test_lame_duck_now_goes_by_the_clock(server: midge.Server) -> None:
 
 
 async def test_jitter_is_repeatable(server: midge.Server) -> None:
-    clock = server.hub.clock
+    clock = server.broker.clock
     assert isinstance(clock, ManualClock)
     heard = server.subscribe("a")
     orders = []
@@ -225,7 +225,7 @@ async def test_jitter_is_repeatable(server: midge.Server) -> None:
 
 
 async def test_a_script_decides(server: midge.Server) -> None:
-    clock = server.hub.clock
+    clock = server.broker.clock
     assert isinstance(clock, ManualClock)
     heard = server.subscribe("a")
 
@@ -257,7 +257,7 @@ async def test_a_script_for_one_client(server: midge.Server) -> None:
 
 
 async def test_delay_for_one_client(server: midge.Server) -> None:
-    clock = server.hub.clock
+    clock = server.broker.clock
     assert isinstance(clock, ManualClock)
     reader, writer, _ = await raw(server)
     heard = server.subscribe("a")
@@ -292,7 +292,7 @@ async def test_faults_end_in_any_order_and_with_the_server() -> None:
         assert texts(heard) == ["1", "1"]
         assert second.hits == 1
         server.faults.reorder("a", nth=1, by=5)
-    assert server._core.hub.screen is None
+    assert server._core.broker.screen is None
 
 
 def test_faults_from_another_thread() -> None:

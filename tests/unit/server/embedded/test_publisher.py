@@ -65,9 +65,9 @@ async def test_text_and_bytes_are_the_same_subject(server: midge.Server) -> None
 
 def test_an_observer_sees_what_nobody_subscribed_to(server: midge.Server) -> None:
     capture = Capture()
-    server.hub.watch_messages(capture)
+    server.broker.watch_messages(capture)
     server.publish("a", b"x", {"k": ["1", "2"]}, "r")
-    server.hub.look_away(capture)
+    server.broker.look_away(capture)
     server.publish("a", b"y")
     (message,) = capture.messages
     assert (message.payload, message.headers, message.reply) == (b"x", {"k": ["1", "2"]}, "r")

@@ -136,7 +136,7 @@ class TestTime:
         client.send(b"SUB > 1", b"PUB a 0\r\n", b"PING")
         await begun.wait()
         clock.advance(4.9)
-        assert not server.hub.interception.calls.failed
+        assert not server.broker.interception.calls.failed
         clock.advance(0.2)
         assert VIOLATION % b"a" in await client.until_pong()
 

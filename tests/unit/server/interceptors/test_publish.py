@@ -34,7 +34,7 @@ class TestPublish:
         assert answer.startswith(VIOLATION % b"a")
         assert (b"not today" in answer) == function.__name__.startswith("refuses")
         assert b"MSG" not in answer
-        counts = server.hub.interception.calls
+        counts = server.broker.interception.calls
         assert counts.failed["publish"] + counts.refused["publish"] == 1
 
     @pytest.mark.parametrize("is_async", [False, True])

@@ -46,7 +46,7 @@ class TestSettings:
     async def test_without_interceptors_no_connection_is_screened(self, start: Start) -> None:
         server = await start()
         await connected(server)
-        (connection,) = server.hub.clients.values()
-        assert server.hub.interception is None
+        (connection,) = server.broker.clients.values()
+        assert server.broker.interception is None
         assert connection.guard == 0
         assert connection.watch == 0

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from midge.server.broker.broker import Hub
+from midge.server.broker.broker import Broker
 from midge.server.clock import LoopClock
 from midge.server.config.options import Options
 from midge.server.listeners.tcp import Listener
@@ -35,39 +35,39 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 
 class Entrance:
-    """A hub and its listener on a free port; `url` leads there."""
+    """A broker and its listener on a free port; `url` leads there."""
 
     def __init__(self) -> None:
-        self.hub = Hub(Options(), LoopClock(), Random(1))
-        self.listener = Listener(self.hub)
+        self.broker = Broker(Options(), LoopClock(), Random(1))
+        self.listener = Listener(self.broker)
         self.address = self.listener.open("127.0.0.1", 0)
         self.url = f"nats://127.0.0.1:{self.address[1]}"
 
     def when_one_is_made(self, action: Callable[[], None]) -> None:
         """Do `action` as soon as a connection has been accepted and before it has a transport."""
-        make = self.hub.make_connection
+        make = self.broker.make_connection
 
         def make_and_act(*arguments: Any) -> Any:
             asyncio.get_running_loop().call_soon(action)
             return make(*arguments)
 
-        self.hub.make_connection = make_and_act  # type: ignore[method-assign]
+        self.broker.make_connection = make_and_act  # type: ignore[method-assign]
 
     async def serve_one_and_close(self) -> None:
         """Have one client come, alone, and go; then end."""
         client = await Raw.open(self.url)
         await client.connect()
-        assert len(self.hub.clients) == 1
+        assert len(self.broker.clients) == 1
         await client.close()
-        await self.hub.emptied()
+        await self.broker.emptied()
         await self.close()
 
     async def close(self) -> None:
         """End all there is, and see the last transport go."""
         self.listener.close()
-        self.hub.abort_all()
-        await self.hub.emptied()
-        self.hub.close()
+        self.broker.abort_all()
+        await self.broker.emptied()
+        self.broker.close()
 
 
 def test_who_was_accepted_as_the_listener_closed_is_served(run: Run) -> None:
@@ -95,7 +95,7 @@ def test_small_answers_are_not_held_back(run: Run) -> None:
         entrance = Entrance()
         client = await Raw.open(entrance.url)
         await client.connect()
-        (connection,) = entrance.hub.clients.values()
+        (connection,) = entrance.broker.clients.values()
         transport = connection._transport  # only its socket can tell
         sock = transport.get_extra_info("socket")
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -17,7 +17,7 @@ from aiohttp import web
 from cryptography import x509
 from msgspec import structs
 
-from midge.server.broker.broker import Hub
+from midge.server.broker.broker import Broker
 from midge.server.clock import LoopClock
 from midge.server.config.options import Listen, Monitoring, Options, Tls
 from midge.server.listeners.sockets import listen
@@ -68,7 +68,7 @@ class Running:
     @property
     def limits_met(self) -> Counter[str]:
         assert self._monitor is not None
-        return self._monitor.state.hub.limits_met
+        return self._monitor.state.broker.limits_met
 
     async def wait(self, _request: web.Request) -> web.Response:
         """Be a page that is made once `go_on` is set."""
@@ -83,7 +83,7 @@ async def serve() -> AsyncIterator[Serve]:
 
     async def start(**settings: Any) -> Running:
         options = Options(monitoring=Monitoring(http_port=-1, **settings))
-        monitor = Monitor(State(Hub(options, LoopClock(), Random(0))))
+        monitor = Monitor(State(Broker(options, LoopClock(), Random(0))))
         bound, (host, port) = listen("127.0.0.1", 0, 128)
         running = Running(f"http://{host}:{port}", monitor)
         monitor.add_page("/huge", huge)

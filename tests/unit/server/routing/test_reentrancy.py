@@ -49,7 +49,9 @@ class Meddler(RoutedSubscription):
 
 def connection(world: World, client: int) -> Connection | None:
     """Give a client's connection, unless it has ended."""
-    return next((one for one in world.hub.clients.values() if one.peer_port == 1000 + client), None)
+    return next(
+        (one for one in world.broker.clients.values() if one.peer_port == 1000 + client), None
+    )
 
 
 def close_receiver(world: World, frame: Frame) -> None:
@@ -64,7 +66,7 @@ def close_publisher(world: World, frame: Frame) -> None:
 
 def abort_receiver(world: World, frame: Frame) -> None:
     if one := connection(world, SECOND):
-        world.hub.router.flush()  # what has not been written when it is cut is lost
+        world.broker.router.flush()  # what has not been written when it is cut is lost
         one.close(ClosedReason.SLOW_CONSUMER_PENDING)
 
 
@@ -85,13 +87,13 @@ def subscribe(world: World, frame: Frame) -> None:
 
 
 def publish(world: World, frame: Frame) -> None:
-    account = world.hub.global_account
+    account = world.broker.global_account
     nested = compose(b"a", b"nested in " + frame.payload_bytes(), b"reply")
-    world.hub.router.route(account, account.sublist.match(b"a"), None, nested)
+    world.broker.router.route(account, account.sublist.match(b"a"), None, nested)
 
 
 def flush(world: World, frame: Frame) -> None:
-    world.hub.router.flush()
+    world.broker.router.flush()
 
 
 def resume(world: World, frame: Frame) -> None:
@@ -129,10 +131,10 @@ def play(
 ) -> Outcome:
     world = World(Options(), read_bytes=read_bytes, is_tls=is_tls, is_observed=False)
     meddler = Meddler(world, deed)
-    assert world.hub.global_account.sublist.insert(meddler) is None
+    assert world.broker.global_account.sublist.insert(meddler) is None
     outcome = world.play(Script([b'CONNECT {"headers":true}\r\n'] * 3, STEPS), split)
-    assert not world.hub.clients
-    assert list(world.hub.global_account.sublist) == [meddler]
+    assert not world.broker.clients
+    assert list(world.broker.global_account.sublist) == [meddler]
     return outcome
 
 

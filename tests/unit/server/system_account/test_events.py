@@ -50,7 +50,7 @@ async def connect(server: Server) -> AsyncIterator[Any]:
 
     async def one(user: str, **options: Any) -> Any:
         client = await SettlingClient.connected(
-            f"nats://{user}:pw@127.0.0.1:{server.hub.port}", allow_reconnect=False, **options
+            f"nats://{user}:pw@127.0.0.1:{server.broker.port}", allow_reconnect=False, **options
         )
         clients.append(client)
         return client
@@ -200,7 +200,7 @@ async def test_clients_that_come_and_go_are_told_of(server: Server, connect: Any
     assert (subject, event["reason"]) == ("$SYS.ACCOUNT.A.DISCONNECT", "Kicked")
     gone = await ask(client, f"$SYS.REQ.SERVER.{server.server_id}.KICK", {"cid": cid})
     assert gone["error"]["description"] == "no such client or leafnode id"
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.hub.port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.broker.port)
     writer.write(b'CONNECT {"user":"a","pass":"no"}\r\n')
     await reader.read()
     writer.close()
@@ -211,7 +211,7 @@ async def test_clients_that_come_and_go_are_told_of(server: Server, connect: Any
 
 async def test_one_client_can_be_asked_to_go(server: Server, connect: Any) -> None:
     client = await connect("sys")
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.hub.port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.broker.port)
     writer.write(b'CONNECT {"user":"a","pass":"pw","verbose":false,"protocol":1}\r\nPING\r\n')
     await reader.readuntil(b"PONG\r\n")
     info = json.loads((await reader.readuntil(b"\r\n"))[5:])
