@@ -220,7 +220,7 @@ class Server:
             connection.parser.max_control_line = limits.max_control_line_bytes
             if connection.identity is None:
                 connection.parser.max_payload = limits.max_payload_bytes
-            connection.keepalive.interval_s = broker.ping_interval_s(connection.kind)
+            connection.keepalive.interval_s = broker.ping_interval_s(connection.listener_kind)
             connection.keepalive.ping_max = keepalive.ping_max
         if self._state is not None:
             self._state.configured_at = broker.clock.wall()

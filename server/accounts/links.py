@@ -45,7 +45,7 @@ REPLIES_MAX_BYTES = 8 << 20
 
 _REQUEST_INFO = re.compile(rb"(?:\r\n|\r|\n)[ \t]*nats-request-info[ \t]*:[^\r\n]*", re.IGNORECASE)
 _STATUS_LINE = b"NATS/1.0"
-_TOLD = (
+_INFO_FIELDS = (
     *("start", "host", "id", "acc", "svc", "user", "name", "lang", "ver", "rtt", "server"),
     *("kind", "client_type"),
 )
@@ -75,7 +75,7 @@ class AccountLinks:
         self._account = account
         self.plans: dict[str, AccountPlan] = {}
         self._links: dict[ImportPlan, RoutedSubscription] = {}
-        self.given_way = 0  # requests that nobody had answered when there were too many
+        self.evicted_requests = 0  # requests that nobody had answered when there were too many
         self.carrying: type[RoutedSubscription] | None = None
         """The kind of link that the message at hand has come over. Only a request may go on, over
         other services: what a stream shows is shown to that importer alone and is no request, and
@@ -171,7 +171,7 @@ class ServiceLink(RoutedSubscription):
         before = links.carrying
         if before is StreamLink:
             return False
-        subject = self._asked(frame)
+        subject = self._target_subject(frame)
         if subject is None:
             return False
         result = self.exporter.sublist.match(subject)
@@ -236,10 +236,10 @@ class ServiceLink(RoutedSubscription):
             if oldest.until_s >= now_s:
                 if len(self._waiting) < REQUESTS_MAX and self._reply_bytes < REPLIES_MAX_BYTES:
                     return
-                self._links.given_way += 1
+                self._links.evicted_requests += 1
             self.forget(oldest)
 
-    def _asked(self, frame: Frame) -> bytes | None:
+    def _target_subject(self, frame: Frame) -> bytes | None:
         """Return the exporter's subject of a request, after its mappings; None if they drop it."""
         subject = self._plan.transform.rewrite(frame.subject_bytes())
         mapper = self.exporter.mapper
@@ -257,7 +257,7 @@ class ServiceLink(RoutedSubscription):
         else:
             least = {"acc": self.importer.name, "rtt": known.get("rtt", 0)}
             told = {**known, **least} if shares else least
-        return {key: told[key] for key in _TOLD if told.get(key) is not None}
+        return {key: told[key] for key in _INFO_FIELDS if told.get(key) is not None}
 
 
 class Response(RoutedSubscription):

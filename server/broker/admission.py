@@ -118,12 +118,14 @@ class Admission:
 
     def admits_silent(self, connection: Connection) -> bool:
         """Tell whether the client may go without CONNECT."""
-        admits = self.authenticator.admits_silent_clients(connection.kind)
+        admits = self.authenticator.admits_silent_clients(connection.listener_kind)
         return admits and not self._intercepts_connects
 
     def asks_who(self, connection: Connection) -> bool:
         """Tell whether a CONNECT may make somebody else of a client that has said nothing yet."""
-        return self.authenticator.is_required_by(connection.kind) or self._intercepts_connects
+        return (
+            self.authenticator.is_required_by(connection.listener_kind) or self._intercepts_connects
+        )
 
     @property
     def _intercepts_connects(self) -> bool:
@@ -203,7 +205,7 @@ class Admission:
         if reply is None or permissions is None:
             return
         if permissions.grant_response(reply, self._broker.clock.monotonic()):
-            self._broker.limits_met["response_grants"] += 1
+            self._broker.limit_hits["response_grants"] += 1
 
     # Changes while serving.
 
@@ -338,7 +340,7 @@ class Admission:
     def _send_away(self, connection: Connection, refusal: Refusal) -> None:
         """End `connection`; the log gets the reason, the client nats-server's words."""
         if refusal.limit:
-            self._broker.limits_met[refusal.limit] += 1
+            self._broker.limit_hits[refusal.limit] += 1
         log.error(
             "authentication_failed",
             cid=connection.cid,
@@ -435,7 +437,7 @@ class Admission:
         """Return how long the client of `connection` has for its CONNECT."""
         options = self._broker.options
         own_s = options.websocket.authorization.timeout_s
-        if connection.kind == "WEBSOCKET" and own_s:
+        if connection.listener_kind == "WEBSOCKET" and own_s:
             return own_s
         if options.authorization.timeout_s:
             return options.authorization.timeout_s
@@ -464,7 +466,7 @@ def request_of(connection: Connection) -> AuthRequest:
         nonce=connection.nonce,
         peer_host=connection.peer_host,
         peer_port=connection.peer_port,
-        connection_type=connection.kind,
+        connection_type=connection.listener_kind,
         certificate=connection.peer_certificate(),
     )
 

@@ -23,7 +23,7 @@ from midge.server.clients.channel import Channel
 from midge.server.clients.closed_clients import ClosedClient, ClosedClients
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
-from midge.server.clients.fair_turns import Turns
+from midge.server.clients.fair_turns import FairTurns
 from midge.server.clients.protocol_trace import Tracer, client_label
 from midge.server.clock import Clock
 from midge.server.config.options import Options
@@ -121,7 +121,7 @@ class Broker:
     """The shared state of one server's connections; `clock` and `random` are its only such sources.
 
     `clients` are the live connections by cid, `closed` the last ones that went, oldest first.
-    `closed_by_reason` and `errors_sent` (by kind) count what they say; `limits_met` counts by name
+    `closed_by_reason` and `errors_sent` (by kind) count what they say; `limit_hits` counts by name
     what these do not show.
     """
 
@@ -132,7 +132,7 @@ class Broker:
         self.keys = ServerKeys()
         self.shared_buffer = SharedBuffer()
         self.chunks = ChunkPool()
-        self.turns = Turns(clock)
+        self.turns = FairTurns(clock)
         chooser = random if options.routing.queue_selection == "random" else None
         self.router = Router(chooser)
         self.observers: list[Observer] = []
@@ -145,7 +145,7 @@ class Broker:
         self.totals = Totals()
         self.closed_by_reason: Counter[ClosedReason] = Counter()
         self.errors_sent: Counter[str] = Counter()
-        self.limits_met: Counter[str] = Counter()
+        self.limit_hits: Counter[str] = Counter()
         self.stalled_clients = 0
         self.screen: Screen | None = None
         self.interception: Interception | None = None
@@ -180,16 +180,16 @@ class Broker:
                 observer.account_made(account)
         return account
 
-    def make_connection(self, peer: tuple[str, int], kind: str = "STANDARD") -> Connection:
+    def make_connection(self, peer: tuple[str, int], listener_kind: str = "STANDARD") -> Connection:
         """Make a connection with a cid of its own, not yet on a transport."""
         self._last_cid += 1
-        connection = Connection(self, self._last_cid, peer, kind)
+        connection = Connection(self, self._last_cid, peer, listener_kind)
         self.admission.prepare(connection)
         return connection
 
-    def ping_interval_s(self, kind: str) -> float:
-        """Give the seconds between PINGs to clients that come in by `kind`."""
-        own_s = self.options.websocket.ping_interval_s if kind == "WEBSOCKET" else 0.0
+    def ping_interval_s(self, listener_kind: str) -> float:
+        """Give the seconds between PINGs to clients that come in by `listener_kind`."""
+        own_s = self.options.websocket.ping_interval_s if listener_kind == "WEBSOCKET" else 0.0
         return own_s or self.options.keepalive.ping_interval_s
 
     def connection_made(self, connection: Connection) -> None:
@@ -210,7 +210,7 @@ class Broker:
 
     def turn_away(self, connection: Connection, limit: str) -> None:
         """End a connection that is one too many, by the limit of this name."""
-        self.limits_met[limit] += 1
+        self.limit_hits[limit] += 1
         connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
 
     def client_connected(self, connection: Connection) -> None:
@@ -409,7 +409,7 @@ class Broker:
             info.nonce = connection.nonce.decode()
         if self._asks_who(connection, connect_info=connect_info):
             info.auth_required = True
-        if connection.kind == "STANDARD":
+        if connection.listener_kind == "STANDARD":
             self._add_tls(info)
         if self.lame_duck:
             info.ldm = True
@@ -425,7 +425,7 @@ class Broker:
 
     def _asks_who(self, connection: Connection, *, connect_info: bool) -> bool:
         """Tell whether INFO is to ask for credentials."""
-        authenticator, kind = self.admission.authenticator, connection.kind
+        authenticator, kind = self.admission.authenticator, connection.listener_kind
         # As in nats-server, only the first INFO of the plain listener spares guests the question.
         may_be_spared = not connect_info and kind != "WEBSOCKET"
         is_spared = may_be_spared and authenticator.admits_silent_clients(kind)

@@ -22,10 +22,10 @@ Conclude = Callable[["Connection", Verdict], None]
 
 
 class Question(NamedTuple):
-    """An open question; `conclude` takes the verdict."""
+    """An open question; `apply_verdict` takes the verdict."""
 
     pending: asyncio.Future[Verdict]
-    conclude: Conclude
+    apply_verdict: Conclude
 
     def verdict(self) -> Verdict:
         """Give the answer that has come; without a clear one nobody gets in."""
@@ -47,12 +47,14 @@ class PendingAuth:
     def conclusion_of(self, connection: Connection) -> Conclude | None:
         """Return what the verdict on `connection` will be given to, if one is waited for."""
         question = self._open.get(connection.cid)
-        return None if question is None else question.conclude
+        return None if question is None else question.apply_verdict
 
-    def ask(self, connection: Connection, verdict: Awaitable[Verdict], conclude: Conclude) -> None:
-        """Have `conclude` called with the `verdict`, unless something else is asked before."""
+    def ask(
+        self, connection: Connection, verdict: Awaitable[Verdict], apply_verdict: Conclude
+    ) -> None:
+        """Have `apply_verdict` called with the `verdict`, unless something else is asked before."""
         self.drop(connection)
-        question = Question(asyncio.ensure_future(verdict), conclude)
+        question = Question(asyncio.ensure_future(verdict), apply_verdict)
         self._open[connection.cid] = question
         question.pending.add_done_callback(lambda _: self._answered(connection, question))
 
@@ -73,4 +75,4 @@ class PendingAuth:
         """Conclude, if `question` is still open."""
         if self._open.get(connection.cid) is question:
             del self._open[connection.cid]
-            question.conclude(connection, question.verdict())
+            question.apply_verdict(connection, question.verdict())

@@ -1,4 +1,4 @@
-# C types for flow.py.
+# C types for back_pressure.py.
 
 cimport cython
 
@@ -7,7 +7,7 @@ from midge.server.routing.client cimport Client
 cdef Py_ssize_t _HOLD_BACK_BYTES
 
 
-cdef class Flow:
+cdef class BackPressure:
     cdef object _connection
     cdef double _behind_since
     cdef object _deadline_timer

@@ -18,7 +18,7 @@ _HOLD_BACK_BYTES = 4 * 1024 * 1024  # a receiver this far behind slows down who 
 _HOLD_BACK_S = 0.01  # for so long per batch at most, unless it catches up before
 
 
-class Flow:
+class BackPressure:
     """What `connection` waits for, and who waits for it.
 
     `held_by` is the receiver that the batch at hand has overwhelmed, `holding` are the publishers
@@ -135,7 +135,7 @@ class Flow:
         """Have the receiver forget this publisher, which it may outlive by far."""
         receiver, self._waits_for = self._waits_for, None
         if receiver is not None:
-            receiver.flow.holding.pop(self._connection, None)
+            receiver.back_pressure.holding.pop(self._connection, None)
 
     def stop(self) -> None:
         """Wait for nothing, and have nobody wait, any more; this is the end."""

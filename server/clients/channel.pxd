@@ -3,7 +3,7 @@
 from midge.protocol.inbound cimport Inbound
 from midge.protocol.parser cimport Parser
 from midge.server.routing.client cimport Client
-from midge.server.clients.back_pressure cimport Flow
+from midge.server.clients.back_pressure cimport BackPressure
 from midge.server.clients.keepalive cimport Keepalive
 from midge.server.routing.router cimport Router
 
@@ -18,13 +18,13 @@ cdef class Channel(Client):
     cdef readonly str peer_host
     cdef readonly int peer_port
     cdef public str forwarded_for
-    cdef readonly str kind
+    cdef readonly str listener_kind
     cdef public object tracer
-    cdef public object stream
+    cdef public object pending
     cdef public Py_ssize_t max_pending_bytes
     cdef readonly Parser parser
     cdef readonly Inbound inbound
-    cdef readonly Flow flow
+    cdef readonly BackPressure back_pressure
     cdef readonly object reason
     cdef readonly double started_at
     cdef readonly double last_active_at

@@ -12,7 +12,7 @@ from midge.protocol.errors import ProtocolError
 from midge.protocol.handler import Handler
 from midge.protocol.inbound import Inbound
 from midge.protocol.parser import Parser
-from midge.server.clients.back_pressure import Flow
+from midge.server.clients.back_pressure import BackPressure
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.fair_turns import PORTION_BYTES, TURN_BYTES
 from midge.server.clients.keepalive import Keepalive
@@ -38,7 +38,7 @@ _PORTION_BYTES = PORTION_BYTES
 _LINGER_S = 0.25  # how long to read on after the last word, so that it is not lost in a reset
 _HELD_BYTES = 64 * 1024  # what may wait unparsed while the parser is halted
 
-_NOBODY = Handler()
+_NULL_HANDLER = Handler()
 _OK = b"+OK\r\n"
 _PING = b"PING\r\n"
 
@@ -46,11 +46,13 @@ _PING = b"PING\r\n"
 class Channel(Client):
     """A client over a byte-stream transport; asyncio's BufferedProtocol by its methods.
 
-    `tracer` is told what comes and goes, and `stream` is what waits for interceptors; None while
+    `tracer` is told what comes and goes, and `pending` is what waits for interceptors; None while
     there is no such thing. Times are the clock's: `started_at` and `last_active_at` monotonic.
     """
 
-    def __init__(self, broker: "Broker", cid: int, peer: tuple[str, int], kind: str) -> None:
+    def __init__(
+        self, broker: "Broker", cid: int, peer: tuple[str, int], listener_kind: str
+    ) -> None:
         Client.__init__(self, cid, broker.global_account, broker.chunks)
         limits = broker.options.limits
         self.broker = broker
@@ -58,9 +60,9 @@ class Channel(Client):
         self.peer_host = peer[0]
         self.peer_port = peer[1]
         self.forwarded_for = ""  # what a proxy, or somebody who plays one, says of the address
-        self.kind = kind
+        self.listener_kind = listener_kind
         self.tracer: Any = None
-        self.stream: Any = None
+        self.pending: Any = None
         self.max_pending_bytes = limits.max_pending_bytes
         self.parser = Parser(
             self,
@@ -68,7 +70,7 @@ class Channel(Client):
             max_payload=limits.max_payload_bytes,
         )
         self.inbound = Inbound(self.parser, broker.shared_buffer)
-        self.flow = Flow(self)
+        self.back_pressure = BackPressure(self)
         self.reason: ClosedReason | None = None
         self.started_at = broker.clock.monotonic()
         self.last_active_at = self.started_at
@@ -76,7 +78,7 @@ class Channel(Client):
         self.keepalive = Keepalive(
             broker.clock,
             broker.random,
-            interval_s=broker.ping_interval_s(kind),
+            interval_s=broker.ping_interval_s(listener_kind),
             ping_max=broker.options.keepalive.ping_max,
             ping=self.send_ping,
             stale=self._end_stale,
@@ -138,8 +140,8 @@ class Channel(Client):
         self.router.flush()
         if self._ended:
             return
-        if self.flow.held_by is not None:
-            self.flow.hold_back()
+        if self.back_pressure.held_by is not None:
+            self.back_pressure.hold_back()
         if self.parser.halted:
             self._wait_with_reading()
 
@@ -150,7 +152,7 @@ class Channel(Client):
             while self._halts == TURN_OVER and not self._ended:
                 self.turn_left = TURN_BYTES
                 self._go_on()  # a TLS transport ends now, whatever is answered here
-        if (self.parser.halted or self.stream is not None) and not self._ended:
+        if (self.parser.halted or self.pending is not None) and not self._ended:
             self._eof = True  # it, or what it has sent, is still being looked at
             return True
         self.close(ClosedReason.CLIENT_CLOSED)
@@ -166,7 +168,7 @@ class Channel(Client):
         self._transport = None
         self.lost()
         # Without these circles the connection goes at once, and not when the collector comes by.
-        self.parser.handler = _NOBODY
+        self.parser.handler = _NULL_HANDLER
         self.keepalive.forget()
 
     def pause_writing(self) -> None:
@@ -176,10 +178,10 @@ class Channel(Client):
         """Hear that the transport has got rid of what it held."""
         self.outbound.caught_up()
         if self.outbound.behind:
-            self.flow.progressed()
+            self.back_pressure.progressed()
             return
-        self.watch &= ~BEHIND
-        self.flow.caught_up()
+        self.deliver_checks &= ~BEHIND
+        self.back_pressure.caught_up()
 
     # Halted and in turns.
 
@@ -204,11 +206,11 @@ class Channel(Client):
         self._finish_batch()
         if self.parser.halted:
             return
-        if self._eof and self.stream is None:
+        if self._eof and self.pending is None:
             self.close(ClosedReason.CLIENT_CLOSED)
         elif self._paused:
             self._paused = False
-            if not self.flow.is_held_back:
+            if not self.back_pressure.is_held_back:
                 self._transport.resume_reading()
 
     def spend(self, cost_bytes: int) -> None:
@@ -247,7 +249,7 @@ class Channel(Client):
         if not self._paused and self.inbound.held_bytes() > _HELD_BYTES:
             self._paused = True
             if not self.connected:
-                self.broker.limits_met["bytes_before_authentication"] += 1
+                self.broker.limit_hits["bytes_before_authentication"] += 1
             self._transport.pause_reading()
 
     # Held back.
@@ -256,23 +258,23 @@ class Channel(Client):
         """See after a flush whether the socket took everything, and whether too much waits."""
         if not self.outbound.behind:
             return
-        if not self.watch & BEHIND:
-            self.watch |= BEHIND
-            self.flow.fell_behind()
+        if not self.deliver_checks & BEHIND:
+            self.deliver_checks |= BEHIND
+            self.back_pressure.fell_behind()
         if self.outbound.pending_bytes() > self.max_pending_bytes:  # of answers, which nobody asks
             self.close(ClosedReason.SLOW_CONSUMER_PENDING)
 
     def hold_for(self, receiver: Client) -> None:
         """Hear that `receiver` is far behind; this connection is read no further for a moment."""
-        self.flow.hold_for(receiver)
+        self.back_pressure.hold_for(receiver)
 
     def held(self, publisher: Client) -> None:
         """Remember a publisher that waits for this client."""
-        self.flow.holding[publisher] = None
+        self.back_pressure.holding[publisher] = None
 
     def release(self) -> None:
         """Read on, if this connection was waiting for a receiver."""
-        self.flow.release()
+        self.back_pressure.release()
 
     def pause_reading(self) -> None:
         """Read nothing more for now; the transport keeps what comes."""
@@ -352,10 +354,10 @@ class Channel(Client):
             return
         self._ended = True
         self.reason = reason
-        self.watch |= CLOSED
+        self.deliver_checks |= CLOSED
         self.parser.halted = True
         self.keepalive.stop()
-        self.flow.stop()
+        self.back_pressure.stop()
         if wire is not None:
             if self.tracer is not None:
                 self.tracer.sent(f"-ERR {wire}")
@@ -400,7 +402,7 @@ class Channel(Client):
             self._transport.close()
 
     def _cut(self) -> None:
-        self.broker.limits_met["last_words"] += 1
+        self.broker.limit_hits["last_words"] += 1
         self.abort()
 
     def _end_on_error(self, error: ProtocolError) -> None:

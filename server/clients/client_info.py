@@ -36,7 +36,7 @@ def client_info(connection: Connection, wall_offset_s: float) -> dict[str, Any]:
         "lang": options.lang,
         "ver": options.version,
         "kind": "Client",
-        "client_type": _TYPES.get(connection.kind, "nats"),
+        "client_type": _TYPES.get(connection.listener_kind, "nats"),
     }
     return {field: value for field, value in facts.items() if value}
 

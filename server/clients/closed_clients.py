@@ -42,9 +42,9 @@ class ClosedClient:
         "cid",
         "in_bytes",
         "in_messages",
-        "kind",
         "lang",
         "last_active_at",
+        "listener_kind",
         "name",
         "out_bytes",
         "out_messages",
@@ -70,7 +70,7 @@ class ClosedClient:
         self.user = user_of(connection)
         self.in_bytes = connection.in_bytes
         self.in_messages = connection.in_messages
-        self.kind = connection.kind
+        self.listener_kind = connection.listener_kind
         self.lang = options.lang
         self.last_active_at = connection.last_active_at
         self.name = options.name

@@ -33,7 +33,7 @@ cdef class Connection(PublishingClient):
     cpdef void on_peer_error(self, bytes text) except *
     cpdef void on_subscribe(self, bytes subject, bytes queue, bytes sid) except *
     cpdef void on_unsubscribe(self, bytes sid, long long max_messages) except *
-    @cython.locals(watch=int, screened=Frame)
+    @cython.locals(checks=int, screened=Frame)
     cpdef Frame checked(self, Subscription subscription, Client publisher, Frame frame)
     @cython.locals(start=Py_ssize_t, end=Py_ssize_t, last=bytes, subject=bytes)
     cdef bint _may_deliver(self, Subscription subscription, Frame frame) except -1

@@ -54,15 +54,17 @@ class Connection(PublishingClient):
     `subscriptions` are its own, by sid.
     """
 
-    def __init__(self, broker: "Broker", cid: int, peer: tuple[str, int], kind: str) -> None:
-        PublishingClient.__init__(self, broker, cid, peer, kind)
+    def __init__(
+        self, broker: "Broker", cid: int, peer: tuple[str, int], listener_kind: str
+    ) -> None:
+        PublishingClient.__init__(self, broker, cid, peer, listener_kind)
         self.identity: Identity | None = None
         self.info: Any = None
         self.nonce = b""
         self.cookies: dict[str, str] = {}
         self.subscriptions: dict[bytes, RoutedSubscription] = {}
         self.max_subscriptions = broker.options.limits.max_subscriptions or -1
-        self.watch = NO_HEADERS
+        self.deliver_checks = NO_HEADERS
         self.has_info = False  # whether INFO went out before there was a transport
         self._told_info = False
         self._deliverable: bytes | None = None
@@ -96,8 +98,8 @@ class Connection(PublishingClient):
 
     def on_connect(self, document: bytes) -> None:
         """Take the client's introduction, and find out who it is."""
-        if self.stream is not None:
-            self.stream.defer_connect(document)
+        if self.pending is not None:
+            self.pending.defer_connect(document)
             return
         options = parse_connect(document, self.options)
         if self.cookies:
@@ -110,13 +112,13 @@ class Connection(PublishingClient):
             self._introduced()  # it was nobody in particular, and keeps what it subscribed to
             return
         # What it subscribed to as somebody else must get nothing more, gone already or not.
-        self._set_watch(CLOSED, True)
+        self._set_deliver_check(CLOSED, True)
         self._drop_subscriptions(self._introduced)
 
     def _introduced(self) -> None:
         """Find out who the client is, now that nothing is left of who it was."""
         if not self._ended:
-            self._set_watch(CLOSED, False)
+            self._set_deliver_check(CLOSED, False)
             self.broker.admission.authenticate(self)
 
     def _take_cookies(self, options: ConnectOptions) -> None:
@@ -138,10 +140,10 @@ class Connection(PublishingClient):
         self._stop_auth_timer()
         self.identity = identity
         self.parser.headers = headers
-        self._set_watch(NO_HEADERS, not headers)
-        self._set_watch(NO_ECHO, not options.echo)
-        self._set_guard(VERBOSE, options.verbose)
-        self._set_guard(PEDANTIC, options.pedantic)
+        self._set_deliver_check(NO_HEADERS, not headers)
+        self._set_deliver_check(NO_ECHO, not options.echo)
+        self._set_publish_check(VERBOSE, options.verbose)
+        self._set_publish_check(PEDANTIC, options.pedantic)
         self.connected = True
         self.info = None
         self.forget_match()
@@ -165,8 +167,8 @@ class Connection(PublishingClient):
 
     def on_ping(self) -> None:
         """Answer; the first time, with the INFO that belongs to who the client is."""
-        if self.stream is not None:
-            self.stream.defer(self.on_ping)  # the answer tells that all before it is done
+        if self.pending is not None:
+            self.pending.defer(self.on_ping)  # the answer tells that all before it is done
             return
         if self.tracer is not None:
             self.tracer.received("PING")
@@ -223,13 +225,13 @@ class Connection(PublishingClient):
             self.spend((sublist.steps - steps) * STEP_BYTES)
             self.subscriptions[sid] = subscription
             self.broker.subscribed(self, subscription)
-        if self.guard & VERBOSE:
+        if self.publish_checks & VERBOSE:
             self.send_ok()
 
     def on_unsubscribe(self, sid: bytes, max_messages: int) -> None:
         """End a subscription, now or when it has had `max_messages` in all."""
-        if self.stream is not None:
-            self.stream.defer(self.on_unsubscribe, sid, max_messages)
+        if self.pending is not None:
+            self.pending.defer(self.on_unsubscribe, sid, max_messages)
             return
         if self.tracer is not None:
             self.tracer.unsubscribe_received(sid, max_messages)
@@ -241,7 +243,7 @@ class Connection(PublishingClient):
             else:
                 subscription.max_messages = 0
                 self.unsubscribe(subscription, "unsubscribed")
-        if self.guard & VERBOSE:
+        if self.publish_checks & VERBOSE:
             self.send_ok()
 
     def unsubscribe(self, ended: Subscription, cause: str) -> None:
@@ -292,23 +294,23 @@ class Connection(PublishingClient):
         self, subscription: Subscription, publisher: Client | None, frame: Frame
     ) -> Frame | None:
         """Give what this client may have of `frame`, or None."""
-        watch = self.watch
-        if watch & CLOSED or (watch & NO_ECHO and publisher is self):
+        checks = self.deliver_checks
+        if checks & CLOSED or (checks & NO_ECHO and publisher is self):
             return None
-        if watch & DENIED_SUBJECTS and not self._may_deliver(subscription, frame):
+        if checks & DENIED_SUBJECTS and not self._may_deliver(subscription, frame):
             return None
-        if watch & BEHIND and not self.flow.has_room(publisher):
+        if checks & BEHIND and not self.back_pressure.has_room(publisher):
             return None
-        if watch & INTERCEPTED:
+        if checks & INTERCEPTED:
             screened = self.broker.screen_delivery(self, subscription, publisher, frame)
             if screened is None or screened is SWALLOWED:
                 return screened
             frame = screened
-        if watch & REPLY_GRANTS and frame.has_reply():
+        if checks & REPLY_GRANTS and frame.has_reply():
             self.broker.admission.grant_reply(self, frame)
-        if watch & NO_HEADERS and frame.header_size > 0:
+        if checks & NO_HEADERS and frame.header_size > 0:
             frame = without_headers(frame)
-        if watch & TRACED and self.tracer is not None:
+        if checks & TRACED and self.tracer is not None:
             self.tracer.message_sent(subscription, frame)
         return frame
 
@@ -342,21 +344,27 @@ class Connection(PublishingClient):
         self.account = account
         self.info = None
         self.forget_match()
-        self._set_guard(MAPPED, account.mapper is not None)
+        self._set_publish_check(MAPPED, account.mapper is not None)
 
     def restrict(self, permissions: Any) -> None:
         """Have `permissions` checked from now on; None lifts all restrictions."""
         self.permissions = permissions
         self._deliverable = None
-        self._set_guard(RESTRICTED, permissions is not None and permissions.has_publish_rules)
-        self._set_watch(DENIED_SUBJECTS, permissions is not None and permissions.has_deliver_deny)
-        self._set_watch(REPLY_GRANTS, permissions is not None and permissions.allows_responses)
+        self._set_publish_check(
+            RESTRICTED, permissions is not None and permissions.has_publish_rules
+        )
+        self._set_deliver_check(
+            DENIED_SUBJECTS, permissions is not None and permissions.has_deliver_deny
+        )
+        self._set_deliver_check(
+            REPLY_GRANTS, permissions is not None and permissions.allows_responses
+        )
 
     def trace(self, tracer: Any) -> None:
         """Have what comes and goes told to `tracer`; None stops that."""
         self.tracer = tracer
-        self._set_guard(WATCHED, tracer is not None)
-        self._set_watch(TRACED, tracer is not None)
+        self._set_publish_check(WATCHED, tracer is not None)
+        self._set_deliver_check(TRACED, tracer is not None)
 
     def show_publish(self, frame: Frame) -> None:
         """Show `frame` to who asked for that; it is routed when nobody objects."""
@@ -364,14 +372,14 @@ class Connection(PublishingClient):
 
     def screen(self, publishes: bool, deliveries: bool) -> None:
         """Have publishes, or deliveries, shown first to who may hold, change or refuse them."""
-        self._set_guard(SCREENED, publishes)
-        self._set_watch(INTERCEPTED, deliveries)
+        self._set_publish_check(SCREENED, publishes)
+        self._set_deliver_check(INTERCEPTED, deliveries)
 
-    def _set_watch(self, bit: int, on: bool) -> None:
-        self.watch = self.watch | bit if on else self.watch & ~bit
+    def _set_deliver_check(self, bit: int, on: bool) -> None:
+        self.deliver_checks = self.deliver_checks | bit if on else self.deliver_checks & ~bit
 
-    def _set_guard(self, bit: int, on: bool) -> None:
-        self.guard = self.guard | bit if on else self.guard & ~bit
+    def _set_publish_check(self, bit: int, on: bool) -> None:
+        self.publish_checks = self.publish_checks | bit if on else self.publish_checks & ~bit
 
 
 def _refusal_of(options: ConnectOptions, *, headers: bool) -> tuple[ClosedReason, str] | None:

@@ -22,7 +22,7 @@ _DRAWN_BYTES = TURN_BYTES // 32
 _RENEWED_BELOW_BYTES = TURN_BYTES // 2  # a turn of which less is used lasts for further rounds
 
 
-class Turns:
+class FairTurns:
     """The turns of those who share a loop."""
 
     def __init__(self, clock: Clock) -> None:

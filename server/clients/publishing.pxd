@@ -16,7 +16,7 @@ cdef Py_ssize_t COMMAND_BYTES, _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, STEP_BYT
 cdef class PublishingClient(Channel):
     cdef public object options
     cdef public Permissions permissions
-    cdef public int guard
+    cdef public int publish_checks
     cdef bytes _subject
     cdef SubListResult _result
     cdef SubList _result_of
@@ -34,7 +34,7 @@ cdef class PublishingClient(Channel):
     cdef SubListResult _match(self, Frame frame)
     @cython.locals(result=SubListResult, taken=Py_ssize_t, offers="long long")
     cdef void _route(self, Frame frame) except *
-    @cython.locals(guard=int, subject=bytes, target=bytes, may_publish=bint)
+    @cython.locals(checks=int, subject=bytes, target=bytes, may_publish=bint)
     cdef void _publish_guarded(self, Frame frame) except *
     cdef bytes _mapped(self, bytes subject)
     cdef void _send_no_responders(self, Frame frame, bytes subject) except *

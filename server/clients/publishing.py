@@ -1,7 +1,7 @@
 """What a client publishes: past all that may forbid or change it, to the router.
 
-Most clients have nothing in the way: `guard` is 0, and a message costs a look at the SubList, or
-not even that while the subject stays the same.
+Most clients have nothing in the way: `publish_checks` is 0, and a message costs a look at the
+SubList, or not even that while the subject stays the same.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -39,17 +39,19 @@ _OWN = (b"$NRG.", b"_GR_.")  # subjects that mappings must not lead clients to
 
 
 class PublishingClient(Channel):
-    """A client that publishes; `guard` holds bits of second_looks.py.
+    """A client that publishes; `publish_checks` holds bits of slow_path.py.
 
     `options` are those of its CONNECT, `permissions` limit what it may publish and receive; None
     when nothing does.
     """
 
-    def __init__(self, broker: "Broker", cid: int, peer: tuple[str, int], kind: str) -> None:
-        Channel.__init__(self, broker, cid, peer, kind)
+    def __init__(
+        self, broker: "Broker", cid: int, peer: tuple[str, int], listener_kind: str
+    ) -> None:
+        Channel.__init__(self, broker, cid, peer, listener_kind)
         self.options = ConnectOptions()
         self.permissions: Any = None
-        self.guard = VERBOSE | PEDANTIC
+        self.publish_checks = VERBOSE | PEDANTIC
         self._subject: bytes | None = None  # of the message at hand, where somebody asked for it
         self._result: SubListResult | None = None
         self._result_of: SubList | None = None
@@ -64,8 +66,10 @@ class PublishingClient(Channel):
             self._result = None
             self._note_reserved(frame)
             if self.permissions is not None and self.permissions.has_publish_rules:
-                self.guard |= RESTRICTED  # what was found of the subject before says nothing
-        if self.guard:
+                self.publish_checks |= (
+                    RESTRICTED  # what was found of the subject before says nothing
+                )
+        if self.publish_checks:
             self._publish_guarded(frame)
         else:
             self._route(frame)
@@ -75,7 +79,7 @@ class PublishingClient(Channel):
 
         Gives how many: as many as there is time for in this turn, and then it is over.
         """
-        if not self.guard:
+        if not self.publish_checks:
             result = self._match(frame)
             cost = len(result.plain) * (frame.end + _DELIVERY_IN_RUN_BYTES)
             if cost and not self.may_spend(cost * count):
@@ -110,9 +114,9 @@ class PublishingClient(Channel):
         if not reserved and frame.reply_end > frame.reply_start:
             reserved = _may_be_reserved(frame.data, frame.base + frame.reply_start)
         if reserved:
-            self.guard |= RESERVED
+            self.publish_checks |= RESERVED
         else:
-            self.guard &= ~RESERVED
+            self.publish_checks &= ~RESERVED
 
     def _subject_of(self, frame: Frame) -> bytes:
         """Give the subject of the message at hand, copied once however often it repeats."""
@@ -151,27 +155,27 @@ class PublishingClient(Channel):
 
     def _publish_guarded(self, frame: Frame) -> None:
         """Deliver `frame` after everything that may forbid, change or accompany it."""
-        guard = self.guard
+        checks = self.publish_checks
         subject = self._subject_of(frame)
-        if guard & WATCHED and self.tracer is not None:
+        if checks & WATCHED and self.tracer is not None:
             self.tracer.publish_received(frame)
-        if guard & PEDANTIC and not is_valid_publish_subject(subject):
+        if checks & PEDANTIC and not is_valid_publish_subject(subject):
             self.send_error(errors.INVALID_PUBLISH_SUBJECT)
         # What counts is where it goes: a mapping is no way round a denial.
-        target = self._mapped(subject) if guard & MAPPED else subject
+        target = self._mapped(subject) if checks & MAPPED else subject
         named = target or subject  # a message that weights leave out must be allowed, too
-        may_publish = not guard & RESTRICTED or self.permissions.may_publish(named)
-        if guard & RESERVED or not may_publish or (guard & MAPPED and named.startswith(_OWN)):
+        may_publish = not checks & RESTRICTED or self.permissions.may_publish(named)
+        if checks & RESERVED or not may_publish or (checks & MAPPED and named.startswith(_OWN)):
             refusal = self.broker.admission.refuse_publish(self, named, frame)
             if refusal is not None:
                 self.send_error(refusal)
                 return
-        elif guard & RESTRICTED and not guard & MAPPED:
-            self.guard &= ~RESTRICTED  # the same line again needs no asking again
-        if guard & SCREENED:
+        elif checks & RESTRICTED and not checks & MAPPED:
+            self.publish_checks &= ~RESTRICTED  # the same line again needs no asking again
+        if checks & SCREENED:
             self.show_publish(frame)
             return
-        if guard & VERBOSE:
+        if checks & VERBOSE:
             self.send_ok()
         if target == subject:
             self._route(frame)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from midge.server.interceptors.api import Interceptor
 
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - to connect to  # nosec B104 - compared, not bound
-_TURNS_AFTER_STOP = 3  # for cancelled tasks and closed transports to be done with
+_LOOP_TICKS_AFTER_STOP = 3  # for cancelled tasks and closed transports to be done with
 
 
 class Server:
@@ -104,7 +104,7 @@ class Server:
             await self._direct.close()
             self._direct = None
             await self._core.stop()
-            for _ in range(_TURNS_AFTER_STOP):
+            for _ in range(_LOOP_TICKS_AFTER_STOP):
                 await asyncio.sleep(0)
 
     async def __aenter__(self) -> Self:

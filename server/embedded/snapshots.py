@@ -86,7 +86,7 @@ def view_connection(connection: Connection) -> ConnectionView:
         account=connection.account.name,
         host=connection.peer_host,
         port=connection.peer_port,
-        kind=connection.kind,
+        kind=connection.listener_kind,
         lang=options.lang,
         version=options.version,
         subscriptions=len(connection.subscriptions),

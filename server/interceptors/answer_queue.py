@@ -18,11 +18,11 @@ class Ticket:
     __slots__ = ("_answer", "_conclude", "_queue", "size_bytes")
 
     def __init__(
-        self, queue: VerdictQueue, conclude: Callable[[Any], object], size_bytes: int
+        self, queue: AnswerQueue, apply_verdict: Callable[[Any], object], size_bytes: int
     ) -> None:
         self.size_bytes = size_bytes
         self._queue = queue
-        self._conclude = conclude
+        self._conclude = apply_verdict
         self._answer: Any = _OPEN
 
     @property
@@ -36,13 +36,13 @@ class Ticket:
             self._answer = answer
             self._queue.advance()
 
-    def conclude(self) -> None:
+    def apply_verdict(self) -> None:
         """Do what was to be done with the answer."""
         self._conclude(self._answer)
 
 
-class VerdictQueue:
-    """The tickets of one stream; `advanced` is called when some have been concluded.
+class AnswerQueue:
+    """The tickets of one client; `advanced` is called when some have been concluded.
 
     While `is_held`, nothing is concluded although it could be.
     """
@@ -70,9 +70,9 @@ class VerdictQueue:
         """Tell whether so much is left that it is worth going on."""
         return len(self._tickets) * 2 <= self._most and self.size_bytes * 2 <= QUEUED_BYTES_MAX
 
-    def put(self, conclude: Callable[[Any], object], size_bytes: int = 0) -> Ticket:
-        """Take the next place; `conclude` is called with the answer, in turn."""
-        ticket = Ticket(self, conclude, size_bytes)
+    def put(self, apply_verdict: Callable[[Any], object], size_bytes: int = 0) -> Ticket:
+        """Take the next place; `apply_verdict` is called with the answer, in turn."""
+        ticket = Ticket(self, apply_verdict, size_bytes)
         self._tickets.append(ticket)
         self.size_bytes += size_bytes
         return ticket
@@ -88,7 +88,7 @@ class VerdictQueue:
                 ticket = self._tickets.popleft()
                 self.size_bytes -= ticket.size_bytes
                 concluded += 1
-                ticket.conclude()
+                ticket.apply_verdict()
         finally:
             self._is_advancing = False
         if concluded:

@@ -1,7 +1,7 @@
 """Where interceptors get between a client and what it does; see `interceptors` for what they are.
 
 What a client does stays in its order. A plain function decides on the spot. While an async one
-thinks, the client's later messages and commands wait behind, in one `VerdictQueue` per client; when
+thinks, the client's later messages and commands wait behind, in one `AnswerQueue` per client; when
 that is full, the client is read no further. What is delivered to a client waits in a queue of its
 own; when that is full, those who publish to it are read no further. Nobody else waits.
 
@@ -25,7 +25,7 @@ from midge.server.auth import Identity, Refusal
 from midge.server.auth.permissions import PermissionRules
 from midge.server.interceptors.api import ClientInfo, Connect, Deliver, Publish, Refuse, Subscribe
 from midge.server.interceptors.calls import Call, InterceptorCalls
-from midge.server.interceptors.pending import Deliveries, Stream
+from midge.server.interceptors.pending import PendingCommands, PendingDeliveries
 from midge.server.routing.router import SWALLOWED
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class Interception:
             broker.clock, settings.timeout_s, broker.options.logging.max_lines_per_offender_per_s
         )
         self._broker = broker
-        self._streams: dict[Connection | None, Stream] = {}
-        self._deliveries: dict[Connection, Deliveries] = {}
+        self._pending: dict[Connection | None, PendingCommands] = {}
+        self._deliveries: dict[Connection, PendingDeliveries] = {}
         self._is_passing = False
 
     def change(self, functions: Mapping[str, Interceptor]) -> None:
@@ -71,7 +71,7 @@ class Interception:
     def screens_publishes(self, connection: Connection) -> bool:
         """Tell whether a publish of `connection` must be shown."""
         wanted = "publish" in self.functions or "subscribe" in self.functions
-        return wanted or connection in self._streams
+        return wanted or connection in self._pending
 
     def screens_deliveries(self, connection: Connection) -> bool:
         """Tell whether a delivery to `connection` must be shown."""
@@ -143,8 +143,8 @@ class Interception:
             client_info(connection), decode(subject), None if queue is None else decode(queue)
         )
         answer = self.calls.ask("subscribe", function, event)
-        conclude = partial(self._conclude_subscribe, connection, event, sid)
-        self._settle(connection, answer, conclude)
+        apply_verdict = partial(self._conclude_subscribe, connection, event, sid)
+        self._settle(connection, answer, apply_verdict)
 
     def _conclude_subscribe(
         self, connection: Connection, event: Subscribe, sid: bytes, answer: Event | Refuse
@@ -160,7 +160,7 @@ class Interception:
     def publish(self, connection: Connection, frame: Frame) -> None:
         """Let `frame`, which its publisher's permissions allow, be routed, now or later."""
         function = self.functions.get("publish")
-        is_first = connection not in self._streams
+        is_first = connection not in self._pending
         if function is None and is_first:
             self._broker.let_publish(connection, frame, connection.route_mapped)
             return
@@ -169,8 +169,8 @@ class Interception:
         if answer is event and is_first:
             self._broker.let_publish(connection, frame, connection.route_mapped)
             return
-        conclude = partial(self._conclude_publish, connection, connection.permissions, event)
-        self._settle(connection, answer, conclude, frame.size)
+        apply_verdict = partial(self._conclude_publish, connection, connection.permissions, event)
+        self._settle(connection, answer, apply_verdict, frame.size)
 
     def _conclude_publish(
         self,
@@ -208,17 +208,17 @@ class Interception:
     ) -> int:
         """Let the process itself publish; give how many have taken it, 1 while that is open."""
         function = self.functions.get("publish")
-        stream = self._streams.get(None)
-        if function is None and stream is None:
+        pending = self._pending.get(None)
+        if function is None and pending is None:
             return route(account, frame.subject_bytes(), frame)
-        if stream is not None and len(stream.queue) >= UNHELD_FACTOR * self.max_pending:
+        if pending is not None and len(pending.queue) >= UNHELD_FACTOR * self.max_pending:
             self.calls.fail("publish", None, "too many messages of the process itself wait")
             return 0
         event = Publish(None, *_message(frame))
         answer = event if function is None else self.calls.ask("publish", function, event)
         taken = [1]
 
-        def conclude(answer: Event | Refuse) -> None:
+        def apply_verdict(answer: Event | Refuse) -> None:
             taken[0] = 0
             if isinstance(answer, Publish):
                 late = _frame(answer)
@@ -227,7 +227,7 @@ class Interception:
                 else:
                     self.calls.fail("publish", None, f"changed Publish: {late.size} bytes")
 
-        self._settle(None, answer, conclude, frame.size)
+        self._settle(None, answer, apply_verdict, frame.size)
         return taken[0]
 
     # Delivering.
@@ -257,9 +257,9 @@ class Interception:
         if deliveries is None and not isinstance(answer, Call):
             return frame if answer is event else self._permitted(connection, event, answer)
         if deliveries is None:
-            deliveries = self._deliveries[connection] = Deliveries(self, connection)
-        conclude = partial(self._conclude_deliver, connection, subscription, publisher, event)
-        ticket = deliveries.queue.put(conclude, frame.size)
+            deliveries = self._deliveries[connection] = PendingDeliveries(self, connection)
+        apply_verdict = partial(self._conclude_deliver, connection, subscription, publisher, event)
+        ticket = deliveries.queue.put(apply_verdict, frame.size)
         if isinstance(answer, Call):
             answer.tell = ticket.answer
         else:
@@ -269,7 +269,7 @@ class Interception:
             self._hold(publisher, deliveries)
         return SWALLOWED
 
-    def _make_room(self, deliveries: Deliveries, publisher: Client | None) -> bool:
+    def _make_room(self, deliveries: PendingDeliveries, publisher: Client | None) -> bool:
         """Tell whether one more delivery may wait."""
         if len(deliveries.queue) < UNHELD_FACTOR * self.max_pending:
             return True
@@ -277,11 +277,11 @@ class Interception:
         self._hold(publisher, deliveries)
         return False
 
-    def _hold(self, publisher: Client | None, deliveries: Deliveries) -> None:
+    def _hold(self, publisher: Client | None, deliveries: PendingDeliveries) -> None:
         """Read `publisher` no further until there is room."""
         if publisher is not None and publisher.cid in self._broker.clients:
             connection = self._broker.clients[publisher.cid]
-            self._stream_of(connection).wait_for(deliveries)
+            self._pending_of(connection).wait_for(deliveries)
 
     def _permitted(
         self, connection: Connection, event: Deliver, answer: Event | Refuse
@@ -323,21 +323,21 @@ class Interception:
         deliveries = self._deliveries.pop(connection, None)
         if deliveries is not None:
             deliveries.drop()
-        stream = self._streams.pop(connection, None)
-        connection.stream = None
-        return 0 if stream is None else stream.drop()
+        pending = self._pending.pop(connection, None)
+        connection.pending = None
+        return 0 if pending is None else pending.drop()
 
-    def leave(self, stream: Stream) -> None:
-        """Forget a stream of which nothing waits."""
-        connection = stream.connection
-        if self._streams.get(connection) is not stream:
+    def leave(self, pending: PendingCommands) -> None:
+        """Forget a pending of which nothing waits."""
+        connection = pending.connection
+        if self._pending.get(connection) is not pending:
             return
-        del self._streams[connection]
+        del self._pending[connection]
         if connection is not None:
-            connection.stream = None
+            connection.pending = None
             self._broker.screen_anew(connection)
 
-    def leave_deliveries(self, deliveries: Deliveries) -> None:
+    def leave_deliveries(self, deliveries: PendingDeliveries) -> None:
         """Forget deliveries of which none waits."""
         if self._deliveries.get(deliveries.connection) is deliveries:
             del self._deliveries[deliveries.connection]
@@ -355,28 +355,28 @@ class Interception:
         self,
         connection: Connection | None,
         answer: Event | Refuse | Call | None,
-        conclude: Callable[[Any], object],
+        apply_verdict: Callable[[Any], object],
         size_bytes: int = 0,
     ) -> None:
-        """Have `conclude` called with the answer: at once, or after all that waits before it."""
-        if connection not in self._streams and not isinstance(answer, Call):
-            conclude(answer)
+        """Call `apply_verdict` with the answer: at once, or after all that waits before it."""
+        if connection not in self._pending and not isinstance(answer, Call):
+            apply_verdict(answer)
             return
-        take = self._stream_of(connection).put(conclude, size_bytes)
+        take = self._pending_of(connection).put(apply_verdict, size_bytes)
         if isinstance(answer, Call):
             answer.tell = take
         else:
             take(answer)
 
-    def _stream_of(self, connection: Connection | None) -> Stream:
-        """Return the stream of a client, made when nothing has waited in one yet."""
-        stream = self._streams.get(connection)
-        if stream is None:
-            stream = self._streams[connection] = Stream(self, connection)
+    def _pending_of(self, connection: Connection | None) -> PendingCommands:
+        """Return a client's pending commands, made when the first of them has to wait."""
+        pending = self._pending.get(connection)
+        if pending is None:
+            pending = self._pending[connection] = PendingCommands(self, connection)
             if connection is not None:
-                connection.stream = stream
+                connection.pending = pending
                 self._broker.screen_anew(connection)
-        return stream
+        return pending
 
 
 def client_info(client: Client) -> ClientInfo:
@@ -397,7 +397,7 @@ def _client_info(client: Any) -> ClientInfo:
         account=client.account.name,
         host=client.peer_host,
         port=client.peer_port,
-        kind=client.kind,
+        kind=client.listener_kind,
     )
 
 

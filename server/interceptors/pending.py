@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from midge.server.clients.channel import WAITING
-from midge.server.interceptors.answer_queue import VerdictQueue
+from midge.server.interceptors.answer_queue import AnswerQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from midge.server.interceptors.interception import Interception
 
 
-class Stream:
+class PendingCommands:
     """What one client does, in its order; `connection` is None for the process itself."""
 
     def __init__(self, interception: Interception, connection: Connection | None) -> None:
         self.connection = connection
-        self.queue = VerdictQueue(interception.max_pending, self._advanced)
-        self.full: set[Deliveries] = set()
+        self.queue = AnswerQueue(interception.max_pending, self._advanced)
+        self.full: set[PendingDeliveries] = set()
         self._interception = interception
         self._has_halted = False
 
@@ -30,9 +30,11 @@ class Stream:
         """Tell whether what comes next need not wait."""
         return not self.queue and not self.full
 
-    def put(self, conclude: Callable[[Any], object], size_bytes: int = 0) -> Callable[[Any], None]:
+    def put(
+        self, apply_verdict: Callable[[Any], object], size_bytes: int = 0
+    ) -> Callable[[Any], None]:
         """Take the next place, and return what takes the answer."""
-        ticket = self.queue.put(conclude, size_bytes)
+        ticket = self.queue.put(apply_verdict, size_bytes)
         if self.connection is not None and self.queue.is_full:
             self._halt(self.connection)
         return ticket.answer
@@ -48,7 +50,7 @@ class Stream:
         self._halt(connection)
         self.defer(connection.on_connect, document)
 
-    def wait_for(self, deliveries: Deliveries) -> None:
+    def wait_for(self, deliveries: PendingDeliveries) -> None:
         """Do nothing more until `deliveries` have room."""
         if self.connection is not None and deliveries not in self.full:
             self.full.add(deliveries)
@@ -56,7 +58,7 @@ class Stream:
             self.queue.is_held = True
             self._halt(self.connection)
 
-    def go_on(self, deliveries: Deliveries) -> None:
+    def go_on(self, deliveries: PendingDeliveries) -> None:
         """Hear, in a turn of the loop of its own, that `deliveries` have room."""
         self.full.discard(deliveries)
         self.queue.is_held = bool(self.full)
@@ -77,10 +79,10 @@ class Stream:
         """Do a command whose turn it is, so that it is not deferred once more."""
         connection = self.connection
         assert connection is not None, "the process itself gives no commands"
-        connection.stream = None
+        connection.pending = None
         command(*arguments)
         if connection.reason is None:
-            connection.stream = self
+            connection.pending = self
 
     def _halt(self, connection: Connection) -> None:
         self._has_halted = True
@@ -101,13 +103,13 @@ class Stream:
             connection.resume()
 
 
-class Deliveries:
+class PendingDeliveries:
     """What is to be delivered to one client, in its order; `waiting` wait for room."""
 
     def __init__(self, interception: Interception, connection: Connection) -> None:
         self.connection = connection
-        self.queue = VerdictQueue(interception.max_pending, self._advanced)
-        self.waiting: list[Stream] = []
+        self.queue = AnswerQueue(interception.max_pending, self._advanced)
+        self.waiting: list[PendingCommands] = []
         self._interception = interception
 
     def drop(self) -> None:
@@ -125,5 +127,5 @@ class Deliveries:
     def _let_go(self) -> None:
         """Let those go on who wait; later, for one of them may be at work right now."""
         waiting, self.waiting = self.waiting, []
-        for stream in waiting:
-            asyncio.get_running_loop().call_soon(stream.go_on, self)
+        for pending in waiting:
+            asyncio.get_running_loop().call_soon(pending.go_on, self)

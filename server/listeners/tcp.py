@@ -120,7 +120,7 @@ class Listener:
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
         under_way = len(self._tasks) + len(self._connecting)
         if under_way > self._broker.options.limits.max_connections:
-            self._broker.limits_met["handshakes"] += 1
+            self._broker.limit_hits["handshakes"] += 1
             accepted.close()  # more than may connect are still shaking hands
             return
         connection = self._broker.make_connection(peer)
@@ -210,7 +210,7 @@ class Listener:
         self._limit.per_second = tls.table.connection_rate_limit
         if self._limit.admit(self._broker.clock.monotonic()):
             return True
-        self._broker.limits_met["handshakes_per_second"] += 1
+        self._broker.limit_hits["handshakes_per_second"] += 1
         return False
 
     async def _connect(

@@ -4,7 +4,7 @@ from midge.server.broker.broker import Broker, Observer, Totals
 from midge.server.clients.connection import Connection
 
 
-class Ledger(Observer):
+class AccountTotals(Observer):
     """Counts by account; add it to the observers of a broker, then ask for `totals`."""
 
     def __init__(self) -> None:

@@ -57,7 +57,7 @@ def accstatz(state: "State", arguments: Arguments) -> dict[str, Any]:
 
 def account_statistics(state: "State", account: "Account") -> dict[str, Any]:
     """Count what one account sent and received."""
-    totals = state.ledger.totals(state.broker, account.name)
+    totals = state.account_totals.totals(state.broker, account.name)
     return {
         "acc": account.name,
         "name": account.name,

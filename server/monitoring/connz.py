@@ -10,7 +10,7 @@ from midge.server.clients.closed_clients import ClosedClient
 from midge.server.clients.connection import Connection
 from midge.server.monitoring import go_format
 from midge.server.monitoring.arguments import Arguments, BadArgument
-from midge.server.monitoring.long_lists import DETAIL_STEPS, Room, Steps
+from midge.server.monitoring.long_lists import DETAIL_STEPS, SizeBudget, StepBudget
 from midge.server.routing.account import GLOBAL_ACCOUNT
 from midge.sublist import subjects
 
@@ -140,14 +140,14 @@ async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
         total, offset, limit = len(found), options.offset, options.limit
         chosen = found[offset : offset + limit]
     wall_offset = state.wall_offset()
-    entries, steps, room = [], Steps(), Room(detail=options.detail)
+    entries, steps, room = [], StepBudget(), SizeBudget(detail=options.detail)
     for client in chosen:
         entry = _entry(client, options, now, wall_offset)
         held = room.take(_subscriptions(client), options.limit) if options.subscriptions else []
         if held:
             entry |= _interest(client, held, detail=options.detail)
         entries.append(entry)
-        await steps.took(_ENTRY_STEPS + len(held) * (DETAIL_STEPS if options.detail else 1))
+        await steps.charge(_ENTRY_STEPS + len(held) * (DETAIL_STEPS if options.detail else 1))
     page = {
         "server_id": broker.keys.server_id,
         "now": go_format.timestamp(now + wall_offset),
@@ -200,10 +200,10 @@ async def _select(candidates: list[Client], options: ConnzOptions) -> list[Clien
     """Keep those of the user, and with an interest in the subject, that are asked for."""
     if not options.user and not options.filter_subject:
         return candidates
-    found, steps = [], Steps()
+    found, steps = [], StepBudget()
     pattern = options.filter_subject.encode("utf-8", "replace")
     for client in candidates:
-        await steps.took(1)
+        await steps.charge(1)
         if options.user and _user(client) != options.user:
             continue
         if not pattern or await _is_interested(client, pattern, steps):
@@ -211,14 +211,14 @@ async def _select(candidates: list[Client], options: ConnzOptions) -> list[Clien
     return found
 
 
-async def _is_interested(client: Client, pattern: bytes, steps: Steps) -> bool:
+async def _is_interested(client: Client, pattern: bytes, steps: StepBudget) -> bool:
     """Tell whether a subscription of the client overlaps with `pattern`."""
     held = list(_subscriptions(client))
     for start in range(0, len(held), _BATCH):
         batch = held[start : start + _BATCH]
         if any(_overlaps(one.subject, pattern) for one in batch):
             return True
-        await steps.took(len(batch))
+        await steps.charge(len(batch))
     return False
 
 
@@ -253,7 +253,7 @@ def _entry(client: Client, options: ConnzOptions, now: float, wall_offset: float
     entry: dict[str, Any] = {
         "cid": client.cid,
         "kind": "Client",
-        "type": _TYPES.get(client.kind, "nats"),
+        "type": _TYPES.get(client.listener_kind, "nats"),
         "ip": client.peer_host,
         "port": client.peer_port,
         "start": go_format.timestamp(client.started_at + wall_offset),

@@ -16,7 +16,7 @@ from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.http_listener import HttpConnection, HttpListener
 from midge.server.monitoring.index import index_page
 from midge.server.monitoring.state import State
-from midge.server.monitoring.throttle import Busy, Pace
+from midge.server.monitoring.throttle import Busy, Throttle
 
 if TYPE_CHECKING:
     from midge.server.listeners.tls import TlsContexts
@@ -39,7 +39,7 @@ class Monitor:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self._pace = Pace(state.broker.limits_met)
+        self._throttle = Throttle(state.broker.limit_hits)
         self._metrics: Metrics | None = None
         self._runner: web.AppRunner | None = None
         self._listener: HttpListener | None = None
@@ -135,7 +135,7 @@ class Monitor:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             self.state.requests[path] += 1
-            return await self._pace.answer(request, make, is_shared=is_shared)
+            return await self._throttle.answer(request, make, is_shared=is_shared)
 
         return handle
 

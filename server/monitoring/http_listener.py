@@ -184,7 +184,7 @@ class HttpListener(Listener):
         free = self._broker.options.monitoring.max_connections - there
         if free > 0:
             return min(free, super()._room())
-        self._broker.limits_met["monitoring_connections"] += 1
+        self._broker.limit_hits["monitoring_connections"] += 1
         if self._make_room():
             return 1
         self._stop_accepting(LEAST_IDLE_S)

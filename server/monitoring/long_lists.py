@@ -9,20 +9,20 @@ MAX_LISTED_BYTES = 8 * 1024 * 1024
 """What the subscriptions on one page may take."""
 
 DETAIL_STEPS = 4
-"""Steps that it takes to describe a subscription with its details."""
+"""StepBudget that it takes to describe a subscription with its details."""
 
 _TURN_STEPS = 4096  # of looking at something, of which each takes less than some microseconds
 _ENTRY_BYTES = 32  # of a subscription on a page, beside its names
 _DETAIL_BYTES = 160
 
 
-class Steps:
+class StepBudget:
     """Counts the steps of long work, and lets others have their turn after some of them."""
 
     def __init__(self) -> None:
         self._steps_left = _TURN_STEPS
 
-    async def took(self, steps: int) -> None:
+    async def charge(self, steps: int) -> None:
         """Note so many `steps`."""
         self._steps_left -= steps
         if self._steps_left <= 0:
@@ -30,7 +30,7 @@ class Steps:
             await asyncio.sleep(0)
 
 
-class Room:
+class SizeBudget:
     """The room that a page has for subscriptions; `left_out` counts those that found none."""
 
     def __init__(self, *, detail: bool) -> None:

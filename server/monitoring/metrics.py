@@ -110,7 +110,7 @@ class HubCollector(Collector):
             subscriptions.add_metric([name], statistics.subscriptions)
             matches.add_metric([name], statistics.matches)
             hits.add_metric([name], statistics.cache_hits)
-            _add_totals(counters, name, self._state.ledger.totals(broker, name))
+            _add_totals(counters, name, self._state.account_totals.totals(broker, name))
         yield from (connections, subscriptions, matches, hits, *counters.values())
 
     def _process(self) -> Iterator[Metric]:
@@ -126,7 +126,7 @@ class HubCollector(Collector):
 
 def _limits_met(broker: "Broker") -> dict[str, int]:
     """Count, for all that a peer can make grow, how often its bound was met."""
-    met, closed, errors_sent = broker.limits_met, broker.closed_by_reason, broker.errors_sent
+    met, closed, errors_sent = broker.limit_hits, broker.closed_by_reason, broker.errors_sent
     return {
         "bytes_before_authentication": met["bytes_before_authentication"],
         "time_before_authentication": closed[ClosedReason.AUTHENTICATION_TIMEOUT],
@@ -150,7 +150,7 @@ def _limits_met(broker: "Broker") -> dict[str, int]:
         "monitoring_pages": met["monitoring_pages"],
         "hook_calls": met["hook_calls"],
         "response_grants": met["response_grants"],
-        "service_requests": broker.admission.links.given_way,
+        "service_requests": broker.admission.links.evicted_requests,
     }
 
 

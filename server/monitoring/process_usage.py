@@ -11,7 +11,7 @@ _STATM = Path("/proc/self/statm")
 _SHORTEST_SAMPLE_S = 0.5
 
 
-class Usage:
+class ProcessUsage:
     """Measures the process; CPU is in per cent of one core, over the time since last asked."""
 
     def __init__(

@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from midge.server.monitoring.account_totals import Ledger
-from midge.server.monitoring.process_usage import Usage
+from midge.server.monitoring.account_totals import AccountTotals
+from midge.server.monitoring.process_usage import ProcessUsage
 
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
@@ -18,14 +18,14 @@ class State:
 
     def __init__(self, broker: "Broker") -> None:
         self.broker = broker
-        self.usage = Usage()
-        self.ledger = Ledger()
+        self.usage = ProcessUsage()
+        self.account_totals = AccountTotals()
         self.requests: Counter[str] = Counter()
         self.started_at = broker.clock.wall()
         self.configured_at = self.started_at
         self.config_digest = ""
         self._wall_offset = 0.0
-        broker.observers.append(self.ledger)
+        broker.observers.append(self.account_totals)
         self.http_address = (broker.options.monitoring.host or broker.options.listen.host, 0)
         self.https_port = 0
         self.websocket_port = 0

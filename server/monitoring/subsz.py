@@ -8,7 +8,7 @@ from midge.server.clients.connection import Connection
 from midge.server.monitoring import go_format
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.connz import subscription_detail
-from midge.server.monitoring.long_lists import DETAIL_STEPS, Room, Steps
+from midge.server.monitoring.long_lists import DETAIL_STEPS, SizeBudget, StepBudget
 from midge.server.routing.account import Account
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist import subjects
@@ -116,22 +116,22 @@ async def _held(accounts: list[Account], offset: int, limit: int) -> list[Found]
 
 
 async def _clients(accounts: list[Account]) -> AsyncIterator[tuple[Account, Connection]]:
-    steps = Steps()
+    steps = StepBudget()
     for account in accounts:
         for client in list(account.clients.values()):
-            await steps.took(1)
+            await steps.charge(1)
             if isinstance(client, Connection):
                 yield account, client
 
 
 async def _listed(found: list[Found]) -> list[dict[str, Any]]:
     """Describe the subscriptions that were found, as many as a page has room for."""
-    listed, steps, room = [], Steps(), Room(detail=True)
+    listed, steps, room = [], StepBudget(), SizeBudget(detail=True)
     for account, one, cid in found:
         if not room.take([one], 1):
             break  # the next page goes on here
         listed.append(_detail(account, one, cid))
-        await steps.took(DETAIL_STEPS)
+        await steps.charge(DETAIL_STEPS)
     return listed
 
 

@@ -40,11 +40,11 @@ class _Page:
         self.body = response.body if isinstance(response.body, bytes) else b""
 
 
-class Pace:
-    """Answers requests in their turn; counts in `limits_met` what was too much or too slow."""
+class Throttle:
+    """Answers requests in their turn; counts in `limit_hits` what was too much or too slow."""
 
-    def __init__(self, limits_met: Counter[str]) -> None:
-        self._limits_met = limits_met
+    def __init__(self, limit_hits: Counter[str]) -> None:
+        self._limits_met = limit_hits
         self._asked: dict[str, _Page] = {}  # by path and query, until they are begun
         self._waiting = 0
         self._turn = asyncio.Lock()

@@ -13,7 +13,7 @@ cdef class Client(Handler):
     cdef readonly long long cid
     cdef public Account account
     cdef readonly Outbound outbound
-    cdef public int watch
+    cdef public int deliver_checks
     cdef public bint dirty
     cdef public long long in_messages
     cdef public long long in_bytes

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Client(Handler):
-    """One receiver of messages, and their sender too; `watch` holds bits of second_looks.py.
+    """One receiver of messages, and their sender too; `deliver_checks` holds bits of slow_path.py.
 
     The counts are of messages and of their bytes, header and payload. `dirty` tells that the
     router has put output into `outbound` and will flush it.
@@ -23,7 +23,7 @@ class Client(Handler):
         self.cid = cid
         self.account = account
         self.outbound = Outbound(pool)
-        self.watch = 0
+        self.deliver_checks = 0
         self.dirty = False
         self.in_messages = 0
         self.in_bytes = 0
@@ -33,8 +33,8 @@ class Client(Handler):
     def checked(
         self, subscription: "Subscription", publisher: "Client | None", frame: "Frame"
     ) -> "Frame | None":
-        """Give what may be delivered of `frame`, or None; asked only when `watch` is not 0."""
-        return None if self.watch & CLOSED else frame
+        """Return what may be delivered of `frame`, or None; called if `deliver_checks` is not 0."""
+        return None if self.deliver_checks & CLOSED else frame
 
     def finished(self, subscription: "Subscription") -> None:
         """Hear that `subscription` has had all the messages it asked for."""

@@ -25,13 +25,13 @@ cdef class Router:
     cpdef Py_ssize_t route(
         self, Account account, SubListResult result, Client publisher, Frame frame
     ) except -1
-    @cython.locals(subscriptions=tuple, subscription=RoutedSubscription, client=Client, watch=int,
+    @cython.locals(subscriptions=tuple, subscription=RoutedSubscription, client=Client, checks=int,
                    observer=Observer)
     cpdef bint route_run(
         self, Account account, SubListResult result, Client publisher, Frame frame,
         Py_ssize_t count
     ) except -1
-    @cython.locals(client=Client, allowed=Frame, watch=int)
+    @cython.locals(client=Client, allowed=Frame, checks=int)
     cpdef bint deliver(
         self, RoutedSubscription subscription, Client publisher, Frame frame
     ) except -1

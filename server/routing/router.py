@@ -78,12 +78,12 @@ class Router:
             client = subscription.client
             if client is None or subscription.max_messages > 0:
                 return False
-            watch = client.watch
-            if watch & ~(NO_HEADERS | DENIED_SUBJECTS):
+            checks = client.deliver_checks
+            if checks & ~(NO_HEADERS | DENIED_SUBJECTS):
                 return False
-            if watch & NO_HEADERS and frame.header_size >= 0:
+            if checks & NO_HEADERS and frame.header_size >= 0:
                 return False
-            if watch & DENIED_SUBJECTS and client.checked(subscription, None, frame) is not frame:
+            if checks & DENIED_SUBJECTS and client.checked(subscription, None, frame) is not frame:
                 return False  # all have one subject, so that one answer counts for all
         if len(subscriptions) > 1 and not result.owners_differ():
             return False  # a client sees the messages of all its subscriptions in turn
@@ -108,10 +108,10 @@ class Router:
                 return False
             subscription.delivered += 1
             return True
-        watch = client.watch
-        if watch == NO_HEADERS and frame.header_size < 0:
-            watch = 0  # what it could not read is not there
-        if watch:
+        checks = client.deliver_checks
+        if checks == NO_HEADERS and frame.header_size < 0:
+            checks = 0  # what it could not read is not there
+        if checks:
             allowed = client.checked(subscription, publisher, frame)
             if allowed is None:
                 return False

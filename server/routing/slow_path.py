@@ -3,7 +3,7 @@
 Where no bit is set, as is usual, a message is routed and delivered with one test on either side.
 """
 
-# Of a receiver, in `Client.watch`: why a delivery to it needs one.
+# Of a receiver, in `Client.deliver_checks`: why a delivery to it needs one.
 CLOSED = 1  # it is gone, or on its way out
 NO_ECHO = 2  # it does not want its own messages
 NO_HEADERS = 4  # it cannot read headers
@@ -13,7 +13,7 @@ BEHIND = 32  # its socket does not take what is written
 TRACED = 64  # what it gets is logged
 INTERCEPTED = 128  # somebody wants to see, change or refuse deliveries
 
-# Of a publisher, in `PublishingClient.guard`: why a publish by it needs one.
+# Of a publisher, in `PublishingClient.publish_checks`: why a publish by it needs one.
 VERBOSE = 1  # it wants +OK
 PEDANTIC = 2  # it wants its publish subjects checked
 RESTRICTED = 4  # its permissions limit what it may publish

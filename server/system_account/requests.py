@@ -120,7 +120,7 @@ class SystemRequests:
     ) -> None:
         """Start to answer `request`: its payload, its subject and where the answer goes."""
         if self._waiting[account.name] >= _MAX_WAITING:
-            self._broker.limits_met["system_requests"] += 1
+            self._broker.limit_hits["system_requests"] += 1
             return
         self._waiting[account.name] += 1
         task = asyncio.ensure_future(self._answer_in_turn(handler, account, publisher, request))

@@ -118,7 +118,7 @@ class Attended:
 
     def is_behind(self) -> bool:
         """Tell whether its socket does not take what it is sent."""
-        return self.connection is not None and bool(self.connection.watch & BEHIND)
+        return self.connection is not None and bool(self.connection.deliver_checks & BEHIND)
 
 
 class Ledger(Observer):

@@ -24,7 +24,7 @@ class WebSocketListener(Listener):
 
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
         if len(self._tasks) >= self._broker.options.limits.max_connections:
-            self._broker.limits_met["handshakes"] += 1
+            self._broker.limit_hits["handshakes"] += 1
             accepted.close()  # as many as may connect are still shaking hands
             return
         if self._tls is not None and not self._admits_handshake(self._tls):

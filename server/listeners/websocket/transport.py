@@ -15,7 +15,7 @@ from websockets.protocol import CLIENT, SERVER, Protocol
 
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
-from midge.server.clients.fair_turns import PORTION_BYTES, Turns
+from midge.server.clients.fair_turns import PORTION_BYTES, FairTurns
 from midge.server.listeners.websocket.upgrade_request import (
     MAX_HEAD_BYTES,
     Refusal,
@@ -303,7 +303,7 @@ class WebSocketProtocol(asyncio.Protocol):
         if turn_bytes > PORTION_BYTES:
             turns.give_back(turn_bytes)
 
-    def _take_turn(self, turns: Turns) -> None:
+    def _take_turn(self, turns: FairTurns) -> None:
         """Go on with the frames that wait."""
         rest, self._rest = self._rest, b""
         if self._below is not None:
@@ -337,7 +337,7 @@ class WebSocketProtocol(asyncio.Protocol):
         error.__traceback__ = None  # its frames hold what came
         too_big = isinstance(error, PayloadTooBig)
         if too_big and connection.parser.connect_required:
-            connection.broker.limits_met["bytes_before_authentication"] += 1
+            connection.broker.limit_hits["bytes_before_authentication"] += 1
         reason = ClosedReason.MAXIMUM_PAYLOAD if too_big else ClosedReason.PROTOCOL_VIOLATION
         connection.close(reason)
 

@@ -267,7 +267,7 @@ class TestServices:
             world.publish("B", "svc.req", reply="inbox")
         assert world.service().waiting() == 5
         assert len(world.account("A").sublist) == 6
-        assert world.links.given_way == 15
+        assert world.links.evicted_requests == 15
 
     def test_their_replies_are_bounded_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(account_links, "REPLIES_MAX_BYTES", 1000)
@@ -276,7 +276,7 @@ class TestServices:
         for number in range(30):
             world.publish("B", "svc.req", reply=f"{number:0100}")
         assert world.service().waiting() == 10
-        assert world.links.given_way == 20
+        assert world.links.evicted_requests == 20
         world.subscribe("B", f"{29:0100}")
         assert world.publish("A", server.reply) == 1
         assert world.service().waiting() == 9

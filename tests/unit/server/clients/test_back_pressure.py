@@ -130,16 +130,16 @@ def test_a_receiver_that_never_catches_up_remembers_no_publisher_for_long(
     fixture.fall_behind()
     for _ in range(5):
         fixture.publish_until_held()
-        assert list(fixture.receiver.flow.holding) == [fixture.publisher]
+        assert list(fixture.receiver.back_pressure.holding) == [fixture.publisher]
         fixture.clock.advance(0.01)
-        assert not fixture.receiver.flow.holding
+        assert not fixture.receiver.back_pressure.holding
         fixture.socket.kept = 0
         fixture.receiver.resume_writing()
         assert fixture.receiver.outbound.behind
     fixture.publish_until_held()
-    assert list(fixture.receiver.flow.holding) == [fixture.publisher]
+    assert list(fixture.receiver.back_pressure.holding) == [fixture.publisher]
     fixture.publisher.connection_lost(None)
-    assert not fixture.receiver.flow.holding
+    assert not fixture.receiver.back_pressure.holding
 
 
 def test_who_does_not_take_its_last_words_is_cut(fixture: Fixture) -> None:
@@ -149,7 +149,7 @@ def test_who_does_not_take_its_last_words_is_cut(fixture: Fixture) -> None:
     assert not fixture.socket.aborted
     fixture.clock.advance(0.02)
     assert fixture.socket.aborted
-    assert fixture.broker.limits_met["last_words"] == 1
+    assert fixture.broker.limit_hits["last_words"] == 1
 
 
 def test_who_leaves_in_time_is_not_cut(fixture: Fixture) -> None:
@@ -157,7 +157,7 @@ def test_who_leaves_in_time_is_not_cut(fixture: Fixture) -> None:
     fixture.receiver.connection_lost(None)
     fixture.clock.advance(2 * DEADLINE_S)
     assert not fixture.socket.aborted
-    assert fixture.broker.limits_met["last_words"] == 0
+    assert fixture.broker.limit_hits["last_words"] == 0
 
 
 def test_producer_is_released_when_the_receiver_goes(fixture: Fixture) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from midge.server.clients.fair_turns import LEAST_SHARE_BYTES, PORTION_BYTES, TURN_BYTES, Turns
+from midge.server.clients.fair_turns import LEAST_SHARE_BYTES, PORTION_BYTES, TURN_BYTES, FairTurns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ class Rounds:
 class Worker:
     """Somebody who would never end, and counts what it may do."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: FairTurns) -> None:
         self._turns = turns
         self.done_bytes = 0
 
@@ -57,7 +57,7 @@ class Loop:
 
     def __init__(self, count: int) -> None:
         self._clock = Rounds()
-        self.turns = Turns(cast("Clock", self._clock))
+        self.turns = FairTurns(cast("Clock", self._clock))
         self.workers = [Worker(self.turns) for _ in range(count)]
 
     def turn(self) -> list[int]:

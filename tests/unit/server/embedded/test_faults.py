@@ -57,10 +57,10 @@ async def test_nothing_is_looked_at_without_a_fault(
     server: midge.Server, client: SettlingClient
 ) -> None:
     (connection,) = server.broker.clients.values()
-    before = (connection.guard, connection.watch)
+    before = (connection.publish_checks, connection.deliver_checks)
     with server.faults.drop("x"):
-        assert (connection.guard, connection.watch) != before
-    assert (connection.guard, connection.watch) == before
+        assert (connection.publish_checks, connection.deliver_checks) != before
+    assert (connection.publish_checks, connection.deliver_checks) == before
     assert server.broker.screen is None
 
 

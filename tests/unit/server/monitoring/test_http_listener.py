@@ -66,9 +66,9 @@ class Running:
         return list(self._monitor._listener._open)
 
     @property
-    def limits_met(self) -> Counter[str]:
+    def limit_hits(self) -> Counter[str]:
         assert self._monitor is not None
-        return self._monitor.state.broker.limits_met
+        return self._monitor.state.broker.limit_hits
 
     async def wait(self, _request: web.Request) -> web.Response:
         """Be a page that is made once `go_on` is set."""
@@ -164,7 +164,7 @@ async def test_the_longest_idle_make_room_for_who_asks(
     idle += [await running.dial() for _ in range(1000)]
     assert await asked(*await running.dial()) == b'{"status":"ok"}'
     assert len(running.connections) <= 10
-    assert running.limits_met["monitoring_connections"] >= 1000
+    assert running.limit_hits["monitoring_connections"] >= 1000
     for reader, _ in idle[:-10]:
         assert await ended(reader) == b""
 
@@ -206,7 +206,7 @@ async def test_when_nobody_is_idle_others_wait(serve: Serve) -> None:
     others = [await running.dial() for _ in range(10)]
     for _, writer in others:
         writer.write(REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-    while running.limits_met["monitoring_connections"] < 3:
+    while running.limit_hits["monitoring_connections"] < 3:
         await asyncio.sleep(0.001)
     assert len(running.connections) == 2
     running.go_on.set()
@@ -225,7 +225,7 @@ async def test_who_still_reads_does_not_make_room(
         await asyncio.sleep(0.001)
     another = await running.dial()
     another[1].write(REQUEST)
-    while running.limits_met["monitoring_connections"] < 3:
+    while running.limit_hits["monitoring_connections"] < 3:
         await asyncio.sleep(0.001)
     assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
     assert await reader.readexactly(len(LARGE)) == LARGE

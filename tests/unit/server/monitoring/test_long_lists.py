@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from midge.server.monitoring import long_lists
-from midge.server.monitoring.long_lists import Room, Steps
+from midge.server.monitoring.long_lists import SizeBudget, StepBudget
 from midge.sublist.subscription import Subscription
 
 Page = Callable[[str], Awaitable[Any]]
@@ -24,20 +24,20 @@ def held(count: int, size: int) -> list[Subscription]:
 
 class TestRoom:
     def test_takes_no_more_than_the_limit(self) -> None:
-        room = Room(detail=False)
+        room = SizeBudget(detail=False)
         assert len(room.take(held(10, 10), 4)) == 4
         assert room.left_out == 0
 
     @pytest.mark.parametrize("detail", [False, True])
     def test_takes_no_more_bytes_than_a_page_may_have(self, detail: bool) -> None:
-        room = Room(detail=detail)
+        room = SizeBudget(detail=detail)
         taken = room.take(held(10_000, 4096), 10_000)
         assert len(taken) * 4096 + 160 * len(taken) > long_lists.MAX_LISTED_BYTES - 5000
         assert len(taken) * 4096 <= long_lists.MAX_LISTED_BYTES
         assert room.left_out == 10_000 - len(taken)
 
     def test_is_full_from_then_on(self) -> None:
-        room = Room(detail=False)
+        room = SizeBudget(detail=False)
         room.take(held(10_000, 4096), 10_000)
         before = room.left_out
         assert room.take(held(3, 1), 2) == []
@@ -54,9 +54,9 @@ async def test_long_work_lets_others_in_between() -> None:
             await asyncio.sleep(0)
 
     counting = asyncio.ensure_future(count())
-    steps = Steps()
+    steps = StepBudget()
     for _ in range(100_000):
-        await steps.took(1)
+        await steps.charge(1)
     assert others >= 20
     counting.cancel()
 

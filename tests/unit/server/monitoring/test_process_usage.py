@@ -1,11 +1,11 @@
 """What the process uses."""
 
-from midge.server.monitoring.process_usage import Usage
+from midge.server.monitoring.process_usage import ProcessUsage
 
 
 def test_cpu_is_a_share_of_the_time_since_last_asked() -> None:
     times = {"wall": 0.0, "cpu": 0.0}
-    usage = Usage(lambda: times["wall"], lambda: times["cpu"])
+    usage = ProcessUsage(lambda: times["wall"], lambda: times["cpu"])
     assert usage.cpu_percent() == 0.0
     times.update(wall=2.0, cpu=0.5)
     assert usage.cpu_percent() == 25.0
@@ -14,5 +14,5 @@ def test_cpu_is_a_share_of_the_time_since_last_asked() -> None:
 
 
 def test_memory_and_cores_are_there() -> None:
-    assert Usage.memory_bytes() > 1 << 20
-    assert Usage.cores() >= 1
+    assert ProcessUsage.memory_bytes() > 1 << 20
+    assert ProcessUsage.cores() >= 1

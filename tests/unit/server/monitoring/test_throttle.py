@@ -11,20 +11,20 @@ import pytest
 from aiohttp import web
 
 from midge.server.monitoring import throttle
-from midge.server.monitoring.throttle import Busy, Pace
+from midge.server.monitoring.throttle import Busy, Throttle
 
 LONG = b"0123456789abcdef" * 100_000
 
 
 class Pages:
-    """Serves pages by a Pace; each is made when it may be, and says how many were made before."""
+    """Serves pages by a Throttle; each page says how many were made before it."""
 
     def __init__(self) -> None:
-        self.limits_met: Counter[str] = Counter()
+        self.limit_hits: Counter[str] = Counter()
         self.may_go_on = asyncio.Event()
         self.arrived = 0
         self.made: list[str] = []
-        self._pace = Pace(self.limits_met)
+        self._throttle = Throttle(self.limit_hits)
         self._runner: web.AppRunner | None = None
         self.url = ""
 
@@ -47,7 +47,7 @@ class Pages:
         self.arrived += 1
         is_shared = not request.path.startswith("/own")
         try:
-            return await self._pace.answer(request, self._make, is_shared=is_shared)
+            return await self._throttle.answer(request, self._make, is_shared=is_shared)
         except Busy:
             return web.Response(status=503)
 
@@ -125,7 +125,7 @@ class TestSharing:
         pages.may_go_on.set()
         await first
         assert sorted(status for status, _ in await asyncio.gather(*asking)) == [409, 503, 503]
-        assert pages.limits_met["monitoring_pages"] == 2
+        assert pages.limit_hits["monitoring_pages"] == 2
         assert (await get(http, "/page"))[0] == 201
 
 
@@ -164,7 +164,7 @@ class TestSending:
         assert pages.made == ["/page", "/long"]
         # The next page has room when this one is no longer read.
         assert len((await get(http, "/long"))[1]) == len(LONG)
-        assert pages.limits_met["monitoring_pages"] == 1
+        assert pages.limit_hits["monitoring_pages"] == 1
         writer.close()
         with contextlib.suppress(ConnectionError):
             assert len(await reader.read()) < len(LONG)
@@ -182,7 +182,7 @@ class TestWaiting:
         pages.may_go_on.set()
         answers = await asyncio.gather(*asking)
         assert sorted(status for status, _ in answers) == [201, 201, 201, 201, 503, 503]
-        assert pages.limits_met["monitoring_pages"] == 2
+        assert pages.limit_hits["monitoring_pages"] == 2
 
     async def test_nor_for_longer(
         self, pages: Pages, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch

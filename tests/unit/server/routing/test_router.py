@@ -105,12 +105,12 @@ def test_closed_members_are_skipped(account: Account, chooser: Random | None) ->
     router = Router(chooser)
     members = [subscribe(account, queue=b"q") for _ in range(4)]
     for gone in (members[0], members[2]):
-        gone.client.watch |= CLOSED
+        gone.client.deliver_checks |= CLOSED
     assert publish(router, account, 100) == 100
     assert [members[0].delivered, members[2].delivered] == [0, 0]
     assert members[1].delivered + members[3].delivered == 100
-    members[1].client.watch |= CLOSED
-    members[3].client.watch |= CLOSED
+    members[1].client.deliver_checks |= CLOSED
+    members[3].client.deliver_checks |= CLOSED
     assert publish(router, account) == 0
 
 
@@ -171,7 +171,7 @@ def test_a_fault_of_one_transport_does_not_silence_the_others(account: Account) 
 def test_swallowed_counts_as_taken_and_writes_nothing(account: Account) -> None:
     router = Router()
     subscription = subscribe(account)
-    subscription.client.watch = 128
+    subscription.client.deliver_checks = 128
     subscription.client.swallows = True
     assert publish(router, account) == 1
     router.flush()
