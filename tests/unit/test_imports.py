@@ -142,21 +142,6 @@ CIRCLES = [
     {"system_account.events", "system_account.requests"},
     {"embedded.direct", "embedded.inbox", "embedded.publisher"},
     {"embedded.threaded", "embedded.threaded_subscription"},
-    {
-        "config.load",
-        "config.nats_conf",
-        *(
-            f"config.nats_conf.{name}"
-            for name in (
-                "parser",
-                "read",
-                "sections",
-                "security_blocks",
-                "server_block",
-                "values",
-            )
-        ),
-    },
 ]
 """Modules that import each other, all but one way round for types only; may only shrink."""
 
