@@ -82,6 +82,10 @@ class Kind:
         """Return what null stands for."""
         return current
 
+    def zero(self) -> Any:
+        """Return what a member of a list is that is null; a pointer is a struct of nothing."""
+        return None
+
     def is_empty(self, value: Any) -> bool:
         """Tell whether ``omitempty`` leaves `value` out."""
         return not value
@@ -95,6 +99,10 @@ class Text(Kind):
     """A string."""
 
     go_type = "string"
+
+    def zero(self) -> Any:
+        """See `Kind.zero`."""
+        return ""
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
         """See `Kind.decode`."""
@@ -110,6 +118,10 @@ class Integer(Kind):
         self.go_type = go_type
         self._low = -(1 << (bits - 1)) if is_signed else 0
         self._high = (1 << (bits - 1 if is_signed else bits)) - 1
+
+    def zero(self) -> Any:
+        """See `Kind.zero`."""
+        return 0
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
         """See `Kind.decode`."""
@@ -220,7 +232,9 @@ class Items(Kind):
         for i, item in enumerate(node[1]):
             place.path.append(str(i))
             try:
-                values.append(decode_node(self._kind, item, place, self._zero()))
+                is_null = item[0] == syntax.NULL and isinstance(self._kind, Structure)
+                zero = self._kind.zero()
+                values.append(zero if is_null else decode_node(self._kind, item, place, zero))
             except Unfit as unfit:
                 problem = problem or unfit
             place.path.pop()
@@ -235,10 +249,6 @@ class Items(Kind):
     def encode(self, value: Any) -> Any:
         """See `Kind.encode`."""
         return [None if one is None else self._kind.encode(one) for one in value]
-
-    def _zero(self) -> Any:
-        kind = self._kind
-        return "" if isinstance(kind, Text) else 0 if isinstance(kind, Integer) else None
 
 
 class TextMap(Kind):
@@ -323,6 +333,10 @@ class Structure(Kind):
     def decode_null(self, node: Node, place: Place, current: Any) -> Any:
         """See `Kind.decode_null`."""
         return current if self._is_value else None
+
+    def zero(self) -> Any:
+        """See `Kind.zero`."""
+        return self._make()
 
     def is_empty(self, value: Any) -> bool:
         """See `Kind.is_empty`."""
