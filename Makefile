@@ -14,7 +14,8 @@ EDITABLE := MIDGE_PURE=1 PYTHONWARNINGS=ignore $(PIP) --no-build-isolation --edi
 COMPILED := $(shell find protocol sublist jetstream server -name '*.py' -o -name '*.pxd')
 # What exercises them without a loop or a socket.
 HOT_PATH_TESTS := tests/fuzz tests/property tests/unit/protocol tests/unit/sublist tests/unit/jetstream \
-  $(patsubst %,tests/unit/server/test_%.py,flow keepalive outbound_callbacks permissions reentrancy router) \
+  $(patsubst %,tests/unit/server/%.py,clients/test_back_pressure clients/test_keepalive \
+    routing/test_outbound_callbacks auth/test_permissions routing/test_reentrancy routing/test_router) \
   tests/unit/server/recorder/test_tap.py
 # Python frees and allocates by itself in large blocks, where the sanitizer could see nothing.
 ASAN := LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0

@@ -34,9 +34,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from bench import procfs
-from midge.pipeline.match import match_broadcast, match_shuffle
-from midge.pipeline.session import spark_session
-from midge.pipeline.shapes import Shape, candidates_column, key_column, mask_column
+from midge.pipeline.matching.match import match_broadcast, match_shuffle
+from midge.pipeline.matching.pattern_shapes import Shape, candidates_column, key_column, mask_column
+from midge.pipeline.spark_session import spark_session
 from midge.sublist import SubList, Subscription
 
 PAIR = ("id", "pattern_id")

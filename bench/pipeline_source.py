@@ -34,11 +34,11 @@ import nats
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from bench import procfs
-from midge.pipeline.client import Client, frame
-from midge.pipeline.jetstream import JetStream
-from midge.pipeline.options import ConnectOptions, SourceOptions
-from midge.pipeline.session import spark_session
-from midge.pipeline.source import register
+from midge.pipeline.nats.client import Client, frame
+from midge.pipeline.nats.jetstream import JetStream
+from midge.pipeline.nats.options import ConnectOptions, SourceOptions
+from midge.pipeline.spark_session import spark_session
+from midge.pipeline.spark_source.source import register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

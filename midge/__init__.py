@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from midge.protocol.errors import MidgeError
-    from midge.server.config import load_options
-    from midge.server.direct import DirectSubscription, NoRespondersError
-    from midge.server.embedded import Server
+    from midge.server.config.load import load_options
+    from midge.server.config.options import Options
+    from midge.server.embedded.direct import DirectSubscription, NoRespondersError
+    from midge.server.embedded.inbox import Message
+    from midge.server.embedded.server import Server
+    from midge.server.embedded.snapshots import ConnectionView, Stats, SubscriptionView
+    from midge.server.embedded.threaded import ThreadedServer, run_in_thread
+    from midge.server.embedded.threaded_subscription import ThreadedSubscription
     from midge.server.errors import ConfigError
-    from midge.server.inbox import Message
-    from midge.server.options import Options
-    from midge.server.threaded import ThreadedServer, run_in_thread
-    from midge.server.threaded_subscription import ThreadedSubscription
-    from midge.server.views import ConnectionView, Stats, SubscriptionView
 
 __version__ = "0.1.0"
 
@@ -38,19 +38,19 @@ __all__ = [
 
 _HOMES = {
     "ConfigError": "midge.server.errors",
-    "ConnectionView": "midge.server.views",
-    "DirectSubscription": "midge.server.direct",
-    "Message": "midge.server.inbox",
+    "ConnectionView": "midge.server.embedded.snapshots",
+    "DirectSubscription": "midge.server.embedded.direct",
+    "Message": "midge.server.embedded.inbox",
     "MidgeError": "midge.protocol.errors",
-    "NoRespondersError": "midge.server.direct",
-    "Options": "midge.server.options",
-    "Server": "midge.server.embedded",
-    "Stats": "midge.server.views",
-    "SubscriptionView": "midge.server.views",
-    "ThreadedServer": "midge.server.threaded",
-    "ThreadedSubscription": "midge.server.threaded_subscription",
-    "load_options": "midge.server.config",
-    "run_in_thread": "midge.server.threaded",
+    "NoRespondersError": "midge.server.embedded.direct",
+    "Options": "midge.server.config.options",
+    "Server": "midge.server.embedded.server",
+    "Stats": "midge.server.embedded.snapshots",
+    "SubscriptionView": "midge.server.embedded.snapshots",
+    "ThreadedServer": "midge.server.embedded.threaded",
+    "ThreadedSubscription": "midge.server.embedded.threaded_subscription",
+    "load_options": "midge.server.config.load",
+    "run_in_thread": "midge.server.embedded.threaded",
 }
 
 

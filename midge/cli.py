@@ -29,13 +29,19 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "serve": Command("midge.server.cli:serve", "run a server"),
-    "check": Command("midge.server.cli:check", "show the effective options and their origins"),
-    "convert": Command("midge.server.cli:convert", "turn a nats-server configuration into TOML"),
-    "bench": Command("midge.server.bench_command", "measure a server"),
-    "record": Command("midge.pipeline.record_command", "record a server's traffic", "recorder"),
-    "replay": Command("midge.pipeline.replay_command", "replay recorded traffic", "recorder"),
-    "pipeline": Command("midge.pipeline.cli", "land, analyse and report recordings", "pipeline"),
+    "serve": Command("midge.server.process.cli:serve", "run a server"),
+    "check": Command(
+        "midge.server.process.cli:check", "show the effective options and their origins"
+    ),
+    "convert": Command(
+        "midge.server.process.cli:convert", "turn a nats-server configuration into TOML"
+    ),
+    "bench": Command("midge.server.benchmark.command", "measure a server"),
+    "record": Command("midge.pipeline.commands.record", "record a server's traffic", "recorder"),
+    "replay": Command("midge.pipeline.commands.replay", "replay recorded traffic", "recorder"),
+    "pipeline": Command(
+        "midge.pipeline.commands.cli", "land, analyse and report recordings", "pipeline"
+    ),
 }
 """The sub-commands by name."""
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from midge.server.cli import server_main
+from midge.server.process.cli import server_main
 
 sys.exit(server_main())

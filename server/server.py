@@ -7,24 +7,24 @@ import random as random_module
 from random import Random
 from typing import TYPE_CHECKING
 
-from midge.server.binding import host_in_url
+from midge.server.broker.broker import Broker
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.connection import Connection
 from midge.server.clock import Clock, LoopClock
-from midge.server.connection import Connection
-from midge.server.events import SystemEvents
-from midge.server.hub import Hub
-from midge.server.listener import Listener
-from midge.server.logging import get_logger
+from midge.server.config.options import Options
+from midge.server.listeners.sockets import host_in_url
+from midge.server.listeners.tcp import Listener
+from midge.server.listeners.tls import TlsContexts, for_anybody
+from midge.server.log.logger import get_logger
 from midge.server.monitoring.service import MonitoringService
 from midge.server.monitoring.state import State
-from midge.server.options import Options
-from midge.server.reasons import ClosedReason
-from midge.server.tls import TlsContexts, for_anybody
+from midge.server.system_account.events import SystemEvents
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from midge.server.listeners.websocket import WebSocketListener
     from midge.server.recorder.recorder import Recorder
-    from midge.server.websocket import WebSocketListener
 
 log = get_logger()
 
@@ -45,7 +45,7 @@ class Server:
         self.options = options or Options()
         self._clock = clock
         self._random = random or random_module.Random()  # noqa: S311 - spreads load, guards nothing
-        self._hub: Hub | None = None
+        self._broker: Broker | None = None
         self._listener: Listener | None = None
         self._tls: TlsContexts | None = None
         self._state: State | None = None
@@ -60,16 +60,16 @@ class Server:
         self._config_digest = ""
 
     @property
-    def hub(self) -> Hub:
+    def broker(self) -> Broker:
         """What the connections share; made on first use, within the loop."""
-        if self._hub is None:
-            self._hub = Hub(self.options, self._clock or LoopClock(), self._random)
-        return self._hub
+        if self._broker is None:
+            self._broker = Broker(self.options, self._clock or LoopClock(), self._random)
+        return self._broker
 
     @property
     def server_id(self) -> str:
         """The server's public key, new at each start."""
-        return self.hub.keys.server_id
+        return self.broker.keys.server_id
 
     async def start(self) -> None:
         """Open the listeners.
@@ -78,13 +78,13 @@ class Server:
             OSError: an address cannot be bound.
             ConfigError: the settings name files or rules that cannot be.
         """
-        hub = self.hub
-        self._state = State(hub)
+        broker = self.broker
+        self._state = State(broker)
         self._state.config_digest = self._config_digest
         self._tls = TlsContexts(self.options.tls) if self.options.tls.enabled else None
-        self._listener = Listener(hub, self._tls)
+        self._listener = Listener(broker, self._tls)
         try:
-            await self._open(hub, self._state)
+            await self._open(broker, self._state)
         except BaseException:
             await self._close_listeners()
             await self._stop_monitor()
@@ -94,7 +94,7 @@ class Server:
         self._events.reload = self._load_again
         self._events.start()
 
-    async def _open(self, hub: Hub, state: State) -> None:
+    async def _open(self, broker: Broker, state: State) -> None:
         """Open what the options ask for: clients' listener, monitoring, WebSocket."""
         options = self.options
         assert self._listener is not None
@@ -102,11 +102,11 @@ class Server:
             # Only who records pays for importing pyarrow, and needs it at all.
             from midge.server.recorder.recorder import Recorder  # noqa: PLC0415
 
-            self._recorder = Recorder(hub)
+            self._recorder = Recorder(broker)
             self._recorder.start()
-        hub.host, hub.port = self._listener.open(options.listen.host, options.listen.port)
+        broker.host, broker.port = self._listener.open(options.listen.host, options.listen.port)
         if options.websocket.port:
-            await self._open_websocket(hub)
+            await self._open_websocket(broker)
         if options.monitoring.http_port or options.monitoring.https_port:
             state.websocket_port = self._websocket_address[1]
             if options.monitoring.https_port:
@@ -115,14 +115,14 @@ class Server:
             self._monitoring.open()
             self._monitoring.serve("".join(self.urls().get("websocket", ())))
 
-    async def _open_websocket(self, hub: Hub) -> None:
+    async def _open_websocket(self, broker: Broker) -> None:
         """Open the listener for WebSocket clients."""
         # Only who asks for it pays for the import.
-        from midge.server.websocket import WebSocketListener  # noqa: PLC0415
+        from midge.server.listeners.websocket import WebSocketListener  # noqa: PLC0415
 
         settings = self.options.websocket
         self._websocket_tls = TlsContexts(settings.tls) if settings.tls.enabled else None
-        self._websocket = WebSocketListener(hub, self._websocket_tls)
+        self._websocket = WebSocketListener(broker, self._websocket_tls)
         self._websocket_address = self._websocket.open(settings.host, settings.port)
 
     def name_configuration(self, digest: str) -> None:
@@ -137,13 +137,13 @@ class Server:
         if self._events is not None:
             self._events.stop()
             self._events = None
-        hub = self.hub
-        for connection in list(hub.clients.values()):
+        broker = self.broker
+        for connection in list(broker.clients.values()):
             connection.close(ClosedReason.SERVER_SHUTDOWN)
         await self._drained()
         await self._stop_monitor()
         await self._stop_recorder()
-        hub.close()
+        broker.close()
 
     async def _close_listeners(self) -> None:
         """Take no more clients."""
@@ -176,20 +176,20 @@ class Server:
         Raises:
             ConfigError: they cannot be, or would change what cannot; nothing has changed then.
         """
-        from midge.server.reloading import check_reload  # noqa: PLC0415 - most never reload
+        from midge.server.config.reload_rules import check_reload  # noqa: PLC0415 - most never reload
 
         check_reload(self.options, options)
         # Whatever can fail does so before the first of them is put in force.
-        prepared = [*self._prepare_tls(options), self.hub.gate.prepare_reload(options)]
+        prepared = [*self._prepare_tls(options), self.broker.admission.prepare_reload(options)]
         self.options = options
-        self.hub.options = options
+        self.broker.options = options
         for put_in_force in prepared:
             put_in_force()
         self._end_surplus()
         self._limit_anew()
         for connection in self.connections():
-            self.hub.trace(connection)
-        self.hub.router.flush()
+            self.broker.trace(connection)
+        self.broker.router.flush()
 
     def _prepare_tls(self, options: Options) -> list[Callable[[], None]]:
         """Build what new handshakes are to use; give what puts it in force. Raises: ConfigError."""
@@ -208,22 +208,22 @@ class Server:
         """End the newest connections where the limit is now lower than their number."""
         allowed = max(0, self.options.limits.max_connections)
         for connection in self.connections()[allowed:]:
-            self.hub.turn_away(connection, "connections")
+            self.broker.turn_away(connection, "connections")
 
     def _limit_anew(self) -> None:
         """Hold those who are there to the limits of the options at hand."""
-        hub = self.hub
+        broker = self.broker
         limits, keepalive = self.options.limits, self.options.keepalive
-        hub.closed.limit(limits.max_closed_clients)
+        broker.closed.limit(limits.max_closed_clients)
         for connection in self.connections():
             connection.max_pending_bytes = limits.max_pending_bytes
             connection.parser.max_control_line = limits.max_control_line_bytes
             if connection.identity is None:
                 connection.parser.max_payload = limits.max_payload_bytes
-            connection.keepalive.interval_s = hub.ping_interval_s(connection.kind)
+            connection.keepalive.interval_s = broker.ping_interval_s(connection.listener_kind)
             connection.keepalive.ping_max = keepalive.ping_max
         if self._state is not None:
-            self._state.configured_at = hub.clock.wall()
+            self._state.configured_at = broker.clock.wall()
 
     async def lame_duck(self) -> None:
         """Refuse new clients, tell the others, and close them one by one; then return."""
@@ -232,30 +232,30 @@ class Server:
 
     async def announce_lame_duck(self) -> None:
         """Refuse new clients, and tell the others to leave."""
-        hub = self.hub
+        broker = self.broker
         await self._close_listeners()
-        hub.lame_duck = True
+        broker.lame_duck = True
         if self._events is not None:
             self._events.lame_duck()
-        for connection in list(hub.clients.values()):
+        for connection in list(broker.clients.values()):
             if connection.connected and connection.options.protocol >= 1:
                 connection.send_info()
-        hub.router.flush()
+        broker.router.flush()
 
     async def close_clients_slowly(self) -> None:
         """Close the clients one by one, after the time they have to leave by themselves."""
-        hub = self.hub
-        if not hub.clients:
+        broker = self.broker
+        if not broker.clients:
             return
         timing = self.options.shutdown
         await self._sleep(timing.lame_duck_grace_period_s)
-        clients = list(hub.clients.values())
+        clients = list(broker.clients.values())
         spread_s = timing.lame_duck_duration_s - timing.lame_duck_grace_period_s
         gap_s = min(spread_s / max(len(clients), 1), 1.0)
         for connection in clients:
             if connection.reason is None:  # many will have gone by themselves
                 connection.close(ClosedReason.SERVER_SHUTDOWN)
-                if hub.clients:
+                if broker.clients:
                     await self._sleep(self._random.uniform(gap_s / 2, gap_s))
 
     def pause_accepting(self) -> None:
@@ -266,13 +266,13 @@ class Server:
 
     def resume_accepting(self) -> None:
         """Listen again where it was."""
-        if self._listener is None and not self.hub.lame_duck:
-            self._listener = Listener(self.hub, self._tls)
-            self._listener.open(self.hub.host, self.hub.port)
+        if self._listener is None and not self.broker.lame_duck:
+            self._listener = Listener(self.broker, self._tls)
+            self._listener.open(self.broker.host, self.broker.port)
 
     def urls(self) -> dict[str, list[str]]:
         """Give the URLs of the listeners by kind, `nats` among them."""
-        urls = {"nats": [f"nats://{host_in_url(self.hub.host)}:{self.hub.port}"]}
+        urls = {"nats": [f"nats://{host_in_url(self.broker.host)}:{self.broker.port}"]}
         if self._websocket is not None:
             host, port = self._websocket_address
             scheme = "wss" if self._websocket.is_encrypted else "ws"
@@ -283,21 +283,21 @@ class Server:
 
     def connections(self) -> list[Connection]:
         """List the live connections."""
-        return list(self.hub.clients.values())
+        return list(self.broker.clients.values())
 
     async def _drained(self) -> None:
         """Wait until the transports are gone, or cut them when their time is up."""
-        hub = self.hub
+        broker = self.broker
         # By real time, for a clock that stands still must not keep a server from stopping.
         timeout_s = self.options.shutdown.flush_timeout_s
-        cut = asyncio.get_running_loop().call_later(timeout_s, hub.abort_all)
-        await hub.emptied()
+        cut = asyncio.get_running_loop().call_later(timeout_s, broker.abort_all)
+        await broker.emptied()
         cut.cancel()
 
     async def _sleep(self, delay_s: float) -> None:
         """Sleep by the server's clock."""
         woken = asyncio.get_running_loop().create_future()
-        self.hub.clock.call_later(delay_s, _wake, woken)
+        self.broker.clock.call_later(delay_s, _wake, woken)
         await woken
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from midge.testing.capture import Capture, Captured
-    from midge.testing.client import SettlingClient
     from midge.testing.clock import ManualClock
-    from midge.testing.mixin import NatsServerMixin
+    from midge.testing.settling_client import SettlingClient
     from midge.testing.strict import ClientBugWarning, StrictMode
+    from midge.testing.unittest_mixin import NatsServerMixin
 
 __all__ = [
     "Capture",
@@ -31,8 +31,8 @@ _HOMES = {
     "Captured": "capture",
     "ClientBugWarning": "strict",
     "ManualClock": "clock",
-    "NatsServerMixin": "mixin",
-    "SettlingClient": "client",
+    "NatsServerMixin": "unittest_mixin",
+    "SettlingClient": "settling_client",
     "StrictMode": "strict",
 }
 

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from midge.protocol.headers import parse_headers
-from midge.server.hub import Observer
-from midge.server.wire_text import decode, encode
+from midge.protocol.text import decode, encode
+from midge.server.broker.broker import Observer
 from midge.sublist.subjects import is_valid_subject, matches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from midge.protocol.frame import Frame
-    from midge.server.account import Account
-    from midge.server.client import Client
-    from midge.server.connection import Connection
+    from midge.server.clients.connection import Connection
+    from midge.server.routing.account import Account
+    from midge.server.routing.client import Client
 
 KEPT_MAX = 100_000
 """Messages that a capture keeps of either kind; the oldest go first."""
@@ -185,7 +185,7 @@ class Capture(Observer):
             if self._changed.wait_for(is_there, timeout_s):
                 return found
             everything = list(messages)
-        from midge.testing.difference import explain  # noqa: PLC0415 - only who fails needs it
+        from midge.testing.failure_message import explain  # noqa: PLC0415 - only who fails needs it
 
         near = _matching(everything, wanted.pattern)
         raise AssertionError(explain(what, wanted, count, everything, near))

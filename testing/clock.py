@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from midge.server.threaded import ThreadedServer
+    from midge.server.embedded.threaded import ThreadedServer
 
 _EPOCH_S = 1_700_000_000.0
 
@@ -92,12 +92,12 @@ class ThreadedClock:
 
     def monotonic(self) -> float:
         """Give the seconds advanced so far."""
-        return self._server.call(lambda server: server.hub.clock.monotonic())
+        return self._server.call(lambda server: server.broker.clock.monotonic())
 
     def wall(self) -> float:
         """Give the time since the epoch."""
-        return self._server.call(lambda server: server.hub.clock.wall())
+        return self._server.call(lambda server: server.broker.clock.wall())
 
     def advance(self, seconds: float) -> None:
         """Let `seconds` go by; what the server sends is on its way then. Raises: ValueError."""
-        self._server.call(lambda server: cast("ManualClock", server.hub.clock).advance(seconds))
+        self._server.call(lambda server: cast("ManualClock", server.broker.clock).advance(seconds))

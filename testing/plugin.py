@@ -19,7 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from midge.server.threaded import ThreadedServer
+    from midge.server.embedded.threaded import ThreadedServer
     from midge.testing.capture import Capture
     from midge.testing.clock import ThreadedClock
     from midge.testing.strict import StrictMode
@@ -77,7 +77,7 @@ def nats_server(
     request: pytest.FixtureRequest, nats_server_options: dict[str, Any]
 ) -> Iterator[ThreadedServer]:
     """Run a NATS server on a free port, as a `midge.ThreadedServer`."""
-    from midge.server.threaded import run_in_thread
+    from midge.server.embedded.threaded import run_in_thread
     from midge.testing.strict import StrictMode
     from midge.testing.tracing import TraceKeeper
 
@@ -141,11 +141,11 @@ def _client_fixture(item: Any) -> str:
         raise _mistake(f"{item.nodeid}: nats_client needs an async test")
     asyncio_mark = item.get_closest_marker("asyncio")
     if asyncio_mark is not None and plugins.hasplugin("asyncio"):
-        plugins.import_plugin("midge.testing.client_of_asyncio")
+        plugins.import_plugin("midge.testing.asyncio_client")
         default = item.config.getini("asyncio_default_test_loop_scope") or "function"
         return f"_nats_client_in_{asyncio_mark.kwargs.get('loop_scope') or default}_loop"
     if "anyio_backend" in item.fixturenames:
-        plugins.import_plugin("midge.testing.client_of_anyio")
+        plugins.import_plugin("midge.testing.anyio_client")
         return "_nats_client_in_anyio_loop"
     wanted = "pytest-asyncio or anyio to run the test"
     raise _mistake(f"{item.nodeid}: nats_client needs {wanted}")

@@ -9,7 +9,7 @@ from midge.sublist.subjects import is_valid_publish_subject
 
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
-    from midge.server.connection import Connection
+    from midge.server.clients.connection import Connection
 
 _KEPT_MAX = 1000
 

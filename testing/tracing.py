@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from midge.server.hub import Observer
-from midge.server.options import Logging
-from midge.server.tracing import Tracer, client_label
+from midge.server.broker.broker import Observer
+from midge.server.clients.protocol_trace import Tracer, client_label
+from midge.server.config.options import Logging
 
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
-    from midge.server.connection import Connection
-    from midge.server.embedded import Server
+    from midge.server.clients.connection import Connection
+    from midge.server.embedded.server import Server
     from midge.sublist.subscription import Subscription
     from midge.testing.capture import Capture
     from midge.testing.strict import StrictMode
@@ -73,16 +73,16 @@ class TraceKeeper(Observer):
 
     def watch(self, server: Server) -> None:
         """Look on at `server`, at every client that connects from now on; in its thread."""
-        server.hub.observers.append(self)
+        server.broker.observers.append(self)
 
     def attach(self, capture: Capture, server: Server) -> None:
         """Have `capture` see all messages of `server`; in its thread."""
-        server.hub.watch_messages(capture)
+        server.broker.watch_messages(capture)
         self.captures.append(capture)
 
     def detach(self, capture: Capture, server: Server) -> None:
         """Have `capture` see nothing any more; in the server's thread."""
-        server.hub.look_away(capture)
+        server.broker.look_away(capture)
         self.captures.remove(capture)
 
     def client_connected(self, connection: Connection) -> None:

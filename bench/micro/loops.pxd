@@ -4,7 +4,7 @@ cimport cython
 
 from midge.protocol.frame cimport Frame
 from midge.protocol.parser cimport Parser
-from midge.server.outbound cimport Outbound
+from midge.server.routing.outbound cimport Outbound
 from midge.sublist.result cimport SubListResult
 from midge.sublist.sublist cimport SubList
 from midge.sublist.subscription cimport Subscription

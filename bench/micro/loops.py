@@ -7,7 +7,7 @@ the caller divides by their number.
 
 from midge.protocol.frame import Frame
 from midge.protocol.parser import Parser
-from midge.server.outbound import Outbound
+from midge.server.routing.outbound import Outbound
 from midge.sublist.result import SubListResult
 from midge.sublist.sublist import SubList
 from midge.sublist.subscription import Subscription

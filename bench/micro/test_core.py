@@ -17,13 +17,13 @@ from bench.micro import workloads
 from midge.protocol.frame import Frame, compose
 from midge.protocol.handler import Handler
 from midge.protocol.parser import Parser
-from midge.server.account import Account
-from midge.server.client import Client
-from midge.server.outbound import ChunkPool, Outbound
 from midge.server.recorder.rows import MessageRows
 from midge.server.recorder.tap import BARE, WHOLE, MessageTap
-from midge.server.router import Router
-from midge.server.subscription import RoutedSubscription
+from midge.server.routing.account import Account
+from midge.server.routing.client import Client
+from midge.server.routing.outbound import ChunkPool, Outbound
+from midge.server.routing.router import Router
+from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.sublist import SubList
 from midge.sublist.subscription import Subscription
 

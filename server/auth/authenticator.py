@@ -19,9 +19,9 @@ from midge.server.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from midge.server import options
     from midge.server.auth.hook import AuthHook
     from midge.server.auth.operator import OperatorMode
+    from midge.server.config import options
 
     SharedRules = options.Authorization | options.WebSocketAuthorization
 

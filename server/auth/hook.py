@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from midge.server.auth.identity import GLOBAL_ACCOUNT, AuthRequest, Identity, Refusal, Verdict
-from midge.server.permissions import PermissionRules
+from midge.server.auth.permissions import PermissionRules
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from midge.server.security_options import Permissions
+    from midge.server.config.security import Permissions
 
 
 class User(Struct, frozen=True, kw_only=True):

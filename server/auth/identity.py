@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from midge.server.permissions import PermissionRules
+    from midge.server.auth.permissions import PermissionRules
 
 GLOBAL_ACCOUNT = "$G"
 """Account of everyone who is not given another one."""

@@ -28,16 +28,16 @@ from midge.server.auth.claims import (
 )
 from midge.server.auth.identity import AuthRequest, Identity, Refusal, Verdict
 from midge.server.auth.nkeys import KeyKind, decode_signature, is_public_key, is_signed_by
+from midge.server.auth.permissions import PermissionRules
 from midge.server.auth.resolvers import AccountResolver, DirectoryResolver, MemoryResolver
 from midge.server.auth.templates import TemplateError, TemplateValues, fill_in_allowed
+from midge.server.config.security import AllowResponses, Permissions, SubjectPermissions
 from midge.server.errors import ConfigError
-from midge.server.permissions import PermissionRules
-from midge.server.security_options import AllowResponses, Permissions, SubjectPermissions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from midge.server import options
+    from midge.server.config import options
 
 ALL_USERS = "*"
 """Stands for every user in an account's revocations."""

@@ -9,13 +9,13 @@ from msgspec import Struct
 from midge.server.auth.identity import GLOBAL_ACCOUNT, UNLIMITED, Identity
 from midge.server.auth.nkeys import KeyKind, is_public_key
 from midge.server.auth.passwords import is_bcrypt
+from midge.server.auth.permissions import PermissionRules
 from midge.server.errors import ConfigError
-from midge.server.permissions import PermissionRules
 
 if TYPE_CHECKING:
-    from midge.server import options
     from midge.server.auth.certificates import CertificateNames, DistinguishedName
-    from midge.server.security_options import ConnectionType
+    from midge.server.config import options
+    from midge.server.config.security import ConnectionType
 
 
 class KnownUser(Struct, frozen=True, kw_only=True):

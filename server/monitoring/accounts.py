@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
-from midge.server.monitoring import forms
+from midge.server.monitoring import go_format
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.subsz import combined_statistics
 
 if TYPE_CHECKING:
-    from midge.server import options
-    from midge.server.account import Account
+    from midge.server.config import options
     from midge.server.monitoring.state import State
+    from midge.server.routing.account import Account
 
 _RESPONSE_TYPES = {"singleton": "Singleton", "stream": "Streamed", "chunked": "Chunked"}
 _NOTHING = {"msgs": 0, "bytes": 0}
@@ -22,16 +22,16 @@ def accountz(state: "State", arguments: Arguments) -> dict[str, Any]:
     Raises:
         BadArgument: there is no such account.
     """
-    hub = state.hub
+    broker = state.broker
     page: dict[str, Any] = {
-        "server_id": hub.keys.server_id,
-        "now": forms.timestamp(hub.clock.wall()),
-        "system_account": hub.system_account.name,
+        "server_id": broker.keys.server_id,
+        "now": go_format.timestamp(broker.clock.wall()),
+        "system_account": broker.system_account.name,
     }
     name = arguments.text("acc")
     if not name:
-        return page | {"accounts": sorted(hub.accounts)}
-    account = hub.accounts.get(name)
+        return page | {"accounts": sorted(broker.accounts)}
+    account = broker.accounts.get(name)
     if account is None:
         raise BadArgument(f"Account {name[:64]} does not exist")
     return page | {"account_detail": _detail(state, account)}
@@ -43,12 +43,12 @@ def accstatz(state: "State", arguments: Arguments) -> dict[str, Any]:
     Raises:
         BadArgument: `unused` is no boolean.
     """
-    hub = state.hub
+    broker = state.broker
     unused = arguments.flag("unused")
-    chosen = [hub.accounts[name] for name in sorted(hub.accounts)]
+    chosen = [broker.accounts[name] for name in sorted(broker.accounts)]
     return {
-        "server_id": hub.keys.server_id,
-        "now": forms.timestamp(hub.clock.wall()),
+        "server_id": broker.keys.server_id,
+        "now": go_format.timestamp(broker.clock.wall()),
         "account_statz": [
             account_statistics(state, account) for account in chosen if unused or account.clients
         ],
@@ -57,7 +57,7 @@ def accstatz(state: "State", arguments: Arguments) -> dict[str, Any]:
 
 def account_statistics(state: "State", account: "Account") -> dict[str, Any]:
     """Count what one account sent and received."""
-    totals = state.ledger.totals(state.hub, account.name)
+    totals = state.account_totals.totals(state.broker, account.name)
     return {
         "acc": account.name,
         "name": account.name,
@@ -74,8 +74,8 @@ def account_statistics(state: "State", account: "Account") -> dict[str, Any]:
 def _detail(state: "State", account: "Account") -> dict[str, Any]:
     detail: dict[str, Any] = {
         "account_name": account.name,
-        "update_time": forms.timestamp(state.configured_at),
-        "is_system": account is state.hub.system_account,
+        "update_time": go_format.timestamp(state.configured_at),
+        "is_system": account is state.broker.system_account,
         "expired": False,
         "complete": True,
         "jetstream_enabled": False,
@@ -93,7 +93,7 @@ def _detail(state: "State", account: "Account") -> dict[str, Any]:
 
 def _sharing(state: "State", name: str) -> dict[str, Any]:
     """List what the account maps and shares by its configuration."""
-    for table in state.hub.options.accounts:
+    for table in state.broker.options.accounts:
         if table.name == name:
             exports = [_export(one) for one in table.exports]
             imports = [_import(one) for one in table.imports]

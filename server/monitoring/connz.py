@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from midge.server.account import GLOBAL_ACCOUNT
-from midge.server.client_info import user_of
-from midge.server.closed import ClosedClient
-from midge.server.connection import Connection
-from midge.server.monitoring import forms
+from midge.server.clients.client_info import user_of
+from midge.server.clients.closed_clients import ClosedClient
+from midge.server.clients.connection import Connection
+from midge.server.monitoring import go_format
 from midge.server.monitoring.arguments import Arguments, BadArgument
-from midge.server.monitoring.listing import DETAIL_STEPS, Room, Steps
+from midge.server.monitoring.long_lists import DETAIL_STEPS, SizeBudget, StepBudget
+from midge.server.routing.account import GLOBAL_ACCOUNT
 from midge.sublist import subjects
 
 if TYPE_CHECKING:
@@ -129,28 +129,28 @@ def read_options(arguments: Arguments) -> ConnzOptions:
 
 async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
     """Make the page, letting others have their turn between slices of a long one."""
-    hub = state.hub
-    now = hub.clock.monotonic()
+    broker = state.broker
+    now = broker.clock.monotonic()
     if options.cid:
         chosen = _by_cid(state, options)
-        total, offset, limit = len(chosen) if options.account else len(hub.clients), 0, 1
+        total, offset, limit = len(chosen) if options.account else len(broker.clients), 0, 1
     else:
         found = await _select(_candidates(state, options), options)
         _put_in_order(found, options.sort, now)
         total, offset, limit = len(found), options.offset, options.limit
         chosen = found[offset : offset + limit]
     wall_offset = state.wall_offset()
-    entries, steps, room = [], Steps(), Room(detail=options.detail)
+    entries, steps, room = [], StepBudget(), SizeBudget(detail=options.detail)
     for client in chosen:
         entry = _entry(client, options, now, wall_offset)
         held = room.take(_subscriptions(client), options.limit) if options.subscriptions else []
         if held:
             entry |= _interest(client, held, detail=options.detail)
         entries.append(entry)
-        await steps.took(_ENTRY_STEPS + len(held) * (DETAIL_STEPS if options.detail else 1))
+        await steps.charge(_ENTRY_STEPS + len(held) * (DETAIL_STEPS if options.detail else 1))
     page = {
-        "server_id": hub.keys.server_id,
-        "now": forms.timestamp(now + wall_offset),
+        "server_id": broker.keys.server_id,
+        "now": go_format.timestamp(now + wall_offset),
         "num_connections": len(entries),
         "total": total,
         "offset": offset,
@@ -171,7 +171,7 @@ def _put_in_order(clients: list[Client], sort: str, now: float) -> None:
 
 def _by_cid(state: "State", options: ConnzOptions) -> list[Client]:
     """Find the one that is asked for, if it is of the account that is asked for."""
-    live = state.hub.clients.get(options.cid)
+    live = state.broker.clients.get(options.cid)
     if live is not None and options.live:
         return [live] if options.account in {"", live.account.name} else []
     if options.closed:
@@ -182,17 +182,17 @@ def _by_cid(state: "State", options: ConnzOptions) -> list[Client]:
 
 def _candidates(state: "State", options: ConnzOptions) -> list[Client]:
     """List those in the state and the account asked for."""
-    hub = state.hub
+    broker = state.broker
     found: list[Client] = []
     if options.live and options.account:
-        account = hub.accounts.get(options.account)
+        account = broker.accounts.get(options.account)
         clients = account.clients.values() if account else ()
         found += [client for client in clients if isinstance(client, Connection)]
     elif options.live:
-        found += hub.clients.values()
+        found += broker.clients.values()
     if options.closed:
         named = options.account
-        found += [client for client in hub.closed if not named or client.account_name == named]
+        found += [client for client in broker.closed if not named or client.account_name == named]
     return found
 
 
@@ -200,10 +200,10 @@ async def _select(candidates: list[Client], options: ConnzOptions) -> list[Clien
     """Keep those of the user, and with an interest in the subject, that are asked for."""
     if not options.user and not options.filter_subject:
         return candidates
-    found, steps = [], Steps()
+    found, steps = [], StepBudget()
     pattern = options.filter_subject.encode("utf-8", "replace")
     for client in candidates:
-        await steps.took(1)
+        await steps.charge(1)
         if options.user and _user(client) != options.user:
             continue
         if not pattern or await _is_interested(client, pattern, steps):
@@ -211,14 +211,14 @@ async def _select(candidates: list[Client], options: ConnzOptions) -> list[Clien
     return found
 
 
-async def _is_interested(client: Client, pattern: bytes, steps: Steps) -> bool:
+async def _is_interested(client: Client, pattern: bytes, steps: StepBudget) -> bool:
     """Tell whether a subscription of the client overlaps with `pattern`."""
     held = list(_subscriptions(client))
     for start in range(0, len(held), _BATCH):
         batch = held[start : start + _BATCH]
         if any(_overlaps(one.subject, pattern) for one in batch):
             return True
-        await steps.took(len(batch))
+        await steps.charge(len(batch))
     return False
 
 
@@ -253,21 +253,21 @@ def _entry(client: Client, options: ConnzOptions, now: float, wall_offset: float
     entry: dict[str, Any] = {
         "cid": client.cid,
         "kind": "Client",
-        "type": _TYPES.get(client.kind, "nats"),
+        "type": _TYPES.get(client.listener_kind, "nats"),
         "ip": client.peer_host,
         "port": client.peer_port,
-        "start": forms.timestamp(client.started_at + wall_offset),
-        "last_activity": forms.timestamp(client.last_active_at + wall_offset),
+        "start": go_format.timestamp(client.started_at + wall_offset),
+        "last_activity": go_format.timestamp(client.last_active_at + wall_offset),
     }
     if isinstance(client, ClosedClient):
-        entry["stop"] = forms.timestamp(client.stopped_at + wall_offset)
+        entry["stop"] = go_format.timestamp(client.stopped_at + wall_offset)
         entry["reason"] = client.reason
     round_trip_s = _round_trip(client)
     if round_trip_s:
-        entry["rtt"] = forms.duration(round_trip_s)
+        entry["rtt"] = go_format.duration(round_trip_s)
     entry |= {
-        "uptime": forms.uptime(until - client.started_at),
-        "idle": forms.uptime(until - client.last_active_at),
+        "uptime": go_format.uptime(until - client.started_at),
+        "idle": go_format.uptime(until - client.last_active_at),
         "pending_bytes": _pending(client),
         "in_msgs": client.in_messages,
         "out_msgs": client.out_messages,
@@ -305,7 +305,7 @@ def _identity(client: Client) -> dict[str, Any]:
 def _interest(client: Client, held: list[Any], *, detail: bool) -> dict[str, Any]:
     """List what the client subscribed to."""
     if not detail:
-        return {"subscriptions_list": [forms.text(one.subject) for one in held]}
+        return {"subscriptions_list": [go_format.text(one.subject) for one in held]}
     account = {}
     if isinstance(client, ClosedClient) and client.account_name != GLOBAL_ACCOUNT:
         account = {"account": client.account_name, "account_tag": client.account_name}
@@ -315,10 +315,10 @@ def _interest(client: Client, held: list[Any], *, detail: bool) -> dict[str, Any
 
 def subscription_detail(subscription: Any, cid: int) -> dict[str, Any]:
     """Describe one subscription; what does not apply is left out."""
-    detail: dict[str, Any] = {"subject": forms.text(subscription.subject)}
+    detail: dict[str, Any] = {"subject": go_format.text(subscription.subject)}
     if subscription.queue is not None:
-        detail["qgroup"] = forms.text(subscription.queue)
-    detail["sid"] = forms.text(subscription.sid)
+        detail["qgroup"] = go_format.text(subscription.queue)
+    detail["sid"] = go_format.text(subscription.sid)
     detail["msgs"] = subscription.delivered
     if subscription.max_messages > 0:
         detail["max"] = subscription.max_messages

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from midge.protocol import COMPATIBLE_VERSION
-from midge.server.monitoring import accounts, connz, forms, others, subsz, varz
+from midge.server.monitoring import absent, accounts, connz, go_format, subsz, varz
 from midge.server.monitoring.arguments import Arguments, BadArgument
+from midge.server.monitoring.http_listener import HttpConnection, HttpListener
 from midge.server.monitoring.index import index_page
-from midge.server.monitoring.listener import HttpConnection, HttpListener
-from midge.server.monitoring.pace import Busy, Pace
 from midge.server.monitoring.state import State
+from midge.server.monitoring.throttle import Busy, Throttle
 
 if TYPE_CHECKING:
+    from midge.server.listeners.tls import TlsContexts
     from midge.server.monitoring.metrics import Metrics
-    from midge.server.tls import TlsContexts
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Page = Callable[[web.Request], Awaitable[web.Response]]
@@ -35,11 +35,11 @@ _QUIET.propagate = False
 
 
 class Monitor:
-    """Serves the pages of one hub; `state` is what they are made from."""
+    """Serves the pages of one broker; `state` is what they are made from."""
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self._pace = Pace(state.hub.limits_met)
+        self._throttle = Throttle(state.broker.limit_hits)
         self._metrics: Metrics | None = None
         self._runner: web.AppRunner | None = None
         self._listener: HttpListener | None = None
@@ -51,7 +51,7 @@ class Monitor:
 
     async def start(self, listener: socket.socket, tls: "TlsContexts | None" = None) -> None:
         """Answer on `listener`, which listens already: by HTTPS with `tls`, by HTTP without."""
-        options = self.state.hub.options.monitoring
+        options = self.state.broker.options.monitoring
         runner = web.AppRunner(
             self._application(),
             access_log=None,
@@ -61,7 +61,7 @@ class Monitor:
         )
         self._runner = runner
         await runner.setup()
-        self._listener = HttpListener(self.state.hub, self._answering, tls)
+        self._listener = HttpListener(self.state.broker, self._answering, tls)
         self._listener.adopt(listener)
 
     async def stop(self) -> None:
@@ -86,7 +86,7 @@ class Monitor:
             middlewares=[self._timed, _refusals], client_max_size=_LARGEST_REQUEST_BYTES
         )
         application.on_response_prepare.append(_leave_out_server)
-        base = "/" + self.state.hub.options.monitoring.base_path.strip("/")
+        base = "/" + self.state.broker.options.monitoring.base_path.strip("/")
         base = base.rstrip("/")
         standard = self._standard_pages()
         for path, page in {**standard, **self._pages}.items():
@@ -98,12 +98,12 @@ class Monitor:
         state = self.state
         simple = {
             "/varz": lambda _: varz.varz(state),
-            "/routez": lambda given: others.routez(state, given),
-            "/leafz": lambda given: others.leafz(state, given),
-            "/gatewayz": lambda given: others.gatewayz(state, given),
+            "/routez": lambda given: absent.routez(state, given),
+            "/leafz": lambda given: absent.leafz(state, given),
+            "/gatewayz": lambda given: absent.gatewayz(state, given),
             "/accountz": lambda given: accounts.accountz(state, given),
             "/accstatz": lambda given: accounts.accstatz(state, given),
-            "/jsz": lambda given: others.jsz(state, given),
+            "/jsz": lambda given: absent.jsz(state, given),
             "/ipqueuesz": lambda _: {},
         }
         pages: dict[str, Page] = {path: _json_page(page) for path, page in simple.items()}
@@ -135,7 +135,7 @@ class Monitor:
 
         async def handle(request: web.Request) -> web.StreamResponse:
             self.state.requests[path] += 1
-            return await self._pace.answer(request, make, is_shared=is_shared)
+            return await self._throttle.answer(request, make, is_shared=is_shared)
 
         return handle
 
@@ -151,7 +151,7 @@ class Monitor:
         return _json(await subsz.subsz(self.state, Arguments(request.query)))
 
     async def _healthz(self, request: web.Request) -> web.Response:
-        status, page = others.healthz(self.state, Arguments(request.query))
+        status, page = absent.healthz(self.state, Arguments(request.query))
         return _json(page, status, compact=True)
 
     async def _raftz(self, _request: web.Request) -> web.Response:
@@ -180,7 +180,7 @@ def _json_page(page: Callable[[Arguments], Any]) -> Page:
 
 
 def _json(page: Any, status: int = 200, *, compact: bool = False) -> web.Response:
-    body = forms.compact(page) if compact else forms.document(page)
+    body = go_format.compact(page) if compact else go_format.document(page)
     headers = {"Access-Control-Allow-Origin": "*", "Content-Type": "application/json"}
     return web.Response(body=body, status=status, headers=headers)
 

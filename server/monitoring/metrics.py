@@ -9,13 +9,13 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from midge.protocol import COMPATIBLE_VERSION, errors
-from midge.server.hub import TOO_MANY_TOKENS
-from midge.server.logging import JOURNAL
-from midge.server.monitoring.ledger import server_totals
-from midge.server.reasons import ClosedReason
+from midge.server.broker.broker import TOO_MANY_TOKENS
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.log.logger import JOURNAL
+from midge.server.monitoring.account_totals import server_totals
 
 if TYPE_CHECKING:
-    from midge.server.hub import Hub, Totals
+    from midge.server.broker.broker import Broker, Totals
     from midge.server.monitoring.state import State
 
 _COUNTERS = {
@@ -31,7 +31,7 @@ _PER_ACCOUNT = ("in_messages", "in_bytes", "out_messages", "out_bytes", "slow_co
 
 
 class HubCollector(Collector):
-    """Collects from the hub whenever it is scraped, so that counting costs nothing between."""
+    """Collects from the broker whenever it is scraped, so that counting costs nothing between."""
 
     def __init__(self, state: "State") -> None:
         self._state = state
@@ -44,51 +44,53 @@ class HubCollector(Collector):
 
     def _server(self) -> Iterator[Metric]:
         state = self._state
-        hub = state.hub
-        labels = {"version": COMPATIBLE_VERSION, "server_id": hub.keys.server_id}
+        broker = state.broker
+        labels = {"version": COMPATIBLE_VERSION, "server_id": broker.keys.server_id}
         yield InfoMetricFamily("midge_server", "The server", labels | {"name": state.server_name})
-        totals = server_totals(hub)
+        totals = server_totals(broker)
         for field, (name, text) in _COUNTERS.items():
             yield CounterMetricFamily(f"midge_{name}", text, getattr(totals, field))
         yield CounterMetricFamily(
-            "midge_stalled_clients", "Times a fast producer was held back", hub.stalled_clients
+            "midge_stalled_clients", "Times a fast producer was held back", broker.stalled_clients
         )
         yield from self._limits()
-        yield GaugeMetricFamily("midge_connections", "Connections there are", len(hub.clients))
+        yield GaugeMetricFamily("midge_connections", "Connections there are", len(broker.clients))
         yield GaugeMetricFamily(
             "midge_pending_bytes",
             "Bytes that wait for clients to read them",
-            sum(client.outbound.pending_bytes() for client in list(hub.clients.values())),
+            sum(client.outbound.pending_bytes() for client in list(broker.clients.values())),
         )
 
     def _limits(self) -> Iterator[Metric]:
         """Give how connections ended, what was refused, and how often each limit was met."""
-        hub = self._state.hub
+        broker = self._state.broker
         closed = CounterMetricFamily(
             "midge_closed_connections", "Connections that ended, by reason", labels=["reason"]
         )
         for reason in ClosedReason:
-            closed.add_metric([reason.value], hub.closed_by_reason[reason])
+            closed.add_metric([reason.value], broker.closed_by_reason[reason])
         sent = CounterMetricFamily(
             "midge_errors_sent", "-ERR after which the client went on, by kind", labels=["error"]
         )
-        for error, count in sorted(hub.errors_sent.items()):
+        for error, count in sorted(broker.errors_sent.items()):
             sent.add_metric([error], count)
         limits = CounterMetricFamily(
             "midge_limits_met", "Times a limit was met, by limit", labels=["limit"]
         )
-        for limit, count in _limits_met(hub).items():
+        for limit, count in _limits_met(broker).items():
             limits.add_metric([limit], count)
         yield from (closed, sent, limits)
         yield GaugeMetricFamily(
-            "midge_closed_connections_kept", "Connections in /connz?state=closed", len(hub.closed)
+            "midge_closed_connections_kept",
+            "Connections in /connz?state=closed",
+            len(broker.closed),
         )
         yield CounterMetricFamily(
             "midge_log_lines_lost", "Lines that could not be written", JOURNAL.lost_lines
         )
 
     def _accounts(self) -> Iterator[Metric]:
-        hub = self._state.hub
+        broker = self._state.broker
         connections = GaugeMetricFamily(
             "midge_account_connections", "Connections of an account", labels=["account"]
         )
@@ -102,19 +104,19 @@ class HubCollector(Collector):
             "midge_account_match_cache_hits", "Subjects known when looked up", labels=["account"]
         )
         counters = {field: _account_counter(field) for field in _PER_ACCOUNT}
-        for name, account in list(hub.accounts.items()):
+        for name, account in list(broker.accounts.items()):
             connections.add_metric([name], len(account.clients))
             statistics = account.sublist.stats()
             subscriptions.add_metric([name], statistics.subscriptions)
             matches.add_metric([name], statistics.matches)
             hits.add_metric([name], statistics.cache_hits)
-            _add_totals(counters, name, self._state.ledger.totals(hub, name))
+            _add_totals(counters, name, self._state.account_totals.totals(broker, name))
         yield from (connections, subscriptions, matches, hits, *counters.values())
 
     def _process(self) -> Iterator[Metric]:
         state = self._state
         usage = state.usage
-        now = state.hub.clock.wall()
+        now = state.broker.clock.wall()
         yield GaugeMetricFamily("midge_uptime_seconds", "Time since start", now - state.started_at)
         yield GaugeMetricFamily(
             "midge_memory_bytes", "Resident memory", float(usage.memory_bytes())
@@ -122,9 +124,9 @@ class HubCollector(Collector):
         yield GaugeMetricFamily("midge_cpu_percent", "CPU use", usage.cpu_percent())
 
 
-def _limits_met(hub: "Hub") -> dict[str, int]:
+def _limits_met(broker: "Broker") -> dict[str, int]:
     """Count, for all that a peer can make grow, how often its bound was met."""
-    met, closed, errors_sent = hub.limits_met, hub.closed_by_reason, hub.errors_sent
+    met, closed, errors_sent = broker.limit_hits, broker.closed_by_reason, broker.errors_sent
     return {
         "bytes_before_authentication": met["bytes_before_authentication"],
         "time_before_authentication": closed[ClosedReason.AUTHENTICATION_TIMEOUT],
@@ -141,14 +143,14 @@ def _limits_met(hub: "Hub") -> dict[str, int]:
         "pending_bytes": closed[ClosedReason.SLOW_CONSUMER_PENDING],
         "write_deadline": closed[ClosedReason.SLOW_CONSUMER_DEADLINE],
         "last_words": met["last_words"],
-        "closed_clients": max(0, closed.total() - len(hub.closed)),
+        "closed_clients": max(0, closed.total() - len(broker.closed)),
         "log_lines_per_offender": JOURNAL.suppressed_lines,
         "system_requests": met["system_requests"],
         "monitoring_connections": met["monitoring_connections"],
         "monitoring_pages": met["monitoring_pages"],
         "hook_calls": met["hook_calls"],
         "response_grants": met["response_grants"],
-        "service_requests": hub.gate.links.given_way,
+        "service_requests": broker.admission.links.evicted_requests,
     }
 
 

@@ -12,12 +12,12 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
-from midge.server.binding import host_in_url, listen
+from midge.server.listeners.sockets import host_in_url, listen
 from midge.server.monitoring.state import State
 
 if TYPE_CHECKING:
+    from midge.server.listeners.tls import TlsContexts
     from midge.server.monitoring.http import Monitor
-    from midge.server.tls import TlsContexts
 
 _BACKLOG = 128
 _HTTP = "midge.server.monitoring.http"
@@ -40,7 +40,7 @@ class MonitoringService:
         Raises:
             OSError: the address cannot be bound.
         """
-        options = self._state.hub.options
+        options = self._state.broker.options
         host = options.monitoring.host or options.listen.host
         port = options.monitoring.https_port if self._tls else options.monitoring.http_port
         self._listener, bound = listen(host, port, _BACKLOG)
@@ -79,8 +79,8 @@ class MonitoringService:
         from midge.server.monitoring.http import Monitor  # noqa: PLC0415 - imported by now
 
         self._monitor = Monitor(self._state)
-        if self._state.hub.options.monitoring.console.enabled:
-            from midge.server.console import add_console  # noqa: PLC0415 - only who wants it
+        if self._state.broker.options.monitoring.console.enabled:
+            from midge.server.monitoring.console import add_console  # noqa: PLC0415 - only who wants it
 
             add_console(self._monitor, websocket_url)
         await self._monitor.start(self._listener, self._tls)

@@ -1,13 +1,13 @@
-"""What the pages are made from: the hub, and what monitoring itself keeps count of."""
+"""What the pages are made from: the broker, and what monitoring itself keeps count of."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from midge.server.monitoring.ledger import Ledger
-from midge.server.monitoring.usage import Usage
+from midge.server.monitoring.account_totals import AccountTotals
+from midge.server.monitoring.process_usage import ProcessUsage
 
 if TYPE_CHECKING:
-    from midge.server.hub import Hub
+    from midge.server.broker.broker import Broker
 
 _CLOCK_SLACK_S = 0.5
 """Below this, a connection's times stay the same from one page to the next."""
@@ -16,28 +16,28 @@ _CLOCK_SLACK_S = 0.5
 class State:
     """Everything a page may look at; `started_at` and `configured_at` are Unix times."""
 
-    def __init__(self, hub: "Hub") -> None:
-        self.hub = hub
-        self.usage = Usage()
-        self.ledger = Ledger()
+    def __init__(self, broker: "Broker") -> None:
+        self.broker = broker
+        self.usage = ProcessUsage()
+        self.account_totals = AccountTotals()
         self.requests: Counter[str] = Counter()
-        self.started_at = hub.clock.wall()
+        self.started_at = broker.clock.wall()
         self.configured_at = self.started_at
         self.config_digest = ""
         self._wall_offset = 0.0
-        hub.observers.append(self.ledger)
-        self.http_address = (hub.options.monitoring.host or hub.options.listen.host, 0)
+        broker.observers.append(self.account_totals)
+        self.http_address = (broker.options.monitoring.host or broker.options.listen.host, 0)
         self.https_port = 0
         self.websocket_port = 0
 
     @property
     def server_name(self) -> str:
         """The configured name, or the server id."""
-        return self.hub.options.server_name or self.hub.keys.server_id
+        return self.broker.options.server_name or self.broker.keys.server_id
 
     def wall_offset(self) -> float:
         """Give what turns the clock's monotonic times into Unix times."""
-        clock = self.hub.clock
+        clock = self.broker.clock
         offset = clock.wall() - clock.monotonic()
         if abs(offset - self._wall_offset) > _CLOCK_SLACK_S:
             self._wall_offset = offset  # somebody has set the clock

@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from midge.server.account import Account
-from midge.server.connection import Connection
-from midge.server.monitoring import forms
+from midge.server.clients.connection import Connection
+from midge.server.monitoring import go_format
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.connz import subscription_detail
-from midge.server.monitoring.listing import DETAIL_STEPS, Room, Steps
-from midge.server.subscription import RoutedSubscription
+from midge.server.monitoring.long_lists import DETAIL_STEPS, SizeBudget, StepBudget
+from midge.server.routing.account import Account
+from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist import subjects
 from midge.sublist.sublist import SubListStats
 
@@ -32,12 +32,12 @@ async def subsz(state: "State", arguments: Arguments) -> dict[str, Any]:
     test = arguments.text("test").encode("utf-8", "replace")
     if test and not (subjects.is_valid_subject(test) and subjects.is_literal(test)):
         text = "invalid test subject, must be valid publish subject: "
-        raise BadArgument(text + forms.text(test[:64]))
+        raise BadArgument(text + go_format.text(test[:64]))
     accounts = _accounts(state, arguments.text("acc"))
     statistics = combined_statistics(accounts)
     page: dict[str, Any] = {
-        "server_id": state.hub.keys.server_id,
-        "now": forms.timestamp(state.hub.clock.wall()),
+        "server_id": state.broker.keys.server_id,
+        "now": go_format.timestamp(state.broker.clock.wall()),
         **statistics,
         "total": statistics["num_subscriptions"] if wanted else 0,
         "offset": offset,
@@ -76,7 +76,7 @@ def _average_fan_out(every: list[SubListStats]) -> float:
 
 
 def _accounts(state: "State", name: str) -> list[Account]:
-    accounts = state.hub.accounts
+    accounts = state.broker.accounts
     if not name:
         return list(accounts.values())
     return [accounts[name]] if name in accounts else []
@@ -116,22 +116,22 @@ async def _held(accounts: list[Account], offset: int, limit: int) -> list[Found]
 
 
 async def _clients(accounts: list[Account]) -> AsyncIterator[tuple[Account, Connection]]:
-    steps = Steps()
+    steps = StepBudget()
     for account in accounts:
         for client in list(account.clients.values()):
-            await steps.took(1)
+            await steps.charge(1)
             if isinstance(client, Connection):
                 yield account, client
 
 
 async def _listed(found: list[Found]) -> list[dict[str, Any]]:
     """Describe the subscriptions that were found, as many as a page has room for."""
-    listed, steps, room = [], Steps(), Room(detail=True)
+    listed, steps, room = [], StepBudget(), SizeBudget(detail=True)
     for account, one, cid in found:
         if not room.take([one], 1):
             break  # the next page goes on here
         listed.append(_detail(account, one, cid))
-        await steps.took(DETAIL_STEPS)
+        await steps.charge(DETAIL_STEPS)
     return listed
 
 

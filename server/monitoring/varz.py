@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 from midge.protocol import COMPATIBLE_VERSION
-from midge.server.monitoring import forms
-from midge.server.monitoring.ledger import server_totals
-from midge.server.options import WebSocket
+from midge.server.config.options import WebSocket
+from midge.server.monitoring import go_format
+from midge.server.monitoring.account_totals import server_totals
 
 if TYPE_CHECKING:
+    from midge.server.config.options import Options
     from midge.server.monitoring.state import State
-    from midge.server.options import Options
 
 _AUTH_TIMEOUT_S = 2.0
 _NONE_OF_ALL = {"routes": 0, "gateways": 0, "leafs": 0}
@@ -21,26 +21,26 @@ def varz(state: "State") -> dict[str, Any]:
 
 
 def _identity(state: "State") -> dict[str, Any]:
-    hub = state.hub
+    broker = state.broker
     return {
-        "server_id": hub.keys.server_id,
+        "server_id": broker.keys.server_id,
         "server_name": state.server_name,
         "version": COMPATIBLE_VERSION,
         "proto": 1,
         "git_commit": "",
         "go": "python",
-        "host": hub.host,
-        "port": hub.port,
+        "host": broker.host,
+        "port": broker.port,
         **_encryption(state),
     }
 
 
 def _encryption(state: "State") -> dict[str, Any]:
     """Say what clients have to bring; absent is what they need not."""
-    hub = state.hub
-    tls = hub.options.tls
+    broker = state.broker
+    tls = broker.options.tls
     facts = {
-        "auth_required": hub.gate.authenticator.is_required_by("STANDARD"),
+        "auth_required": broker.admission.authenticator.is_required_by("STANDARD"),
         "tls_required": tls.enabled,
         "tls_verify": tls.verify,
     }
@@ -48,19 +48,19 @@ def _encryption(state: "State") -> dict[str, Any]:
 
 
 def _settings(state: "State") -> dict[str, Any]:
-    options = state.hub.options
+    options = state.broker.options
     limits = options.limits
     http = state.http_address
     return {
         "max_connections": limits.max_connections,
         **({"max_subscriptions": limits.max_subscriptions} if limits.max_subscriptions else {}),
-        "ping_interval": forms.nanoseconds(options.keepalive.ping_interval_s),
+        "ping_interval": go_format.nanoseconds(options.keepalive.ping_interval_s),
         "ping_max": options.keepalive.ping_max,
         "http_host": http[0],
         "http_port": http[1],
         "http_base_path": options.monitoring.base_path,
         "https_port": state.https_port,
-        "auth_timeout": forms.number(_auth_timeout_s(options)),
+        "auth_timeout": go_format.number(_auth_timeout_s(options)),
         "max_control_line": limits.max_control_line_bytes,
         "max_payload": limits.max_payload_bytes,
         "max_pending": limits.max_pending_bytes,
@@ -70,8 +70,8 @@ def _settings(state: "State") -> dict[str, Any]:
         "mqtt": {},
         "websocket": _websocket(state),
         "jetstream": {},
-        "tls_timeout": forms.number(options.tls.timeout_s),
-        "write_deadline": forms.nanoseconds(limits.write_deadline_s),
+        "tls_timeout": go_format.number(options.tls.timeout_s),
+        "write_deadline": go_format.nanoseconds(limits.write_deadline_s),
     }
 
 
@@ -84,7 +84,7 @@ def _auth_timeout_s(options: "Options") -> float:
 
 def _websocket(state: "State") -> dict[str, Any]:
     """Describe the WebSocket listener; empty when there is none."""
-    settings = state.hub.options.websocket
+    settings = state.broker.options.websocket
     if not settings.port:
         return {}
     facts: dict[str, Any] = {
@@ -94,7 +94,7 @@ def _websocket(state: "State") -> dict[str, Any]:
         "no_auth_user": settings.authorization.no_auth_user,
         "jwt_cookie": settings.jwt_cookie,
         "handshake_timeout": _unless_default(settings.handshake_timeout_s),
-        "auth_timeout": forms.number(settings.authorization.timeout_s),
+        "auth_timeout": go_format.number(settings.authorization.timeout_s),
         "no_tls": settings.no_tls,
         "tls_verify": settings.tls.verify,
         "same_origin": settings.same_origin,
@@ -107,23 +107,23 @@ def _websocket(state: "State") -> dict[str, Any]:
 def _unless_default(handshake_timeout_s: float) -> int:
     """Give the time for a handshake in nanoseconds, 0 where nobody has set it."""
     default = WebSocket().handshake_timeout_s
-    return 0 if handshake_timeout_s == default else forms.nanoseconds(handshake_timeout_s)
+    return 0 if handshake_timeout_s == default else go_format.nanoseconds(handshake_timeout_s)
 
 
 def _activity(state: "State") -> dict[str, Any]:
-    hub = state.hub
+    broker = state.broker
     usage = state.usage
-    totals = server_totals(hub)
-    now = hub.clock.wall()
+    totals = server_totals(broker)
+    now = broker.clock.wall()
     return {
-        "start": forms.timestamp(state.started_at),
-        "now": forms.timestamp(now),
-        "uptime": forms.uptime(now - state.started_at),
+        "start": go_format.timestamp(state.started_at),
+        "now": go_format.timestamp(now),
+        "uptime": go_format.uptime(now - state.started_at),
         "mem": usage.memory_bytes(),
         "cores": usage.cores(),
         "gomaxprocs": 1,
         "cpu": usage.cpu_percent(),
-        "connections": len(hub.clients),
+        "connections": len(broker.clients),
         "total_connections": totals.connections,
         "routes": 0,
         "remotes": 0,
@@ -138,13 +138,13 @@ def _activity(state: "State") -> dict[str, Any]:
         "out_client_bytes": totals.out_bytes,
         "slow_consumers": totals.slow_consumers,
         "stale_connections": totals.stale_connections,
-        "stalled_clients": hub.stalled_clients,
-        "subscriptions": sum(len(account.sublist) for account in hub.accounts.values()),
+        "stalled_clients": broker.stalled_clients,
+        "subscriptions": sum(len(account.sublist) for account in broker.accounts.values()),
         "http_req_stats": dict(sorted(state.requests.items())),
-        "config_load_time": forms.timestamp(state.configured_at),
+        "config_load_time": go_format.timestamp(state.configured_at),
         "config_digest": state.config_digest,
         "feature_flags": {},
-        "system_account": hub.system_account.name,
+        "system_account": broker.system_account.name,
         "slow_consumer_stats": {"clients": totals.slow_consumers, **_NONE_OF_ALL},
         "stale_connection_stats": {"clients": totals.stale_connections, **_NONE_OF_ALL},
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},

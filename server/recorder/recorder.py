@@ -8,22 +8,22 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from midge.server.auth.pattern_set import PatternSet
 from midge.server.errors import ConfigError
-from midge.server.logging import get_logger
-from midge.server.observer import Observer
+from midge.server.log.logger import get_logger
 from midge.server.recorder.rows import MessageRows
 from midge.server.recorder.tap import BARE, HOUR_US, SKIPPED, WHOLE, MessageTap
-from midge.server.subject_patterns import PatternSet
+from midge.server.routing.observer import Observer
 from midge.sublist.subjects import is_valid_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from midge.server.broker.broker import Broker
+    from midge.server.clients.connection import Connection
     from midge.server.clock import Timer
-    from midge.server.connection import Connection
-    from midge.server.hub import Hub
-    from midge.server.options import Recorder as RecorderOptions
-    from midge.server.subscription import RoutedSubscription
+    from midge.server.config.options import Recorder as RecorderOptions
+    from midge.server.routing.subscription import RoutedSubscription
 
 log = get_logger()
 
@@ -55,10 +55,10 @@ class RecorderCounts(NamedTuple):
 
 
 class Recorder(Observer):
-    """Records the routed messages, subscriptions and clients of one hub, from `start` to `stop`."""
+    """Records a broker's routed messages, subscriptions and clients, from `start` to `stop`."""
 
-    def __init__(self, hub: Hub) -> None:
-        """Take the options from `hub`.
+    def __init__(self, broker: Broker) -> None:
+        """Take the options from `broker`.
 
         Raises:
             ConfigError: pyarrow is not installed, or a pattern is not a subject.
@@ -70,10 +70,10 @@ class Recorder(Observer):
                 f"recording needs the module '{error.name}'; pip install 'midge[recorder]'",
                 key="recorder.directory",
             ) from None
-        options = hub.options.recorder
-        self._hub = hub
+        options = broker.options.recorder
+        self._broker = broker
         self._options = options
-        self._server = hub.options.server_name or hub.keys.server_id
+        self._server = broker.options.server_name or broker.keys.server_id
         self._writer = Writer(options, self._server)
         self._handed = 0
         self._handed_bytes = 0
@@ -84,11 +84,11 @@ class Recorder(Observer):
         self._capacity = max(1, min(_RUNS_AT_A_TIME, options.queue_max // 2))
         self._count_max = max(self._capacity, min(_ROWS_AT_A_TIME, options.queue_max // 4))
         self._tap = MessageTap(
-            hub.router,
+            broker.router,
             self._empty_rows(),
             self._exchange,
             chooser_of(options),
-            hub.clock.wall,
+            broker.clock.wall,
         )
         self._timer: Timer | None = None
 
@@ -106,9 +106,9 @@ class Recorder(Observer):
                 f"cannot record into {error.filename or self._options.directory}: {reason}",
                 key="recorder.directory",
             ) from None
-        self._hub.observers.append(self)
-        self._hub.watch_messages(self._tap)
-        self._timer = self._hub.clock.call_later(self._options.roll_age_s, self._roll)
+        self._broker.observers.append(self)
+        self._broker.watch_messages(self._tap)
+        self._timer = self._broker.clock.call_later(self._options.roll_age_s, self._roll)
         log.info("recorder_started", directory=self._options.directory)
 
     async def stop(self) -> None:
@@ -117,11 +117,11 @@ class Recorder(Observer):
             return
         self._timer.cancel()
         self._timer = None
-        self._hub.observers.remove(self)
-        self._hub.look_away(self._tap)
+        self._broker.observers.remove(self)
+        self._broker.look_away(self._tap)
         self._hand_over_events()
         self._writer.put(self._tap.rows)
-        timeout_s = max(_STOP_S_MIN, self._hub.options.shutdown.flush_timeout_s)
+        timeout_s = max(_STOP_S_MIN, self._broker.options.shutdown.flush_timeout_s)
         done = await asyncio.to_thread(self._writer.stop, timeout_s)
         counts = self.counts()._asdict()
         if done:
@@ -196,7 +196,7 @@ class Recorder(Observer):
 
     def _note(self, data_set: str, connection: Connection, row: tuple[Any, ...]) -> None:
         """Note an event; the rows that are handed over together are of one hour."""
-        time_us = int(self._hub.clock.wall() * 1e6)
+        time_us = int(self._broker.clock.wall() * 1e6)
         if time_us // HOUR_US != self._events_hour:
             self._hand_over_events()
             self._events_hour = time_us // HOUR_US
@@ -242,7 +242,7 @@ class Recorder(Observer):
 
     def _roll(self) -> None:
         """Have everything noted so far become visible."""
-        self._timer = self._hub.clock.call_later(self._options.roll_age_s, self._roll)
+        self._timer = self._broker.clock.call_later(self._options.roll_age_s, self._roll)
         self._hand_over_all()
         self._writer.put("roll")
         counts = self.counts()

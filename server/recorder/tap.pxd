@@ -4,11 +4,11 @@ cimport cython
 
 from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame
-from midge.server.account cimport Account
-from midge.server.client cimport Client
-from midge.server.observer cimport Observer
+from midge.server.routing.account cimport Account
+from midge.server.routing.client cimport Client
+from midge.server.routing.observer cimport Observer
 from midge.server.recorder.rows cimport MessageRows
-from midge.server.router cimport Router
+from midge.server.routing.router cimport Router
 
 cdef int _SKIPPED, _WHOLE
 cdef long long _HOUR_US

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from midge.protocol import memory
 from midge.protocol.frame import Frame
-from midge.server.account import Account
-from midge.server.client import Client
-from midge.server.observer import Observer
 from midge.server.recorder.rows import MessageRows
-from midge.server.router import Router
+from midge.server.routing.account import Account
+from midge.server.routing.client import Client
+from midge.server.routing.observer import Observer
+from midge.server.routing.router import Router
 
 HOUR_US = 3_600_000_000
 

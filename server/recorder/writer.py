@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from midge.server.logging import get_logger
+from midge.server.log.logger import get_logger
 from midge.server.recorder.arrays import WRITTEN_MESSAGES, messages_table, rows_table
 from midge.server.recorder.rows import MessageRows
 from midge.server.recorder.schemas import SCHEMAS
@@ -21,7 +21,7 @@ from midge.server.recorder.segments import Numbering, Segment, retain
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from midge.server.options import Recorder as RecorderOptions
+    from midge.server.config.options import Recorder as RecorderOptions
 
 log = get_logger()
 

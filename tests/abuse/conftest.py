@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.abuse.watched_server import LONGEST
-from tests.servers import CHECKOUT, Server
+from tests.support.processes import CHECKOUT, Server
 
 TIMEOUT_S = 20.0
 MIB = 1 << 20

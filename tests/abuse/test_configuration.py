@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.abuse.conftest import MIB, TIMEOUT_S, Victim, ask, wait_until
-from tests.servers import CHECKOUT, midge_command
+from tests.support.processes import CHECKOUT, midge_command
 
 CIRCLE = {
     "one.conf": b'include "two.conf"\n',

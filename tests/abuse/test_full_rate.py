@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.abuse.full_rate import PUBLISHERS, RECEIVERS
-from tests.servers import CHECKOUT, Server, midge_command
+from tests.support.processes import CHECKOUT, Server, midge_command
 
 CONFIG = 'max_pending: 8MB\nwrite_deadline: "2s"\nping_interval: "1h"\n'
 DRAIN_S = 90.0

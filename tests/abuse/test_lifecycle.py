@@ -11,7 +11,7 @@ import threading
 import time
 
 from tests.abuse.conftest import TIMEOUT_S, Target, Victim, ask, read_to_end, wait_until
-from tests.servers import Server, midge_command
+from tests.support.processes import Server, midge_command
 
 
 def test_row_1_a_slow_connect_is_cut_on_time(victim: Victim) -> None:

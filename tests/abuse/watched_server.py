@@ -18,7 +18,7 @@ from pathlib import Path
 
 import uvloop
 
-from midge.server.cli import server_main
+from midge.server.process.cli import server_main
 
 TURN_S = 0.002
 SCHEDULING = Path("/proc/thread-self/schedstat")

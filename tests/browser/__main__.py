@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tests.servers import CHECKOUT, Server, midge_command
 from tests.support.chromium import launched
+from tests.support.processes import CHECKOUT, Server, midge_command
 
 from .scene import Scene
 from .test_console import CONFIG

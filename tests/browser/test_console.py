@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.servers import Server, midge_command
+from tests.support.processes import Server, midge_command
 
 from .scene import NAMES, Scene
 

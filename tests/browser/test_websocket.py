@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cryptography import x509
 
-from tests.servers import Server, midge_command
 from tests.support.keys import Authority, pem
+from tests.support.processes import Server, midge_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

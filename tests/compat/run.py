@@ -35,7 +35,7 @@ from xml.etree import ElementTree as ET
 from midge.protocol import COMPATIBLE_VERSION
 from tests.compat.groups import GROUPS, group_of
 from tests.compat.report import write_report
-from tests.servers import midge_command, nats_server_command
+from tests.support.processes import midge_command, nats_server_command
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TEST_TIMEOUT_S = 60

@@ -9,7 +9,7 @@ import asyncio
 import sys
 from itertools import groupby
 
-from tests.servers import Server, nats_server_command
+from tests.support.processes import Server, nats_server_command
 
 from . import corpus
 from .pair import certificates

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from midge.testing import SettlingClient
-from tests.servers import Server
+from tests.support.processes import Server
 
 CONFIG = """
 accounts {

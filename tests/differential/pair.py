@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 
-from tests.servers import Server, midge_command, nats_server_command
 from tests.support.keys import Authority, pem
+from tests.support.processes import Server, midge_command, nats_server_command
 
 from .runner import Outcome, Splitter, play
 from .script import Script, ServerConfig

@@ -14,7 +14,7 @@ import re
 import socket
 from collections.abc import Callable, Iterable
 
-from tests.servers import Server
+from tests.support.processes import Server
 
 from .frames import PING, mask, split_frames
 from .script import (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import nats.errors
 
 from midge.testing import SettlingClient
-from tests.servers import Server
+from tests.support.processes import Server
 
 if TYPE_CHECKING:
     from nats.aio.client import Client

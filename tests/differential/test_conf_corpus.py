@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from midge.server import cli, config, render
+from midge.server.config import load as config
+from midge.server.config import to_toml as render
+from midge.server.process import cli
 from tests.docs import drop_in
 
 CORPUS = Path(__file__).parent / "conf"

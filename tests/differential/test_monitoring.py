@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from midge.testing import SettlingClient
-from tests.servers import Server, midge_command, nats_server_command
+from tests.support.processes import Server, midge_command, nats_server_command
 from tests.support.raw import Raw
 
 from .pages import (

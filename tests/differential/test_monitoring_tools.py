@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.servers import midge_command, nats_server_command
+from tests.support.processes import midge_command, nats_server_command
 
 from .pages import PATHS, Answer, numbers, visit
 from .pair import NAMES

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.servers import Server, midge_command, nats_server_command
+from tests.support.processes import Server, midge_command, nats_server_command
 from tests.support.raw import Raw
 
 if TYPE_CHECKING:

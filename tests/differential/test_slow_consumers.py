@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.servers import Server, midge_command, nats_server_command
+from tests.support.processes import Server, midge_command, nats_server_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable

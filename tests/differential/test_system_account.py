@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers import midge_command, nats_server_command
+from tests.support.processes import midge_command, nats_server_command
 
 from .pages import differences, shape
 from .system import NOBODY, NOT_OFFERED, QUESTIONS, REFUSED, RELOAD, SILENT, Question, Told, listen

@@ -9,19 +9,20 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from midge.server.conf import security_keys, server_keys
-from midge.server.conf.parser import Node
-from midge.server.conf.sections import Missing, Result, Section, read_map
+from midge.server.config.nats_conf import security_blocks as security_keys
+from midge.server.config.nats_conf import server_block as server_keys
+from midge.server.config.nats_conf.parser import Node
+from midge.server.config.nats_conf.sections import Missing, Result, Section, read_map
 from midge.server.errors import ConfigError
-from midge.server.flags import Given
-from midge.server.server_flags import ACTIONS, SETTINGS, UNSUPPORTED, setting_values
+from midge.server.process.flags import ACTIONS, SETTINGS, UNSUPPORTED, setting_values
+from midge.server.process.go_flags import Given
 from tests.conftest import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from midge.server.conf.sections import Handler
-    from midge.server.flags import Flag
+    from midge.server.config.nats_conf.sections import Handler
+    from midge.server.process.go_flags import Flag
 
 PAGE = ROOT / "docs" / "drop-in.md"
 BEGIN, END = "<!-- made by python -m tests.docs.drop_in -->", "<!-- end -->"

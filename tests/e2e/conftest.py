@@ -10,7 +10,7 @@ import pytest
 from nats.aio.client import Client
 
 from midge.testing import SettlingClient
-from tests.servers import Server, midge_command
+from tests.support.processes import Server, midge_command
 
 Connect = Callable[..., Awaitable[Client]]
 

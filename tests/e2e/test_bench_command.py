@@ -12,7 +12,7 @@ import pytest
 
 from bench import servers
 from midge import cli
-from midge.server.bench_client import Client, Target
+from midge.server.benchmark.client import Client, Target
 
 NATS_SERVER = servers.Command.parse(str(Path(sys.executable).parent / "nats-server"))
 

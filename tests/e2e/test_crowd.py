@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from bench import crowd
-from tests.servers import midge_command, nats_server_command
+from tests.support.processes import midge_command, nats_server_command
 
 
 @pytest.mark.timeout(120)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import nats
 import pytest
 
-from tests.servers import Server, midge_command
+from tests.support.processes import Server, midge_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

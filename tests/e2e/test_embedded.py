@@ -18,7 +18,7 @@ import uvloop
 from nats.aio.msg import Msg
 
 import midge
-from midge.server.connection import Connection
+from midge.server.clients.connection import Connection
 from midge.testing import SettlingClient
 
 if TYPE_CHECKING:

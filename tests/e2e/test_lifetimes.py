@@ -9,7 +9,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from midge.testing import SettlingClient
-from tests.servers import Server, midge_command
+from tests.support.processes import Server, midge_command
 
 from .conftest import Connect
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from midge.server.cli import server_main
-from tests.servers import Server, midge_command
+from midge.server.process.cli import server_main
+from tests.support.processes import Server, midge_command
 from tests.support.raw import Raw
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from midge.testing import SettlingClient
-from tests.servers import Server, midge_command
+from tests.support.processes import Server, midge_command
 
 SOAK_S = 60.0
 WARM_UP_S = 6.0

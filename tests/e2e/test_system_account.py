@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from midge.testing import SettlingClient
-from tests.servers import Server, midge_command
+from tests.support.processes import Server, midge_command
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from midge.server.auth.nkeys import KeyKind
-from tests.servers import Server, midge_command
 from tests.support.keys import KeyPair
+from tests.support.processes import Server, midge_command
 from tests.support.raw import Raw
 
 SECRET = "s3cret-Xk29"

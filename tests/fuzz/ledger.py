@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from midge.protocol.frame import Frame
-from midge.server.account import Account
-from midge.server.client import Client
-from midge.server.connection import Connection
-from midge.server.hub import Hub
-from midge.server.observer import Observer
-from midge.server.second_looks import BEHIND
-from midge.server.subscription import RoutedSubscription
+from midge.server.broker.broker import Broker
+from midge.server.clients.connection import Connection
+from midge.server.routing.account import Account
+from midge.server.routing.client import Client
+from midge.server.routing.observer import Observer
+from midge.server.routing.slow_path import BEHIND
+from midge.server.routing.subscription import RoutedSubscription
 
 if TYPE_CHECKING:
     from tests.fuzz.world import Socket
@@ -118,18 +118,18 @@ class Attended:
 
     def is_behind(self) -> bool:
         """Tell whether its socket does not take what it is sent."""
-        return self.connection is not None and bool(self.connection.watch & BEHIND)
+        return self.connection is not None and bool(self.connection.deliver_checks & BEHIND)
 
 
 class Ledger(Observer):
-    """Looks on at `hub`, and asserts."""
+    """Looks on at `broker`, and asserts."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
         self._attended: dict[int, Attended] = {}
         self._held: dict[RoutedSubscription, int] = {}
         self._leaving: list[RoutedSubscription] = []
-        hub.watch_messages(self)
+        broker.watch_messages(self)
 
     def attend(self, connection: Connection, socket: Socket) -> None:
         """Keep account of `connection` from its start."""
@@ -200,20 +200,20 @@ class Ledger(Observer):
 
     def check(self) -> None:
         """See that the SubLists hold what the clients have, and that nothing grows."""
-        hub = self._hub
-        limits = hub.options.limits
-        by_account: dict[str, set[RoutedSubscription]] = {name: set() for name in hub.accounts}
-        for connection in hub.clients.values():
+        broker = self._broker
+        limits = broker.options.limits
+        by_account: dict[str, set[RoutedSubscription]] = {name: set() for name in broker.accounts}
+        for connection in broker.clients.values():
             by_account[connection.account.name].update(connection.subscriptions.values())
             held = connection.inbound.held_bytes()
             line = limits.max_control_line_bytes + len(b"CONNECT \r\n")
             assert held <= line + limits.max_payload_bytes + len(b"\r\n") + (1 << 16), held
             assert connection.outbound.pending_bytes() <= limits.max_pending_bytes + BATCH_BYTES
-        assert {one.cid for one in hub.clients.values()} == {
+        assert {one.cid for one in broker.clients.values()} == {
             cid for cid, one in self._attended.items() if one.connection is not None
         }
         assert set().union(*by_account.values()) == set(self._held)
-        for name, account in hub.accounts.items():
+        for name, account in broker.accounts.items():
             expected = by_account[name]
             assert len(account.sublist) == len(expected)
             assert set(account.sublist) == expected
@@ -225,17 +225,17 @@ class Ledger(Observer):
 
     def check_end(self, sockets: list[Socket]) -> None:
         """See that everybody got what was theirs, and that nothing of them is left."""
-        hub = self._hub
-        assert not hub.clients
+        broker = self._broker
+        assert not broker.clients
         assert not self._held
-        for account in hub.accounts.values():
+        for account in broker.accounts.values():
             assert not account.clients
             assert len(account.sublist) == account.sublist.depth() == 0
         totals = [0, 0, 0, 0]
         for one in self._attended.values():
             self._check_wire(one)
             totals = [total + count for total, count in zip(totals, one.counts, strict=True)]
-        counted = hub.totals
+        counted = broker.totals
         assert totals == [
             counted.in_messages,
             counted.in_bytes,
@@ -268,7 +268,7 @@ class Ledger(Observer):
         refused = sum(b"Permissions Violation for Publish" in error for error in wire.errors)
         assert one.counts[0] >= one.routed
         is_all = wire.is_whole and not one.was_cut and not one.socket.was_torn
-        if is_all and not self._hub.options.mappings:
+        if is_all and not self._broker.options.mappings:
             assert one.counts[0] == one.routed + refused
 
 

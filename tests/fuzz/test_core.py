@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from midge.server.options import (
+from midge.server.config.options import (
     Authorization,
     Limits,
     Mapping,

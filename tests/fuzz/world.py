@@ -1,4 +1,4 @@
-"""One server's connections without a loop: a Hub, sockets that a script governs, a clock by hand.
+"""One server's connections without a loop: a Broker, sockets by script, a clock by hand.
 
 The sockets behave as those of asyncio and uvloop do where the server could notice: what they have
 not sent they keep without copying it, callbacks come later and not from inside a call, except that
@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from midge.protocol.inbound import SharedBuffer
-from midge.server.connection import Connection
-from midge.server.hub import Hub
-from midge.server.options import Options
-from midge.server.server_keys import ServerKeys
+from midge.server.broker.broker import Broker
+from midge.server.broker.server_keys import ServerKeys
+from midge.server.clients.connection import Connection
+from midge.server.config.options import Options
 from midge.testing import ManualClock
 from tests.fuzz.ledger import CHECKED_SUBJECTS, Ledger
 from tests.fuzz.traffic import Script, Step
@@ -145,7 +145,7 @@ class Socket:
 
 
 class World:
-    """A Hub and its clients, by the number that a script gives them."""
+    """A Broker and its clients, by the number that a script gives them."""
 
     def __init__(
         self,
@@ -157,10 +157,10 @@ class World:
     ) -> None:
         """Start a server; unless it `is_observed` there is no ledger, and no message is told of."""
         self.clock = ManualClock()
-        self.hub = Hub(options, self.clock, Random(1))
-        self.hub.keys = KEYS  # the same in every world, since INFO shows them
-        self.hub.shared_buffer = SharedBuffer(read_bytes)
-        self.ledger = Ledger(self.hub) if is_observed else None
+        self.broker = Broker(options, self.clock, Random(1))
+        self.broker.keys = KEYS  # the same in every world, since INFO shows them
+        self.broker.shared_buffer = SharedBuffer(read_bytes)
+        self.ledger = Ledger(self.broker) if is_observed else None
         self.sockets: list[Socket] = []
         self._current: dict[int, Socket] = {}
         self._is_tls = is_tls
@@ -175,7 +175,7 @@ class World:
             else:
                 self.ledger.check()
         self._finish()
-        counted = self.hub.totals
+        counted = self.broker.totals
         counts = (
             counted.in_messages,
             counted.in_bytes,
@@ -186,7 +186,7 @@ class World:
 
     def _match_as_the_ledger_does(self) -> None:
         """Build the same results: where the turns of a queue group begin goes with their number."""
-        for account in self.hub.accounts.values():
+        for account in self.broker.accounts.values():
             for subject in CHECKED_SUBJECTS:
                 account.sublist.match(subject)
 
@@ -221,7 +221,7 @@ class World:
         if socket is not None and connection is not None and connection.reason is None:
             return socket
         socket = Socket(is_tls=self._is_tls)
-        connection = self.hub.make_connection(("127.0.0.1", 1000 + client))
+        connection = self.broker.make_connection(("127.0.0.1", 1000 + client))
         socket.connection = connection
         self._current[client] = socket
         self.sockets.append(socket)
@@ -230,7 +230,7 @@ class World:
         connection.connection_made(socket)
         if socket.connection is not None:
             connection.send_info()
-            self.hub.router.flush()
+            self.broker.router.flush()
         self._feed(socket, introductions[client], split)
         return socket
 
@@ -269,7 +269,7 @@ class World:
         assert count > 0, "no room to read into"
         room[:count] = data[:count]
         connection.buffer_updated(count)
-        self.hub.shared_buffer.view[:] = self._poison
+        self.broker.shared_buffer.view[:] = self._poison
         if count < len(data):
             socket.unread.appendleft(data[count:])
 

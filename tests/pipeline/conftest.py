@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from midge.pipeline.client import Client, frame
-from midge.pipeline.jetstream import JetStream
-from midge.pipeline.options import ConnectOptions, SourceOptions
-from midge.pipeline.session import spark_session
+from midge.pipeline.nats.client import Client, frame
+from midge.pipeline.nats.jetstream import JetStream
+from midge.pipeline.nats.options import ConnectOptions, SourceOptions
+from midge.pipeline.spark_session import spark_session
 
 SPARK_TIMEOUT_S = 300
 """Ample: on a machine with ten other things to do, the first test waits minutes for the JVM."""

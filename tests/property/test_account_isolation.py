@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from midge.protocol.frame import Frame, compose
-from midge.server.account import Account
-from midge.server.account_links import AccountLinks
-from midge.server.accounts_config import plan_accounts
-from midge.server.client import Client
+from midge.server.accounts.links import AccountLinks
+from midge.server.accounts.plan import plan_accounts
+from midge.server.config.options import Account as Table
+from midge.server.config.options import Export, Import, ImportSource
 from midge.server.errors import ConfigError
-from midge.server.options import Account as Table
-from midge.server.options import Export, Import, ImportSource
-from midge.server.router import Router
-from midge.server.subscription import RoutedSubscription
+from midge.server.routing.account import Account
+from midge.server.routing.client import Client
+from midge.server.routing.router import Router
+from midge.server.routing.subscription import RoutedSubscription
 
 NAMES = ("A", "B", "C", "D")
 PARTS = ("x", "y", "x.>", "y.>", "*", ">")

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from midge.server import config
-from midge.server.conf.errors import ConfError
-from midge.server.conf.lexer import Kind, Lexer
+from midge.server.config import load as config
+from midge.server.config.nats_conf.errors import ConfError
+from midge.server.config.nats_conf.lexer import Kind, Lexer
+from midge.server.config.toml_lines import KeyLines
 from midge.server.errors import ConfigError
-from midge.server.toml_lines import KeyLines
 
 if TYPE_CHECKING:
     from pathlib import Path

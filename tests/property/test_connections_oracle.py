@@ -1,6 +1,6 @@
 """Whole connections against brute force: nothing forbidden passes, whatever happens meanwhile.
 
-Hub, parser, router and connections are the real ones, over transports that note what is written.
+Broker, parser, router and connections are the real ones, over transports that note what is written.
 The oracles match by splitting subjects and keep ledgers; they share nothing with the server.
 """
 
@@ -15,10 +15,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from midge.server.connection import Connection
-from midge.server.hub import Hub, Observer
-from midge.server.interceptors import Deliver, Publish, Refuse
-from midge.server.options import (
+from midge.server.broker.broker import Broker, Observer
+from midge.server.clients.connection import Connection
+from midge.server.config.options import (
     Account,
     AllowResponses,
     Authorization,
@@ -31,6 +30,7 @@ from midge.server.options import (
     SubjectPermissions,
     User,
 )
+from midge.server.interceptors import Deliver, Publish, Refuse
 from midge.testing import ManualClock
 from tests.property.test_account_isolation import allowed_only, is_match
 from tests.property.test_permissions_oracle import (
@@ -47,10 +47,10 @@ MESSAGE = re.compile(rb"MSG (\S+) (\S+) (?:(\S+) )?(\d+)\r\n([^\r]*)\r\n")
 
 
 class Peer:
-    """A client of a hub."""
+    """A client of a broker."""
 
-    def __init__(self, hub: Hub, user: str = "") -> None:
-        self.connection: Connection = hub.make_connection(("127.0.0.1", 1))
+    def __init__(self, broker: Broker, user: str = "") -> None:
+        self.connection: Connection = broker.make_connection(("127.0.0.1", 1))
         self._socket = Transport()
         self.connection.connection_made(self._socket)
         options = b'"verbose":false,"pedantic":false,"headers":true'
@@ -84,25 +84,25 @@ def denying(subject: str) -> Permissions:
     return Permissions(publish=denial, subscribe=denial)
 
 
-def reload(hub: Hub, options: Options) -> None:
-    put_in_force = hub.gate.prepare_reload(options)
-    hub.options = options
+def reload(broker: Broker, options: Options) -> None:
+    put_in_force = broker.admission.prepare_reload(options)
+    broker.options = options
     put_in_force()
-    hub.router.flush()
+    broker.router.flush()
 
 
 class ReloadAfter(Observer):
     """Reloads in the middle of a read, once so many messages of it have been routed."""
 
-    def __init__(self, hub: Hub, options: Options, count: int) -> None:
-        self._hub = hub
+    def __init__(self, broker: Broker, options: Options, count: int) -> None:
+        self._broker = broker
         self._options = options
         self._left = count
 
     def message_routed(self, *_: Any) -> None:
         self._left -= 1
         if self._left == 0:
-            reload(self._hub, self._options)
+            reload(self._broker, self._options)
 
 
 def may_publish(rules: Permissions, subject: str) -> bool:
@@ -148,15 +148,15 @@ def steps(draw: st.DrawFn) -> list[tuple[Any, ...]]:
 def test_deliveries_are_exactly_those_that_the_rules_of_the_moment_allow(
     publishing: Permissions, receiving: Permissions, script: list[tuple[Any, ...]]
 ) -> None:
-    hub = Hub(options_with(publishing, receiving), ManualClock(), Random(0))
-    publisher, receiver = Peer(hub, "publisher"), Peer(hub, "receiver")
+    broker = Broker(options_with(publishing, receiving), ManualClock(), Random(0))
+    publisher, receiver = Peer(broker, "publisher"), Peer(broker, "receiver")
     for number, (what, first, second) in enumerate(script):
         if what == "subscribe":
             queue = b"" if second is None else b" " + second.encode()
             receiver.send(b"SUB %b%b %d" % (first.encode(), queue, number))
         elif what == "reload":
             publishing, receiving = first, second
-            reload(hub, options_with(publishing, receiving))
+            reload(broker, options_with(publishing, receiving))
         else:
             plain, groups = expected_deliveries(receiver, receiving, first)
             receiver.take()
@@ -193,15 +193,15 @@ def test_a_reload_between_two_lines_of_one_read_counts_for_the_second(
     after: int,
 ) -> None:
     """The very same line comes again and again, so that every remembered verdict is tried."""
-    hub = Hub(options_with(publishing, receiving), ManualClock(), Random(0))
-    publisher, receiver = Peer(hub, "publisher"), Peer(hub, "receiver")
+    broker = Broker(options_with(publishing, receiving), ManualClock(), Random(0))
+    publisher, receiver = Peer(broker, "publisher"), Peer(broker, "receiver")
     receiver.send(b"SUB > 1", b"SUB %b 2" % subject.encode())
     receiver.take()
     changed = options_with(publishing_after, receiving_after)
     if not may_publish(publishing, subject):
-        reload(hub, changed)
+        reload(broker, changed)
         before = 0
-    hub.watch_messages(ReloadAfter(hub, changed, before))
+    broker.watch_messages(ReloadAfter(broker, changed, before))
     expected: Counter[str] = Counter()
     plain, _ = expected_deliveries(receiver, receiving, subject)
     for sid in plain if before else ():
@@ -236,8 +236,8 @@ def test_only_granted_answers_reach_anybody(
     options = structs.replace(
         options_with(Permissions(), rules), keepalive=Keepalive(ping_interval_s=1e6)
     )
-    hub = Hub(options, clock, Random(0))
-    asker, worker = Peer(hub, "publisher"), Peer(hub, "receiver")
+    broker = Broker(options, clock, Random(0))
+    asker, worker = Peer(broker, "publisher"), Peer(broker, "receiver")
     asker.send(b"SUB inbox.* 1")
     worker.send(b"SUB work 1")
     ledger: dict[int, tuple[float, int]] = {}
@@ -283,9 +283,9 @@ def test_nothing_refused_is_delivered(
     def deliver(event: Deliver) -> Deliver | Refuse:
         return Refuse() if event.subject in undelivered else event
 
-    hub = Hub(Options(), ManualClock(), Random(0))
-    hub.intercept({"publish": publish, "deliver": deliver})
-    publisher, receiver = Peer(hub), Peer(hub)
+    broker = Broker(Options(), ManualClock(), Random(0))
+    broker.intercept({"publish": publish, "deliver": deliver})
+    publisher, receiver = Peer(broker), Peer(broker)
     receiver.send(b"SUB > q 1" if is_queue else b"SUB > 1")
     publisher.send(*(b"PUB %b 1\r\nx" % subject.encode() for subject in published))
     passed = [moved.get(one, one) for one in published if one not in unpublished]
@@ -358,12 +358,12 @@ def accounts_that_see(made: list[Account], account: str, subject: str, via: str 
 def test_no_byte_crosses_without_an_import(
     made: list[Account], account: str, subject: str, has_reply: bool
 ) -> None:
-    hub = Hub(Options(accounts=tuple(made)), ManualClock(), Random(0))
-    watchers = {name: Peer(hub, name.lower()) for name in NAMES}
+    broker = Broker(Options(accounts=tuple(made)), ManualClock(), Random(0))
+    watchers = {name: Peer(broker, name.lower()) for name in NAMES}
     for watcher in watchers.values():
         watcher.send(b"SUB > 1")
         watcher.take()
-    publisher = Peer(hub, account.lower())
+    publisher = Peer(broker, account.lower())
     reply = b" reply.here" if has_reply else b""
     publisher.send(b"PUB %b%b 6\r\nsecret" % (subject.encode(), reply))
     saw = {name for name, watcher in watchers.items() if b"secret" in watcher.take()}

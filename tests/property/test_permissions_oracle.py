@@ -11,9 +11,9 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midge.server.options import AllowResponses, SubjectPermissions
-from midge.server.options import Permissions as Table
-from midge.server.permissions import PermissionRules, Permissions
+from midge.server.auth.permissions import PermissionRules, Permissions
+from midge.server.config.options import AllowResponses, SubjectPermissions
+from midge.server.config.options import Permissions as Table
 
 TOKENS = ("a", "b", "c")
 DEPTH = 3

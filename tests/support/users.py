@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from midge.server.options import AllowResponses, Authorization, Permissions, SubjectPermissions
-from midge.server.options import User as UserTable
+from midge.server.config.options import (
+    AllowResponses,
+    Authorization,
+    Permissions,
+    SubjectPermissions,
+)
+from midge.server.config.options import User as UserTable
 from midge.server.server import Server
 from tests.support.raw import Raw
 

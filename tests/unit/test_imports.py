@@ -81,7 +81,7 @@ def test_folder_imports_only_what_lies_below_it(root: Path, folder: str) -> None
 @pytest.mark.parametrize(
     ("folder", "source"),
     [
-        ("protocol", "import midge.server.listener"),
+        ("protocol", "import midge.server.listeners.tcp"),
         ("protocol", "from midge.sublist import SubList"),
         ("protocol", "from midge import server"),
         ("protocol", "from ..server import cli"),
@@ -89,7 +89,7 @@ def test_folder_imports_only_what_lies_below_it(root: Path, folder: str) -> None
         ("protocol", "import midge.jetstream.clock"),
         ("jetstream", "import time"),
         ("jetstream", "from midge.server import clock"),
-        ("server", "from midge.pipeline.source import read"),
+        ("server", "from midge.pipeline.spark_source.source import read"),
         ("pipeline", "from midge.server import options"),
         ("testing", "import midge.pipeline"),
     ],
@@ -98,9 +98,183 @@ def test_wrong_direction_is_found(folder: str, source: str) -> None:
     assert forbidden(folder, python_imports(source, f"midge.{folder}"))
 
 
+ROOMS = (
+    ("clock", "errors"),
+    ("config",),
+    ("log",),
+    ("routing",),
+    ("auth",),
+    ("accounts",),
+    ("clients",),
+    ("internal",),
+    ("interceptors",),
+    ("broker",),
+    ("listeners",),
+    ("recorder", "monitoring", "jetstream", "leafnodes", "cluster", "workers"),
+    ("system_account", "preflight"),
+    ("server",),
+    ("embedded",),
+    ("process",),
+    ("__main__",),
+)
+"""The rooms of the server, from the ground up: each imports from those before it, none after it.
+
+Rooms in one line may import each other only one way round, which the search for cycles holds.
+`benchmark` stands apart: it is a NATS client and imports nothing of the server.
+"""
+
+UPWARD = {
+    ("midge.server.config.load", "midge.server.preflight"),
+    ("midge.server.clients.channel", "midge.server.broker.broker"),
+    ("midge.server.clients.client_info", "midge.server.broker.broker"),
+    ("midge.server.clients.connection", "midge.server.broker.broker"),
+    ("midge.server.clients.publishing", "midge.server.broker.broker"),
+    ("midge.server.interceptors.interception", "midge.server.broker.broker"),
+    ("midge.server.routing.observer", "midge.server.clients.connection"),
+}
+"""Imports against the order that are still there. An entry may be deleted, none may be added."""
+
+CIRCLES = [
+    {"routing.account", "routing.client"},
+    {"clients.back_pressure", "clients.channel"},
+    {"interceptors.interception", "interceptors.pending"},
+    {"broker.admission", "broker.broker"},
+    {"system_account.events", "system_account.requests"},
+    {"embedded.direct", "embedded.inbox", "embedded.publisher"},
+    {"embedded.threaded", "embedded.threaded_subscription"},
+    {
+        "config.load",
+        "config.nats_conf",
+        *(
+            f"config.nats_conf.{name}"
+            for name in (
+                "parser",
+                "read",
+                "sections",
+                "security_blocks",
+                "server_block",
+                "values",
+            )
+        ),
+    },
+]
+"""Modules that import each other, all but one way round for types only; may only shrink."""
+
+FLOOR_OF = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
+
+
+def module_of(name: str, modules: set[str]) -> str | None:
+    """Return the module that an imported name is, or is in; None when it is none of `modules`."""
+    while name:
+        if name in modules:
+            return name
+        name = name.rpartition(".")[0]
+    return None
+
+
+def import_edges(folder: Path) -> set[tuple[str, str]]:
+    """Return who imports whom below `folder`: top-level, deferred, type-only and C imports."""
+    paths = {
+        ".".join(path.relative_to(folder.parent.parent).with_suffix("").parts): path
+        for path in folder.rglob("*.py")
+    }
+    modules = {name.removesuffix(".__init__") for name in paths}
+    edges = set()
+    for name, path in paths.items():
+        package = ".".join(path.relative_to(folder.parent.parent).parent.parts)
+        names = python_imports(path.read_text(), package)
+        if (header := path.with_suffix(".pxd")).exists():
+            names |= cython_imports(header.read_text())
+        found = {module_of(imported, modules) for imported in names}
+        edges |= {(name.removesuffix(".__init__"), to) for to in found if to is not None}
+    return {(user, used) for user, used in edges if user != used}
+
+
+def floor_of(module: str) -> int:
+    """Return the floor that a module of the server is on."""
+    return FLOOR_OF[module.split(".")[2]]
+
+
+def against_order(edges: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Return the imports of a later room by an earlier one."""
+    return {
+        (user, used)
+        for user, used in edges
+        if "midge.server" not in {user, used} and floor_of(user) < floor_of(used)
+    }
+
+
+def cycles(edges: set[tuple[str, str]]) -> set[frozenset[str]]:
+    """Return the groups of modules that reach each other by imports."""
+    reached: dict[str, set[str]] = {}
+    for module in {user for user, _ in edges}:
+        seen, ahead = set(), [module]
+        while ahead:
+            at = ahead.pop()
+            new = {used for user, used in edges if user == at} - seen
+            seen |= new
+            ahead += new
+        reached[module] = seen
+    return {
+        frozenset(other for other in seen if module in reached.get(other, set()))
+        for module, seen in reached.items()
+        if module in seen
+    }
+
+
+@pytest.fixture(scope="module")
+def server_edges(root: Path) -> set[tuple[str, str]]:
+    return import_edges(root / "midge" / "server")
+
+
+def test_every_room_of_the_server_has_its_floor(root: Path) -> None:
+    rooms = {path.stem for path in (root / "server").iterdir() if path.suffix in {"", ".py"}}
+    assert rooms - {"__init__", "__pycache__", "benchmark"} <= set(FLOOR_OF)
+    assert len([*(root / "server").glob("*.py")]) <= 8
+    assert len([*(root / "pipeline").glob("*.py")]) <= 8
+
+
+def test_rooms_import_downwards_only(server_edges: set[tuple[str, str]]) -> None:
+    edges = {edge for edge in server_edges if "midge.server.benchmark" not in edge[0]}
+    assert against_order(edges) == UPWARD
+
+
+def test_the_benchmark_imports_nothing_of_the_server(server_edges: set[tuple[str, str]]) -> None:
+    room = "midge.server.benchmark"
+    assert {edge for edge in server_edges if edge[0].startswith(room)} <= {
+        edge for edge in server_edges if edge[1].startswith(room)
+    }
+
+
+def test_no_module_imports_itself_round_a_corner(server_edges: set[tuple[str, str]]) -> None:
+    found = cycles({edge for edge in server_edges - UPWARD if "midge.server" not in edge})
+    assert {frozenset(name.removeprefix("midge.server.") for name in one) for one in found} == {
+        frozenset(one) for one in CIRCLES
+    }
+
+
+@pytest.mark.parametrize(
+    ("user", "used"),
+    [
+        ("midge.server.routing.router", "midge.server.clients.channel"),
+        ("midge.server.config.load", "midge.server.server"),
+        ("midge.server.clients.flow", "midge.server.internal.publisher"),
+    ],
+)
+def test_an_import_against_the_order_is_found(user: str, used: str) -> None:
+    assert against_order({(user, used)}) == {(user, used)}
+    assert against_order({(used, user)}) == set()
+
+
+def test_a_cycle_is_found() -> None:
+    tail = {("a", "b"), ("d", "a")}
+    assert cycles(tail) == set()
+    assert cycles(tail | {("b", "c"), ("c", "a")}) == {frozenset("abc")}
+
+
 def test_a_start_imports_nothing_that_it_can_do_without(root: Path) -> None:
     code = (
-        "import sys, midge.server.cli, midge.server.daemon, midge.server.server;"
+        "import sys, midge.server.process.cli, midge.server.process.daemon, midge.server.server;"
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
     loaded = subprocess.run(
@@ -110,6 +284,8 @@ def test_a_start_imports_nothing_that_it_can_do_without(root: Path) -> None:
 
 
 def test_wrong_direction_is_found_in_a_pxd() -> None:
-    names = cython_imports("from midge.server.connection cimport Connection\ncimport cython\n")
-    assert names == {"midge.server.connection", "cython"}
-    assert forbidden("sublist", names) == {"midge.server.connection"}
+    names = cython_imports(
+        "from midge.server.clients.connection cimport Connection\ncimport cython\n"
+    )
+    assert names == {"midge.server.clients.connection", "cython"}
+    assert forbidden("sublist", names) == {"midge.server.clients.connection"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from midge.server.options import Listen, Options
+from midge.server.config.options import Listen, Options
 from midge.server.server import Server
 from tests.support.raw import Raw
 from tests.support.users import Open, Start

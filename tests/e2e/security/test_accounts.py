@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from midge.server.options import (
+from midge.server.config.options import (
     Account,
     AccountLimits,
     Export,

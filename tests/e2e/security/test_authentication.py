@@ -9,8 +9,8 @@ import pytest
 
 from midge.server.auth import AuthRequest, User
 from midge.server.auth.nkeys import KeyKind
-from midge.server.options import Authorization, Listen, Options
-from midge.server.options import User as UserTable
+from midge.server.config.options import Authorization, Listen, Options
+from midge.server.config.options import User as UserTable
 from tests.support.keys import KeyPair
 from tests.support.users import VIOLATION, Open, Start, enter, permissions, user, users
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from midge.server.auth.nkeys import KeyKind
-from midge.server.options import Operator
+from midge.server.config.options import Operator
 from tests.support.keys import KeyPair, make_token
 from tests.support.raw import Raw
 from tests.support.users import VIOLATION, Open, Start

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from midge.server.hub import Screen
-from midge.server.options import Account, AllowResponses, Mapping, MappingDestination
+from midge.server.broker.broker import Screen
+from midge.server.config.options import Account, AllowResponses, Mapping, MappingDestination
 from tests.support.users import Open, Start, enter, permissions, user, users
 
 
@@ -32,7 +32,7 @@ class TestPermissions:
         by = users(user("a", rules), user("b"))
         server = await start(authorization=by, mappings=self.MAPPINGS)
         if is_screened:
-            server.hub.screen_with(Screen())
+            server.broker.screen_with(Screen())
         b, a = await enter(dial, server, "b"), await enter(dial, server, "a")
         await b.ask(b"SUB > 1")
         assert await a.ask(*[b"PUB in 1", b"x"] * 3) == b""
@@ -77,7 +77,7 @@ class TestPermissions:
         accounts = (Account(name="A", users=(user("a"),)), Account(name="B", users=(user("b"),)))
         server = await start(accounts=accounts)
         turncoat, a = await enter(dial, server, "a"), await enter(dial, server, "a")
-        before = len(server.hub.accounts["A"].sublist)
+        before = len(server.broker.accounts["A"].sublist)
         await turncoat.ask(*(b"SUB s.%d %d" % (i, i) for i in range(5000)))
         turncoat.send(b'CONNECT {"verbose":false,"user":"b","pass":"p"}')
         a.send(*(b"PUB s.%d 1\r\nx" % i for i in range(5000)))
@@ -86,4 +86,4 @@ class TestPermissions:
         # Messages from before the second CONNECT was read are the former user's by right.
         assert await a.ask(*(b"PUB s.%d 1\r\ny" % i for i in range(5000))) == b""
         assert b"\r\ny\r\n" not in got + await turncoat.ask()
-        assert len(server.hub.accounts["A"].sublist) == before
+        assert len(server.broker.accounts["A"].sublist) == before

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from midge.server.options import Listen, Options, Tls
-from midge.server.options import User as UserTable
+from midge.server.config.options import Listen, Options, Tls
+from midge.server.config.options import User as UserTable
 from tests.support.keys import Authority, pem
 from tests.support.users import Open, Start, permissions, users
 

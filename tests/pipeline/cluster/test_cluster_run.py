@@ -5,8 +5,8 @@ import subprocess
 import sys
 from collections import Counter
 
-from midge.pipeline.fleet import build_fleet
-from midge.pipeline.fleet_records import Simulation
+from midge.pipeline.fleet.fleet import build_fleet
+from midge.pipeline.fleet.recorded import Simulation
 
 RUN_S = 400
 

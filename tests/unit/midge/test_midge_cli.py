@@ -95,6 +95,6 @@ def test_recording_and_replaying_need_no_spark() -> None:
     """What the extra `recorder` brings is enough for them."""
     code = (
         "import sys; sys.modules['pyspark'] = None\n"
-        "import midge.pipeline.record_command, midge.pipeline.replay_command"
+        "import midge.pipeline.commands.record, midge.pipeline.commands.replay"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from midge.server.config.options import Keepalive, Limits, Listen, Options, Tls, WebSocket
 from midge.server.errors import ConfigError
-from midge.server.options import Keepalive, Limits, Listen, Options, Tls, WebSocket
 from midge.server.server import Server
 from midge.testing import SettlingClient
 from tests.support.keys import Authority, pem
@@ -39,8 +39,8 @@ async def test_limits_hold_for_those_who_are_there() -> None:
         assert left.cid == first._client_id
         assert left.parser.max_payload == 100
         assert (left.keepalive.interval_s, left.keepalive.ping_max) == (7, 9)
-        assert server.hub.closed.max_count == 7
-        (closed_client,) = server.hub.closed
+        assert server.broker.closed.max_count == 7
+        (closed_client,) = server.broker.closed
         assert closed_client.reason == "Maximum Connections Exceeded"
         await first.flush()
     finally:

@@ -12,8 +12,7 @@ from cryptography import x509
 from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, Verdict
 from midge.server.auth.certificates import public_key_fingerprint
 from midge.server.auth.nkeys import KeyKind
-from midge.server.errors import ConfigError
-from midge.server.options import (
+from midge.server.config.options import (
     Account,
     AccountLimits,
     Authorization,
@@ -25,6 +24,7 @@ from midge.server.options import (
     WebSocket,
     WebSocketAuthorization,
 )
+from midge.server.errors import ConfigError
 from tests.support.keys import Authority, KeyPair, der
 
 SALT = b"$2b$04$abcdefghijklmnopqrstuu"  # always the same, for it is in the names of tests

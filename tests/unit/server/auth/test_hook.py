@@ -10,7 +10,7 @@ import pytest
 
 from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, User
 from midge.server.auth.hook import AuthHook
-from midge.server.options import (
+from midge.server.config.options import (
     AllowResponses,
     Authorization,
     Options,

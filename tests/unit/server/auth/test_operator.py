@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, Verdict
 from midge.server.auth.nkeys import KeyKind
+from midge.server.config.options import Account, Operator, Options
 from midge.server.errors import ConfigError
-from midge.server.options import Account, Operator, Options
 from tests.support.keys import UNLIMITED_ACCOUNT, KeyPair, make_old_token, make_token, unpadded
 
 NOW_S = 1_000_000.0

@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from midge.server.options import Console, Limits, Listen, Monitoring, Options
+from midge.server.config.options import Console, Limits, Listen, Monitoring, Options
 from midge.server.server import Server
 from midge.testing import SettlingClient
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import aiohttp
 import pytest
 
-from midge.server.options import Console, Listen, Monitoring, Options, WebSocket
+from midge.server.config.options import Console, Listen, Monitoring, Options, WebSocket
 from midge.server.server import Server
 
 Start = Callable[..., Awaitable[str]]

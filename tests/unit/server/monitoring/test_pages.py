@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from midge.server.options import Listen, Monitoring, Options
+from midge.server.config.options import Listen, Monitoring, Options
 from midge.server.server import Server
 
 Page = Callable[[str], Awaitable[Any]]
@@ -186,7 +186,7 @@ async def test_accounts(page: Page, connect: Connect) -> None:
 async def test_health_follows_lame_duck_mode(http: aiohttp.ClientSession, server: Server) -> None:
     async with http.get("/healthz") as answer:
         assert (answer.status, await answer.text()) == (200, '{"status":"ok"}')
-    server.hub.lame_duck = True
+    server.broker.lame_duck = True
     async with http.get("/healthz") as answer:
         assert answer.status == 503
         assert (await answer.json())["status"] == "unavailable"
@@ -237,7 +237,7 @@ async def test_pages_live_below_the_base_path() -> None:
 
 
 async def test_a_port_in_use_leaves_nothing_open(server: Server) -> None:
-    taken = server.hub.port
+    taken = server.broker.port
     second = Server(
         Options(listen=Listen(port=-1), monitoring=Monitoring(host="127.0.0.1", http_port=taken))
     )

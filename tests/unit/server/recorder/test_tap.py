@@ -3,12 +3,12 @@
 from midge.protocol.frame import compose
 from midge.protocol.handler import Handler
 from midge.protocol.parser import Parser
-from midge.server.account import Account
-from midge.server.client import Client
-from midge.server.outbound import ChunkPool
 from midge.server.recorder.rows import MessageRows
 from midge.server.recorder.tap import BARE, SKIPPED, WHOLE, MessageTap
-from midge.server.router import Router
+from midge.server.routing.account import Account
+from midge.server.routing.client import Client
+from midge.server.routing.outbound import ChunkPool
+from midge.server.routing.router import Router
 
 HOUR_S = 3600.0
 

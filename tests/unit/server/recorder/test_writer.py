@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from midge.protocol.frame import compose
-from midge.server.options import Recorder as RecorderOptions
+from midge.server.config.options import Recorder as RecorderOptions
 from midge.server.recorder import writer as writer_module
 from midge.server.recorder.rows import MessageRows
 from midge.server.recorder.segments import Segment

@@ -1,0 +1,1 @@
+"""`midge record`, `midge replay` and `midge pipeline`."""

@@ -1,0 +1,51 @@
+"""The options of a command that connects to a NATS server."""
+
+import argparse
+
+from midge.pipeline.errors import OptionError
+from midge.pipeline.nats.options import ConnectOptions, SinkOptions
+
+_OPTIONS = {
+    "user": ("user", "NAME", "user name"),
+    "password": ("password", "WORD", "its password"),
+    "token": ("token", "TOKEN", "token, instead of a user"),
+    "credentials-file": ("credentialsFile", "FILE", "JWT and seed, or a bare nkey seed"),
+    "tls-ca-file": ("tlsCaFile", "FILE", "certificates to trust (default: the system's)"),
+    "tls-cert-file": ("tlsCertFile", "FILE", "our certificate"),
+    "tls-key-file": ("tlsKeyFile", "FILE", "its key"),
+}
+_SERVER = "nats://127.0.0.1:4222"
+
+
+def add_connect_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare where the server is and how to enter it."""
+    group = parser.add_argument_group("connection")
+    group.add_argument(
+        "--server", default=_SERVER, metavar="URL", help=f"nats:// or tls:// (default: {_SERVER})"
+    )
+    for name, (_, metavar, meaning) in _OPTIONS.items():
+        group.add_argument(f"--{name}", metavar=metavar, help=meaning)
+
+
+def connect_options(args: argparse.Namespace) -> ConnectOptions:
+    """Return the options that the arguments say.
+
+    Raises:
+        OptionError: one of them has no meaning.
+    """
+    given = {
+        option: getattr(args, name.replace("-", "_")) for name, (option, *_) in _OPTIONS.items()
+    }
+    chosen = {option: value for option, value in given.items() if value}
+    try:
+        return SinkOptions.parse({"servers": args.server} | chosen).connect
+    except OptionError as error:
+        raise OptionError(_with_flag(str(error))) from error
+
+
+def _with_flag(text: str) -> str:
+    """Name the flag that was typed where an error names the option it became."""
+    subject, colon, what = text.partition(":")
+    flags = {option: f"--{name}" for name, (option, *_) in _OPTIONS.items()}
+    flags["servers"] = "--server"
+    return f"{flags.get(subject, subject)}{colon}{what}"

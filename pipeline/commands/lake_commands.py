@@ -1,0 +1,287 @@
+"""What `midge pipeline run`, `stream`, `match`, `plan` and `report` do, given their arguments."""
+
+import argparse
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from midge.pipeline.commands.terminal import (
+    bars,
+    quiet_interrupts,
+    say,
+    show_table,
+    stop_signals,
+    warn,
+)
+from midge.pipeline.errors import OptionError, PipelineError, reason_of
+from midge.pipeline.lake.settings import PipelineSettings, load_settings
+from midge.sublist.subjects import is_valid_subject
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from midge.pipeline.commands.terminal import Bars
+    from midge.pipeline.lake.job import LakeJob, Progress
+    from midge.pipeline.what_if.plan import Outcome
+
+_POLL_S = 1.0
+
+
+def settings_of(args: argparse.Namespace) -> PipelineSettings:
+    """Return the settings of the configuration file under those of the command line."""
+    settings = load_settings(args.config)
+    given = {
+        name: getattr(args, name, None)
+        for name in ("records_directory", "lake_directory", "format", "master")
+    }
+    spark = dict(settings.spark) | dict(args.spark or ())
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return replace(settings, spark=spark, **chosen)
+
+
+@contextmanager
+def session(settings: PipelineSettings, show: "Bars") -> "Iterator[SparkSession]":
+    """Start Spark for a command, and stop it again."""
+    from midge.pipeline.spark_session import spark_session
+
+    show.update("starting Spark", 0, 1)
+    with spark_errors_told("Spark did not start"):
+        spark = spark_session("midge-pipeline", settings.master, settings.spark)
+    show.update("starting Spark", 1, 1)
+    try:
+        with quiet_interrupts(), spark_errors_told("Spark"):
+            yield spark
+    finally:
+        spark.stop()
+
+
+def run_job(args: argparse.Namespace) -> None:
+    """Take all new records into the lake and rebuild gold."""
+    settings = settings_of(args)
+    with bars() as show:
+        progress = fill(settings, show)
+    tell(progress, settings)
+
+
+def fill(settings: PipelineSettings, show: "Bars") -> "Progress":
+    """Fill the lake of `settings` from its records, with progress bars."""
+    _require(settings)
+    with session(settings, show) as spark:
+        return make_job(spark, settings, show).run()
+
+
+def stream(args: argparse.Namespace) -> None:
+    """Follow the records until interrupted, or for `--for` seconds."""
+    settings = settings_of(args)
+    _require(settings)
+    with bars() as show, session(settings, show) as spark, stop_signals() as stop_asked:
+        job = make_job(spark, settings, show)
+        query = job.stream()
+        left_s = args.for_s
+        while not stop_asked() and (left_s is None or left_s > 0):
+            if job.wait(query, _POLL_S):
+                break
+            left_s = None if left_s is None else left_s - _POLL_S
+        query.stop()
+        job.build_gold()
+    tell(job.progress, settings)
+
+
+def make_job(spark: "SparkSession", settings: PipelineSettings, show: "Bars") -> "LakeJob":
+    """Return the job of `settings`, which moves the bars."""
+    from midge.pipeline.lake.job import LakeJob
+    from midge.pipeline.lake.tables import GOLD
+    from midge.pipeline.records.files import DATA_SETS, list_segments
+
+    total = None
+    if "://" not in settings.records_directory:
+        root = Path(settings.records_directory)
+        total = sum(len(list_segments(root, data_set)) for data_set in DATA_SETS.values())
+
+    def report(step: str, progress: "Progress") -> None:
+        if step.startswith("gold/"):
+            done = progress.gold_tables % len(GOLD) or len(GOLD)
+            show.update("gold tables", done, len(GOLD), step)
+        else:
+            show.update("segments", progress.files, total, step)
+
+    return LakeJob(spark, settings, report)
+
+
+def tell(progress: "Progress", settings: PipelineSettings) -> None:
+    """Say what a run did; name every file that went to the quarantine."""
+    say(
+        f"{progress.messages:,} messages from {progress.files - progress.quarantined:,} segments "
+        f"in {progress.batches:,} batch{'' if progress.batches == 1 else 'es'}, "
+        f"{progress.gold_tables:,} gold tables: "
+        f"{settings.lake_directory}"
+    )
+    for segment, reason in progress.bad_files:
+        warn(f"quarantined {segment}: {reason}")
+
+
+def match_subjects(args: argparse.Namespace) -> None:
+    """Match recorded messages with patterns; write the pairs, or print the counts."""
+    from midge.pipeline.lake.job import open_lake
+    from midge.pipeline.matching.match import match, match_counts
+
+    settings = settings_of(args)
+    with bars() as show, session(settings, show) as spark:
+        if args.messages:
+            messages = _read_parquet(spark, "messages", args.messages)
+        else:
+            messages = open_lake(spark, settings).read("silver/messages")
+        patterns = _patterns(spark, settings, args.patterns)
+        scope = [name for name in ("server", "account") if name in patterns.columns]
+        strategy = args.strategy or settings.match_strategy
+        most = settings.broadcast_max_patterns
+        if args.output:
+            pairs = match(
+                messages, patterns, strategy=strategy, scope=scope, broadcast_max_patterns=most
+            )
+            with spark_errors_told("output"):
+                pairs.write.mode("error").parquet(args.output)
+            say(f"{spark.read.parquet(args.output).count():,} pairs: {args.output}")
+            return
+        counts = match_counts(
+            messages, patterns, strategy=strategy, scope=scope, broadcast_max_patterns=most
+        )
+        top = counts.orderBy("messages", ascending=False).limit(args.limit).collect()
+    show_table("Messages by pattern", counts.columns, [tuple(row) for row in top])
+
+
+def what_if(args: argparse.Namespace) -> None:
+    """Say what a change would lead to, beside what was recorded."""
+    from midge.pipeline.lake.job import open_lake
+    from midge.pipeline.what_if.change import Change, load_change
+    from midge.pipeline.what_if.plan import plan
+
+    settings = settings_of(args)
+    change = load_change(args.change)
+    if args.servers is not None:
+        change = replace(change, servers=args.servers)
+    with bars() as show, session(settings, show) as spark:
+        lake = open_lake(spark, settings)
+        outcomes = []
+        for done, each in enumerate((Change(), change)):
+            show.update("routing", done, 2)
+            outcomes.append(
+                plan(
+                    lake,
+                    each,
+                    strategy=settings.match_strategy,
+                    broadcast_max_patterns=settings.broadcast_max_patterns,
+                    window_s=settings.window_s,
+                    prefix_tokens=settings.prefix_tokens,
+                )
+            )
+        show.update("routing", 2, 2)
+    if args.json:
+        names = ("recorded", "proposed")
+        document = dict(zip(names, (_document(each) for each in outcomes), strict=True))
+        say(json.dumps(document, indent=2))
+    else:
+        _show_outcomes(*outcomes)
+
+
+def write_html(args: argparse.Namespace) -> None:
+    """Write the report of a lake that is there already; needs no Spark."""
+    from midge.pipeline.report.page import read_gold, write_report
+
+    settings = settings_of(args)
+    write_report(read_gold(settings.lake_directory), args.output, args.title)
+    say(f"{args.output}")
+
+
+def _require(settings: PipelineSettings) -> None:
+    """Say that there are no records, or no lake can be, before Spark takes its seconds to start."""
+    from midge.pipeline.lake.tables import require_writable
+    from midge.pipeline.records.files import require_records
+
+    if "://" not in settings.records_directory:
+        require_records(Path(settings.records_directory))
+    if "://" not in settings.lake_directory:
+        require_writable(settings.lake_directory)
+
+
+def _patterns(spark: "SparkSession", settings: PipelineSettings, path: Path | None) -> "DataFrame":
+    """Return the patterns of a text file or a Parquet file, or those that were subscribed to."""
+    from midge.pipeline.lake.job import open_lake
+
+    if path is None:
+        subscriptions = open_lake(spark, settings).read("silver/subscriptions")
+        return subscriptions.select("server", "account", "pattern").distinct()
+    if path.suffix == ".parquet":
+        return _read_parquet(spark, "patterns", str(path))
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"patterns: {path}: {reason_of(error)}") from error
+    patterns = []
+    for number, line in enumerate(lines, 1):
+        pattern = line.strip()
+        if pattern and not pattern.startswith("#"):
+            if not is_valid_subject(pattern.encode()):
+                raise OptionError(f"patterns: {pattern!r} is not a valid subject ({path}:{number})")
+            patterns.append((pattern,))
+    return spark.createDataFrame(patterns, "pattern string")
+
+
+def _read_parquet(spark: "SparkSession", option: str, path: str) -> "DataFrame":
+    with spark_errors_told(option):
+        return spark.read.parquet(path)
+
+
+@contextmanager
+def spark_errors_told(what: str) -> Iterator[None]:
+    """Make one line of what Spark raises, on `what` was wrong; its own traces fill a screen."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raise PipelineError(f"{what}: {str(error).splitlines()[0]}") from error
+    except Py4JJavaError as error:  # what PySpark has no class of its own for
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        lines = str(cause.getMessage() or cause.toString()).splitlines()
+        raise PipelineError(f"{what}: {lines[0]}") from error
+
+
+def _document(outcome: "Outcome") -> dict[str, Any]:
+    document = asdict(outcome)
+    document["totals"]["fan_out"] = outcome.totals.fan_out
+    return document
+
+
+def _show_outcomes(recorded: "Outcome", proposed: "Outcome") -> None:
+    def change_of(before: float, after: float) -> str:
+        return f"{(after - before) / before:+.1%}" if before else "\N{EN DASH}"
+
+    names = [*asdict(recorded.totals), "fan_out"]
+    rows = [
+        (
+            name.replace("_", " "),
+            float(getattr(recorded.totals, name)),
+            float(getattr(proposed.totals, name)),
+            change_of(getattr(recorded.totals, name), getattr(proposed.totals, name)),
+        )
+        for name in names
+    ]
+    show_table("Totals", ("", "recorded", "proposed", "change"), rows)
+    columns = list(asdict(proposed.servers[0]))
+    loads = [tuple(asdict(each).values()) for each in proposed.servers]
+    show_table("Load per server", [name.replace("_", " ") for name in columns], loads)
+    before = {each.prefix: each for each in recorded.prefixes}
+    prefixes = []
+    for each in proposed.prefixes[:20]:
+        old = before.get(each.prefix)
+        was = old.deliveries / max(1, old.messages) if old else 0.0
+        fan_out = each.deliveries / max(1, each.messages)
+        prefixes.append((each.prefix, each.messages, was, fan_out))
+    show_table("Fan-out by prefix", ("prefix", "messages", "recorded", "proposed"), prefixes)

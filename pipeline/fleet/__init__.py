@@ -1,0 +1,1 @@
+"""Generated traffic of a fleet, live or recorded."""

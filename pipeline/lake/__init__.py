@@ -1,0 +1,1 @@
+"""The lake: bronze, silver and gold tables and the jobs that fill them."""

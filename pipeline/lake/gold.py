@@ -1,0 +1,281 @@
+"""Gold: the answers. Every function takes tables of silver and returns one table of gold.
+
+All of them are computed from sums that the job keeps as it goes, so their cost follows the variety
+of the traffic, not its volume.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as sf
+
+from midge.pipeline.lake.silver import prefix_column
+from midge.pipeline.records.files import SLOW_CONSUMER_REASON
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from midge.pipeline.lake.tables import Lake
+
+_CLIENT = ("server", "account", "cid")
+_SUBSCRIPTION = (*_CLIENT, "sid", "since")
+
+
+def rates(traffic: "DataFrame", window_s: int = 60) -> "DataFrame":
+    """Return messages and bytes per second by subject prefix and window."""
+    return traffic.groupBy("window_start", "account", "prefix").agg(
+        *_use(),
+        _deliveries(),
+        (sf.sum("messages") / window_s).alias("messages_per_s"),
+        (sf.sum("bytes") / window_s).alias("bytes_per_s"),
+    )
+
+
+def subjects(traffic: "DataFrame") -> "DataFrame":
+    """Return all subjects with their traffic and their place among all, the busiest first."""
+    summed = traffic.groupBy("account", "subject", "prefix").agg(
+        *_use(),
+        _deliveries(),
+        sf.count_distinct("server", "cid").alias("publishers"),
+        sf.min("first_time").alias("first_time"),
+        sf.max("last_time").alias("last_time"),
+    )
+    return summed.withColumn("place", _place("account", "subject"))
+
+
+def talkers(traffic: "DataFrame", sessions: "DataFrame") -> "DataFrame":
+    """Return all publishing clients with what they sent and their place, the busiest first.
+
+    A cid that was given twice is counted as one client under its latest name.
+    """
+    summed = traffic.groupBy(*_CLIENT).agg(
+        sf.count_distinct("subject").alias("subjects"), *_use(), _deliveries()
+    )
+    names = sessions.groupBy(*_CLIENT).agg(
+        sf.max_by("client_name", "connected").alias("client_name")
+    )
+    named = summed.join(names, list(_CLIENT), "left")
+    return named.withColumn("place", _place(*_CLIENT))
+
+
+def fan_out(traffic: "DataFrame") -> "DataFrame":
+    """Return how many messages were delivered zero, one, two, … times."""
+    deliveries = (sf.col("plain_deliveries") + sf.col("queue_deliveries")).alias("deliveries")
+    summed = traffic.groupBy("account", deliveries).agg(*_use())
+    total = sf.sum("messages").over(Window.partitionBy("account"))
+    return summed.withColumn("share", sf.col("messages") / total)
+
+
+def no_interest(traffic: "DataFrame") -> "DataFrame":
+    """Return the subjects with messages that reached nobody; `share` is of that subject's own."""
+    unheard = sf.col("no_interest") > 0
+    summed = traffic.groupBy("account", "subject").agg(
+        sf.sum("no_interest").alias("lost"),
+        sf.sum(sf.when(unheard, sf.col("bytes"))).alias("lost_bytes"),
+        sf.sum("messages").alias("all"),
+        sf.max(sf.when(unheard, sf.col("last_time"))).alias("last_time"),
+    )
+    return summed.where("lost > 0").select(
+        "account",
+        "subject",
+        sf.col("lost").alias("messages"),
+        sf.col("lost_bytes").alias("bytes"),
+        (sf.col("lost") / sf.col("all")).alias("share"),
+        "last_time",
+    )
+
+
+def dead_subscriptions(
+    subscriptions: "DataFrame", matches: "DataFrame", batches: "DataFrame"
+) -> "DataFrame":
+    """Return the subscriptions that no message matched, with how long they have been there."""
+    # What a later batch took back leaves a sum of nothing.
+    sums = matches.groupBy(*_SUBSCRIPTION).agg(sf.sum("messages").alias("messages"))
+    used = sums.where("messages > 0")
+    newest = batches.agg(sf.max("last_time").alias("_newest"))
+    age = sf.unix_micros(sf.coalesce("until", "_newest", "since")) - sf.unix_micros("since")
+    return (
+        subscriptions.join(used, list(_SUBSCRIPTION), "left_anti")
+        .crossJoin(sf.broadcast(newest))
+        .withColumn("age_s", sf.greatest(age / 1_000_000, sf.lit(0.0)))
+    )
+
+
+def duplicate_subscriptions(subscriptions: "DataFrame", matches: "DataFrame") -> "DataFrame":
+    """Return the patterns that one client subscribed to more than once at a time.
+
+    `copies` is how many there were in all, and `wasted_deliveries` what those beyond the first got.
+    """
+    keys = (*_CLIENT, "pattern", "queue")
+    one, other = subscriptions.alias("one"), subscriptions.alias("other")
+    same = [sf.col(f"one.{key}").eqNullSafe(sf.col(f"other.{key}")) for key in keys]
+    overlapping = (sf.col("one.since") <= sf.coalesce("other.until", sf.col("one.since"))) & (
+        sf.col("other.since") <= sf.coalesce("one.until", sf.col("other.since"))
+    )
+    later = (sf.col("one.since") > sf.col("other.since")) | (
+        (sf.col("one.since") == sf.col("other.since")) & (sf.col("one.sid") > sf.col("other.sid"))
+    )
+    condition = overlapping & later
+    for equal in same:
+        condition = condition & equal
+    extra = one.join(other, condition, "left_semi").select("one.*")
+    sums = matches.groupBy(*_SUBSCRIPTION).agg(sf.sum("messages").alias("got"))
+    return (
+        extra.join(sums, list(_SUBSCRIPTION), "left")
+        .groupBy(*_CLIENT, "client_name", "pattern", "queue")
+        .agg(
+            (sf.count("*") + 1).alias("copies"),
+            sf.coalesce(sf.sum("got"), sf.lit(0)).alias("wasted_deliveries"),
+        )
+    )
+
+
+def queue_balance(subscriptions: "DataFrame") -> "DataFrame":
+    """Return what each member of a queue group got; `skew` is its share over a fair share.
+
+    What a subscription got is recorded when it ends, so members that are still there are left out.
+    """
+    members = subscriptions.where("queue IS NOT NULL AND delivered IS NOT NULL")
+    group = Window.partitionBy("server", "account", "pattern", "queue")
+    total = sf.sum("delivered").over(group)
+    share = sf.when(total > 0, sf.col("delivered") / total).otherwise(0.0)
+    fair = 1 / sf.count("*").over(group)
+    return members.select(
+        "*",
+        sf.count("*").over(group).alias("members"),
+        share.alias("share"),
+        fair.alias("fair_share"),
+        (share / fair).alias("skew"),
+    )
+
+
+def disconnects(sessions: "DataFrame") -> "DataFrame":
+    """Return how often connections ended, by reason."""
+    ended = sessions.where("disconnected IS NOT NULL")
+    duration = sf.unix_micros("disconnected") - sf.unix_micros("connected")
+    reason = sf.coalesce("reason", sf.lit("unknown")).alias("reason")
+    return ended.groupBy("server", "account", reason).agg(
+        sf.count("*").alias("disconnects"),
+        sf.count_distinct("cid").alias("clients"),
+        sf.sum(_is_slow().cast("long")).alias("slow_consumers"),
+        (sf.avg(duration) / 1_000_000).alias("mean_duration_s"),
+    )
+
+
+def slow_consumers(sessions: "DataFrame") -> "DataFrame":
+    """Return the clients that were disconnected because they were too slow, by name."""
+    return (
+        sessions.where(_is_slow())
+        .groupBy("server", "account", "client_name")
+        .agg(
+            sf.count("*").alias("disconnects"),
+            sf.max("disconnected").alias("last_time"),
+            sf.max_by("reason", "disconnected").alias("reason"),
+            sf.sum("out_msgs").alias("out_msgs"),
+            sf.sum("out_bytes").alias("out_bytes"),
+        )
+    )
+
+
+def latency(exchanges: "DataFrame", prefix_tokens: int = 2) -> "DataFrame":
+    """Return percentiles of the time to the reply, by request subject and prefix of the reply's.
+
+    `requests` counts those that were answered, `replies` all answers to them; the percentiles are
+    of the first answers.
+    """
+    request = ("account", "subject", "reply", "requester", "asked")
+    first = exchanges.groupBy(*request).agg(
+        sf.min("latency_us").alias("latency_us"), sf.count("*").alias("replies")
+    )
+    prefix = prefix_column(sf.col("reply"), prefix_tokens).alias("reply_prefix")
+    return first.groupBy("account", "subject", prefix).agg(
+        sf.count("*").alias("requests"),
+        sf.sum("replies").alias("replies"),
+        *(_percentile(share).alias(f"p{round(share * 100)}_us") for share in (0.5, 0.9, 0.99)),
+        sf.max("latency_us").alias("max_us"),
+    )
+
+
+def late_data(batches: "DataFrame") -> "DataFrame":
+    """Return how much of each batch came after the watermark."""
+    share = sf.when(sf.col("messages") > 0, sf.col("late_messages") / sf.col("messages"))
+    return batches.withColumn("share", sf.coalesce(share, sf.lit(0.0)))
+
+
+def reconciliation(traffic: "DataFrame", matches: "DataFrame") -> "DataFrame":
+    """Return what the server counted as plain deliveries beside what matching finds.
+
+    They differ where permissions, `no echo` or a dying connection kept a message from a match, and
+    where records were lost.
+    """
+    counted = traffic.groupBy("server", "account").agg(
+        sf.sum(sf.col("plain_deliveries") * sf.col("messages")).alias("recorded")
+    )
+    found = (
+        matches.where("queue IS NULL")
+        .groupBy("server", "account")
+        .agg(sf.sum("messages").alias("matched"))
+    )
+    matched = sf.coalesce("matched", sf.lit(0))
+    return counted.join(found, ["server", "account"], "left").select(
+        "server",
+        "account",
+        "recorded",
+        matched.alias("matched"),
+        (sf.col("recorded") - matched).alias("difference"),
+    )
+
+
+def build(lake: "Lake", window_s: int = 60, prefix_tokens: int = 2) -> "Mapping[str, Build]":
+    """Return how each gold table of a lake is made, by its name."""
+
+    def read(name: str) -> "DataFrame":
+        return lake.read(f"silver/{name}")
+
+    traffic = read("traffic")
+    builds: dict[str, Build] = {
+        "rates": lambda: rates(traffic, window_s),
+        "subjects": lambda: subjects(traffic),
+        "talkers": lambda: talkers(traffic, read("sessions")),
+        "fan_out": lambda: fan_out(traffic),
+        "no_interest": lambda: no_interest(traffic),
+        "dead_subscriptions": lambda: dead_subscriptions(
+            read("subscriptions"), read("matches"), read("batches")
+        ),
+        "duplicate_subscriptions": lambda: duplicate_subscriptions(
+            read("subscriptions"), read("matches")
+        ),
+        "queue_balance": lambda: queue_balance(read("subscriptions")),
+        "disconnects": lambda: disconnects(read("sessions")),
+        "slow_consumers": lambda: slow_consumers(read("sessions")),
+        "latency": lambda: latency(read("exchanges"), prefix_tokens),
+        "late_data": lambda: late_data(read("batches")),
+        "reconciliation": lambda: reconciliation(traffic, read("matches")),
+    }
+    return {f"gold/{name}": make for name, make in builds.items()}
+
+
+Build = Callable[[], "DataFrame"]
+
+
+def _use() -> "tuple[Column, Column]":
+    return sf.sum("messages").alias("messages"), sf.sum("bytes").alias("bytes")
+
+
+def _deliveries() -> "Column":
+    each = sf.col("plain_deliveries") + sf.col("queue_deliveries")
+    return sf.sum(each * sf.col("messages")).alias("deliveries")
+
+
+def _place(*ties: str) -> "Column":
+    """Number rows by their messages, the most first; equal ones by name."""
+    return sf.row_number().over(Window.orderBy(sf.desc("messages"), sf.desc("bytes"), *ties))
+
+
+def _is_slow() -> "Column":
+    return sf.coalesce(sf.lower("reason").startswith(SLOW_CONSUMER_REASON), sf.lit(False))
+
+
+def _percentile(share: float) -> "Column":
+    return sf.percentile_approx("latency_us", share, 100_000)

@@ -1,0 +1,265 @@
+"""Silver: what the records mean. Every function takes DataFrames and gives one.
+
+Those with `batch` in their name follow a growing lake: given what a batch added and what was there
+before, they return exactly the rows that the batch adds, so that their union over all batches is
+what one run over everything would have given.
+"""
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as sf
+
+from midge.pipeline.matching.match import BROADCAST_MAX_PATTERNS, Strategy, match
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_CLIENT = ("server", "account", "cid")
+_INTERVAL = (*_CLIENT, "sid", "since")
+_ROUTE = ("account", "subject", "reply")
+
+
+def messages(bronze: "DataFrame", prefix_tokens: int = 2) -> "DataFrame":
+    """Return the recorded messages with their subjects taken apart; see `silver/messages`."""
+    tokens = sf.split("subject", r"\.")
+    return bronze.select(
+        "*",
+        tokens.alias("tokens"),
+        sf.size(tokens).alias("token_count"),
+        prefix_column(sf.col("subject"), prefix_tokens).alias("prefix"),
+        sf.col("headers").isNotNull().alias("has_headers"),
+        (sf.col("plain_deliveries") + sf.col("queue_deliveries")).alias("deliveries"),
+    ).drop("payload", "headers")
+
+
+def prefix_column(subject: "Column", tokens: int) -> "Column":
+    """Return the first tokens of subjects, closed by `.>` where more follow."""
+    start = sf.substring_index(subject, ".", tokens)
+    return sf.when(start == subject, subject).otherwise(sf.concat(start, sf.lit(".>")))
+
+
+def window_column(time: "Column", window_s: int) -> "Column":
+    """Return the beginning of the window of `window_s` seconds that holds `time`."""
+    seconds = sf.unix_timestamp(time)
+    return sf.timestamp_seconds(seconds - seconds % window_s)
+
+
+def traffic(silver_messages: "DataFrame", window_s: int = 60) -> "DataFrame":
+    """Sum up messages; see `silver/traffic`. Sums of parts add up to the sum of the whole."""
+    keys = (*_CLIENT, "subject", "prefix", "plain_deliveries", "queue_deliveries")
+    start = window_column(sf.col("time"), window_s).alias("window_start")
+    return silver_messages.groupBy(start, *keys).agg(
+        sf.count("*").alias("messages"),
+        sf.sum("size").alias("bytes"),
+        sf.sum(sf.col("no_interest").cast("long")).alias("no_interest"),
+        sf.min("time").alias("first_time"),
+        sf.max("time").alias("last_time"),
+    )
+
+
+def sessions(clients: "DataFrame") -> "DataFrame":
+    """Return one row for every connection; see `silver/sessions`.
+
+    The cid of a client that was there when its server died is given again later. Its session ends
+    where that next one begins, with the reason null.
+    """
+    order = Window.partitionBy("server", "cid").orderBy("time", *_recorded_order())
+    following = {name: sf.lead(name).over(order) for name in ("time", "event", *_CLOSING)}
+    ended = following["event"] == "disconnect"
+    rows = clients.select(
+        "*",
+        *(column.alias(f"_next_{name}") for name, column in following.items()),
+        ended.alias("_ended"),
+    ).where("event = 'connect'")
+    return rows.select(
+        *_CLIENT,
+        *("client_name", "lang", "version", "host", "port"),
+        sf.col("time").alias("connected"),
+        sf.col("_next_time").alias("disconnected"),
+        *(sf.when(sf.col("_ended"), sf.col(f"_next_{name}")).alias(name) for name in _CLOSING),
+    )
+
+
+_CLOSING = ("reason", "in_msgs", "out_msgs", "in_bytes", "out_bytes")
+
+
+def subscriptions(interest: "DataFrame", silver_sessions: "DataFrame") -> "DataFrame":
+    """Return the interval of every subscription; see `silver/subscriptions`.
+
+    A subscription without an end ends with the session it belongs to, if that has one.
+    """
+    order = Window.partitionBy("server", "cid", "sid").orderBy("time", *_recorded_order())
+    following = {name: sf.lead(name).over(order) for name in ("time", "event", "delivered")}
+    begun = interest.select(
+        "*", *(column.alias(f"_next_{name}") for name, column in following.items())
+    ).where("event = 'sub'")
+    ended = sf.coalesce(sf.col("_next_event") != "sub", sf.lit(False))
+    bounds = begun.select(
+        *_CLIENT,
+        *("sid", "client_name", "queue"),
+        sf.col("subject").alias("pattern"),
+        sf.col("time").alias("since"),
+        sf.col("_next_time").alias("_until"),
+        sf.when(ended, sf.col("_next_event")).alias("_ended_by"),
+        sf.when(ended, sf.col("_next_delivered")).alias("delivered"),
+    )
+    of_client = silver_sessions.select(
+        sf.col("server").alias("_server"), sf.col("cid").alias("_cid"), "connected", "disconnected"
+    )
+    belongs = sf.expr(
+        "server = _server AND cid = _cid AND since >= connected "
+        "AND (disconnected IS NULL OR since <= disconnected)"
+    )
+    with_session = bounds.join(of_client, belongs, "left")
+    until = sf.coalesce(sf.least("_until", "disconnected"), "_until")
+    return with_session.select(
+        "*",
+        until.alias("until"),
+        sf.coalesce("_ended_by", sf.when(until.isNotNull(), sf.lit("session"))).alias("ended_by"),
+    ).drop("_until", "_ended_by", "_server", "_cid", "connected", "disconnected")
+
+
+def intervals(silver_subscriptions: "DataFrame") -> "DataFrame":
+    """Return subscriptions with the time that a batch has to match: all that they lasted."""
+    return silver_subscriptions.select(
+        "*",
+        sf.col("since").alias("begin"),
+        sf.col("until").alias("end"),
+        sf.lit(1).alias("sign"),
+    )
+
+
+def interval_changes(before: "DataFrame", now: "DataFrame") -> "DataFrame":
+    """Return what became known of subscriptions since `before`, as intervals.
+
+    Interest may be recorded after messages that it concerns. A subscription that is new adds its
+    time; one whose end is new takes away, with the sign -1, what it was believed to last longer.
+    """
+    known = before.select(*_INTERVAL, sf.col("until").alias("_was"), sf.lit(True).alias("_known"))
+    compared = now.join(known, list(_INTERVAL), "left")
+    fresh = intervals(compared.where("_known IS NULL"))
+    shorter = compared.where(
+        "_known AND until IS NOT NULL AND (_was IS NULL OR until < _was)"
+    ).select("*", _just_after("until"), sf.col("_was").alias("end"), sf.lit(-1).alias("sign"))
+    longer = compared.where(
+        "_known AND _was IS NOT NULL AND (until IS NULL OR until > _was)"
+    ).select("*", _just_after("_was"), sf.col("until").alias("end"), sf.lit(1).alias("sign"))
+    return fresh.unionByName(shorter).unionByName(longer).drop("_was", "_known")
+
+
+def matches(
+    silver_messages: "DataFrame",
+    subscription_intervals: "DataFrame",
+    window_s: int = 60,
+    strategy: Strategy = "auto",
+    broadcast_max_patterns: int = BROADCAST_MAX_PATTERNS,
+) -> "DataFrame":
+    """Return how many messages each subscription matched; see `silver/matches`.
+
+    A message meets the intervals of its account on its server that hold its time, and counts with
+    their sign.
+    """
+    scope = ("server", "account")
+    patterns = subscription_intervals.select(*scope, "pattern").distinct()
+    subjects = silver_messages.select(*scope, "subject").distinct()
+    pairs = match(
+        subjects,
+        patterns,
+        strategy=strategy,
+        scope=scope,
+        broadcast_max_patterns=broadcast_max_patterns,
+    )
+    interested = pairs.join(subscription_intervals, [*scope, "pattern"])
+    slim = silver_messages.select(*scope, "subject", "time", "size")
+    met = slim.join(interested, [*scope, "subject"]).where(
+        "time >= begin AND (end IS NULL OR time <= end)"
+    )
+    start = window_column(sf.col("time"), window_s).alias("window_start")
+    keys = ("cid", "sid", "client_name", "since", "pattern", "queue", "subject")
+    return met.groupBy(start, *scope, *keys).agg(
+        sf.sum("sign").alias("messages"), sf.sum(sf.col("sign") * sf.col("size")).alias("bytes")
+    )
+
+
+def exchanges_batch(
+    added: "DataFrame", before: "DataFrame", timeout_s: float = 30.0
+) -> "DataFrame":
+    """Return the requests and replies that a batch completes; see `silver/exchanges`.
+
+    `before` are the messages of the batches before; those too old to belong to the batch are
+    passed over. A reply is a message to the reply subject of a request, at most `timeout_s` later.
+    """
+    bounds = added.agg(sf.min("time").alias("low"), sf.max("time").alias("high")).first()
+    if bounds is None or bounds["low"] is None:
+        return _exchanges(added, added, timeout_s)
+    near = before.where(_within(bounds["low"], bounds["high"], timeout_s))
+    fresh = _exchanges(added, added.unionByName(near), timeout_s)
+    awaited = _exchanges(near, added, timeout_s)
+    return fresh.unionByName(awaited)
+
+
+def _exchanges(requests: "DataFrame", replies: "DataFrame", timeout_s: float) -> "DataFrame":
+    asked = requests.where("reply IS NOT NULL").select(
+        *_ROUTE, sf.col("cid").alias("requester"), sf.col("time").alias("asked")
+    )
+    answered = replies.select(
+        "account",
+        sf.col("subject").alias("reply"),
+        sf.col("cid").alias("responder"),
+        sf.col("time").alias("answered"),
+    )
+    latency = sf.unix_micros("answered") - sf.unix_micros("asked")
+    return (
+        asked.join(answered, ["account", "reply"])
+        .withColumn("latency_us", latency)
+        .where(sf.col("latency_us").between(0, int(timeout_s * 1_000_000)))
+        .select(*_ROUTE, "requester", "responder", "asked", "answered", "latency_us")
+    )
+
+
+def batch_summary(
+    added: "DataFrame",
+    newest_before: datetime | None,
+    late_after_s: float,
+    files: int,
+    quarantined: int,
+) -> "DataFrame":
+    """Return the one row that a batch adds to `silver/batches`.
+
+    The watermark is the newest time of all earlier batches less `late_after_s`; what is older than
+    that comes late. The first batch has none.
+    """
+    newest = sf.lit(newest_before).cast("timestamp")
+    watermark = sf.timestamp_micros(sf.unix_micros(newest) - int(late_after_s * 1_000_000))
+    lateness_s = (sf.unix_micros(watermark) - sf.unix_micros("time")) / 1_000_000
+    return added.agg(
+        sf.lit(files).alias("files"),
+        sf.lit(quarantined).alias("quarantined"),
+        sf.count("*").alias("messages"),
+        sf.min("time").alias("first_time"),
+        sf.max("time").alias("last_time"),
+        sf.max(watermark).alias("watermark"),
+        sf.sum(sf.when(lateness_s > 0, 1).otherwise(0)).alias("late_messages"),
+        sf.max(sf.when(lateness_s > 0, lateness_s).otherwise(0.0)).alias("max_lateness_s"),
+    )
+
+
+def _just_after(name: str) -> "Column":
+    """Return the first moment after a time, to begin there."""
+    return sf.timestamp_micros(sf.unix_micros(name) + 1).alias("begin")
+
+
+def _within(low: datetime, high: datetime, timeout_s: float) -> "Column":
+    """Select the times from which a message can belong to a batch that spans `low` to `high`."""
+    time = sf.unix_micros("time")
+    reach_us = int(timeout_s * 1_000_000)
+    low_us, high_us = sf.unix_micros(sf.lit(low)), sf.unix_micros(sf.lit(high))
+    return time.between(low_us - reach_us, high_us + reach_us)
+
+
+def _recorded_order() -> "tuple[Column, ...]":
+    """Order rows of one server with equal times as it wrote them."""
+    number = sf.regexp_extract("segment", r"-(\d+)\.parquet$", 1).cast("long")
+    return number, sf.col("row")

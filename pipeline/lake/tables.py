@@ -1,0 +1,321 @@
+"""The lake's tables: their columns, and how they are stored so that no batch counts twice.
+
+A table is a directory of Parquet files under `bronze/`, `silver/` or `gold/`. A growing table has
+one directory `batch=N` for each batch of the job that fills it, put there whole by a rename: a
+batch that is repeated after a crash finds its directory and leaves it. A derived table is replaced
+as a whole. With the format `delta` each of these is one commit as well, in a Delta log beside the
+same files, so that every reader of Delta sees a consistent table; no JVM package takes part.
+"""
+
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from midge.pipeline.errors import PipelineError, reason_of
+from midge.pipeline.lake.storage import Storage, as_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Format = Literal["parquet", "delta"]
+FORMATS: tuple[Format, ...] = ("parquet", "delta")
+
+
+class LakeError(PipelineError):
+    """A table of the lake is missing, or is not what was expected; the text names it."""
+
+
+def require_writable(lake: str) -> None:
+    """Make the directory of a lake on this machine, if need be.
+
+    Raises:
+        LakeError: it cannot be made, or not be written to.
+    """
+    path = Path(as_path(lake)).expanduser()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LakeError(f"{lake}: cannot be made: {reason_of(error)}") from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise LakeError(f"{lake}: cannot be written to: permission denied")
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: its name with the layer, what a row is, and its columns as Spark's DDL."""
+
+    name: str
+    row: str
+    columns: str
+    is_growing: bool = False
+
+    @property
+    def layer(self) -> str:
+        """The layer that it belongs to."""
+        return self.name.split("/")[0]
+
+
+_WHO = "server string, account string, cid bigint"
+_ORIGIN = "segment string, row bigint"
+_USE = "messages bigint, bytes bigint"
+_SUBSCRIPTION = "server string, account string, cid bigint, sid string, client_name string"
+
+_TABLES = (
+    Table(
+        "bronze/messages",
+        "a recorded message, as it is, and the segment and row it came from",
+        f"time timestamp, {_WHO}, subject string, reply string, headers map<string,array<string>>, "
+        "payload binary, size bigint, plain_deliveries int, queue_deliveries int, "
+        f"no_interest boolean, {_ORIGIN}",
+        is_growing=True,
+    ),
+    Table(
+        "bronze/interest",
+        "a recorded beginning or end of a subscription",
+        f"time timestamp, {_WHO}, sid string, event string, subject string, queue string, "
+        f"delivered bigint, client_name string, {_ORIGIN}",
+        is_growing=True,
+    ),
+    Table(
+        "bronze/clients",
+        "a recorded connect or disconnect",
+        f"time timestamp, {_WHO}, event string, client_name string, lang string, version string, "
+        "host string, port int, reason string, in_msgs bigint, out_msgs bigint, in_bytes bigint, "
+        f"out_bytes bigint, {_ORIGIN}",
+        is_growing=True,
+    ),
+    Table(
+        "bronze/quarantine",
+        "a file among the records that is no readable segment, and why",
+        "segment string, reason string, size_bytes bigint, modified timestamp, seen timestamp",
+        is_growing=True,
+    ),
+    Table(
+        "silver/messages",
+        "a message with its subject taken apart; payload and headers stay in bronze",
+        f"time timestamp, {_WHO}, subject string, tokens array<string>, token_count int, "
+        "prefix string, reply string, has_headers boolean, size bigint, plain_deliveries int, "
+        f"queue_deliveries int, deliveries int, no_interest boolean, {_ORIGIN}",
+        is_growing=True,
+    ),
+    Table(
+        "silver/traffic",
+        "the messages of one client to one subject in one window with one fan-out, summed up",
+        f"window_start timestamp, {_WHO}, subject string, prefix string, plain_deliveries int, "
+        f"queue_deliveries int, {_USE}, no_interest bigint, first_time timestamp, "
+        "last_time timestamp",
+        is_growing=True,
+    ),
+    Table(
+        "silver/matches",
+        "the messages of one window that one subscription matches, by subject; less than nothing "
+        "where a later batch takes back",
+        f"window_start timestamp, {_SUBSCRIPTION}, since timestamp, pattern string, queue string, "
+        f"subject string, {_USE}",
+        is_growing=True,
+    ),
+    Table(
+        "silver/exchanges",
+        "a request and one reply to it",
+        "account string, subject string, reply string, requester bigint, responder bigint, "
+        "asked timestamp, answered timestamp, latency_us bigint",
+        is_growing=True,
+    ),
+    Table(
+        "silver/batches",
+        "one batch of the job: what it read, and how late its messages were",
+        "files bigint, quarantined bigint, messages bigint, first_time timestamp, "
+        "last_time timestamp, watermark timestamp, late_messages bigint, max_lateness_s double",
+        is_growing=True,
+    ),
+    Table(
+        "silver/subscriptions",
+        "a subscription and the interval of its interest; `until` is null while it lasts",
+        f"{_SUBSCRIPTION}, pattern string, queue string, since timestamp, until timestamp, "
+        "ended_by string, delivered bigint",
+    ),
+    Table(
+        "silver/sessions",
+        "a client's connection from its connect to its disconnect",
+        f"{_WHO}, client_name string, lang string, version string, host string, port int, "
+        "connected timestamp, disconnected timestamp, reason string, in_msgs bigint, "
+        "out_msgs bigint, in_bytes bigint, out_bytes bigint",
+    ),
+    Table(
+        "gold/rates",
+        "traffic by subject prefix and window",
+        f"window_start timestamp, account string, prefix string, {_USE}, deliveries bigint, "
+        "messages_per_s double, bytes_per_s double",
+    ),
+    Table(
+        "gold/subjects",
+        "a subject and its traffic, the busiest first",
+        f"account string, subject string, prefix string, {_USE}, deliveries bigint, "
+        "publishers bigint, first_time timestamp, last_time timestamp, place int",
+    ),
+    Table(
+        "gold/talkers",
+        "a client and what it published, the busiest first",
+        f"{_WHO}, client_name string, subjects bigint, {_USE}, deliveries bigint, place int",
+    ),
+    Table(
+        "gold/fan_out",
+        "how many messages were delivered so many times",
+        f"account string, deliveries int, {_USE}, share double",
+    ),
+    Table(
+        "gold/no_interest",
+        "a subject with messages that reached nobody",
+        f"account string, subject string, {_USE}, share double, last_time timestamp",
+    ),
+    Table(
+        "gold/dead_subscriptions",
+        "a subscription that no recorded message matched",
+        f"{_SUBSCRIPTION}, pattern string, queue string, since timestamp, until timestamp, "
+        "age_s double",
+    ),
+    Table(
+        "gold/duplicate_subscriptions",
+        "a client's subscriptions that receive the same messages more than once",
+        "server string, account string, cid bigint, client_name string, pattern string, "
+        "queue string, copies bigint, wasted_deliveries bigint",
+    ),
+    Table(
+        "gold/queue_balance",
+        "a member of a queue group and its share of the deliveries",
+        "server string, account string, pattern string, queue string, cid bigint, sid string, "
+        "client_name string, members bigint, delivered bigint, share double, "
+        "fair_share double, skew double",
+    ),
+    Table(
+        "gold/disconnects",
+        "how often connections ended for one reason",
+        "server string, account string, reason string, disconnects bigint, clients bigint, "
+        "slow_consumers bigint, mean_duration_s double",
+    ),
+    Table(
+        "gold/slow_consumers",
+        "a client that was disconnected because it was too slow",
+        "server string, account string, client_name string, disconnects bigint, "
+        "last_time timestamp, reason string, out_msgs bigint, out_bytes bigint",
+    ),
+    Table(
+        "gold/latency",
+        "the time to the reply for requests to one subject",
+        "account string, subject string, reply_prefix string, requests bigint, replies bigint, "
+        "p50_us bigint, p90_us bigint, p99_us bigint, max_us bigint",
+    ),
+    Table(
+        "gold/late_data",
+        "messages of one batch that came after the watermark had passed them",
+        "batch bigint, watermark timestamp, messages bigint, late_messages bigint, share double, "
+        "max_lateness_s double",
+    ),
+    Table(
+        "gold/reconciliation",
+        "the plain deliveries that the server counted, and those that matching finds",
+        "server string, account string, recorded bigint, matched bigint, difference bigint",
+    ),
+)
+
+TABLES: Mapping[str, Table] = {table.name: table for table in _TABLES}
+GOLD = tuple(table for table in _TABLES if table.layer == "gold")
+
+
+class Lake:
+    """A directory of tables that Spark writes and anything that knows Parquet reads.
+
+    `root` is a path or a URI of any file system that Spark knows.
+    """
+
+    def __init__(self, spark: "SparkSession", root: str, table_format: Format = "parquet") -> None:
+        self.spark = spark
+        self.storage = Storage(spark, root)
+        self.format = table_format
+
+    def path(self, name: str) -> str:
+        """Return the URI of a table, or of anything else in the lake."""
+        return self.storage.uri(name)
+
+    def exists(self, name: str) -> bool:
+        """Tell whether a table has ever been written."""
+        return self.storage.exists(name)
+
+    def read(self, name: str) -> "DataFrame":
+        """Return a table; one that was never written is empty. Growing ones have a column `batch`.
+
+        Raises:
+            LakeError: there is no table of this name.
+        """
+        table = table_named(name)
+        columns = f"{table.columns}, batch bigint" if table.is_growing else table.columns
+        if not self.storage.exists(name):
+            return self.spark.createDataFrame([], columns)
+        frame = self.spark.read.schema(columns).parquet(self.path(name))
+        return frame.select(*self.spark.createDataFrame([], columns).columns)
+
+    def read_before(self, name: str, batch: int) -> "DataFrame":
+        """Return the rows of a growing table from batches before `batch`."""
+        return self.read(name).where(f"batch < {batch}")
+
+    def read_batch(self, name: str, batch: int) -> "DataFrame":
+        """Return the rows that `batch` added to a growing table."""
+        table = table_named(name)
+        place = f"{name}/batch={batch}"
+        if not self.storage.exists(place):
+            return self.spark.createDataFrame([], table.columns)
+        return self.spark.read.schema(table.columns).parquet(self.path(place))
+
+    def append(self, name: str, frame: "DataFrame", batch: int) -> bool:
+        """Add one batch to a growing table; return False when it was already there."""
+        place = f"{name}/batch={batch}"
+        is_new = not self.storage.exists(place)
+        if is_new:
+            scratch = self._write_scratch(name, frame)
+            self.storage.rename(scratch, place)
+        if self.format == "delta":
+            self._commit(name, place, batch)
+        return is_new
+
+    def replace(self, name: str, frame: "DataFrame") -> None:
+        """Replace a derived table by `frame`, which may have been read from it."""
+        scratch = self._write_scratch(name, frame)
+        if self.format == "delta":
+            # The files of one version lie beside those of the last; the log says which ones count.
+            version = f"{name}/version={uuid.uuid4().hex}"
+            self.storage.rename(scratch, version)
+            self._commit(name, version, None)
+            self.storage.delete_siblings(version, keep={"_delta_log"})
+            return
+        self.storage.swap(scratch, name)
+
+    def _write_scratch(self, name: str, frame: "DataFrame") -> str:
+        """Write `frame` with exactly the table's columns to a place that no reader looks at."""
+        table = table_named(name)
+        expected = self.spark.createDataFrame([], table.columns).schema
+        scratch = f"_scratch/{uuid.uuid4().hex}"
+        chosen = frame.select(
+            *(frame[field.name].cast(field.dataType).alias(field.name) for field in expected)
+        )
+        chosen.write.option("compression", "zstd").parquet(self.path(scratch))
+        return scratch
+
+    def _commit(self, name: str, place: str, batch: int | None) -> None:
+        from midge.pipeline.lake.delta_log import commit
+
+        commit(self.storage, TABLES[name], place, batch)
+
+
+def table_named(name: str) -> Table:
+    """Return the table called `name`, such as `gold/rates`.
+
+    Raises:
+        LakeError: there is none.
+    """
+    table = TABLES.get(name)
+    if table is None:
+        raise LakeError(f"table: expected one of {', '.join(TABLES)}, got {name!r}")
+    return table

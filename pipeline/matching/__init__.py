@@ -1,0 +1,1 @@
+"""Subjects against patterns in Spark."""

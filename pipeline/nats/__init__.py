@@ -1,0 +1,1 @@
+"""The NATS side: a client, its options and offsets, JetStream as a source."""

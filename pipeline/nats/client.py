@@ -1,0 +1,316 @@
+"""A small blocking NATS client for Spark's workers: one connection, one thread, no reconnecting.
+
+It connects, publishes, subscribes and asks; what to do when the connection breaks is for its caller
+to say, who knows what has been done so far.
+"""
+
+import collections
+import json
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from midge.pipeline.errors import (
+    AuthorizationError,
+    OptionError,
+    PipelineError,
+    ServerError,
+    reason_of,
+)
+from midge.pipeline.nats.framing import FrameReader, Message
+from midge.pipeline.nats.options import ConnectOptions, ServerAddress
+
+_READ_BYTES = 1 << 18
+_REFUSALS = ("authorization", "authentication", "credentials")
+
+
+class Client:
+    """A connection to the first of the given servers that lets us in.
+
+    Not safe to use from several threads.
+    """
+
+    def __init__(self, options: ConnectOptions) -> None:
+        """Connect.
+
+        Raises:
+            AuthorizationError: the server refused the credentials.
+            ServerError: no server could be reached.
+
+        """
+        self.info: dict[str, Any] = {}
+        self.errors: list[str] = []
+        """What the server complained about without closing the connection."""
+        self._options = options
+        self._reader = FrameReader()
+        self._backlog: collections.deque[Message] = collections.deque()
+        self._pongs = 0
+        self._sids = 0
+        self._inbox = b"_INBOX." + secrets.token_hex(11).encode()
+        self._requests = 0
+        self._socket = self._connect()
+        try:
+            self.subscribe(self._inbox + b".*")
+        except ServerError:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        """Return the connected client itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the connection."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; harmless when it is closed already."""
+        self._socket.close()
+
+    @property
+    def max_payload_bytes(self) -> int:
+        """What the server takes at most in one message, headers included."""
+        return int(self.info.get("max_payload", 1 << 20))
+
+    def subscribe(self, subject: bytes) -> bytes:
+        """Subscribe and return the sid; the request goes out at once."""
+        self._sids += 1
+        sid = b"%d" % self._sids
+        self.send(b"SUB %b %b\r\n" % (subject, sid))
+        return sid
+
+    def new_inbox(self) -> bytes:
+        """Return a subject that nobody else subscribes to."""
+        self._requests += 1
+        return b"%b.%d" % (self._inbox, self._requests)
+
+    def send(self, data: bytes) -> None:
+        """Write whole frames to the server."""
+        with self._network("writing to the server"):
+            self._socket.sendall(data)
+
+    def receive(self, timeout_s: float) -> list[Message]:
+        """Return deliveries as soon as there are any.
+
+        None when `timeout_s` has passed, or when the server has added a complaint to `errors`.
+
+        Raises:
+            ServerError: the connection broke.
+
+        """
+        if self._backlog:
+            messages = list(self._backlog)
+            self._backlog.clear()
+            return messages
+        deadline, complaints = time.monotonic() + timeout_s, len(self.errors)
+        while True:
+            messages = self._read(deadline)
+            if messages or len(self.errors) > complaints or time.monotonic() >= deadline:
+                return messages
+
+    def request(self, subject: bytes, payload: bytes) -> Message:
+        """Return the first answer to a request.
+
+        Raises:
+            ServerError: the connection broke, or nobody answered in time.
+
+        """
+        reply = self.new_inbox()
+        self.send(frame(subject, reply, b"", payload))
+        deadline = time.monotonic() + self._options.request_timeout_s
+        while time.monotonic() < deadline:
+            answer: Message | None = None
+            for message in self._read(deadline):
+                if message.subject == reply and answer is None:
+                    answer = message
+                else:
+                    self._backlog.append(message)
+            if answer is not None:
+                return answer
+            self._raise_permission_error(subject)
+        raise ServerError(
+            f"no answer from {subject.decode()} within {self._options.request_timeout_s:g} s"
+        )
+
+    def ping(self) -> None:
+        """Return when the server has handled everything sent so far.
+
+        Raises:
+            ServerError: the connection broke, or the server did not answer in time.
+
+        """
+        wanted = self._pongs + 1
+        self.send(b"PING\r\n")
+        deadline = time.monotonic() + self._options.request_timeout_s
+        while self._pongs < wanted:
+            if time.monotonic() >= deadline:
+                raise ServerError("the server does not answer PING")
+            self._backlog.extend(self._read(deadline))
+
+    def _raise_permission_error(self, subject: bytes) -> None:
+        """Turn a complaint about `subject` or our inbox into an error: no answer will come."""
+        for text in self.errors:
+            if f'"{subject.decode()}"' in text or '"_INBOX' in text:
+                raise AuthorizationError(f"the server answers: {text}")
+
+    def _read(self, deadline: float) -> list[Message]:
+        """Read once, answer what the protocol wants answered, and return the deliveries."""
+        self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+        try:
+            with self._network("reading from the server"):
+                data = self._socket.recv(_READ_BYTES)
+        except _NothingCameError:
+            return []
+        finally:
+            self._socket.settimeout(self._options.request_timeout_s)
+        if not data:
+            raise ServerError(f"the server closed the connection{self._last_words()}")
+        messages = self._reader.feed(data)
+        if self._reader.controls:
+            self._handle_controls()
+        return messages
+
+    def _handle_controls(self) -> None:
+        controls = self._reader.controls[:]
+        self._reader.controls.clear()
+        for verb, argument in controls:
+            if verb == b"PING":
+                self.send(b"PONG\r\n")
+            elif verb == b"PONG":
+                self._pongs += 1
+            elif verb == b"INFO":
+                self.info |= _parse_info(argument)
+            elif verb == b"-ERR":
+                self.errors.append(argument.decode(errors="replace").strip("'"))
+
+    def _last_words(self) -> str:
+        return f" after saying: {self.errors[-1]}" if self.errors else ""
+
+    @contextmanager
+    def _network(self, doing: str) -> Iterator[None]:
+        """Turn what the socket raises into the pipeline's own errors."""
+        try:
+            yield
+        except TimeoutError as error:
+            raise _NothingCameError(f"time-out {doing}") from error
+        except OSError as error:
+            raise ServerError(f"{doing}: {reason_of(error)}{self._last_words()}") from error
+
+    # Connecting
+
+    def _connect(self) -> socket.socket:
+        """Return a socket on which a server said PONG to our CONNECT."""
+        failures: list[str] = []
+        for address in self._options.servers:
+            try:
+                return self._connect_to(address)
+            except AuthorizationError:
+                raise
+            except (OSError, PipelineError) as error:
+                failures.append(f"{address}: {reason_of(error)}")
+        raise ServerError(f"cannot connect to NATS ({'; '.join(failures)})")
+
+    def _connect_to(self, address: ServerAddress) -> socket.socket:
+        timeout_s = self._options.connect_timeout_s
+        deadline = time.monotonic() + timeout_s
+        self._socket = socket.create_connection((address.host, address.port), timeout_s)
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._options.tls_first:
+                self._start_tls(address)
+            self._wait_for(lambda: bool(self.info), deadline, "INFO")
+            if self._options.tls and not self._options.tls_first:
+                self._start_tls(address)
+            elif self.info.get("tls_required") and not self._options.tls:
+                raise ServerError("the server wants TLS: use tls:// in its URL, or name a CA file")
+            self.send(b"CONNECT %b\r\nPING\r\n" % self._connect_arguments())
+            self._wait_for(lambda: self._pongs > 0, deadline, "PONG")
+        except BaseException:
+            self._socket.close()
+            raise
+        return self._socket
+
+    def _wait_for(self, done: Callable[[], bool], deadline: float, what: str) -> None:
+        """Read until `done`, and tell a refusal from a connection that merely broke."""
+        while not done():
+            if time.monotonic() >= deadline:
+                raise ServerError(f"the server did not send {what} in time")
+            try:
+                self._backlog.extend(self._read(deadline))
+            finally:
+                if self._was_refused():
+                    raise AuthorizationError(
+                        f"the server refused the credentials: {self.errors[-1]}"
+                    )
+
+    def _was_refused(self) -> bool:
+        return any(word in text.lower() for text in self.errors for word in _REFUSALS)
+
+    def _start_tls(self, address: ServerAddress) -> None:
+        options = self._options
+        try:
+            context = ssl.create_default_context(cafile=options.tls_ca_file or None)
+            if options.tls_cert_file:
+                context.load_cert_chain(options.tls_cert_file, options.tls_key_file or None)
+        except (OSError, ssl.SSLError) as error:
+            given = (options.tls_ca_file, options.tls_cert_file, options.tls_key_file)
+            files = ", ".join(filter(None, given))
+            raise OptionError(f"TLS files cannot be read: {reason_of(error)} ({files})") from error
+        hostname = options.tls_hostname or address.host
+        self._socket = context.wrap_socket(self._socket, server_hostname=hostname)
+
+    def _connect_arguments(self) -> bytes:
+        arguments: dict[str, Any] = {
+            "verbose": False,
+            "pedantic": False,
+            "lang": "python-midge",
+            "version": "0.1.0",
+            "name": "midge-pipeline",
+            "protocol": 1,
+            "headers": True,
+            "no_responders": True,
+            "echo": False,
+        }
+        options = self._options
+        if options.credentials:
+            # Only nkeys need cryptography, which a cluster's executors may well lack.
+            from midge.pipeline.nats.credentials import sign_nonce
+
+            arguments |= sign_nonce(options.credentials, str(self.info.get("nonce", "")))
+        if options.user:
+            arguments |= {"user": options.user, "pass": options.password}
+        if options.token:
+            arguments["auth_token"] = options.token
+        return json.dumps(arguments).encode()
+
+
+class _NothingCameError(ServerError):
+    """A time-out: a question of patience while reading, an error while writing."""
+
+
+def frame(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
+    """Return a PUB, or an HPUB when there are headers. The caller has checked the subject."""
+    if headers:
+        sizes = b"%d %d" % (len(headers), len(headers) + len(payload))
+        return b"HPUB %b %b %b\r\n%b%b\r\n" % (subject, reply, sizes, headers, payload)
+    return b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(payload), payload)
+
+
+def _parse_info(argument: bytes) -> dict[str, Any]:
+    try:
+        info = json.loads(argument)
+    except ValueError as error:
+        raise ServerError(f"INFO is not JSON: {argument[:80]!r}") from error
+    if not isinstance(info, dict):
+        raise ServerError(f"INFO is not a JSON object: {argument[:80]!r}")
+    return info

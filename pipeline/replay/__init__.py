@@ -1,0 +1,1 @@
+"""Recording by listening, and replaying."""

@@ -1,0 +1,180 @@
+"""Read one range of a stream's sequences into columns.
+
+It reads on across broken connections and keeps an eye on what disappears meanwhile. Runs in Spark's
+workers and knows nothing of Spark.
+"""
+
+import logging
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from midge.pipeline.errors import AuthorizationError, ServerError
+from midge.pipeline.nats.client import Client
+from midge.pipeline.nats.framing import Message, parse_headers
+from midge.pipeline.nats.jetstream import Deliveries, JetStream, PullConsumer
+from midge.pipeline.nats.offsets import Loss, StreamState
+from midge.pipeline.nats.options import SourceOptions
+from midge.pipeline.spark_source.partitions import SequenceRange
+
+BATCH_ROWS = 8_192
+BATCH_BYTES = 8 << 20
+"""A batch of columns is handed on when it reaches either."""
+_RETRY_PAUSE_S = 0.25
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Columns:
+    """Messages as columns, in stream order. `headers` holds raw blocks, empty where none."""
+
+    seqs: list[int] = field(default_factory=list)
+    times_ns: list[int] = field(default_factory=list)
+    subjects: list[bytes] = field(default_factory=list)
+    payloads: list[bytes] = field(default_factory=list)
+    headers: list[bytes] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def __len__(self) -> int:
+        """Count the messages."""
+        return len(self.seqs)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to hand the batch on."""
+        return len(self.seqs) >= BATCH_ROWS or self.size_bytes >= BATCH_BYTES
+
+
+class RangeReader:
+    """Reads `wanted` from the stream that was created at `created`, each message once."""
+
+    def __init__(self, options: SourceOptions, created: str, wanted: SequenceRange) -> None:
+        self._options = options
+        self._created = created
+        self._end = wanted.end
+        self._cursor = wanted.start
+        self._gap: int | None = None
+        self._failing_since: float | None = None
+        self._columns = Columns()
+
+    def batches(self) -> Iterator[Columns]:
+        """Yield the range in batches.
+
+        Raises:
+            DataLossError: part of it was removed before it was read.
+            ServerError: the server cannot be reached, or not again within the request time-out.
+
+        """
+        while self._cursor < self._end:
+            position = self._cursor
+            try:
+                with Client(self._options.connect) as client:
+                    yield from self._read(JetStream(client, self._options.connect.domain))
+            except AuthorizationError:
+                raise
+            except ServerError as error:
+                self._be_patient_with(error, progressed=self._cursor > position)
+        if len(self._columns):
+            yield self._take_columns()
+
+    def _be_patient_with(self, error: ServerError, *, progressed: bool) -> None:
+        """Pause before the next attempt; raise `error` once nothing has come for too long."""
+        now = time.monotonic()
+        if self._failing_since is None or progressed:
+            self._failing_since = now
+            _log.warning("reading on from sequence %d after: %s", self._cursor, error)
+        if now - self._failing_since > self._options.connect.request_timeout_s:
+            raise error
+        time.sleep(_RETRY_PAUSE_S)
+
+    def _read(self, jetstream: JetStream) -> Iterator[Columns]:
+        """Read from the cursor to the end over one connection."""
+        if not self._is_same_stream(jetstream.stream_state(self._options.stream)):
+            self._cursor = self._end
+            return
+        start = {"deliver_policy": "by_start_sequence", "opt_start_seq": self._cursor}
+        stream, filters = self._options.stream, self._options.subjects
+        with PullConsumer(jetstream, stream, start, filters) as consumer:
+            for messages, deliveries in consumer.chunks(self._end - self._cursor):
+                reached_end = self._append(messages, deliveries)
+                if self._columns.is_full:
+                    self._check_gap(jetstream)
+                    yield self._take_columns()
+                if reached_end:
+                    break
+        if self._cursor < self._end and self._gap is None:
+            self._gap = self._cursor
+        self._check_gap(jetstream)
+        self._cursor = self._end
+
+    def _append(self, messages: list[Message], deliveries: Deliveries) -> bool:
+        """Take messages into the columns; return True when the range's end is reached."""
+        seqs, times_ns = deliveries.seqs, deliveries.times_ns
+        if seqs[-1] >= self._end:
+            keep = bisect_left(seqs, self._end)
+            self._note_gap([*seqs[:keep], self._end])
+            seqs, times_ns, messages = seqs[:keep], times_ns[:keep], messages[:keep]
+            self._cursor = self._end
+        else:
+            self._note_gap(seqs)
+            self._cursor = seqs[-1] + 1
+        columns = self._columns
+        columns.seqs += seqs
+        columns.times_ns += times_ns
+        columns.subjects += [message.subject for message in messages]
+        columns.payloads += [message.payload for message in messages]
+        columns.headers += [message.headers for message in messages]
+        columns.size_bytes += sum(
+            len(message.payload) + len(message.headers) for message in messages
+        )
+        return self._cursor >= self._end
+
+    def _note_gap(self, seqs: list[int]) -> None:
+        """Remember the first sequence that is missing before or between these."""
+        if self._gap is not None or seqs[-1] - self._cursor == len(seqs) - 1:
+            return
+        for expected, seq in enumerate(seqs, self._cursor):
+            if seq != expected:
+                self._gap = expected
+                return
+
+    def _take_columns(self) -> Columns:
+        columns, self._columns = self._columns, Columns()
+        return columns
+
+    def _is_same_stream(self, state: StreamState) -> bool:
+        if state.created == self._created:
+            return True
+        self._lose(
+            f"stream {state.name} was recreated at {state.created} before messages from "
+            f"{self._cursor} to {self._end - 1} of the one of {self._created} were read"
+        )
+        return False
+
+    def _check_gap(self, jetstream: JetStream) -> None:
+        """Tell a gap that always was there from messages removed under our hands.
+
+        Sequences are missing where messages were deleted one by one or do not match the filter.
+        But when the stream's first message is by now beyond a gap that we met since the last look,
+        what was in the gap may have been removed just before we came to it.
+        """
+        if self._gap is None:
+            return
+        state = jetstream.stream_state(self._options.stream)
+        if self._is_same_stream(state) and state.first_seq > self._gap:
+            last = min(state.first_seq, self._end) - 1
+            self._lose(
+                f"messages {self._gap} to {last} of stream {state.name} were removed (purged, "
+                "expired or over a limit) while they were being read"
+            )
+        self._gap = None
+
+    def _lose(self, text: str) -> None:
+        Loss(text).raise_or_warn(fail=self._options.fail_on_data_loss, warn=_log.warning)
+
+
+def header_pairs(raw: bytes) -> list[tuple[str, list[str]]] | None:
+    """Return a header block as the pairs of an Arrow map, None when there is none."""
+    return list(parse_headers(raw).fields.items()) if raw else None

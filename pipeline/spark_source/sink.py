@@ -1,0 +1,408 @@
+"""The `nats` sink: batch and streaming writes of rows to subjects.
+
+Columns: `payload` (binary or text), `subject` unless the option gives one for all rows, and where
+wanted `headers` (a map of text to a list of texts, or to a text) and `msg_id`. Through JetStream
+every row carries a `Nats-Msg-Id`, so that a row written again after a failure is stored once, as
+long as both writes are within the stream's duplicate window.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    MapType,
+    StringType,
+    StructType,
+)
+
+from midge.pipeline.errors import OptionError, PublishError, ServerError
+from midge.pipeline.nats.client import Client, frame
+from midge.pipeline.nats.framing import Message, parse_headers
+from midge.pipeline.nats.options import SinkOptions
+from midge.sublist import subjects
+
+MSG_ID_HEADER = "Nats-Msg-Id"
+_EXPECTED_STREAM_HEADER = "Nats-Expected-Stream"
+_BATCH_ID_PROPERTY = "streaming.sql.batchId"
+_QUERY_ID_PROPERTY = "sql.streaming.queryId"
+_SEND_BYTES = 1 << 16
+_NO_RESPONDERS = 503
+
+_log = logging.getLogger(__name__)
+
+
+class Row(NamedTuple):
+    """One row, ready for the wire. `number` counts from 0 within the partition."""
+
+    number: int
+    subject: bytes
+    headers: bytes
+    payload: bytes
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task wrote; `duplicates` the stream had already."""
+
+    rows: int
+    duplicates: int
+
+
+class _Sink:
+    """What the batch and the streaming writer share."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        check_schema(schema, options)
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Write one partition, on an executor.
+
+        Raises:
+            PublishError: a row was refused; the text names it.
+        """
+        task = TaskContext.get()
+        partition = task.partitionId() if task else 0
+        rows = RowReader(self._options, _id_scope(task, partition), partition).rows(iterator)
+        with Client(self._options.connect) as client:
+            if self._options.mode == SinkOptions.CORE:
+                return CorePublisher(client, self._options, partition).publish(rows)
+            return JetStreamPublisher(client, self._options, partition).publish(rows)
+
+    def _report(self, messages: list[WriterCommitMessage | None]) -> None:
+        written = [message for message in messages if isinstance(message, Written)]
+        duplicates = sum(message.duplicates for message in written)
+        if duplicates:
+            _log.info(
+                "%d rows written, %d of them were in the stream already",
+                sum(message.rows for message in written),
+                duplicates,
+            )
+
+
+class NatsWriter(_Sink, DataSourceArrowWriter):
+    """A batch write."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Log how many rows the stream had already."""
+        self._report(messages)
+
+
+class NatsStreamWriter(_Sink, DataSourceStreamArrowWriter):
+    """A streaming write: one call of `write` per partition and micro-batch."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Log how many rows the stream had already."""
+        self._report(messages)
+
+
+def check_schema(schema: StructType, options: SinkOptions) -> None:
+    """Raise `OptionError` unless the columns are those of the sink."""
+    text, binary = StringType(), BinaryType()
+    expected = {
+        "subject": (text,),
+        "payload": (binary, text),
+        "headers": (MapType(text, ArrayType(text)), MapType(text, text)),
+        "msg_id": (text,),
+    }
+    for column in schema.fields:
+        types = expected.get(column.name)
+        if types is None:
+            raise OptionError(
+                f"column {column.name}: expected only {', '.join(expected)}; select those"
+            )
+        if not any(_same_type(column.dataType, wanted) for wanted in types):
+            raise OptionError(
+                f"column {column.name}: expected {' or '.join(t.simpleString() for t in types)}, "
+                f"got {column.dataType.simpleString()}"
+            )
+    names = set(schema.fieldNames())
+    if "payload" not in names:
+        raise OptionError("column payload: expected one, binary or string")
+    if ("subject" in names) == bool(options.subject):
+        raise OptionError("subject: expected either a column or the option, exactly one of them")
+    if "msg_id" in names and options.mode == SinkOptions.CORE:
+        raise OptionError("column msg_id: expected only with mode jetstream")
+
+
+def _same_type(one: object, other: object) -> bool:
+    """Compare Spark types without their nullability."""
+    if isinstance(one, MapType) and isinstance(other, MapType):
+        return _same_type(one.keyType, other.keyType) and _same_type(one.valueType, other.valueType)
+    if isinstance(one, ArrayType) and isinstance(other, ArrayType):
+        return _same_type(one.elementType, other.elementType)
+    return type(one) is type(other)
+
+
+def _id_scope(task: TaskContext | None, partition: int) -> bytes:
+    """Return what makes ids of equal rows differ: query, micro-batch and partition."""
+    parts = [str(partition)]
+    if task is not None:
+        parts += [task.getLocalProperty(_QUERY_ID_PROPERTY) or ""]
+        parts += [task.getLocalProperty(_BATCH_ID_PROPERTY) or ""]
+    return "/".join(parts).encode()
+
+
+class RowReader:
+    """Turns Arrow batches into rows for the wire and gives each its message id.
+
+    The id is the `msg_id` column, or else a digest of the row's subject, headers and payload, of
+    the query, micro-batch and partition, and of how many equal rows came before it in the
+    partition. So the same micro-batch written again has the same ids, and equal rows are all kept.
+    """
+
+    def __init__(self, options: SinkOptions, scope: bytes, partition: int = 0) -> None:
+        self._options = options
+        self._scope = scope
+        self._partition = partition
+        self._seen: dict[bytes, int] = {}
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
+        """Yield the rows in order.
+
+        Raises:
+            PublishError: a row has no subject, no payload, or one that cannot be sent.
+        """
+        number = 0
+        for batch in batches:
+            columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+            nothing = [None] * batch.num_rows
+            fixed = [self._options.subject] * batch.num_rows
+            for subject, payload, headers, msg_id in zip(
+                columns.get("subject", fixed),
+                columns["payload"],
+                columns.get("headers", nothing),
+                columns.get("msg_id", nothing),
+                strict=True,
+            ):
+                yield self._row(number, subject, payload, headers, msg_id)
+                number += 1
+
+    def _row(
+        self,
+        number: int,
+        subject: str | None,
+        payload: bytes | str | None,
+        headers: list[tuple[str, list[str | None] | str | None]] | None,
+        msg_id: str | None,
+    ) -> Row:
+        try:
+            wire_subject = _checked_subject(subject)
+            if payload is None:
+                raise ValueError("payload is null")
+            body = payload.encode() if isinstance(payload, str) else bytes(payload)
+            lines = [line for name, value in headers or () for line in _header_lines(name, value)]
+            if self._options.mode == SinkOptions.JETSTREAM:
+                given = _take_msg_id(lines)
+                chosen = msg_id or given or self._derived_id(wire_subject, lines, body)
+                lines += _header_lines(MSG_ID_HEADER, chosen)
+                if self._options.stream:
+                    lines += _header_lines(_EXPECTED_STREAM_HEADER, self._options.stream)
+        except ValueError as error:
+            raise PublishError(f"{where(self._partition, number, subject)}: {error}") from error
+        block = b"NATS/1.0\r\n%b\r\n" % b"".join(lines) if lines else b""
+        return Row(number, wire_subject, block, body)
+
+    def _derived_id(self, subject: bytes, headers: list[bytes], payload: bytes) -> str:
+        digest = blake2b(self._scope, digest_size=16)
+        for part in (subject, b"".join(headers), payload):
+            digest.update(b"%d:" % len(part))
+            digest.update(part)
+        key = digest.digest()
+        before = self._seen.get(key, 0)
+        self._seen[key] = before + 1
+        return f"{key.hex()}-{before}" if before else key.hex()
+
+
+def where(partition: int, number: int, subject: bytes | str | None) -> str:
+    """Name a row for an error text."""
+    name = subject.decode(errors="backslashreplace") if isinstance(subject, bytes) else subject
+    return f"row {number} of partition {partition} (subject {name!r})"
+
+
+@lru_cache(maxsize=4096)
+def _checked_subject(subject: str | None) -> bytes:
+    if subject is None:
+        raise ValueError("subject is null")
+    wire = subject.encode()
+    if not subjects.is_valid_publish_subject(wire):
+        raise ValueError("expected a subject without wildcards, blanks and empty tokens")
+    return wire
+
+
+def _take_msg_id(lines: list[bytes]) -> str:
+    """Take the id that came as a header out of `lines`: a mirrored message keeps its own."""
+    prefix = f"{MSG_ID_HEADER}: ".encode().lower()
+    found = [line for line in lines if line.lower().startswith(prefix)]
+    lines[:] = [line for line in lines if line not in found]
+    return found[0][len(prefix) :].decode().strip() if found else ""
+
+
+def _header_lines(name: str, value: Sequence[str | None] | str | None) -> list[bytes]:
+    """Return one line per value, refusing what would end the line or the name early."""
+    values = [value] if value is None or isinstance(value, str) else value
+    lines = []
+    for text in values:
+        if not name or any(byte <= " " or byte in ":\x7f" for byte in name):
+            raise ValueError(f"header {name!r}: expected a name without blanks and colons")
+        if text is None or "\r" in text or "\n" in text:
+            raise ValueError(f"header {name}: expected one line of text, got {text!r}")
+        lines.append(f"{name}: {text}\r\n".encode())
+    return lines
+
+
+class _Publisher:
+    """Sends rows in large writes; what counts as done is for the subclass to say."""
+
+    def __init__(self, client: Client, options: SinkOptions, partition: int) -> None:
+        self._client = client
+        self._options = options
+        self._partition = partition
+        self._buffer = bytearray()
+
+    def _check_size(self, row: Row) -> None:
+        size, limit = len(row.headers) + len(row.payload), self._client.max_payload_bytes
+        if size > limit:
+            raise PublishError(
+                f"{self._where(row)}: {size} bytes with headers, the server takes at most {limit}"
+            )
+
+    def _append(self, row: Row, reply: bytes) -> None:
+        self._buffer += frame(row.subject, reply, row.headers, row.payload)
+        if len(self._buffer) >= _SEND_BYTES:
+            self._send()
+
+    def _send(self) -> None:
+        if self._buffer:
+            self._client.send(bytes(self._buffer))
+            self._buffer.clear()
+
+    def _where(self, row: Row) -> str:
+        return where(self._partition, row.number, row.subject)
+
+
+class CorePublisher(_Publisher):
+    """Publishes without JetStream: done when the server has read it, whoever listens."""
+
+    def publish(self, rows: Iterator[Row]) -> Written:
+        """Publish all rows, asking the server after each window whether all is well.
+
+        Raises:
+            PublishError: the server refused a row; the text names it.
+        """
+        total, window = 0, []
+        for row in rows:
+            self._check_size(row)
+            self._append(row, b"")
+            window.append(row)
+            total += 1
+            if len(window) >= self._options.ack_window:
+                self._confirm(window)
+                window = []
+        self._confirm(window)
+        return Written(total, 0)
+
+    def _confirm(self, window: list[Row]) -> None:
+        if not window:
+            return
+        try:
+            self._send()
+            self._client.ping()
+        except ServerError as error:
+            raise PublishError(
+                f"{self._where(window[0])} and after it: not known to have arrived: {error}"
+            ) from error
+        for text in self._client.errors:
+            for row in window:
+                if f'"{row.subject.decode()}"' in text:
+                    raise PublishError(f"{self._where(row)}: the server answers: {text}")
+            raise PublishError(f"{self._where(window[0])} or after it: the server answers: {text}")
+
+
+class JetStreamPublisher(_Publisher):
+    """Publishes to streams: done when every row's acknowledgement is there."""
+
+    def __init__(self, client: Client, options: SinkOptions, partition: int) -> None:
+        super().__init__(client, options, partition)
+        self._inbox = client.new_inbox().replace(b"_INBOX.", b"_INBOX.ack.")
+        client.subscribe(self._inbox + b".*")
+        self._waiting: dict[bytes, Row] = {}
+        self._duplicates = 0
+
+    def publish(self, rows: Iterator[Row]) -> Written:
+        """Publish all rows, with at most a window of them not yet acknowledged.
+
+        Raises:
+            PublishError: a row was refused, or not acknowledged in time; the text names it.
+        """
+        total = 0
+        for row in rows:
+            self._check_size(row)
+            token = b"%d" % row.number
+            self._waiting[token] = row
+            self._append(row, b"%b.%b" % (self._inbox, token))
+            total += 1
+            if len(self._waiting) >= self._options.ack_window:
+                self._collect(self._options.ack_window // 2)
+        self._collect(0)
+        return Written(total, self._duplicates)
+
+    def _collect(self, most: int) -> None:
+        """Take acknowledgements until at most `most` rows wait for theirs."""
+        try:
+            self._send()
+            deadline = time.monotonic() + self._options.ack_timeout_s
+            while len(self._waiting) > most:
+                acks = self._client.receive(max(0.0, deadline - time.monotonic()))
+                for ack in acks:
+                    self._take(ack)
+                self._raise_refusal()
+                if acks:
+                    deadline = time.monotonic() + self._options.ack_timeout_s
+                elif time.monotonic() >= deadline:
+                    raise ServerError(f"no answer within {self._options.ack_timeout_s:g} s")
+        except ServerError as error:
+            first = next(iter(self._waiting.values()))
+            raise PublishError(
+                f"{self._where(first)} and {len(self._waiting) - 1} after it were not "
+                f"acknowledged: {error}"
+            ) from error
+
+    def _take(self, ack: Message) -> None:
+        row = self._waiting.pop(ack.subject.rpartition(b".")[2], None)
+        if row is None:
+            return
+        if ack.headers and parse_headers(ack.headers).status == _NO_RESPONDERS:
+            raise PublishError(f"{self._where(row)}: no stream takes this subject")
+        try:
+            answer = json.loads(ack.payload)
+            refusal, duplicate = answer.get("error"), answer.get("duplicate", False)
+        except (ValueError, AttributeError) as error:
+            raise PublishError(
+                f"{self._where(row)}: not an acknowledgement: {ack.payload[:80]!r}"
+            ) from error
+        if refusal:
+            raise PublishError(f"{self._where(row)}: {refusal.get('description', refusal)}")
+        self._duplicates += bool(duplicate)
+
+    def _raise_refusal(self) -> None:
+        """Raise for the row that a permission error names: it will never be acknowledged."""
+        for text in self._client.errors:
+            for row in self._waiting.values():
+                if f'"{row.subject.decode()}"' in text:
+                    raise PublishError(f"{self._where(row)}: the server answers: {text}")

@@ -1,0 +1,331 @@
+"""The `nats` data source: batch and streaming reads from a JetStream stream.
+
+    spark.dataSource.register(NatsDataSource)
+    spark.read.format("nats").option("stream", "ORDERS").load()
+
+Offsets are stream sequences with the stream's creation time and live in Spark's checkpoint alone;
+nothing is acknowledged to the server. That is what makes a read repeatable, and a query exactly
+once across any crash, as long as the stream still has the messages.
+"""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from midge.pipeline.errors import AuthorizationError, OptionError, ServerError
+from midge.pipeline.nats.client import Client
+from midge.pipeline.nats.jetstream import JetStream
+from midge.pipeline.nats.offsets import (
+    EARLIEST,
+    LATEST,
+    Loss,
+    Offset,
+    StreamState,
+    find_loss,
+    next_offset,
+    resume_seq,
+    starting_seq,
+)
+from midge.pipeline.nats.options import SinkOptions, SourceOptions
+from midge.pipeline.spark_source.partitions import SequenceRange, split
+from midge.pipeline.spark_source.reader import Columns, RangeReader, header_pairs
+from midge.pipeline.spark_source.sink import NatsStreamWriter, NatsWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FORMAT = "nats"
+
+_log = logging.getLogger(__name__)
+
+
+def register(spark: "SparkSession") -> None:
+    """Make `format("nats")` known to a Spark session; again does no harm."""
+    spark.dataSource.register(NatsDataSource)
+
+
+def source_schema(*, include_headers: bool) -> StructType:
+    """Return the columns of the source."""
+    columns = [
+        StructField("stream", StringType(), nullable=False),
+        StructField("sequence", LongType(), nullable=False),
+        StructField("time", TimestampType(), nullable=False),
+        StructField("subject", StringType(), nullable=False),
+        StructField("payload", BinaryType(), nullable=False),
+    ]
+    if include_headers:
+        columns.append(StructField("headers", MapType(StringType(), ArrayType(StringType()))))
+    return StructType(columns)
+
+
+class NatsDataSource(DataSource):
+    """What `format("nats")` stands for."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Return the columns; `includeHeaders` adds one."""
+        options = SourceOptions.parse(_plain(self.options))
+        return source_schema(include_headers=options.include_headers)
+
+    def reader(self, schema: StructType) -> "NatsReader":
+        """Return the batch reader."""
+        return NatsReader(self._source_options(schema))
+
+    def streamReader(self, schema: StructType) -> "NatsStreamReader":  # noqa: N802 - Spark's name
+        """Return the streaming reader."""
+        return NatsStreamReader(self._source_options(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> NatsWriter:
+        """Return the batch writer."""
+        return NatsWriter(_sink_options(self.options, overwrite=overwrite), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NatsStreamWriter:  # noqa: N802
+        """Return the streaming writer."""
+        return NatsStreamWriter(_sink_options(self.options, overwrite=overwrite), schema)
+
+    def _source_options(self, schema: StructType) -> SourceOptions:
+        options = SourceOptions.parse(_plain(self.options))
+        expected = source_schema(include_headers=options.include_headers)
+        if schema.fieldNames() != expected.fieldNames():
+            raise OptionError(
+                f"schema: expected none, or the source's own: {expected.simpleString()}"
+            )
+        return options
+
+
+def _sink_options(options: Mapping[str, str], *, overwrite: bool) -> SinkOptions:
+    if overwrite:
+        raise OptionError("mode: expected append, messages cannot be overwritten")
+    return SinkOptions.parse(_plain(options))
+
+
+def _plain(options: Mapping[str, str]) -> dict[str, str]:
+    return {key: options[key] for key in options}
+
+
+@dataclass
+class NatsPartition(InputPartition):
+    """One task's share: a range of sequences of the stream created at `created`."""
+
+    created: str
+    start: int
+    end: int
+
+
+class _Planner:
+    """What both readers do on the driver: look at the stream and cut ranges into partitions."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the connection behind when the reader travels to a worker."""
+        return {"_options": self._options}
+
+    @cached_property
+    def _jetstream(self) -> JetStream:
+        return JetStream(Client(self._options.connect), self._options.connect.domain)
+
+    def _state(self) -> StreamState:
+        """Return the stream's state, over a new connection when the old one broke."""
+        had_connection = "_jetstream" in self.__dict__
+        try:
+            return self._jetstream.stream_state(self._options.stream)
+        except AuthorizationError:
+            raise
+        except ServerError:
+            if not had_connection:
+                raise
+        self._disconnect()
+        return self._jetstream.stream_state(self._options.stream)
+
+    def _disconnect(self) -> None:
+        jetstream = self.__dict__.pop("_jetstream", None)
+        if jetstream is not None:
+            jetstream.client.close()
+
+    def _starting_offset(self, state: StreamState, default: str) -> Offset:
+        options = self._options
+        if options.starting_timestamp:
+            seq = self._jetstream.seq_at_time(state, options.starting_timestamp)
+        else:
+            seq = starting_seq(options.starting_offsets or default, state)
+        return Offset(state.name, state.created, seq)
+
+    def _plan(self, start: Offset, end: Offset, state: StreamState) -> list[NatsPartition]:
+        """Return the partitions from `start` up to `end`; losses fail or are warned about."""
+        loss = find_loss(start, state)
+        if loss is None and end.created != state.created:
+            loss = Loss(f"stream {state.name} was recreated at {state.created}")
+        if loss is not None:
+            self._lose(loss)
+        if end.created != state.created:
+            return []
+        ranges = split(
+            resume_seq(start, state),
+            min(end.seq, state.end_seq),
+            os.cpu_count() or 1,
+            self._options.min_partitions,
+        )
+        return [NatsPartition(end.created, part.start, part.end) for part in ranges]
+
+    def _lose(self, loss: Loss) -> None:
+        loss.raise_or_warn(fail=self._options.fail_on_data_loss, warn=_log.warning)
+
+    def _read(self, partition: NatsPartition) -> Iterator[pa.RecordBatch]:
+        wanted = SequenceRange(partition.start, partition.end)
+        schema = to_arrow_schema(
+            source_schema(include_headers=self._options.include_headers), timezone="UTC"
+        )
+        for columns in RangeReader(self._options, partition.created, wanted).batches():
+            yield to_arrow(columns, self._options, schema)
+
+
+class NatsReader(_Planner, DataSourceReader):
+    """A batch read: everything between two offsets as they are when the query is planned."""
+
+    def partitions(self) -> list[InputPartition]:
+        """Return one range of sequences per task."""
+        try:
+            state = self._state()
+            start = self._starting_offset(state, EARLIEST)
+            return list(self._plan(start, self._ending_offset(state), state))
+        finally:
+            self._disconnect()
+
+    def _ending_offset(self, state: StreamState) -> Offset:
+        options = self._options
+        if options.ending_timestamp:
+            seq = self._jetstream.seq_at_time(state, options.ending_timestamp)
+        else:
+            seq = starting_seq(options.ending_offsets, state, "endingOffsets")
+        if seq > state.end_seq:
+            raise OptionError(
+                f"endingOffsets: stream {state.name} ends at sequence {state.last_seq}, "
+                f"expected at most {state.end_seq}, got {seq}"
+            )
+        return Offset(state.name, state.created, seq)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one range, on an executor."""
+        return self._read(partition) if isinstance(partition, NatsPartition) else iter(())
+
+
+class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A streaming read. All but `read` runs in one process on the driver."""
+
+    _available: Offset | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return where a query without a checkpoint starts: `startingOffsets`, else latest."""
+        state = self._state()
+        start = self._starting_offset(state, LATEST)
+        loss = find_loss(start, state)
+        if loss is not None:
+            self._lose(loss)
+            start = Offset(state.name, state.created, resume_seq(start, state))
+        return start.to_dict()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return `maxOffsetsPerTrigger`."""
+        limit = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Return the end of the next batch."""
+        begin, state = Offset.from_dict(start), self._state()
+        loss = find_loss(begin, state)
+        if loss is not None and self._options.fail_on_data_loss:
+            self._lose(loss)  # else `partitions` warns, once per batch
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        end = next_offset(begin, state, most)
+        available = self._available
+        if available is not None and available.created == end.created:
+            end = Offset(end.stream, end.created, min(end.seq, available.seq))
+        return start if loss is None and end.seq <= begin.seq else end.to_dict()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Remember what there is now: an `availableNow` query reads that and ends."""
+        state = self._state()
+        self._available = Offset(state.name, state.created, state.end_seq)
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return the end of the stream; against the batch's end it shows the lag."""
+        state = self._state()
+        return Offset(state.name, state.created, state.end_seq).to_dict()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Return one range of sequences per task."""
+        begin, until = Offset.from_dict(start), Offset.from_dict(end)
+        if begin == until:
+            return []
+        return list(self._plan(begin, until, self._state()))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one range, on an executor."""
+        return self._read(partition) if isinstance(partition, NatsPartition) else iter(())
+
+    def stop(self) -> None:
+        """Close the driver's connection."""
+        self._disconnect()
+
+
+def to_arrow(columns: Columns, options: SourceOptions, schema: pa.Schema) -> pa.RecordBatch:
+    """Return columns as the record batch that Spark expects."""
+    arrays = [
+        pa.repeat(pa.scalar(options.stream), len(columns)),
+        pa.array(columns.seqs, pa.int64()),
+        microseconds(columns.times_ns).cast(schema.field("time").type),
+        subject_array(columns.subjects),
+        pa.array(columns.payloads, pa.binary()),
+    ]
+    if options.include_headers:
+        pairs = [header_pairs(raw) for raw in columns.headers]
+        arrays.append(pa.array(pairs, schema.field("headers").type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def microseconds(times_ns: list[int]) -> pa.Array:
+    """Return times in nanoseconds as whole microseconds, rounded down."""
+    return pc.divide(pa.array(times_ns, pa.int64()), 1000)
+
+
+def subject_array(subjects: list[bytes]) -> pa.Array:
+    r"""Return subjects as text. A subject may be any bytes: what is not UTF-8 shows as `\xNN`."""
+    try:
+        return pa.array(subjects, pa.string())
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        return pa.array([subject.decode(errors="backslashreplace") for subject in subjects])

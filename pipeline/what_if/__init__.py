@@ -1,0 +1,1 @@
+"""What a change of subscriptions would do to recorded traffic."""

@@ -1,0 +1,1 @@
+"""Accounts: as configured or from tokens, their exports and imports, their mappings."""

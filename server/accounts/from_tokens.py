@@ -1,0 +1,191 @@
+"""Accounts of operator mode in the form of configured ones, so that both are planned alike.
+
+A private export needs an activation token: a token of the exporter (or one of its signing keys)
+about the importer, for the imported subject, not expired and not revoked. Without it the import is
+left out; the rest of the account is served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+from midge.server.auth.claims import (
+    AccountBody,
+    BadTokenError,
+    Claims,
+    ExportClaim,
+    ImportClaim,
+    ScopedKey,
+    decode_activation,
+)
+from midge.server.config.security import (
+    Account,
+    AccountLimits,
+    Export,
+    Import,
+    ImportSource,
+    Mapping,
+    MappingDestination,
+)
+from midge.sublist.subjects import covers, is_valid_subject
+
+ACCOUNTS_MAX = 10_000
+"""Most accounts that imports may lead to."""
+
+Fetch = Callable[[str], "Claims[AccountBody]"]
+"""Returns the verified claims of an account by its key; raises `BadTokenError`."""
+
+Kind = Literal["stream", "service"]
+
+
+def token_accounts(fetch: Fetch, wanted: Iterable[str]) -> dict[str, Claims[AccountBody]]:
+    """Return the claims of the accounts `wanted` and of all that they import from, by key.
+
+    Accounts whose token does not hold are left out.
+    """
+    found: dict[str, Claims[AccountBody]] = {}
+    pending = list(wanted)
+    seen = set(pending)
+    while pending and len(found) < ACCOUNTS_MAX:
+        key = pending.pop()
+        try:
+            found[key] = fetch(key)
+        except BadTokenError:
+            continue
+        for each in found[key].nats.imports or ():
+            if each.account not in seen:
+                seen.add(each.account)
+                pending.append(each.account)
+    return found
+
+
+def account_tables(claims: dict[str, Claims[AccountBody]], now_s: float) -> list[Account]:
+    """Return the tables of the accounts in `claims`, with the imports allowed at `now_s`."""
+    return [_table(account, claims, now_s) for account in claims.values()]
+
+
+def _table(
+    account: Claims[AccountBody], known: dict[str, Claims[AccountBody]], now_s: float
+) -> Account:
+    """Return one account's table, with the imports that are allowed."""
+    imports = [
+        _import(each) for each in account.nats.imports or () if _may(account, each, known, now_s)
+    ]
+    exports = [_export(each, known) for each in account.nats.exports or () if _kind(each.type)]
+    limits = account.nats.limits
+    return Account(
+        name=account.sub,
+        limits=AccountLimits(
+            max_connections=limits.conn,
+            max_subscriptions=limits.subs,
+            max_payload_bytes=limits.payload,
+        ),
+        exports=tuple(each for each in exports if each is not None),
+        imports=tuple(imports),
+        mappings=_mappings(account.nats),
+    )
+
+
+def _kind(written: str | int) -> Kind | None:
+    """Return whether a claim is about a stream or a service."""
+    if written in {"stream", 1}:
+        return "stream"
+    return "service" if written in {"service", 2} else None
+
+
+def _export(claim: ExportClaim, known: dict[str, Claims[AccountBody]]) -> Export | None:
+    """Return an export's table; who may use a private one has been checked with its token."""
+    if not is_valid_subject(claim.subject.encode()):
+        return None
+    is_stream = _kind(claim.type) == "stream"
+    responses: dict[str, Literal["singleton", "stream", "chunked"]] = {
+        "stream": "stream",
+        "chunked": "chunked",
+    }
+    return Export(
+        stream=claim.subject if is_stream else "",
+        service="" if is_stream else claim.subject,
+        accounts=tuple(known) if claim.token_req else (),
+        response_type=responses.get(claim.response_type.lower(), "singleton"),
+        response_threshold_s=max(claim.response_threshold, 0) / 1e9,
+        account_token_position=claim.account_token_position,
+    )
+
+
+def _import(claim: ImportClaim) -> Import:
+    """Return an import's table."""
+    source = ImportSource(account=claim.account, subject=claim.subject)
+    if _kind(claim.type) == "service":
+        # In tokens a service's `subject` is the exporter's, `local_subject` the importer's.
+        return Import(service=source, to=claim.local_subject or claim.to, share=claim.share)
+    return Import(stream=source, to=claim.local_subject, prefix=claim.to)
+
+
+def _may(
+    account: Claims[AccountBody],
+    claim: ImportClaim,
+    known: dict[str, Claims[AccountBody]],
+    now_s: float,
+) -> bool:
+    """Tell whether `account` may import what `claim` says."""
+    exporter = known.get(claim.account)
+    kind = _kind(claim.type)
+    subject = claim.subject.encode()
+    if exporter is None or kind is None or not is_valid_subject(subject):
+        return False
+    for export in exporter.nats.exports or ():
+        offered = export.subject.encode()
+        if _kind(export.type) != kind or not is_valid_subject(offered):
+            continue
+        if covers(offered, subject):
+            return not export.token_req or _is_activated(account, claim, exporter, export, now_s)
+    return False
+
+
+def _is_activated(
+    account: Claims[AccountBody],
+    claim: ImportClaim,
+    exporter: Claims[AccountBody],
+    export: ExportClaim,
+    now_s: float,
+) -> bool:
+    """Tell whether the import's activation token is good."""
+    try:
+        activation = decode_activation(claim.token)
+    except BadTokenError:
+        return False
+    issuer_account = activation.nats.issuer_account or activation.iss
+    granted = activation.nats.subject.encode()
+    revoked = max(export.revocations.get(account.sub, -1), export.revocations.get("*", -1))
+    return (
+        activation.why_not_now(now_s) is None
+        and activation.sub == account.sub
+        and issuer_account == exporter.sub
+        and activation.iss in _signing_keys(exporter)
+        and _kind(activation.nats.kind) == _kind(claim.type)
+        and is_valid_subject(granted)
+        and covers(granted, claim.subject.encode())
+        and revoked < activation.iat
+    )
+
+
+def _signing_keys(account: Claims[AccountBody]) -> set[str]:
+    """Return the keys that may sign for `account`."""
+    keys = account.nats.signing_keys or ()
+    return {account.sub, *(key.key if isinstance(key, ScopedKey) else key for key in keys)}
+
+
+def _mappings(body: AccountBody) -> tuple[Mapping, ...]:
+    """Return the mappings' tables."""
+    return tuple(
+        Mapping(
+            source=source,
+            destinations=tuple(
+                MappingDestination(destination=each.subject, weight_percent=each.weight or 100)
+                for each in destinations
+                if not each.cluster
+            ),
+        )
+        for source, destinations in (body.mappings or {}).items()
+    )

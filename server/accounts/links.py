@@ -1,0 +1,311 @@
+"""Carry messages between accounts, as the plan of their imports says, and nothing else.
+
+Each import is one subscription in the account that messages come from; what it receives is routed
+again in the other account, under the subject that the import gives it. A request gets a reply
+subject of its own, under which the exporter's answer finds its way back; it can be used as often as
+the export allows, for a limited time, and cannot be guessed. No message crosses in any other way.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from midge.protocol.frame import Frame, compose, with_subject
+from midge.server.accounts.mapping import Mappings
+from midge.server.routing.subscription import RoutedSubscription
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from midge.server.accounts.plan import (
+        AccountPlan,
+        ImportPlan,
+        ServiceImport,
+        StreamImport,
+    )
+    from midge.server.clock import Clock
+    from midge.server.routing.account import Account
+    from midge.server.routing.client import Client
+    from midge.server.routing.router import Router
+
+REPLY_PREFIX = b"_R_."
+
+REQUESTS_MAX = 65536
+"""Most unanswered requests of one import; the oldest gives way."""
+
+REPLIES_MAX_BYTES = 8 << 20
+"""Most bytes of their reply subjects, which the clients choose."""
+
+_REQUEST_INFO = re.compile(rb"(?:\r\n|\r|\n)[ \t]*nats-request-info[ \t]*:[^\r\n]*", re.IGNORECASE)
+_STATUS_LINE = b"NATS/1.0"
+_INFO_FIELDS = (
+    *("start", "host", "id", "acc", "svc", "user", "name", "lang", "ver", "rtt", "server"),
+    *("kind", "client_type"),
+)
+"""What stands in ``Nats-Request-Info``, in nats-server's order."""
+
+
+Describe = Callable[["Client | None"], dict[str, Any]]
+"""Tells what a service may know of a requesting client when the import shares it."""
+
+
+class AccountLinks:
+    """Hold the links between the accounts of one server, and change them by plan."""
+
+    def __init__(
+        self,
+        router: Router,
+        clock: Clock,
+        random: Random,
+        account: Callable[[str], Account],
+        describe: Describe,
+    ) -> None:
+        """Route with `router`; `account` gives the account of a name."""
+        self.router = router
+        self.clock = clock
+        self.describe = describe
+        self._random = random
+        self._account = account
+        self.plans: dict[str, AccountPlan] = {}
+        self._links: dict[ImportPlan, RoutedSubscription] = {}
+        self.evicted_requests = 0  # requests that nobody had answered when there were too many
+        self.carrying: type[RoutedSubscription] | None = None
+        """The kind of link that the message at hand has come over. Only a request may go on, over
+        other services: what a stream shows is shown to that importer alone and is no request, and
+        no stream shows the requests to a service.
+        """
+        self.request_info: dict[str, Any] = {}
+        """What a service that the request at hand has come over was told of who asks."""
+
+    def apply(self, plans: Mapping[str, AccountPlan]) -> None:
+        """Make everything as `plans` say; links that stay the same are not touched."""
+        wanted: dict[ImportPlan, None] = {}
+        for plan in plans.values():
+            wanted.update(dict.fromkeys([*plan.stream_imports, *plan.service_imports]))
+        for gone in self._links.keys() - wanted.keys():
+            self._unlink(gone)
+        for plan in plans.values():
+            before = self.plans.get(plan.name)
+            if before is None or before.mappings != plan.mappings:
+                account = self._account(plan.name)
+                account.mapper = Mappings(plan.mappings, self._random) if plan.mappings else None
+            for stream in plan.stream_imports:
+                if stream not in self._links:
+                    self._link(stream, StreamLink(self, stream, self._account(plan.name)))
+            for service in plan.service_imports:
+                if service not in self._links:
+                    exporter = self._account(service.target_account)
+                    self._link(
+                        service, ServiceLink(self, service, self._account(plan.name), exporter)
+                    )
+        self.plans = dict(plans)
+
+    def _link(self, plan: ImportPlan, link: RoutedSubscription) -> None:
+        """Begin to carry messages over `link`."""
+        self._account(plan.source_account).sublist.insert(link)
+        self._links[plan] = link
+
+    def _unlink(self, plan: ImportPlan) -> None:
+        """Carry no more messages over the link of `plan`, nor answers to what it has carried."""
+        link = self._links.pop(plan)
+        self._account(plan.source_account).sublist.remove(link)
+        if isinstance(link, ServiceLink):
+            link.forget_all()
+
+
+class StreamLink(RoutedSubscription):
+    """Show the messages of an exported stream to the importer."""
+
+    def __init__(self, links: AccountLinks, plan: StreamImport, importer: Account) -> None:
+        RoutedSubscription.__init__(self, plan.source)
+        self._links = links
+        self._router = links.router
+        self._transform = plan.transform
+        self._importer = importer
+
+    def receive(self, publisher: Client | None, frame: Frame) -> bool:
+        """Route `frame` in the importer's account; False when nobody there takes it."""
+        links = self._links
+        if links.carrying is not None:
+            return False
+        subject = self._transform.rewrite(frame.subject_bytes())
+        result = self._importer.sublist.match(subject)
+        if not result.fan_out():
+            return False
+        seen = with_subject(frame, subject)
+        links.carrying = StreamLink
+        try:
+            return self._router.route(self._importer, result, publisher, seen) > 0
+        finally:
+            links.carrying = None
+
+
+class ServiceLink(RoutedSubscription):
+    """Carry requests to the exporter, and remember whom the answers are for."""
+
+    def __init__(
+        self, links: AccountLinks, plan: ServiceImport, importer: Account, exporter: Account
+    ) -> None:
+        RoutedSubscription.__init__(self, plan.source)
+        self.router = links.router
+        self.importer = importer
+        self.exporter = exporter
+        self.response_type = plan.response_type
+        self._links = links
+        self._clock = links.clock
+        self._describe = links.describe
+        self._plan = plan
+        self._waiting: OrderedDict[bytes, Response] = OrderedDict()
+        self._reply_bytes = 0
+
+    def receive(self, publisher: Client | None, frame: Frame) -> bool:
+        """Route `frame` in the exporter's account; False when nobody there takes it."""
+        links = self._links
+        before = links.carrying
+        if before is StreamLink:
+            return False
+        subject = self._target_subject(frame)
+        if subject is None:
+            return False
+        result = self.exporter.sublist.match(subject)
+        if not result.fan_out():
+            return False
+        reply = frame.reply_bytes()
+        response = None if reply is None else self._expect_response(reply)
+        told_before = links.request_info
+        info = self._request_info(publisher)
+        headers = with_request_info(frame.header_bytes(), msgspec.json.encode(info))
+        token = None if response is None else response.subject
+        request = compose(subject, frame.payload_bytes(), token, headers)
+        links.carrying, links.request_info = ServiceLink, info
+        try:
+            taken = self.router.route(self.exporter, result, publisher, request)
+        finally:
+            links.carrying, links.request_info = before, told_before
+        if taken == 0 and response is not None:
+            self.forget(response)
+        return taken > 0
+
+    def waiting(self) -> int:
+        """Count the requests that may still be answered."""
+        return len(self._waiting)
+
+    def forget(self, response: Response) -> None:
+        """Let no more answers through to `response`."""
+        if self._waiting.pop(response.subject, None) is not None:
+            self._reply_bytes -= len(response.reply)
+            self.exporter.sublist.remove(response)
+
+    def forget_all(self) -> None:
+        """Let no more answers through at all."""
+        for response in list(self._waiting.values()):
+            self.forget(response)
+
+    def is_too_late_for(self, response: Response) -> bool:
+        """Tell whether the time for answers to `response` is over, though nobody has looked yet."""
+        return response.until_s < self._clock.monotonic()
+
+    def keep_waiting(self, response: Response) -> None:
+        """Give `response`, which has had one of several answers, its time anew."""
+        if response.subject in self._waiting:
+            response.until_s = self._clock.monotonic() + self._plan.response_threshold_s
+            self._waiting.move_to_end(response.subject)
+
+    def _expect_response(self, reply: bytes) -> Response:
+        """Open a way back to `reply`."""
+        now_s = self._clock.monotonic()
+        self._forget_stale(now_s)
+        until_s = now_s + self._plan.response_threshold_s
+        response = Response(self, _new_reply(), reply, until_s)
+        self.exporter.sublist.insert(response)
+        self._waiting[response.subject] = response
+        self._reply_bytes += len(reply)
+        return response
+
+    def _forget_stale(self, now_s: float) -> None:
+        """Close the ways back that have been open too long, and the oldest of too many."""
+        while self._waiting:
+            oldest = next(iter(self._waiting.values()))
+            if oldest.until_s >= now_s:
+                if len(self._waiting) < REQUESTS_MAX and self._reply_bytes < REPLIES_MAX_BYTES:
+                    return
+                self._links.evicted_requests += 1
+            self.forget(oldest)
+
+    def _target_subject(self, frame: Frame) -> bytes | None:
+        """Return the exporter's subject of a request, after its mappings; None if they drop it."""
+        subject = self._plan.transform.rewrite(frame.subject_bytes())
+        mapper = self.exporter.mapper
+        mapped: bytes | None = subject if mapper is None else mapper.map(subject)
+        return mapped
+
+    def _request_info(self, publisher: Client | None) -> dict[str, Any]:
+        """Return what the service is told of who asks; the next one of a chain, through whom."""
+        known = self._describe(publisher)
+        shares = self._plan.shares_client
+        before = self._links.request_info
+        if before:
+            server = {"server": known.get("server")} if shares else {}
+            told = {**server, **before, "svc": self.importer.name}
+        else:
+            least = {"acc": self.importer.name, "rtt": known.get("rtt", 0)}
+            told = {**known, **least} if shares else least
+        return {key: told[key] for key in _INFO_FIELDS if told.get(key) is not None}
+
+
+class Response(RoutedSubscription):
+    """Take the answers to one request back to where it came from."""
+
+    def __init__(self, service: ServiceLink, subject: bytes, reply: bytes, until_s: float) -> None:
+        RoutedSubscription.__init__(self, subject)
+        self._service = service
+        self.reply = reply
+        self.until_s = until_s
+
+    def receive(self, publisher: Client | None, frame: Frame) -> bool:
+        """Route the answer in the importer's account; False when nobody waits for it any more."""
+        service = self._service
+        if service.is_too_late_for(self):
+            service.forget(self)
+            return False
+        is_last = service.response_type == "singleton" or (
+            service.response_type == "chunked" and frame.size == 0
+        )
+        if is_last:
+            service.forget(self)
+        else:
+            service.keep_waiting(self)
+        result = service.importer.sublist.match(self.reply)
+        if not result.fan_out():
+            return False
+        answer = compose(self.reply, frame.payload_bytes(), None, frame.header_bytes())
+        return service.router.route(service.importer, result, publisher, answer) > 0
+
+
+def with_request_info(headers: bytes | None, info: bytes) -> bytes:
+    """Return the header block `headers` with `info` as its only ``Nats-Request-Info``.
+
+    Whatever the client wrote under that name, in any spelling and anywhere, is taken out.
+    """
+    block = b"" if headers is None else _REQUEST_INFO.sub(b"", headers).rstrip(b"\r\n")
+    if not block.startswith(_STATUS_LINE):
+        # Not a header block at all, so nothing in it is worth keeping.
+        block = _STATUS_LINE
+    return b"%b\r\nNats-Request-Info: %b\r\n\r\n" % (block, info)
+
+
+def _new_reply() -> bytes:
+    """Return a reply subject that nobody can guess."""
+    return b"%b%b.%b" % (REPLY_PREFIX, _random_token(), _random_token())
+
+
+def _random_token() -> bytes:
+    """Return 16 characters that may stand in a subject."""
+    return base64.b64encode(secrets.token_bytes(12), altchars=b"Zz")

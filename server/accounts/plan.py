@@ -1,0 +1,448 @@
+"""Accounts as configured: check how they share subjects, and plan what the server has to do.
+
+An import is taken only when the other account exports what it covers, to everybody or to this
+account, and with the same kind; no chain of imports may lead back to where it began, or be longer
+than `CHAIN_MAX`. What is refused here is refused for good: there are no warnings.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, structs
+
+from midge.server.accounts.mapping import Mappings, Transform
+from midge.server.errors import ConfigError
+from midge.sublist.subjects import covers, is_valid_subject, overlaps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from midge.server.config import options
+
+GLOBAL_ACCOUNT = "$G"
+SYSTEM_ACCOUNT = "$SYS"
+
+CHAIN_MAX = 16
+"""Most accounts that one message may pass through by imports."""
+
+RESPONSE_THRESHOLD_S = 120.0
+"""How long a request waits for its response when the export does not say."""
+
+ResponseType = Literal["singleton", "stream", "chunked"]
+
+
+class ImportPlan(Struct, frozen=True, kw_only=True):
+    """One import, checked: messages that match `source` in one account appear in another.
+
+    For a stream, the source is the exporter and the target is the importer; for a service, requests
+    go the other way. `transform` turns a subject of the source into one of the target.
+    """
+
+    source_account: str
+    target_account: str
+    source: bytes
+    """Pattern in the source account."""
+    target: bytes
+    """Pattern in the target account that holds every subject `transform` may give."""
+    transform: Transform
+
+
+class StreamImport(ImportPlan, frozen=True, kw_only=True):
+    """Messages of the exporter that the importer sees."""
+
+
+class ServiceImport(ImportPlan, frozen=True, kw_only=True):
+    """Requests of the importer that the exporter answers."""
+
+    response_type: ResponseType
+    response_threshold_s: float
+    shares_client: bool
+    """Whether the service is told about the requesting connection."""
+
+
+class AccountPlan(Struct, frozen=True, kw_only=True):
+    """One account as it shall be."""
+
+    name: str
+    max_connections: int = -1
+    max_subscriptions: int = -1
+    max_payload_bytes: int = -1
+    mappings: tuple[options.Mapping, ...] = ()
+    stream_imports: tuple[StreamImport, ...] = ()
+    service_imports: tuple[ServiceImport, ...] = ()
+    is_system: bool = False
+
+
+_UNUSED_RANDOM = Random(0)  # noqa: S311 - only for compiling; nothing is drawn from it
+
+
+def plan_accounts(
+    accounts: Sequence[options.Account],
+    *,
+    mappings: tuple[options.Mapping, ...] = (),
+    system_account: str = "",
+    is_lenient: bool = False,
+) -> dict[str, AccountPlan]:
+    """Check `accounts` and return their plans by name, the global and the system account included.
+
+    `mappings` are those of the global account. With `is_lenient`, for accounts that different
+    people write, what cannot be is left out, so that nobody's mistake is another one's.
+
+    Raises:
+        ConfigError: a name, an export or an import cannot be; names the account and the entry.
+    """
+    tables = _by_name(accounts)
+    system = system_account or SYSTEM_ACCOUNT
+    if system_account and system_account not in tables:
+        raise ConfigError(f"{system_account!r} is no configured account", key="system_account")
+    if not is_lenient:
+        for index, account in enumerate(accounts):
+            _check_exports(account, f"accounts[{index}]")
+    global_mappings = _checked_mappings("mappings", mappings)
+    plans = {
+        GLOBAL_ACCOUNT: AccountPlan(name=GLOBAL_ACCOUNT, mappings=global_mappings),
+        system: AccountPlan(name=system, is_system=True),
+    }
+    for index, account in enumerate(accounts):
+        where = f"accounts[{index}]"
+        is_system = account.name == system
+        plan = _plan(account, where, tables, is_system=is_system, is_lenient=is_lenient)
+        plans[account.name] = plan
+    excess = _excess_imports(plans.values())
+    if not excess:
+        return plans
+    if not is_lenient:
+        raise _excess_error(excess[0], accounts)
+    return {name: _without(plan, excess) for name, plan in plans.items()}
+
+
+def _by_name(accounts: Sequence[options.Account]) -> dict[str, options.Account]:
+    """Index `accounts`; refuse reserved and repeated names, and what could break a line."""
+    tables: dict[str, options.Account] = {}
+    for account in accounts:
+        name = account.name
+        if name == GLOBAL_ACCOUNT:
+            raise ConfigError(f"{name!r} is reserved", key="accounts")
+        if not name or any(
+            character.isspace() or not character.isprintable() for character in name
+        ):
+            raise ConfigError(f"expected a name without blanks, got {name!r}", key="accounts")
+        if name in tables:
+            raise ConfigError(f"duplicate account {name!r}", key="accounts")
+        tables[name] = account
+    return tables
+
+
+def plan_configured(configured: options.Options) -> dict[str, AccountPlan]:
+    """Return the plans of the configured accounts; those of tokens come later.
+
+    Raises:
+        ConfigError: see `plan_accounts`.
+    """
+    by_tokens = configured.operator.jwts or configured.operator.trusted_keys
+    return plan_accounts(
+        configured.accounts,
+        mappings=configured.mappings,
+        system_account="" if by_tokens else configured.system_account,
+    )
+
+
+def _check_exports(account: options.Account, path: str) -> None:
+    """Refuse exports that cannot be."""
+    for i, export in enumerate(account.exports):
+        where = f"{path}.exports[{i}]"
+        if bool(export.stream) == bool(export.service):
+            raise ConfigError("expected either a stream or a service", key=where)
+        subject = (export.stream or export.service).encode()
+        if not is_valid_subject(subject):
+            raise ConfigError(f"expected a subject, got {subject.decode()!r}", key=where)
+        position = export.account_token_position
+        tokens = subject.split(b".")
+        if position and (position > len(tokens) or tokens[position - 1] != b"*"):
+            raise ConfigError(f"token {position} of {subject.decode()!r} is no '*'", key=where)
+
+
+def _plan(
+    account: options.Account,
+    path: str,
+    tables: dict[str, options.Account],
+    *,
+    is_system: bool,
+    is_lenient: bool,
+) -> AccountPlan:
+    """Check what `account` imports and return its plan."""
+    streams: list[StreamImport] = []
+    services: dict[tuple[bytes, str], ServiceImport] = {}
+    for i, table in enumerate(account.imports):
+        try:
+            planned = _plan_import(account, table, tables)
+            if isinstance(planned, StreamImport):
+                streams.append(planned)
+                continue
+            key = planned.source, planned.target_account
+            if key in services:
+                # A request would be answered twice by the same account.
+                raise ValueError(f"duplicate service import {planned.source.decode()!r}")
+            services[key] = planned
+        except ValueError as error:
+            if not is_lenient:
+                raise ConfigError(str(error), key=f"{path}.imports[{i}]") from error
+    mappings = account.mappings
+    try:
+        _checked_mappings(f"{path}.mappings", mappings)
+    except ConfigError:
+        if not is_lenient:
+            raise
+        mappings = ()
+    return AccountPlan(
+        name=account.name,
+        max_connections=account.limits.max_connections,
+        max_subscriptions=account.limits.max_subscriptions,
+        max_payload_bytes=account.limits.max_payload_bytes,
+        mappings=mappings,
+        stream_imports=tuple(streams),
+        service_imports=tuple(services.values()),
+        is_system=is_system,
+    )
+
+
+def _plan_import(
+    account: options.Account, table: options.Import, tables: dict[str, options.Account]
+) -> StreamImport | ServiceImport:
+    """Check one import; raises ValueError."""
+    if table.stream is not None and table.service is None:
+        return _plan_stream(account, table, table.stream, tables)
+    if table.service is not None and table.stream is None:
+        return _plan_service(account, table, table.service, tables)
+    raise ValueError("expected either a stream or a service")
+
+
+def _plan_stream(
+    account: options.Account,
+    table: options.Import,
+    source: options.ImportSource,
+    tables: dict[str, options.Account],
+) -> StreamImport:
+    """Check the import of a stream; raises ValueError."""
+    if table.prefix and table.to:
+        raise ValueError("expected either a prefix or a local subject, got both")
+    _find_export(account, source, "stream", tables)
+    local = table.to or source.subject
+    if table.prefix:
+        prefix = table.prefix.removesuffix(".")
+        if not is_valid_subject(f"{prefix}.x".encode()) or "*" in prefix.split("."):
+            raise ValueError(f"expected a prefix without wildcards, got {table.prefix!r}")
+        local = f"{prefix}.{source.subject}"
+    transform = _reversible(source.subject, _numbered(local))
+    return StreamImport(
+        source_account=source.account,
+        target_account=account.name,
+        source=source.subject.encode(),
+        target=_pattern_of(transform),
+        transform=transform,
+    )
+
+
+def _plan_service(
+    account: options.Account,
+    table: options.Import,
+    source: options.ImportSource,
+    tables: dict[str, options.Account],
+) -> ServiceImport:
+    """Check the import of a service; raises ValueError."""
+    if table.prefix:
+        raise ValueError("a service takes no prefix")
+    export = _find_export(account, source, "service", tables)
+    local = table.to or source.subject
+    # A local subject may name the wildcards of the service, in any order.
+    transform = _inverted(source.subject, local)
+    return ServiceImport(
+        source_account=account.name,
+        target_account=source.account,
+        source=transform.source,
+        target=source.subject.encode(),
+        transform=transform,
+        response_type=export.response_type,
+        response_threshold_s=export.response_threshold_s or RESPONSE_THRESHOLD_S,
+        shares_client=table.share,
+    )
+
+
+def _find_export(
+    account: options.Account,
+    source: options.ImportSource,
+    kind: Literal["stream", "service"],
+    tables: dict[str, options.Account],
+) -> options.Export:
+    """Return the export that lets `account` import `source`; raises ValueError."""
+    exporter = tables.get(source.account)
+    if exporter is None:
+        raise ValueError(f"{source.account!r} is no configured account")
+    subject = source.subject.encode()
+    if not is_valid_subject(subject):
+        raise ValueError(f"expected a subject, got {source.subject!r}")
+    for export in _deciding_exports(exporter, kind, subject):
+        if _is_for(export, account.name, subject):
+            return export
+    raise ValueError(f"{source.account!r} exports no {kind} {source.subject!r} to {account.name!r}")
+
+
+def _deciding_exports(
+    exporter: options.Account, kind: Literal["stream", "service"], subject: bytes
+) -> list[options.Export]:
+    """List the exports that say who may import `subject`.
+
+    Those of that very subject decide alone, be others as wide as they like; and where a subject is
+    exported to some accounts, exporting it to everybody as well changes nothing.
+    """
+    offers = [(getattr(export, kind).encode(), export) for export in exporter.exports]
+    private = {offered for offered, export in offers if export.accounts}
+    offers = [each for each in offers if each[1].accounts or each[0] not in private]
+    exact = [export for offered, export in offers if offered == subject]
+    return exact or [export for offered, export in offers if offered and covers(offered, subject)]
+
+
+def _is_for(export: options.Export, importer: str, subject: bytes) -> bool:
+    """Tell whether `importer` may use `export` by `subject`."""
+    if export.accounts and importer not in export.accounts:
+        return False
+    position = export.account_token_position
+    tokens = subject.split(b".")
+    return not position or (
+        0 < position <= len(tokens) and tokens[position - 1] == importer.encode()
+    )
+
+
+def _numbered(subject: str) -> str:
+    """Write ``a.*.*`` as ``a.$1.$2``, so that it can be a destination."""
+    tokens = subject.split(".")
+    count = 0
+    for i, token in enumerate(tokens):
+        if token == "*":
+            count += 1
+            tokens[i] = f"${count}"
+    return ".".join(tokens)
+
+
+def _pattern_of(transform: Transform) -> bytes:
+    """Return the pattern of what a reversible `transform` gives."""
+    tokens = transform.destination.split(b".")
+    return b".".join(b"*" if _is_placeholder(token) else token for token in tokens)
+
+
+def _is_placeholder(token: bytes) -> bool:
+    """Tell whether a token of a reversible destination stands for a wildcard."""
+    return token.startswith(b"{{") or (token.startswith(b"$") and token[1:].isdigit())
+
+
+def _reversible(source: str, destination: str) -> Transform:
+    """Compile a transform that uses each wildcard once; raises ValueError."""
+    return Transform(source, destination, _UNUSED_RANDOM, is_reversible=True)
+
+
+def _inverted(service: str, local: str) -> Transform:
+    """Return the transform from the local subject of a service to the exporter's subject."""
+    if "*" in local.split("."):
+        return _reversible(local, _numbered(service))
+    there = _reversible(service, local)
+    order = [
+        _wildcard_number(token) for token in local.split(".") if _is_placeholder(token.encode())
+    ]
+    tokens = service.split(".")
+    count = 0
+    for i, token in enumerate(tokens):
+        if token == "*":
+            count += 1
+            tokens[i] = f"${order.index(count) + 1}"
+    return _reversible(_pattern_of(there).decode(), ".".join(tokens))
+
+
+def _wildcard_number(token: str) -> int:
+    """Return the n of ``$n`` or ``{{wildcard(n)}}``."""
+    return int("".join(character for character in token if character.isdigit()))
+
+
+def _checked_mappings(
+    where: str, mappings: tuple[options.Mapping, ...]
+) -> tuple[options.Mapping, ...]:
+    """Return `mappings`, refusing what cannot be compiled."""
+    try:
+        Mappings(mappings, _UNUSED_RANDOM)
+    except ValueError as error:
+        raise ConfigError(str(error), key=where) from error
+    return mappings
+
+
+def _without(plan: AccountPlan, excess: list[ImportPlan]) -> AccountPlan:
+    """Return `plan` without the imports in `excess`."""
+    left_out = set(excess)
+    return structs.replace(
+        plan,
+        stream_imports=tuple(each for each in plan.stream_imports if each not in left_out),
+        service_imports=tuple(each for each in plan.service_imports if each not in left_out),
+    )
+
+
+def _excess_error(plan: ImportPlan, accounts: Sequence[options.Account]) -> ConfigError:
+    """Say which import leads too far, and why."""
+    importer, exporter, taken = plan.target_account, plan.source_account, plan.source.decode()
+    if isinstance(plan, ServiceImport):
+        importer, exporter, taken = exporter, importer, plan.target.decode()
+    account = next(i for i, each in enumerate(accounts) if each.name == importer)
+    sources = [each.stream or each.service for each in accounts[account].imports]
+    index = next(
+        i
+        for i, source in enumerate(sources)
+        if source is not None and (source.account, source.subject) == (exporter, taken)
+    )
+    return ConfigError(
+        f"{taken!r} of {exporter!r} is in or behind a cycle of imports, or in a chain of more than "
+        f"{CHAIN_MAX}",
+        key=f"accounts[{account}].imports[{index}]",
+    )
+
+
+def _excess_imports(plans: Iterable[AccountPlan]) -> list[ImportPlan]:
+    """List the imports that a message could follow back to where it was, or for too long."""
+    plans = list(plans)
+    found: list[ImportPlan] = []
+    for kind in ("stream_imports", "service_imports"):
+        imports: list[ImportPlan] = [each for plan in plans for each in getattr(plan, kind)]
+        leaving: dict[str, list[int]] = {}
+        for i, one in enumerate(imports):
+            leaving.setdefault(one.source_account, []).append(i)
+        following = [
+            [
+                j
+                for j in leaving.get(one.target_account, ())
+                if overlaps(one.target, imports[j].source)
+            ]
+            for one in imports
+        ]
+        found += [imports[i] for i in _out_of_reach(following)]
+    return found
+
+
+def _out_of_reach(following: list[list[int]]) -> list[int]:
+    """List the nodes of a graph that are in or behind a cycle, or more than `CHAIN_MAX` deep.
+
+    Takes the nodes that nothing leads to away, layer by layer, so the time is that of the edges.
+    """
+    leading_to = [0] * len(following)
+    for after in following:
+        for j in after:
+            leading_to[j] += 1
+    layer = [i for i, count in enumerate(leading_to) if count == 0]
+    remaining = set(range(len(following)))
+    for _ in range(CHAIN_MAX):
+        remaining.difference_update(layer)
+        next_layer = []
+        for i in layer:
+            for j in following[i]:
+                leading_to[j] -= 1
+                if leading_to[j] == 0:
+                    next_layer.append(j)
+        layer = next_layer
+    return sorted(remaining)

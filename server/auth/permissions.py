@@ -1,0 +1,259 @@
+"""Permissions: what one connection may publish, subscribe to and receive.
+
+`PermissionRules` is one user's permissions made ready for checking; the connections of that user
+share it, and its bounded caches. `Permissions` is what one connection holds: the rules, and the
+replies that `allow_responses` has granted to it. Nothing here knows of sockets, accounts or the
+texts of refusals.
+
+The rules:
+
+==============  ====================================================================================
+publish         The subject must be matched by an allow pattern, or there is none; and by no deny
+                pattern. Wildcards in a published subject are ordinary bytes.
+subscribe       The whole subscription subject must be *covered* by one allow pattern (``a.*`` does
+                not cover ``a.>``), or there is none; and must not be matched by a deny pattern.
+queue           ``subject queue`` entries count for subscriptions with that queue group only, where
+                the queue part may be a pattern. When such entries of the allow list cover the
+                subject, the queue group must be among them. A denial without queue part denies
+                every queue group.
+deliver         A subscription that is wider than a denial is accepted, so every message is checked
+                against the deny patterns again, for plain and queue subscriptions alike.
+responses       With `allow_responses`, a received message's reply subject may be published to, a
+                limited number of times and for a limited time.
+==============  ====================================================================================
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.server.auth.pattern_set import PatternSet, SubjectQueue, split_subject_queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from midge.server.config import options
+
+CACHE_MAX = 1024
+"""Most answers each cache holds; a full cache starts again from empty."""
+
+CACHED_SUBJECT_MAX_BYTES = 256
+"""Longer subjects are checked anew every time, so that no peer can fill the caches with bulk."""
+
+RESPONSES_MAX = 65536
+"""Most reply subjects granted to one connection at a time; the oldest grant gives way."""
+
+RESPONSES_MAX_BYTES = 8 << 20
+"""Most bytes of them, for others choose how long they are."""
+
+
+class PermissionRules:
+    """Hold one user's rules, compiled, with the answers they gave lately."""
+
+    def __init__(self, table: options.Permissions) -> None:
+        """Compile `table`.
+
+        Raises:
+            ValueError: an entry is not a subject, or not ``subject queue`` where that is allowed.
+        """
+        responses = table.allow_responses
+        publish_allow = _publish_entries("publish.allow", table.publish.allow)
+        publish_deny = _publish_entries("publish.deny", table.publish.deny)
+        subscribe_allow = _entries("subscribe.allow", table.subscribe.allow)
+        subscribe_deny = _entries("subscribe.deny", table.subscribe.deny)
+        # With responses allowed, an empty allow list means "only those", not "everything".
+        self.limits_publish_allow = bool(publish_allow) or responses is not None
+        self.publish_allow = PatternSet(publish_allow)
+        self.publish_deny = PatternSet(publish_deny)
+        self.limits_subscribe_allow = bool(subscribe_allow)
+        self.subscribe_allow = PatternSet(subscribe_allow)
+        self.subscribe_deny = PatternSet(subscribe_deny)
+        self.has_publish_rules = self.limits_publish_allow or bool(publish_deny)
+        self.has_deliver_deny = bool(subscribe_deny)
+        self.allows_responses = responses is not None
+        self.responses_max = (responses.max or 1) if responses else 0
+        self.responses_expire_s = (responses.expires_s or 120.0) if responses else 0.0
+        self.publish_cache: dict[bytes, bool] = {}
+        self.deliver_cache: dict[bytes, bool] = {}
+        self.deliver_queue_cache: dict[SubjectQueue, bool] = {}
+
+    def check_publish(self, subject: bytes) -> bool:
+        """Tell whether `subject` may be published to, without looking into the cache."""
+        if self.limits_publish_allow and not self.publish_allow.matches(subject):
+            return False
+        return not self.publish_deny.matches(subject)
+
+    def check_subscribe(self, subject: bytes, queue: bytes | None) -> bool:
+        """Tell whether `subject`, in `queue` when it is given, may be subscribed to."""
+        if self.limits_subscribe_allow:
+            allowed = self.subscribe_allow.covers(subject)
+            if queue:
+                queues = self.subscribe_allow.covering_queues(subject)
+                if queues:
+                    allowed = _queue_matches(queue, queues)
+            if not allowed:
+                return False
+        return self.check_deliver(subject, queue)
+
+    def check_deliver(self, subject: bytes, queue: bytes | None) -> bool:
+        """Tell whether no denial matches `subject`, in `queue` when it is given."""
+        if self.subscribe_deny.matches(subject):
+            return False
+        if not queue:
+            return True
+        queues = self.subscribe_deny.matching_queues(subject)
+        return not queues or not _queue_matches(queue, queues)
+
+
+class Permissions:
+    """Answer for one connection what it may do. All questions are cheap when asked again."""
+
+    def __init__(self, rules: PermissionRules) -> None:
+        """Begin with `rules` and no response granted."""
+        self.rules = rules
+        self.has_publish_rules = rules.has_publish_rules
+        self.has_deliver_deny = rules.has_deliver_deny
+        self.allows_responses = rules.allows_responses
+        self._publish_cache = rules.publish_cache
+        self._deliver_cache = rules.deliver_cache
+        self._deliver_queue_cache = rules.deliver_queue_cache
+        self._responses: dict[bytes, _Grant] = {}
+        self._response_bytes = 0
+
+    def may_publish(self, subject: bytes) -> bool:
+        """Tell whether the rules alone let the connection publish to `subject`.
+
+        When they do not and `allows_responses` is set, `use_response` may still permit it.
+        """
+        answer = self._publish_cache.get(subject)
+        if answer is not None:
+            return answer
+        allowed = self.rules.check_publish(subject)
+        if len(subject) <= CACHED_SUBJECT_MAX_BYTES:
+            if len(self._publish_cache) >= CACHE_MAX:
+                self._publish_cache.clear()
+            self._publish_cache[subject] = allowed
+        return allowed
+
+    def may_subscribe(self, subject: bytes, queue: bytes | None) -> bool:
+        """Tell whether the connection may subscribe to `subject`, in `queue` when it is given.
+
+        An invalid subject is refused where there is an allow list, and otherwise left to the
+        SubList to refuse.
+        """
+        return self.rules.check_subscribe(subject, queue)
+
+    def may_deliver(self, subject: bytes, queue: bytes | None) -> bool:
+        """Tell whether a message on `subject` may reach a subscription (in `queue`) of this one."""
+        if queue is not None:
+            return self._may_deliver_to_queue(subject, queue)
+        answer = self._deliver_cache.get(subject)
+        if answer is not None:
+            return answer
+        allowed = self.rules.check_deliver(subject, None)
+        if len(subject) <= CACHED_SUBJECT_MAX_BYTES:
+            if len(self._deliver_cache) >= CACHE_MAX:
+                self._deliver_cache.clear()
+            self._deliver_cache[subject] = allowed
+        return allowed
+
+    def grant_response(self, reply: bytes, now_s: float) -> bool:
+        """Note that a message with `reply` was delivered at `now_s` (a monotonic clock).
+
+        Does nothing unless `allows_responses`, or when `reply` may be published to anyway. Tells
+        whether another grant, which was still good, had to give way.
+        """
+        if not self.allows_responses or self.may_publish(reply):
+            return False
+        if reply in self._responses:
+            self._forget_response(reply)
+        gave_way = self._drop_stale_responses(now_s)
+        self._responses[reply] = _Grant(now_s)
+        self._response_bytes += len(reply)
+        return gave_way
+
+    def use_response(self, subject: bytes, now_s: float) -> bool:
+        """Tell whether a grant lets `subject` be published to at `now_s`, and use it up by one."""
+        grant = self._responses.get(subject)
+        if grant is None:
+            return False
+        grant.used += 1
+        most = self.rules.responses_max
+        if (0 < most < grant.used) or self._is_expired(grant, now_s):
+            self._forget_response(subject)
+            return False
+        return True
+
+    def responses_granted(self) -> int:
+        """Return the number of reply subjects that are remembered."""
+        return len(self._responses)
+
+    def _may_deliver_to_queue(self, subject: bytes, queue: bytes) -> bool:
+        """Answer `may_deliver` for a queue subscription."""
+        key = (subject, queue)
+        answer = self._deliver_queue_cache.get(key)
+        if answer is not None:
+            return answer
+        allowed = self.rules.check_deliver(subject, queue)
+        if len(subject) + len(queue) <= CACHED_SUBJECT_MAX_BYTES:
+            if len(self._deliver_queue_cache) >= CACHE_MAX:
+                self._deliver_queue_cache.clear()
+            self._deliver_queue_cache[key] = allowed
+        return allowed
+
+    def _drop_stale_responses(self, now_s: float) -> bool:
+        """Forget grants from the oldest on that are expired, or too many; tell of the latter.
+
+        Grants are kept in the order of their time, so the first one still good ends the search.
+        """
+        gave_way = False
+        while self._responses:
+            oldest = next(iter(self._responses))
+            full = (
+                len(self._responses) >= RESPONSES_MAX or self._response_bytes >= RESPONSES_MAX_BYTES
+            )
+            expired = self._is_expired(self._responses[oldest], now_s)
+            if not full and not expired:
+                break
+            self._forget_response(oldest)
+            gave_way = gave_way or not expired
+        return gave_way
+
+    def _forget_response(self, reply: bytes) -> None:
+        """End the grant for `reply`, which there is."""
+        del self._responses[reply]
+        self._response_bytes -= len(reply)
+
+    def _is_expired(self, grant: _Grant, now_s: float) -> bool:
+        """Tell whether `grant` is older than the rules permit at `now_s`."""
+        expires_s = self.rules.responses_expire_s
+        return 0 < expires_s < now_s - grant.granted_s
+
+
+class _Grant:
+    """Remember when a reply subject was granted, and how often it has been used."""
+
+    def __init__(self, granted_s: float) -> None:
+        self.granted_s = granted_s
+        self.used = 0
+
+
+def _queue_matches(queue: bytes, patterns: Iterable[bytes]) -> bool:
+    """Tell whether one of the queue `patterns` names or covers `queue`."""
+    return any(
+        queue == pattern or PatternSet([(pattern, None)]).covers(queue) for pattern in patterns
+    )
+
+
+def _entries(where: str, texts: Iterable[str]) -> list[SubjectQueue]:
+    """Read ``subject`` and ``subject queue`` entries."""
+    return [split_subject_queue(where, text) for text in texts]
+
+
+def _publish_entries(where: str, texts: tuple[str, ...]) -> list[SubjectQueue]:
+    """Read ``subject`` entries; a queue part has no meaning for publishing."""
+    entries = _entries(where, texts)
+    for text, (_, queue) in zip(texts, entries, strict=True):
+        if queue is not None:
+            raise ValueError(f"{where}: expected a subject, got {text!r} with a queue part")
+    return entries

@@ -1,0 +1,1 @@
+"""What the connections of one server share, and the decisions about them."""

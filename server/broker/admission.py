@@ -1,0 +1,491 @@
+"""Who comes in, into which account, and what each client may do: the one place that decides it.
+
+Everything that could refuse a client, a subscription or a message asks here. A reload replaces who
+is known and what is allowed as a whole, and then puts every connected client to the same question
+again as if it came anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from midge.protocol import errors
+from midge.server.accounts.links import REPLY_PREFIX, AccountLinks
+from midge.server.accounts.plan import plan_accounts, plan_configured
+from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, Verdict
+from midge.server.auth.permissions import Permissions
+from midge.server.broker.pending_auth import PendingAuth
+from midge.server.clients.client_info import shared_info
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.log.logger import get_logger
+
+if TYPE_CHECKING:
+    from midge.protocol.frame import Frame
+    from midge.server.accounts.plan import AccountPlan
+    from midge.server.auth.claims import AccountBody, Claims
+    from midge.server.auth.operator import OperatorMode
+    from midge.server.broker.broker import Broker
+    from midge.server.clients.connection import Connection
+    from midge.server.clients.publishing import PublishingClient
+    from midge.server.clock import Timer
+    from midge.server.config.options import Options
+    from midge.server.interceptors.api import Interceptor
+    from midge.server.routing.client import Client
+
+NO_LIMIT = -1
+
+_NONCE_BYTES = 11
+_SYSTEM_QUEUE = b"_sys_"
+_RESERVED_SUBJECTS = (b"$NRG.", b"_GR_.")
+_RESERVED_REPLIES = (REPLY_PREFIX, b"_GR_.", b"$JS.ACK.")
+_LONGEST_WAIT_S = 3600.0
+"""Expiries are looked at by the wall clock at least so often, for it may jump."""
+
+_AUTH_TIMEOUT_S = 2.0
+_AFTER_TLS_S = 1.0
+
+log = get_logger()
+
+
+class Admission:
+    """Admit the connections of one server, and answer for each what it may do."""
+
+    def __init__(self, broker: Broker) -> None:
+        """Read the settings of `broker`.
+
+        Raises:
+            ConfigError: they cannot be.
+        """
+        self._broker = broker
+        options = broker.options
+        self.authenticator = Authenticator(options, wall_clock=broker.clock.wall)
+        self.links = AccountLinks(
+            broker.router, broker.clock, broker.random, broker.account, self._describe
+        )
+        self.links.apply(plan_configured(options))
+        self._by_address: Counter[str] = Counter()
+        self._by_user: Counter[str] = Counter()
+        self._present: dict[int, Identity | None] = {}
+        self._planned: dict[str, Claims[AccountBody]] = {}
+        self._expiries: dict[int, Timer] = {}
+        self._pending_auth = PendingAuth()
+        self._scan_timer: Timer | None = None
+        self._schedule_scan()
+
+    def _describe(self, client: Client | None) -> dict[str, Any]:
+        """Return what a service may be told of a requesting client; nothing of this process."""
+        return {} if client is None else shared_info(self._broker, cast("Connection", client))
+
+    # Coming in.
+
+    def prepare(self, connection: Connection) -> None:
+        """Give a new connection what its INFO must have."""
+        if self.authenticator.needs_nonce:
+            raw = secrets.token_bytes(_NONCE_BYTES)
+            connection.nonce = base64.urlsafe_b64encode(raw).rstrip(b"=")
+
+    def admit(self, connection: Connection) -> bool:
+        """Take a connection in that has said nothing yet; False when it was turned away."""
+        limits = self._broker.options.limits
+        self._present[connection.cid] = None
+        self._by_address[connection.peer_host] += 1
+        per_address = limits.max_connections_per_address
+        if len(self._broker.clients) > limits.max_connections:
+            self._broker.turn_away(connection, "connections")
+            return False
+        if 0 < per_address < self._by_address[connection.peer_host]:
+            self._broker.turn_away(connection, "connections_per_address")
+            return False
+        if self.admits_silent(connection) and self._admit_silent(connection):
+            connection.keepalive.start()
+        elif connection.reason is None:
+            connection.require_connect(self._auth_timeout_s(connection))
+        return connection.reason is None
+
+    def authenticate(self, connection: Connection) -> None:
+        """Find out who the client of `connection` is; `authenticated` or an -ERR follows."""
+        verdict = self._ask(connection)
+        if isinstance(verdict, Verdict):
+            self._pending_auth.drop(connection)
+            self._conclude(connection, verdict)
+        else:
+            self._pending_auth.ask(connection, verdict, self._conclude_and_resume)
+
+    def admits_silent(self, connection: Connection) -> bool:
+        """Tell whether the client may go without CONNECT."""
+        admits = self.authenticator.admits_silent_clients(connection.listener_kind)
+        return admits and not self._intercepts_connects
+
+    def asks_who(self, connection: Connection) -> bool:
+        """Tell whether a CONNECT may make somebody else of a client that has said nothing yet."""
+        return (
+            self.authenticator.is_required_by(connection.listener_kind) or self._intercepts_connects
+        )
+
+    @property
+    def _intercepts_connects(self) -> bool:
+        interception = self._broker.interception
+        return interception is not None and interception.wants_connects
+
+    def _ask(self, connection: Connection) -> Verdict | Awaitable[Verdict]:
+        """Ask who the client is, and then the interceptor whether it may come in."""
+        verdict = self.authenticator.authenticate(request_of(connection))
+        interception = self._broker.interception
+        return verdict if interception is None else interception.connect(connection, verdict)
+
+    def release(self, connection: Connection) -> None:
+        """Forget a connection that has ended; nothing happens to one that never was admitted."""
+        if connection.cid not in self._present:
+            return
+        self._pending_auth.drop(connection)
+        self._unbind(connection)
+        del self._present[connection.cid]
+        self._by_address[connection.peer_host] -= 1
+        if not self._by_address[connection.peer_host]:
+            self._by_address.pop(connection.peer_host)
+
+    def close(self) -> None:
+        """Let go of what outlives connections."""
+        self._pending_auth.close()
+        for timer in self._expiries.values():
+            timer.cancel()
+        self._expiries.clear()
+        if self._scan_timer is not None:
+            self._scan_timer.cancel()
+        self.authenticator.close()
+
+    # What a client may do.
+
+    def refuse_subscription(
+        self, connection: Connection, subject: bytes, queue: bytes | None
+    ) -> str | None:
+        """Return the -ERR text for a subscription that may not be, or None."""
+        permissions = connection.permissions
+        if queue == _SYSTEM_QUEUE or (
+            permissions is not None and not permissions.may_subscribe(subject, queue)
+        ):
+            return errors.subscription_violation(subject, queue)
+        most_tokens = self._broker.options.limits.max_subscription_tokens
+        if most_tokens and subject.count(b".") + 1 > most_tokens:
+            return errors.too_many_tokens(subject)
+        if 0 <= connection.max_subscriptions <= len(connection.subscriptions):
+            return errors.MAXIMUM_SUBSCRIPTIONS
+        return None
+
+    def refuse_publish(
+        self, connection: PublishingClient, subject: bytes, frame: Frame
+    ) -> str | None:
+        """Return the -ERR text for a message that may not be published, or None."""
+        permissions = connection.permissions
+        allowed = not subject.startswith(_RESERVED_SUBJECTS) and (
+            permissions is None
+            or permissions.may_publish(subject)
+            or permissions.use_response(subject, self._broker.clock.monotonic())
+        )
+        if not allowed:
+            return errors.publish_violation(subject)
+        return self.refuse_reply(frame)
+
+    def refuse_reply(self, frame: Frame) -> str | None:
+        """Return the -ERR text for a reply subject that no client may name, or None."""
+        reply = frame.reply_bytes()
+        if reply is not None and reply.startswith(_RESERVED_REPLIES):
+            return errors.reply_violation(reply)
+        return None
+
+    def grant_reply(self, connection: Connection, frame: Frame) -> None:
+        """Note that `connection` may answer the message that it is about to get."""
+        reply = frame.reply_bytes()
+        permissions = connection.permissions
+        if reply is None or permissions is None:
+            return
+        if permissions.grant_response(reply, self._broker.clock.monotonic()):
+            self._broker.limit_hits["response_grants"] += 1
+
+    # Changes while serving.
+
+    def prepare_reload(self, options: Options) -> Callable[[], None]:
+        """Check `options` and return what puts them in force.
+
+        Raises:
+            ConfigError: they cannot be; nothing has changed.
+        """
+        authenticator = Authenticator(options, wall_clock=self._broker.clock.wall)
+        plans = plan_configured(options)
+        interceptors = configured_interceptors(options)
+
+        def put_in_force() -> None:
+            self._broker.intercept_as_configured(interceptors)
+            self.authenticator.close()
+            self.authenticator = authenticator
+            self._planned = {}
+            self.links.apply(plans)
+            self._schedule_scan()
+            for connection in list(self._broker.clients.values()):
+                self._question_again(connection)
+
+        return put_in_force
+
+    def _question_again(self, connection: Connection) -> None:
+        """Find out whether a client that is in may stay, and as what.
+
+        The answer to a question that is open is one by the old rules: nobody waits for it any more.
+        """
+        if self._pending_auth.conclusion_of(connection) == self._conclude_and_resume:
+            self.authenticate(connection)
+            if connection not in self._pending_auth:
+                connection.resume()
+            return
+        if connection.identity is None:
+            if not connection.connected and not self.admits_silent(connection):
+                connection.require_connect(self._auth_timeout_s(connection))
+            return
+        verdict = self._ask(connection)
+        if isinstance(verdict, Verdict):
+            self._pending_auth.drop(connection)
+            self._conclude_again(connection, verdict)
+        else:
+            self._pending_auth.ask(connection, verdict, self._conclude_again_and_flush)
+
+    def _conclude_again_and_flush(self, connection: Connection, verdict: Verdict) -> None:
+        self._conclude_again(connection, verdict)
+        self._broker.router.flush()
+
+    def _conclude_again(self, connection: Connection, verdict: Verdict) -> None:
+        """Let a client stay with what it may do now, or send it away."""
+        before = connection.identity
+        if isinstance(verdict, Refusal):
+            self._send_away(connection, verdict)
+        elif before is not None and before.account != verdict.account:
+            # It may come again at once, and an error would keep some clients from that.
+            connection.close(ClosedReason.CLIENT_CLOSED, None)
+        else:
+            self._bind(connection, verdict)
+            self._end_forbidden(connection)
+
+    def _end_forbidden(self, connection: Connection) -> None:
+        """End the subscriptions that `connection` may not have any more."""
+        permissions = connection.permissions
+        if permissions is None:
+            return
+        for subscription in list(connection.subscriptions.values()):
+            if not permissions.may_subscribe(subscription.subject, subscription.queue):
+                connection.send_error(
+                    errors.removed_subscription(
+                        subscription.subject, subscription.queue, subscription.sid
+                    )
+                )
+                connection.unsubscribe(subscription, "unsubscribed")
+
+    def _schedule_scan(self) -> None:
+        """Look at account tokens that may change by themselves, again and again."""
+        if self._scan_timer is not None:
+            self._scan_timer.cancel()
+            self._scan_timer = None
+        if self.authenticator.operator is not None:
+            delay_s = max(self._broker.options.operator.resolver_interval_s, 1.0)
+            self._scan_timer = self._broker.clock.call_later(delay_s, self._scan)
+
+    def _scan(self) -> None:
+        """Send those away whose account, key or token has been taken back.
+
+        Who is in an account whose token has changed otherwise is put to the question again.
+        """
+        self._scan_timer = None
+        mode = self.authenticator.operator
+        if mode is None:
+            return
+        before = self._planned
+        self._plan_accounts_of_tokens(mode, set(before))
+        now_s = self._broker.clock.wall()
+        known: dict[str, Claims[AccountBody]] = {}
+        for connection in list(self._broker.clients.values()):
+            identity = connection.identity
+            if identity is None:
+                continue
+            ended = mode.why_ended(identity, now_s, known)
+            if ended is not None:
+                self._send_away(connection, ended)
+            elif before.get(identity.account) is not known[identity.account]:
+                self._question_again(connection)
+        self._broker.router.flush()
+        self._schedule_scan()
+
+    # Conclusions.
+
+    def _admit_silent(self, connection: Connection) -> bool:
+        """Give a client that may go without CONNECT its identity until then, if it has one."""
+        verdict = self.authenticator.authenticate(request_of(connection))
+        if isinstance(verdict, Identity):
+            return self._bind(connection, verdict)
+        if not isinstance(verdict, Refusal):
+            asyncio.ensure_future(verdict).cancel()
+        return False
+
+    def _conclude_and_resume(self, connection: Connection, verdict: Verdict) -> None:
+        self._conclude(connection, verdict)
+        connection.resume()
+
+    def _conclude(self, connection: Connection, verdict: Verdict) -> None:
+        if isinstance(verdict, Refusal):
+            self._send_away(connection, verdict)
+        elif _is_bound_as(connection, verdict) or self._bind(connection, verdict):
+            connection.authenticated(verdict)
+
+    def _send_away(self, connection: Connection, refusal: Refusal) -> None:
+        """End `connection`; the log gets the reason, the client nats-server's words."""
+        if refusal.limit:
+            self._broker.limit_hits[refusal.limit] += 1
+        log.error(
+            "authentication_failed",
+            cid=connection.cid,
+            peer=connection.peer,
+            detail=refusal.detail,
+        )
+        connection.close(ClosedReason(refusal.reason), refusal.wire)
+
+    def _bind(self, connection: Connection, identity: Identity) -> bool:
+        """Put `connection` into its account, with its permissions and limits; False when full."""
+        self._unbind(connection)
+        limits = self._broker.options.limits
+        plan = self._plan_for(identity)
+        if plan is None:
+            self._send_away(connection, Refusal("the account cannot be", reason="Missing Account"))
+            return False
+        account = self._broker.account(plan.name)
+        if 0 <= plan.max_connections <= len(account.clients):
+            connection.close(
+                ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS, errors.MAXIMUM_ACCOUNT_CONNECTIONS
+            )
+            return False
+        per_user = limits.max_connections_per_user
+        if identity.user and 0 < per_user <= self._by_user[_user_key(identity)]:
+            self._broker.turn_away(connection, "connections_per_user")
+            return False
+        self._by_user[_user_key(identity)] += 1
+        self._present[connection.cid] = identity
+        connection.identity = identity
+        connection.join(account)
+        account.clients[connection.cid] = connection
+        connection.restrict(None if identity.rules is None else Permissions(identity.rules))
+        connection.max_subscriptions = _tightest(
+            limits.max_subscriptions or NO_LIMIT, plan.max_subscriptions, identity.max_subscriptions
+        )
+        connection.parser.max_payload = _tightest(
+            limits.max_payload_bytes, plan.max_payload_bytes, identity.max_payload_bytes
+        )
+        self._watch_expiry(connection, identity)
+        return True
+
+    def _unbind(self, connection: Connection) -> None:
+        """Take `connection` out of its account."""
+        connection.account.clients.pop(connection.cid, None)
+        timer = self._expiries.pop(connection.cid, None)
+        if timer is not None:
+            timer.cancel()
+        identity = self._present.get(connection.cid)
+        if identity is not None:
+            key = _user_key(identity)
+            self._by_user[key] -= 1
+            if not self._by_user[key]:
+                self._by_user.pop(key)  # quicker than a Counter's own `del`
+            self._present[connection.cid] = None
+
+    def _plan_for(self, identity: Identity) -> AccountPlan | None:
+        """Return the plan of the account; in operator mode it may have to be made first."""
+        mode = self.authenticator.operator
+        if mode is None:
+            return self.links.plans.get(identity.account)
+        from midge.server.auth.claims import BadTokenError  # noqa: PLC0415 - operator mode's alone
+
+        try:
+            claims = mode.account(identity.account, self._broker.clock.wall())
+        except BadTokenError:
+            return None  # it has expired, or has been taken back, since its user was let in
+        if self._planned.get(identity.account) is not claims:
+            self._plan_accounts_of_tokens(mode, {*self._planned, identity.account})
+        return self.links.plans.get(identity.account)
+
+    def _plan_accounts_of_tokens(self, mode: OperatorMode, wanted: set[str]) -> None:
+        """Read the tokens of the accounts `wanted`, and of those they import from, anew."""
+        from midge.server.accounts import from_tokens as tokens  # noqa: PLC0415 - as above
+
+        now_s = self._broker.clock.wall()
+        self._planned = tokens.token_accounts(lambda key: mode.account(key, now_s), wanted)
+        tables = tokens.account_tables(self._planned, now_s)
+        self.links.apply(plan_accounts(tables, is_lenient=True))
+
+    def _watch_expiry(self, connection: Connection, identity: Identity) -> None:
+        """End `connection` when its identity does."""
+        if identity.expires_at_s is None:
+            return
+        left_s = identity.expires_at_s - self._broker.clock.wall()
+        if left_s <= 0:
+            connection.close(ClosedReason.AUTHENTICATION_EXPIRED, errors.AUTHENTICATION_EXPIRED)
+            self._broker.router.flush()
+            return
+        self._expiries[connection.cid] = self._broker.clock.call_later(
+            min(left_s, _LONGEST_WAIT_S), self._watch_expiry, connection, identity
+        )
+
+    def _auth_timeout_s(self, connection: Connection) -> float:
+        """Return how long the client of `connection` has for its CONNECT."""
+        options = self._broker.options
+        own_s = options.websocket.authorization.timeout_s
+        if connection.listener_kind == "WEBSOCKET" and own_s:
+            return own_s
+        if options.authorization.timeout_s:
+            return options.authorization.timeout_s
+        return options.tls.timeout_s + _AFTER_TLS_S if options.tls.enabled else _AUTH_TIMEOUT_S
+
+
+def _is_bound_as(connection: Connection, identity: Identity) -> bool:
+    """Tell whether a client that had said nothing yet turns out to be whom it was taken for."""
+    is_same = identity is connection.identity
+    return is_same and identity.rules is None and identity.expires_at_s is None
+
+
+def request_of(connection: Connection) -> AuthRequest:
+    """Return what `connection` offers to show who its client is."""
+    options = connection.options
+    return AuthRequest(
+        user=options.user,
+        password=options.password,
+        token=options.auth_token,
+        jwt=options.jwt,
+        nkey=options.nkey,
+        signature=options.sig,
+        client_name=options.name,
+        lang=options.lang,
+        version=options.version,
+        nonce=connection.nonce,
+        peer_host=connection.peer_host,
+        peer_port=connection.peer_port,
+        connection_type=connection.listener_kind,
+        certificate=connection.peer_certificate(),
+    )
+
+
+def configured_interceptors(options: Options) -> dict[str, Interceptor]:
+    """Import the interceptors that `options` name. Raises: ConfigError when one cannot be."""
+    table = options.interceptors
+    if not (table.connect or table.subscribe or table.publish or table.deliver):
+        return {}
+    from midge.server.interceptors.api import load_interceptors  # noqa: PLC0415 - few have any
+
+    return load_interceptors(table)
+
+
+def _user_key(identity: Identity) -> str:
+    """Return what counts as one user: the name within its account."""
+    return f"{identity.account} {identity.user}"
+
+
+def _tightest(*limits: int) -> int:
+    """Return the smallest of `limits`, where a negative one is none."""
+    return min([limit for limit in limits if limit >= 0], default=NO_LIMIT)

@@ -1,0 +1,499 @@
+"""What the connections of one server share: accounts, router, limits, central decisions.
+
+A connection asks here who its client is and what it may do, and tells here what happened to it.
+Every refusal is decided in this one place, so that no path around it exists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from midge.protocol import COMPATIBLE_VERSION, errors
+from midge.protocol.errors import ProtocolError
+from midge.protocol.frame import Frame
+from midge.protocol.inbound import SharedBuffer
+from midge.protocol.messages import Info
+from midge.server.broker.admission import Admission, configured_interceptors
+from midge.server.broker.server_keys import ServerKeys
+from midge.server.clients.channel import Channel
+from midge.server.clients.closed_clients import ClosedClient, ClosedClients
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.connection import Connection
+from midge.server.clients.fair_turns import FairTurns
+from midge.server.clients.protocol_trace import Tracer, client_label
+from midge.server.clock import Clock
+from midge.server.config.options import Options
+from midge.server.log.logger import get_logger
+from midge.server.routing.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
+from midge.server.routing.client import Client
+from midge.server.routing.observer import Observer
+from midge.server.routing.outbound import ChunkPool
+from midge.server.routing.router import SWALLOWED, Router
+from midge.server.routing.subscription import RoutedSubscription
+from midge.sublist import SubList
+
+if TYPE_CHECKING:
+    from midge.server.interceptors.api import Interceptor
+    from midge.server.interceptors.interception import Interception
+
+__all__ = ["Broker", "Observer", "Screen", "Totals"]
+
+log = get_logger()
+
+TOO_MANY_TOKENS = "too many tokens"
+"""What the refusals of subscriptions with too many of them are counted as."""
+
+_CLEAN_UP_STEPS = 500_000  # of a SubList, some 20 ms
+_ERROR_KINDS_MAX = 64  # kinds of -ERR that are counted apart; there are a dozen
+
+
+class Screen:
+    """Somebody who may hold, change or refuse what passes."""
+
+    def publish(
+        self,
+        account: Account,
+        publisher: Connection | None,
+        frame: Frame,
+        route: Callable[[], object],
+    ) -> None:
+        """Decide on a message; `route`, called at once, lets it pass as it is."""
+        route()
+
+    def deliver(
+        self, connection: Connection, subscription: RoutedSubscription, frame: Frame
+    ) -> Frame | None:
+        """Give what `connection` gets, None for a refusal, or the router's SWALLOWED."""
+        return frame
+
+    def edit_info(self, info: Info) -> None:
+        """Change what a connection is told of the server."""
+
+
+class _Several(Observer):
+    """Several observers of messages as one."""
+
+    def __init__(self, observers: list[Observer]) -> None:
+        self._observers = observers
+
+    def message_routed(
+        self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
+    ) -> None:
+        for observer in self._observers:
+            observer.message_routed(account, publisher, frame, plain, queued)
+
+
+class Totals:
+    """Counts over connections that have gone, and of what happened to them."""
+
+    __slots__ = (
+        "connections",
+        "in_bytes",
+        "in_messages",
+        "out_bytes",
+        "out_messages",
+        "slow_consumers",
+        "stale_connections",
+    )
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.in_messages = 0
+        self.in_bytes = 0
+        self.out_messages = 0
+        self.out_bytes = 0
+        self.slow_consumers = 0
+        self.stale_connections = 0
+
+    def add(self, client: Client) -> None:
+        """Count in what `client` received and sent."""
+        self.in_messages += client.in_messages
+        self.in_bytes += client.in_bytes
+        self.out_messages += client.out_messages
+        self.out_bytes += client.out_bytes
+
+
+class Broker:
+    """The shared state of one server's connections; `clock` and `random` are its only such sources.
+
+    `clients` are the live connections by cid, `closed` the last ones that went, oldest first.
+    `closed_by_reason` and `errors_sent` (by kind) count what they say; `limit_hits` counts by name
+    what these do not show.
+    """
+
+    def __init__(self, options: Options, clock: Clock, random: Random) -> None:
+        self.options = options
+        self.clock = clock
+        self.random = random
+        self.keys = ServerKeys()
+        self.shared_buffer = SharedBuffer()
+        self.chunks = ChunkPool()
+        self.turns = FairTurns(clock)
+        chooser = random if options.routing.queue_selection == "random" else None
+        self.router = Router(chooser)
+        self.observers: list[Observer] = []
+        self._message_observers: list[Observer] = []
+        self.accounts: dict[str, Account] = {}
+        self.global_account = self.account(GLOBAL_ACCOUNT)
+        self.system_account = self.account(options.system_account or SYSTEM_ACCOUNT)
+        self.clients: dict[int, Connection] = {}
+        self.closed = ClosedClients(options.limits.max_closed_clients)
+        self.totals = Totals()
+        self.closed_by_reason: Counter[ClosedReason] = Counter()
+        self.errors_sent: Counter[str] = Counter()
+        self.limit_hits: Counter[str] = Counter()
+        self.stalled_clients = 0
+        self.screen: Screen | None = None
+        self.interception: Interception | None = None
+        self._interceptors: dict[str, dict[str, Interceptor]] = {"settings": {}, "program": {}}
+        self.lame_duck = False
+        self.host = options.listen.host
+        self.port = options.listen.port
+        self._last_cid = 4  # nats-server's internal clients take the first few
+        self._transports: set[Connection] = set()
+        self._empty = asyncio.Event()
+        self.admission = Admission(self)
+        self.intercept_as_configured(configured_interceptors(options))
+        operator = self.admission.authenticator.operator
+        if operator is not None and operator.system_account:
+            self.system_account = self.account(operator.system_account)
+
+    # Connections.
+
+    def account(self, name: str) -> Account:
+        """Give the account called `name`, made when it does not exist yet."""
+        account = self.accounts.get(name)
+        if account is None:
+            routing = self.options.routing
+            sublist = SubList(
+                cache_max=routing.cache_max,
+                cache_sweep_to=min(routing.cache_sweep_to, routing.cache_max),
+                exact_match=routing.exact_match,
+            )
+            account = Account(name, sublist)
+            self.accounts[name] = account
+            for observer in self.observers:
+                observer.account_made(account)
+        return account
+
+    def make_connection(self, peer: tuple[str, int], listener_kind: str = "STANDARD") -> Connection:
+        """Make a connection with a cid of its own, not yet on a transport."""
+        self._last_cid += 1
+        connection = Connection(self, self._last_cid, peer, listener_kind)
+        self.admission.prepare(connection)
+        return connection
+
+    def ping_interval_s(self, listener_kind: str) -> float:
+        """Give the seconds between PINGs to clients that come in by `listener_kind`."""
+        own_s = self.options.websocket.ping_interval_s if listener_kind == "WEBSOCKET" else 0.0
+        return own_s or self.options.keepalive.ping_interval_s
+
+    def connection_made(self, connection: Connection) -> None:
+        """Take a connection in, or turn it away when there are too many."""
+        self.totals.connections += 1
+        self._transports.add(connection)
+        self.clients[connection.cid] = connection
+        if self.admission.admit(connection):
+            log.debug("client_connected", cid=connection.cid, peer=connection.peer)
+            self.screen_anew(connection)
+            self.trace(connection)
+
+    def trace(self, connection: Connection) -> None:
+        """Trace `connection` while `logging.trace` says so."""
+        wanted = self.options.logging.trace or self.options.logging.trace_verbose
+        if wanted or connection.tracer is not None:
+            connection.trace(Tracer(connection, self.options.logging) if wanted else None)
+
+    def turn_away(self, connection: Connection, limit: str) -> None:
+        """End a connection that is one too many, by the limit of this name."""
+        self.limit_hits[limit] += 1
+        connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
+
+    def client_connected(self, connection: Connection) -> None:
+        """Hear that the client has been let in."""
+        for observer in self.observers:
+            observer.client_connected(connection)
+
+    def client_closed(self, connection: Connection) -> None:
+        """Hear that a connection has ended; its transport may have some last words to write."""
+        self.clients.pop(connection.cid, None)
+        self.admission.release(connection)
+        if self.interception is not None:
+            self._forget_what_waits(connection, self.interception)
+        self.totals.add(connection)
+        self.closed.append(ClosedClient(connection, self.clock.monotonic()))
+        if connection.reason is not None:
+            self._note_end(connection, connection.reason)
+        for observer in self.observers:
+            observer.client_closed(connection)
+
+    def _note_end(self, connection: Connection, reason: ClosedReason) -> None:
+        """Count and log why a connection has ended."""
+        self.closed_by_reason[reason] += 1
+        if reason.is_slow_consumer:
+            self.totals.slow_consumers += 1
+            log.warning(
+                "slow_consumer_closed",
+                cid=connection.cid,
+                peer=connection.peer,
+                reason=reason.value,
+            )
+        elif reason is ClosedReason.STALE_CONNECTION:
+            self.totals.stale_connections += 1
+        if log.is_debugging:
+            log.debug(
+                "client_closed",
+                cid=connection.cid,
+                peer=connection.peer,
+                client=client_label(connection),
+                reason=reason.value,
+            )
+
+    def _forget_what_waits(self, connection: Connection, interception: Interception) -> None:
+        dropped = interception.forget(connection)
+        if dropped:
+            log.warning(
+                "intercepted_dropped", cid=connection.cid, peer=connection.peer, count=dropped
+            )
+
+    def connection_lost(self, connection: Connection) -> None:
+        """Hear that the transport of a connection is gone."""
+        self._transports.discard(connection)
+        if not self._transports:
+            self._empty.set()
+
+    async def emptied(self) -> None:
+        """Wait until no transport is left."""
+        while self._transports:
+            self._empty.clear()
+            await self._empty.wait()
+
+    def protocol_error(self, connection: Channel, error: ProtocolError) -> None:
+        """Log what a client did wrong."""
+        log.error("protocol_error", cid=connection.cid, peer=connection.peer, error=error.detail)
+
+    def error_sent(self, connection: Channel, text: str) -> None:
+        """Log and count an -ERR after which the connection goes on."""
+        kind = _kind_of(text)
+        if kind not in self.errors_sent and len(self.errors_sent) >= _ERROR_KINDS_MAX:
+            kind = "other"
+        self.errors_sent[kind] += 1
+        log.debug("error_sent", cid=connection.cid, peer=connection.peer, error=text)
+
+    # Who may hold, change or refuse what passes.
+
+    def screen_publish(self, connection: Connection, frame: Frame) -> None:
+        """Show a publish to whoever wants to see it before it is routed."""
+        if self.interception is None:
+            self.let_publish(connection, frame, connection.route_mapped)
+        else:
+            self.interception.publish(connection, frame)
+
+    def let_publish(
+        self, connection: Connection, frame: Frame, route: Callable[[Frame], object]
+    ) -> None:
+        """Let a publish pass that is as its client may have it; the screen comes last."""
+        if connection.options.verbose:
+            connection.send_ok()
+        if self.screen is None:
+            route(frame)
+        else:
+            self.screen.publish(connection.account, connection, frame, lambda: route(frame))
+
+    def publish_direct(
+        self, account: Account, frame: Frame, route: Callable[[Account, bytes, Frame], int]
+    ) -> int:
+        """Show a publish of the process itself; give how many have taken it."""
+        screen = self.screen
+        if screen is None:
+            last = route
+        else:
+
+            def last(account: Account, subject: bytes, frame: Frame) -> int:
+                taken = [1]  # who takes it is not known yet when the screen keeps it
+                screen.publish(
+                    account, None, frame, lambda: taken.append(route(account, subject, frame))
+                )
+                return taken[-1]
+
+        if self.interception is None:
+            return last(account, frame.subject_bytes(), frame)
+        return self.interception.publish_direct(account, frame, last)
+
+    def screen_delivery(
+        self, connection: Connection, subscription: Any, publisher: Client | None, frame: Frame
+    ) -> Frame | None:
+        """Show a delivery to whoever wants to see it before it is written."""
+        seen: Frame | None = frame
+        if self.interception is not None:
+            seen = self.interception.deliver(connection, subscription, publisher, frame)
+        if self.screen is None or seen is None or seen is SWALLOWED:
+            return seen
+        return self.screen.deliver(connection, subscription, seen)
+
+    def screen_with(self, screen: Screen | None) -> None:
+        """Show all publishes and deliveries to `screen` from now on; None ends that."""
+        self.screen = screen
+        for connection in self.clients.values():
+            self.screen_anew(connection)
+
+    def screen_anew(self, connection: Connection) -> None:
+        """Find out anew what of `connection` somebody wants to see."""
+        interception, screened = self.interception, self.screen is not None
+        connection.screen(
+            screened or (interception is not None and interception.screens_publishes(connection)),
+            screened or (interception is not None and interception.screens_deliveries(connection)),
+        )
+
+    def intercept(self, functions: Mapping[str, Interceptor]) -> None:
+        """Ask the program's own `functions`, by event, before those of the settings."""
+        self._interceptors["program"] = dict(functions)
+        self._choose_interceptors()
+
+    def intercept_as_configured(self, functions: Mapping[str, Interceptor]) -> None:
+        """Ask the `functions` of the settings, where the program has none of its own."""
+        self._interceptors["settings"] = dict(functions)
+        self._choose_interceptors()
+
+    def _choose_interceptors(self) -> None:
+        functions = self._interceptors["settings"] | self._interceptors["program"]
+        if self.interception is not None:
+            self.interception.change(functions)
+        elif functions:
+            from midge.server.interceptors.interception import Interception  # noqa: PLC0415 - few have any
+
+            self.interception = Interception(self, functions)
+        for connection in self.clients.values():
+            self.screen_anew(connection)
+
+    # What it subscribed to.
+
+    def subscribed(self, connection: Connection, subscription: RoutedSubscription) -> None:
+        """Hear of a new subscription."""
+        for observer in self.observers:
+            observer.subscribed(connection, subscription)
+
+    def unsubscribed(
+        self, connection: Connection, subscription: RoutedSubscription, cause: str
+    ) -> None:
+        """Hear of the end of one."""
+        for observer in self.observers:
+            observer.unsubscribed(connection, subscription, cause)
+
+    def clean_up(
+        self, connection: Connection, account: Account, left: list[RoutedSubscription], slice_: int
+    ) -> None:
+        """Remove the subscriptions `left`, `slice_` of them now at most and the others later."""
+        whole_slice, sublist = slice_, account.sublist
+        last_step = sublist.steps + _CLEAN_UP_STEPS
+        while left and slice_ and sublist.steps < last_step:
+            slice_ -= 1
+            subscription = left.pop()
+            sublist.remove(subscription)
+            self.unsubscribed(connection, subscription, "disconnected")
+        if left:
+            self.clock.call_later(0, self.clean_up, connection, account, left, whole_slice)
+
+    # What it is told.
+
+    def info_line(self, connection: Connection, *, connect_info: bool = False) -> bytes:
+        """Give INFO as `connection` is to see it."""
+        info = self._info()
+        info.client_id = connection.cid
+        info.client_ip = connection.peer_host
+        if connection.nonce and not connection.connected:
+            info.nonce = connection.nonce.decode()
+        if self._asks_who(connection, connect_info=connect_info):
+            info.auth_required = True
+        if connection.listener_kind == "STANDARD":
+            self._add_tls(info)
+        if self.lame_duck:
+            info.ldm = True
+        if connect_info:
+            info.connect_info = True
+            info.remote_account = connection.account.name
+            info.max_payload = connection.parser.max_payload
+            if connection.account is self.system_account:
+                info.acc_is_sys = True
+        if self.screen is not None:
+            self.screen.edit_info(info)
+        return info.line()
+
+    def _asks_who(self, connection: Connection, *, connect_info: bool) -> bool:
+        """Tell whether INFO is to ask for credentials."""
+        authenticator, kind = self.admission.authenticator, connection.listener_kind
+        # As in nats-server, only the first INFO of the plain listener spares guests the question.
+        may_be_spared = not connect_info and kind != "WEBSOCKET"
+        is_spared = may_be_spared and authenticator.admits_silent_clients(kind)
+        return authenticator.is_required_by(kind) and not is_spared
+
+    def _add_tls(self, info: Info) -> None:
+        """Say in `info` what TLS the client listener asks for."""
+        tls = self.options.tls
+        if not tls.enabled:
+            return
+        if tls.allow_non_tls:
+            info.tls_available = True
+        else:
+            info.tls_required = True
+        if tls.verify or tls.verify_and_map:
+            info.tls_verify = True
+
+    def _info(self) -> Info:
+        limits = self.options.limits
+        host, _, port = self.options.listen.client_advertise.rpartition(":")
+        if not host:
+            host, port = port or self.host, ""
+        return Info(
+            server_id=self.keys.server_id,
+            server_name=self.options.server_name or self.keys.server_id,
+            version=COMPATIBLE_VERSION,
+            go="python",
+            host=host.strip("[]"),
+            port=int(port or self.port),
+            headers=limits.header_support,
+            max_payload=limits.max_payload_bytes,
+            xkey=self.keys.xkey,
+        )
+
+    def watch_messages(self, observer: Observer) -> None:
+        """Have `observer` see everything, every message included."""
+        self.observers.append(observer)
+        self._message_observers.append(observer)
+        self._choose_observer()
+
+    def look_away(self, observer: Observer) -> None:
+        """Tell `observer` nothing any more."""
+        self.observers.remove(observer)
+        if observer in self._message_observers:
+            self._message_observers.remove(observer)
+        self._choose_observer()
+
+    def _choose_observer(self) -> None:
+        """Give the router one observer to tell of messages, or none."""
+        several = self._message_observers
+        self.router.observer = several[0] if len(several) == 1 else None
+        if len(several) > 1:
+            self.router.observer = _Several(several)
+
+    def close(self) -> None:
+        """Let go of what outlives connections."""
+        self.admission.close()
+        if self.interception is not None:
+            self.interception.close()
+
+    def abort_all(self) -> None:
+        """Cut every transport that is still there."""
+        for connection in list(self._transports):
+            connection.abort()
+
+
+def _kind_of(error: str) -> str:
+    """Give the part of an -ERR text that does not tell what it was about."""
+    if error.endswith(", too many tokens"):
+        return TOO_MANY_TOKENS
+    return error.partition(" to ")[0].partition(" of ")[0]

@@ -1,0 +1,78 @@
+"""Pending authentications: at most one per connection.
+
+A question ends with its connection, and when the same is asked anew: nobody hears the answer then,
+and what is being done to find it out is called off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from midge.server.auth import Refusal, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from midge.server.clients.connection import Connection
+
+Conclude = Callable[["Connection", Verdict], None]
+"""Does what follows from a verdict."""
+
+
+class Question(NamedTuple):
+    """An open question; `apply_verdict` takes the verdict."""
+
+    pending: asyncio.Future[Verdict]
+    apply_verdict: Conclude
+
+    def verdict(self) -> Verdict:
+        """Give the answer that has come; without a clear one nobody gets in."""
+        if self.pending.cancelled():
+            return Refusal("the question was called off")
+        error = self.pending.exception()
+        return self.pending.result() if error is None else Refusal(f"internal error: {error}")
+
+
+class PendingAuth:
+    """The open questions of one server, by the cid of whom they are about."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, Question] = {}
+
+    def __contains__(self, connection: Connection) -> bool:
+        return connection.cid in self._open
+
+    def conclusion_of(self, connection: Connection) -> Conclude | None:
+        """Return what the verdict on `connection` will be given to, if one is waited for."""
+        question = self._open.get(connection.cid)
+        return None if question is None else question.apply_verdict
+
+    def ask(
+        self, connection: Connection, verdict: Awaitable[Verdict], apply_verdict: Conclude
+    ) -> None:
+        """Have `apply_verdict` called with the `verdict`, unless something else is asked before."""
+        self.drop(connection)
+        question = Question(asyncio.ensure_future(verdict), apply_verdict)
+        self._open[connection.cid] = question
+        question.pending.add_done_callback(lambda _: self._answered(connection, question))
+
+    def drop(self, connection: Connection) -> None:
+        """Wait no longer for who `connection` is."""
+        question = self._open.pop(connection.cid, None)
+        if question is not None and not question.pending.done():
+            # In the next turn, when it has begun: coroutines that never do are complained of.
+            asyncio.get_running_loop().call_soon(question.pending.cancel)
+
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        for question in self._open.values():
+            question.pending.cancel()
+        self._open.clear()
+
+    def _answered(self, connection: Connection, question: Question) -> None:
+        """Conclude, if `question` is still open."""
+        if self._open.get(connection.cid) is question:
+            del self._open[connection.cid]
+            question.apply_verdict(connection, question.verdict())

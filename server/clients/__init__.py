@@ -1,0 +1,1 @@
+"""Client connections: the channel, the commands, back-pressure, fair turns, keepalive."""

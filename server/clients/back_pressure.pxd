@@ -1,0 +1,26 @@
+# C types for back_pressure.py.
+
+cimport cython
+
+from midge.server.routing.client cimport Client
+
+cdef Py_ssize_t _HOLD_BACK_BYTES
+
+
+cdef class BackPressure:
+    cdef object _connection
+    cdef double _behind_since
+    cdef object _deadline_timer
+    cdef object _hold_timer
+    cdef object _waits_for
+    cdef public Client held_by
+    cdef public dict holding
+
+    @cython.locals(limit=Py_ssize_t, pending=Py_ssize_t, nearly_full=bint)
+    cpdef bint has_room(self, Client publisher) except -1
+    cpdef void fell_behind(self) except *
+    cpdef void progressed(self) except *
+    cpdef void caught_up(self) except *
+    cpdef void hold_for(self, Client receiver) except *
+    @cython.locals(receiver=Client)
+    cpdef void hold_back(self) except *

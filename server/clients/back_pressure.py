@@ -1,0 +1,149 @@
+"""Back-pressure of one connection, in both roles.
+
+As a receiver that is behind it may fill up to its limit: far enough behind, it slows down those who
+publish to it; full, or without any progress for too long, it is closed as a slow consumer. As a
+publisher it is read no further for a moment, so that a fast one does not fill the memory.
+"""
+
+from typing import TYPE_CHECKING, cast
+
+from midge.server.clients.closed_reason import ClosedReason
+
+if TYPE_CHECKING:
+    from midge.server.clients.channel import Channel
+    from midge.server.clock import Timer
+    from midge.server.routing.client import Client
+
+_HOLD_BACK_BYTES = 4 * 1024 * 1024  # a receiver this far behind slows down who publishes to it
+_HOLD_BACK_S = 0.01  # for so long per batch at most, unless it catches up before
+
+
+class BackPressure:
+    """What `connection` waits for, and who waits for it.
+
+    `held_by` is the receiver that the batch at hand has overwhelmed, `holding` are the publishers
+    that are read no further until this connection has caught up.
+    """
+
+    __slots__ = (
+        "_behind_since",
+        "_connection",
+        "_deadline_timer",
+        "_hold_timer",
+        "_waits_for",
+        "held_by",
+        "holding",
+    )
+
+    def __init__(self, connection: "Channel") -> None:
+        self._connection = connection
+        self._behind_since = 0.0
+        self._deadline_timer: Timer | None = None
+        self._hold_timer: Timer | None = None
+        self._waits_for: Channel | None = None
+        self.held_by: Client | None = None
+        self.holding: dict[Client, None] = {}
+
+    # As a receiver.
+
+    def has_room(self, publisher: "Client | None") -> bool:
+        """Tell whether more may be queued; if it hardly may, slow `publisher` down."""
+        connection = self._connection
+        limit = connection.max_pending_bytes
+        pending = connection.outbound.pending_bytes()
+        if pending > limit:
+            connection.close(ClosedReason.SLOW_CONSUMER_PENDING)
+            return False
+        nearly_full = pending >= limit * 3 // 4
+        if pending < _HOLD_BACK_BYTES and not nearly_full:
+            return True
+        if not connection.broker.options.limits.stall_producers:
+            return not nearly_full
+        if publisher is not None:
+            publisher.hold_for(connection)
+        return True
+
+    def fell_behind(self) -> None:
+        """Hear that the socket did not take everything; from now on it must make progress."""
+        self._behind_since = self._connection.broker.clock.monotonic()
+        if self._deadline_timer is None:
+            self._watch_deadline(self._connection.broker.options.limits.write_deadline_s)
+
+    def progressed(self) -> None:
+        """Hear that the socket has taken something, though not all."""
+        self._behind_since = self._connection.broker.clock.monotonic()
+
+    def caught_up(self) -> None:
+        """Let those read on who waited for this connection."""
+        waiting = self.holding
+        if waiting:
+            self.holding = {}
+            for publisher in waiting:
+                publisher.release()
+
+    def _watch_deadline(self, delay_s: float) -> None:
+        clock = self._connection.broker.clock
+        self._deadline_timer = clock.call_later(delay_s, self._check_deadline)
+
+    def _check_deadline(self) -> None:
+        """Close a connection whose socket has taken nothing for too long."""
+        self._deadline_timer = None
+        connection = self._connection
+        if not connection.outbound.behind:
+            return
+        deadline_s = connection.broker.options.limits.write_deadline_s
+        left_s = self._behind_since + deadline_s - connection.broker.clock.monotonic()
+        if left_s > 0:
+            self._watch_deadline(left_s)
+        else:
+            connection.close(ClosedReason.SLOW_CONSUMER_DEADLINE)
+
+    # As a publisher.
+
+    def hold_for(self, receiver: "Client") -> None:
+        """Note that `receiver` is far behind; oneself counts only when nobody else is."""
+        if receiver is not self._connection or self.held_by is None:
+            self.held_by = receiver
+
+    def hold_back(self) -> None:
+        """Stop reading until the receiver noted has caught up, or a moment has passed."""
+        receiver = self.held_by
+        self.held_by = None
+        if receiver is None or self._hold_timer is not None or not receiver.outbound.behind:
+            return
+        broker = self._connection.broker
+        broker.stalled_clients += 1
+        self._connection.pause_reading()
+        receiver.held(self._connection)
+        self._waits_for = cast("Channel", receiver)
+        self._hold_timer = broker.clock.call_later(_HOLD_BACK_S, self.release)
+
+    @property
+    def is_held_back(self) -> bool:
+        """Tell whether the connection is read no further for now."""
+        return self._hold_timer is not None
+
+    def release(self) -> None:
+        """Read on."""
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
+            self._hold_timer = None
+            self._wait_no_more()
+            self._connection.resume_reading()
+
+    def _wait_no_more(self) -> None:
+        """Have the receiver forget this publisher, which it may outlive by far."""
+        receiver, self._waits_for = self._waits_for, None
+        if receiver is not None:
+            receiver.back_pressure.holding.pop(self._connection, None)
+
+    def stop(self) -> None:
+        """Wait for nothing, and have nobody wait, any more; this is the end."""
+        for timer in (self._deadline_timer, self._hold_timer):
+            if timer is not None:
+                timer.cancel()
+        self._deadline_timer = self._hold_timer = None
+        self._wait_no_more()
+        self.held_by = None
+        self.caught_up()
+        self._connection = cast("Channel", None)  # no circle: it goes when its transport does

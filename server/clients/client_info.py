@@ -1,0 +1,51 @@
+"""What others may be told of a client: services that it asks, and the system account."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from midge.server.broker.broker import Broker
+    from midge.server.clients.connection import Connection
+
+_TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
+
+
+def user_of(connection: Connection) -> str:
+    """Name the user that `connection` is, or said it were when nobody asked or it was refused."""
+    if connection.identity is not None and connection.identity.user:
+        return str(connection.identity.user)
+    said = connection.options
+    return said.nkey or said.user or ("[REDACTED]" if said.auth_token else "")
+
+
+def client_info(connection: Connection, wall_offset_s: float) -> dict[str, Any]:
+    """Tell who is behind `connection`; what is not known is left out.
+
+    `wall_offset_s` is what the wall clock shows more than the monotonic one.
+    """
+    options = connection.options
+    facts = {
+        "start": datetime.fromtimestamp(connection.started_at + wall_offset_s, UTC),
+        "host": connection.peer_host,
+        "id": connection.cid,
+        "acc": connection.account.name,
+        "user": user_of(connection),
+        "name": options.name,
+        "lang": options.lang,
+        "ver": options.version,
+        "kind": "Client",
+        "client_type": _TYPES.get(connection.listener_kind, "nats"),
+    }
+    return {field: value for field, value in facts.items() if value}
+
+
+def shared_info(broker: Broker, connection: Connection) -> dict[str, Any]:
+    """Tell what a service learns of a client when the import shares it."""
+    round_trip_s = connection.keepalive.round_trip_s or 0.0
+    return {
+        **client_info(connection, broker.clock.wall() - broker.clock.monotonic()),
+        "rtt": round(round_trip_s * 1e9),
+        "server": broker.keys.server_id,
+    }

@@ -1,0 +1,134 @@
+"""What is remembered of a connection after its end, for monitoring: nothing but facts."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from midge.server.clients.client_info import user_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from midge.server.clients.connection import Connection
+
+SUBSCRIPTIONS_KEPT = 256
+"""Subscriptions remembered of one connection; the count tells of the others."""
+
+
+KEPT_MAX_BYTES = 64 << 20
+"""Most bytes that all of them may take, about; clients choose how long their names are."""
+
+_ENTRY_BYTES = 1024
+_SUBSCRIPTION_BYTES = 256
+_CHARACTER_BYTES = 4
+
+
+class ClosedSubscription(NamedTuple):
+    """A subscription as it was when its connection ended."""
+
+    subject: bytes
+    queue: bytes | None
+    sid: bytes
+    max_messages: int
+    delivered: int
+
+
+class ClosedClient:
+    """A connection as it was at its end, at the monotonic time `stopped_at`."""
+
+    __slots__ = (
+        "account_name",
+        "cid",
+        "in_bytes",
+        "in_messages",
+        "lang",
+        "last_active_at",
+        "listener_kind",
+        "name",
+        "out_bytes",
+        "out_messages",
+        "peer_host",
+        "peer_port",
+        "reason",
+        "round_trip_s",
+        "started_at",
+        "stopped_at",
+        "subscription_count",
+        "subscriptions",
+        "tls",
+        "user",
+        "version",
+        "weight_bytes",
+    )
+
+    def __init__(self, connection: Connection, stopped_at: float) -> None:
+        options = connection.options
+        held = connection.subscriptions
+        self.account_name = connection.account.name
+        self.cid = connection.cid
+        self.user = user_of(connection)
+        self.in_bytes = connection.in_bytes
+        self.in_messages = connection.in_messages
+        self.listener_kind = connection.listener_kind
+        self.lang = options.lang
+        self.last_active_at = connection.last_active_at
+        self.name = options.name
+        self.out_bytes = connection.out_bytes
+        self.out_messages = connection.out_messages
+        self.peer_host = connection.peer_host
+        self.peer_port = connection.peer_port
+        self.reason = connection.reason.value if connection.reason else ""
+        self.round_trip_s = connection.keepalive.round_trip_s
+        self.started_at = connection.started_at
+        self.stopped_at = stopped_at
+        self.subscription_count = len(held)
+        self.subscriptions = [
+            ClosedSubscription(one.subject, one.queue, one.sid, one.max_messages, one.delivered)
+            for one, _ in zip(held.values(), range(SUBSCRIPTIONS_KEPT), strict=False)
+        ]
+        self.tls = connection.tls_facts()
+        self.version = options.version
+        self.weight_bytes = self._weigh()
+
+    def _weigh(self) -> int:
+        """Estimate what this takes."""
+        texts = (self.name, self.lang, self.version, self.user)
+        subjects = sum(len(one.subject) + len(one.sid) for one in self.subscriptions)
+        return (
+            _ENTRY_BYTES
+            + _SUBSCRIPTION_BYTES * len(self.subscriptions)
+            + _CHARACTER_BYTES * sum(map(len, texts))
+            + subjects
+        )
+
+
+class ClosedClients:
+    """The last connections that went, oldest first: `max_count`, and KEPT_MAX_BYTES, at most."""
+
+    def __init__(self, max_count: int) -> None:
+        self.max_count = max_count
+        self._kept: deque[ClosedClient] = deque()
+        self._weight_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __iter__(self) -> Iterator[ClosedClient]:
+        return iter(self._kept)
+
+    def append(self, client: ClosedClient) -> None:
+        """Remember `client`; the oldest give way."""
+        self._kept.append(client)
+        self._weight_bytes += client.weight_bytes
+        self._make_room()
+
+    def limit(self, max_count: int) -> None:
+        """Remember no more than `max_count` from now on."""
+        self.max_count = max_count
+        self._make_room()
+
+    def _make_room(self) -> None:
+        kept = self._kept
+        while kept and (len(kept) > self.max_count or self._weight_bytes > KEPT_MAX_BYTES):
+            self._weight_bytes -= kept.popleft().weight_bytes

@@ -1,0 +1,393 @@
+"""One client's connection: what its commands do, and what it may receive.
+
+This is a shell in three storeys, each a class on top of the one before: `channel.py` moves bytes,
+`publishing.py` takes messages to the router, and here is the rest, in the order of a connection's
+life: introduced, answered, subscribing, receiving, bound by what it may do. What the bytes mean is
+the parser's business, who gets a message the SubList's and the router's.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from midge.protocol import errors, memory
+from midge.protocol.errors import ProtocolError
+from midge.protocol.frame import Frame, without_headers
+from midge.protocol.messages import ConnectOptions, check_json_object, parse_connect
+from midge.server.clients.channel import COMMAND_BYTES, INTRODUCING, STEP_BYTES
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.publishing import PublishingClient
+from midge.server.routing.client import Client
+from midge.server.routing.router import SWALLOWED
+from midge.server.routing.slow_path import (
+    BEHIND,
+    CLOSED,
+    DENIED_SUBJECTS,
+    INTERCEPTED,
+    MAPPED,
+    NO_ECHO,
+    NO_HEADERS,
+    PEDANTIC,
+    REPLY_GRANTS,
+    RESTRICTED,
+    SCREENED,
+    TRACED,
+    VERBOSE,
+    WATCHED,
+)
+from midge.server.routing.subscription import RoutedSubscription
+from midge.sublist.subscription import Subscription
+
+if TYPE_CHECKING:
+    from midge.server.auth.identity import Identity
+    from midge.server.broker.broker import Broker
+    from midge.server.clock import Timer
+
+_PONG = b"PONG\r\n"
+_CONNECT_BYTES = 64 * 1024  # what a CONNECT uses up of a turn
+_CLEAN_UP_SLICE = 2000  # subscriptions removed before others have their turn
+
+
+class Connection(PublishingClient):
+    """A client, whole.
+
+    `identity` is who it turned out to be, `info` what interceptors are told of it, and
+    `subscriptions` are its own, by sid.
+    """
+
+    def __init__(
+        self, broker: "Broker", cid: int, peer: tuple[str, int], listener_kind: str
+    ) -> None:
+        PublishingClient.__init__(self, broker, cid, peer, listener_kind)
+        self.identity: Identity | None = None
+        self.info: Any = None
+        self.nonce = b""
+        self.cookies: dict[str, str] = {}
+        self.subscriptions: dict[bytes, RoutedSubscription] = {}
+        self.max_subscriptions = broker.options.limits.max_subscriptions or -1
+        self.deliver_checks = NO_HEADERS
+        self.has_info = False  # whether INFO went out before there was a transport
+        self._told_info = False
+        self._deliverable: bytes | None = None
+        self._deliverable_in: bytes | None = None
+        self._auth_timer: Timer | None = None
+
+    # Come and gone.
+
+    def opened(self) -> None:
+        """Come in."""
+        self.broker.connection_made(self)
+
+    def closed(self) -> None:
+        """Leave; what had to be said is on its way."""
+        self._stop_auth_timer()
+        self.broker.client_closed(self)
+        self._drop_subscriptions()
+
+    def lost(self) -> None:
+        """Be gone."""
+        PublishingClient.lost(self)
+        self.broker.connection_lost(self)
+
+    # Introduced.
+
+    def require_connect(self, timeout_s: float) -> None:
+        """Take nothing but a CONNECT, and not for longer than `timeout_s`."""
+        self.parser.connect_required = True
+        self._stop_auth_timer()
+        self._auth_timer = self.broker.clock.call_later(timeout_s, self._end_unauthenticated)
+
+    def on_connect(self, document: bytes) -> None:
+        """Take the client's introduction, and find out who it is."""
+        if self.pending is not None:
+            self.pending.defer_connect(document)
+            return
+        options = parse_connect(document, self.options)
+        if self.cookies:
+            self._take_cookies(options)
+        if self.tracer is not None:
+            self.tracer.connect_received(document)
+        self.options = options
+        self.halt(INTRODUCING)
+        if not (self.connected or self.broker.admission.asks_who(self)):
+            self._introduced()  # it was nobody in particular, and keeps what it subscribed to
+            return
+        # What it subscribed to as somebody else must get nothing more, gone already or not.
+        self._set_deliver_check(CLOSED, True)
+        self._drop_subscriptions(self._introduced)
+
+    def _introduced(self) -> None:
+        """Find out who the client is, now that nothing is left of who it was."""
+        if not self._ended:
+            self._set_deliver_check(CLOSED, False)
+            self.broker.admission.authenticate(self)
+
+    def _take_cookies(self, options: ConnectOptions) -> None:
+        """Complete the credentials of a CONNECT by those that a browser sent as cookies."""
+        cookies = self.cookies
+        options.jwt = options.jwt or cookies.get("jwt", "")
+        options.user = options.user or cookies.get("user", "")
+        options.password = options.password or cookies.get("password", "")
+        options.auth_token = options.auth_token or cookies.get("auth_token", "")
+
+    def authenticated(self, identity: "Identity") -> None:
+        """Go on as `identity`, unless the CONNECT at hand asks for what no client may have."""
+        options = self.options
+        headers = options.headers and self.broker.options.limits.header_support
+        refusal = _refusal_of(options, headers=headers)
+        if refusal is not None:
+            self.close(*refusal)
+            return
+        self._stop_auth_timer()
+        self.identity = identity
+        self.parser.headers = headers
+        self._set_deliver_check(NO_HEADERS, not headers)
+        self._set_deliver_check(NO_ECHO, not options.echo)
+        self._set_publish_check(VERBOSE, options.verbose)
+        self._set_publish_check(PEDANTIC, options.pedantic)
+        self.connected = True
+        self.info = None
+        self.forget_match()
+        self.unhalt(INTRODUCING)
+        if options.verbose:
+            self.send_ok()
+        self.keepalive.connected()
+        self.broker.client_connected(self)
+        self.spend(_CONNECT_BYTES)
+
+    def _end_unauthenticated(self) -> None:
+        self._auth_timer = None
+        self.close(ClosedReason.AUTHENTICATION_TIMEOUT, errors.AUTHENTICATION_TIMEOUT)
+
+    def _stop_auth_timer(self) -> None:
+        if self._auth_timer is not None:
+            self._auth_timer.cancel()
+            self._auth_timer = None
+
+    # Answered.
+
+    def on_ping(self) -> None:
+        """Answer; the first time, with the INFO that belongs to who the client is."""
+        if self.pending is not None:
+            self.pending.defer(self.on_ping)  # the answer tells that all before it is done
+            return
+        if self.tracer is not None:
+            self.tracer.received("PING")
+            self.tracer.sent("PONG")
+        self.send(_PONG)
+        if self.connected and not self._told_info:
+            self._told_info = True
+            if self.options.protocol >= 1:
+                self.send_info(connect_info=True)
+
+    def on_pong(self) -> None:
+        """Take the answer to a PING of ours."""
+        if self.tracer is not None:
+            self.tracer.received("PONG")
+        self.keepalive.pong()
+
+    def on_info(self, document: bytes) -> None:
+        """Ignore what a client says of itself as a server, if it is JSON at all."""
+        check_json_object(document, "INFO")
+
+    def on_peer_error(self, text: bytes) -> None:
+        """Take the client's word that something is wrong, and leave."""
+        raise ProtocolError(None, f"the client sent -ERR {text[:256]!r}")
+
+    def send_info(self, *, connect_info: bool = False) -> None:
+        """Send INFO, as it is for this client now."""
+        self.send(self.broker.info_line(self, connect_info=connect_info))
+
+    # Subscribing.
+
+    def on_subscribe(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
+        """Add a subscription, unless something forbids it; then say so and go on."""
+        if self.tracer is not None:
+            self.tracer.subscribe_received(subject, queue, sid)
+        self.spend(COMMAND_BYTES)
+        if self.broker.interception is None:
+            self.subscribe(subject, queue, sid)
+        else:
+            self.broker.interception.subscribe(self, subject, queue, sid)
+
+    def subscribe(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
+        """Add a subscription that the client asks for, unless it may not."""
+        refusal = self.broker.admission.refuse_subscription(self, subject, queue)
+        if refusal is not None:
+            self.send_error(refusal)
+            return
+        if sid not in self.subscriptions:
+            subscription = RoutedSubscription(subject, queue, sid, self)
+            sublist = self.account.sublist
+            steps = sublist.steps
+            if sublist.insert(subscription) is not None:
+                self.send_error(errors.INVALID_SUBJECT)
+                return
+            self.spend((sublist.steps - steps) * STEP_BYTES)
+            self.subscriptions[sid] = subscription
+            self.broker.subscribed(self, subscription)
+        if self.publish_checks & VERBOSE:
+            self.send_ok()
+
+    def on_unsubscribe(self, sid: bytes, max_messages: int) -> None:
+        """End a subscription, now or when it has had `max_messages` in all."""
+        if self.pending is not None:
+            self.pending.defer(self.on_unsubscribe, sid, max_messages)
+            return
+        if self.tracer is not None:
+            self.tracer.unsubscribe_received(sid, max_messages)
+        self.spend(COMMAND_BYTES)
+        subscription = self.subscriptions.get(sid)
+        if subscription is not None:
+            if max_messages > subscription.delivered:
+                subscription.max_messages = max_messages
+            else:
+                subscription.max_messages = 0
+                self.unsubscribe(subscription, "unsubscribed")
+        if self.publish_checks & VERBOSE:
+            self.send_ok()
+
+    def unsubscribe(self, ended: Subscription, cause: str) -> None:
+        """End the subscription `ended`; `cause` says why, for those who look on."""
+        subscription = self.subscriptions.pop(ended.sid, None)
+        if subscription is None:
+            return
+        if self.tracer is not None:
+            self.tracer.subscription_removed(subscription)
+        sublist = self.account.sublist
+        steps = sublist.steps
+        sublist.remove(subscription)
+        self.spend((sublist.steps - steps) * STEP_BYTES)
+        self.broker.unsubscribed(self, subscription, cause)
+
+    def _drop_subscriptions(self, dropped: Callable[[], None] | None = None) -> None:
+        """End all subscriptions, a slice at a time so that others have their turn between.
+
+        Calls `dropped` when none is left: at once, or later and then going on with what came
+        meanwhile.
+        """
+        subscriptions = list(self.subscriptions.values())
+        self.subscriptions = {}
+        if self.tracer is not None:
+            for subscription in subscriptions:
+                self.tracer.subscription_removed(subscription)
+        self.broker.clean_up(self, self.account, subscriptions, _CLEAN_UP_SLICE)
+        if dropped is None:
+            return
+        if subscriptions:
+            self.broker.clock.call_later(0, self._go_on_when_dropped, subscriptions, dropped)
+        else:
+            dropped()
+
+    def _go_on_when_dropped(
+        self, left: list[RoutedSubscription], dropped: Callable[[], None]
+    ) -> None:
+        """Call `dropped` once nothing is `left`, and parse what came meanwhile."""
+        if left:
+            self.broker.clock.call_later(0, self._go_on_when_dropped, left, dropped)
+            return
+        dropped()
+        self.resume()
+
+    # Receiving.
+
+    def checked(
+        self, subscription: Subscription, publisher: Client | None, frame: Frame
+    ) -> Frame | None:
+        """Give what this client may have of `frame`, or None."""
+        checks = self.deliver_checks
+        if checks & CLOSED or (checks & NO_ECHO and publisher is self):
+            return None
+        if checks & DENIED_SUBJECTS and not self._may_deliver(subscription, frame):
+            return None
+        if checks & BEHIND and not self.back_pressure.has_room(publisher):
+            return None
+        if checks & INTERCEPTED:
+            screened = self.broker.screen_delivery(self, subscription, publisher, frame)
+            if screened is None or screened is SWALLOWED:
+                return screened
+            frame = screened
+        if checks & REPLY_GRANTS and frame.has_reply():
+            self.broker.admission.grant_reply(self, frame)
+        if checks & NO_HEADERS and frame.header_size > 0:
+            frame = without_headers(frame)
+        if checks & TRACED and self.tracer is not None:
+            self.tracer.message_sent(subscription, frame)
+        return frame
+
+    def _may_deliver(self, subscription: Subscription, frame: Frame) -> bool:
+        """Tell whether no denial forbids `frame`; quick for the subject of the last time."""
+        start = frame.base + frame.subject_start
+        end = frame.base + frame.subject_end
+        last = self._deliverable
+        if (
+            last is not None
+            and end - start == len(last)
+            and self._deliverable_in is subscription.queue
+            and memory.starts_with(frame.data, start, end, last)
+        ):
+            return True
+        subject = memory.take(frame.data, start, end)
+        if not self.permissions.may_deliver(subject, subscription.queue):
+            return False
+        self._deliverable = subject
+        self._deliverable_in = subscription.queue
+        return True
+
+    def finished(self, subscription: Subscription) -> None:
+        """End a subscription that has had all the messages it asked for."""
+        self.unsubscribe(subscription, "auto_unsubscribed")
+
+    # Bound.
+
+    def join(self, account: Any) -> None:
+        """Belong to `account` from now on; subscriptions must have been dropped before."""
+        self.account = account
+        self.info = None
+        self.forget_match()
+        self._set_publish_check(MAPPED, account.mapper is not None)
+
+    def restrict(self, permissions: Any) -> None:
+        """Have `permissions` checked from now on; None lifts all restrictions."""
+        self.permissions = permissions
+        self._deliverable = None
+        self._set_publish_check(
+            RESTRICTED, permissions is not None and permissions.has_publish_rules
+        )
+        self._set_deliver_check(
+            DENIED_SUBJECTS, permissions is not None and permissions.has_deliver_deny
+        )
+        self._set_deliver_check(
+            REPLY_GRANTS, permissions is not None and permissions.allows_responses
+        )
+
+    def trace(self, tracer: Any) -> None:
+        """Have what comes and goes told to `tracer`; None stops that."""
+        self.tracer = tracer
+        self._set_publish_check(WATCHED, tracer is not None)
+        self._set_deliver_check(TRACED, tracer is not None)
+
+    def show_publish(self, frame: Frame) -> None:
+        """Show `frame` to who asked for that; it is routed when nobody objects."""
+        self.broker.screen_publish(self, frame)
+
+    def screen(self, publishes: bool, deliveries: bool) -> None:
+        """Have publishes, or deliveries, shown first to who may hold, change or refuse them."""
+        self._set_publish_check(SCREENED, publishes)
+        self._set_deliver_check(INTERCEPTED, deliveries)
+
+    def _set_deliver_check(self, bit: int, on: bool) -> None:
+        self.deliver_checks = self.deliver_checks | bit if on else self.deliver_checks & ~bit
+
+    def _set_publish_check(self, bit: int, on: bool) -> None:
+        self.publish_checks = self.publish_checks | bit if on else self.publish_checks & ~bit
+
+
+def _refusal_of(options: ConnectOptions, *, headers: bool) -> tuple[ClosedReason, str] | None:
+    """Return why nobody may connect with such options, if so, and the -ERR text that says it."""
+    if options.account or options.new_account:
+        return ClosedReason.AUTHENTICATION_FAILURE, errors.AUTHORIZATION_VIOLATION
+    if options.protocol < 0 or options.protocol > 1:
+        return ClosedReason.BAD_CLIENT_PROTOCOL, errors.INVALID_CLIENT_PROTOCOL
+    if options.no_responders and not headers:
+        return ClosedReason.NO_RESPONDERS_REQUIRES_HEADERS, errors.NO_RESPONDERS_REQUIRES_HEADERS
+    return None

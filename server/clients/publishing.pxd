@@ -1,0 +1,44 @@
+# C types for publishing.py.
+
+cimport cython
+
+from midge.protocol.frame cimport Frame, compose, with_subject
+from midge.server.clients.channel cimport Channel
+from midge.server.auth.permissions cimport Permissions
+from midge.sublist.result cimport SubListResult
+from midge.sublist.sublist cimport SubList
+
+cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED, RESERVED
+cdef int _DOLLAR, _J, _N, _UNDERSCORE, _G, _R
+cdef Py_ssize_t COMMAND_BYTES, _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, STEP_BYTES
+
+
+cdef class PublishingClient(Channel):
+    cdef public object options
+    cdef public Permissions permissions
+    cdef public int publish_checks
+    cdef bytes _subject
+    cdef SubListResult _result
+    cdef SubList _result_of
+    cdef unsigned long long _generation
+
+    cpdef void on_publish(self, Frame frame) except *
+    @cython.locals(result=SubListResult, cost=Py_ssize_t)
+    cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
+    cdef void forget_match(self) except *
+    @cython.locals(reserved=bint)
+    cdef void _note_reserved(self, Frame frame) except *
+    @cython.locals(subject=bytes)
+    cdef bytes _subject_of(self, Frame frame)
+    @cython.locals(sublist=SubList, result=SubListResult, start=Py_ssize_t, steps="long long")
+    cdef SubListResult _match(self, Frame frame)
+    @cython.locals(result=SubListResult, taken=Py_ssize_t, offers="long long")
+    cdef void _route(self, Frame frame) except *
+    @cython.locals(checks=int, subject=bytes, target=bytes, may_publish=bint)
+    cdef void _publish_guarded(self, Frame frame) except *
+    cdef bytes _mapped(self, bytes subject)
+    cdef void _send_no_responders(self, Frame frame, bytes subject) except *
+
+
+@cython.locals(first=int, second=int)
+cdef bint _may_be_reserved(const unsigned char *data, Py_ssize_t start)

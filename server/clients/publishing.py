@@ -1,0 +1,246 @@
+"""What a client publishes: past all that may forbid or change it, to the router.
+
+Most clients have nothing in the way: `publish_checks` is 0, and a message costs a look at the
+SubList, or not even that while the subject stays the same.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from midge.protocol import errors
+from midge.protocol.frame import Frame, compose, with_subject
+from midge.protocol.messages import ConnectOptions
+from midge.server.clients.channel import COMMAND_BYTES, STEP_BYTES, Channel
+from midge.server.routing.slow_path import (
+    MAPPED,
+    PEDANTIC,
+    RESERVED,
+    RESTRICTED,
+    SCREENED,
+    VERBOSE,
+    WATCHED,
+)
+from midge.sublist.result import SubListResult
+from midge.sublist.subjects import is_valid_publish_subject
+from midge.sublist.sublist import SubList
+
+if TYPE_CHECKING:
+    from midge.server.broker.broker import Broker
+
+# The first two bytes of the subjects that are the server's own: $NRG. and $JS.ACK., _GR_. and _R_.
+# The inboxes of clients, which are as common as other subjects, begin with _I.
+_DOLLAR, _J, _N = 0x24, 0x4A, 0x4E
+_UNDERSCORE, _G, _R = 0x5F, 0x47, 0x52
+
+# What a delivery uses up of a turn besides its bytes.
+_DELIVERY_BYTES = 128
+_DELIVERY_IN_RUN_BYTES = 16
+
+_OWN = (b"$NRG.", b"_GR_.")  # subjects that mappings must not lead clients to
+
+
+class PublishingClient(Channel):
+    """A client that publishes; `publish_checks` holds bits of slow_path.py.
+
+    `options` are those of its CONNECT, `permissions` limit what it may publish and receive; None
+    when nothing does.
+    """
+
+    def __init__(
+        self, broker: "Broker", cid: int, peer: tuple[str, int], listener_kind: str
+    ) -> None:
+        Channel.__init__(self, broker, cid, peer, listener_kind)
+        self.options = ConnectOptions()
+        self.permissions: Any = None
+        self.publish_checks = VERBOSE | PEDANTIC
+        self._subject: bytes | None = None  # of the message at hand, where somebody asked for it
+        self._result: SubListResult | None = None
+        self._result_of: SubList | None = None
+        self._generation = 0
+
+    def on_publish(self, frame: Frame) -> None:
+        """Route one message."""
+        self.in_messages += 1
+        self.in_bytes += frame.size
+        if not frame.repeated:
+            self._subject = None
+            self._result = None
+            self._note_reserved(frame)
+            if self.permissions is not None and self.permissions.has_publish_rules:
+                self.publish_checks |= (
+                    RESTRICTED  # what was found of the subject before says nothing
+                )
+        if self.publish_checks:
+            self._publish_guarded(frame)
+        else:
+            self._route(frame)
+
+    def on_publish_run(self, frame: Frame, count: int) -> int:
+        """Route messages that differ in their payloads only, all at once if nothing forbids it.
+
+        Gives how many: as many as there is time for in this turn, and then it is over.
+        """
+        if not self.publish_checks:
+            result = self._match(frame)
+            cost = len(result.plain) * (frame.end + _DELIVERY_IN_RUN_BYTES)
+            if cost and not self.may_spend(cost * count):
+                count = max(self.turn_left // cost + 1, 1)
+            if (result or not frame.has_reply()) and self.router.route_run(
+                self.account, result, self, frame, count
+            ):
+                self.in_messages += count
+                self.in_bytes += count * frame.size
+                self.spend(cost * count)
+                return count
+        self.on_publish(frame)
+        return 1
+
+    def forget_match(self) -> None:
+        """Have the next message matched anew, whatever its subject."""
+        self._result = None
+
+    def lost(self) -> None:
+        """Be gone, and hold on to nobody who was published to."""
+        self.forget_match()
+
+    def send_ping(self) -> None:
+        """Send PING; on such an occasion, hold on no longer to those who have left."""
+        if self._generation != self.account.sublist.generation:
+            self.forget_match()
+        Channel.send_ping(self)
+
+    def _note_reserved(self, frame: Frame) -> None:
+        """Note whether `frame` might name a subject that only the server may publish to."""
+        reserved = _may_be_reserved(frame.data, frame.base + frame.subject_start)
+        if not reserved and frame.reply_end > frame.reply_start:
+            reserved = _may_be_reserved(frame.data, frame.base + frame.reply_start)
+        if reserved:
+            self.publish_checks |= RESERVED
+        else:
+            self.publish_checks &= ~RESERVED
+
+    def _subject_of(self, frame: Frame) -> bytes:
+        """Give the subject of the message at hand, copied once however often it repeats."""
+        subject = self._subject
+        if subject is None:
+            subject = frame.subject_bytes()
+            self._subject = subject
+        return subject
+
+    def _match(self, frame: Frame) -> SubListResult:
+        """Give those who are interested in the subject of the message at hand."""
+        sublist = self.account.sublist
+        result = self._result
+        if (
+            result is None
+            or self._generation != sublist.generation
+            or self._result_of is not sublist
+        ):
+            self._generation = sublist.generation
+            self._result_of = sublist
+            start = frame.base + frame.subject_start
+            steps = sublist.steps
+            result = sublist.match_within(frame.data, start, frame.base + frame.subject_end)
+            self.spend((sublist.steps - steps) * STEP_BYTES)
+            self._result = result
+        return result
+
+    def _route(self, frame: Frame) -> None:
+        """Deliver `frame` to those who are interested in the subject at hand."""
+        result = self._match(frame)
+        offers = self.router.offers
+        taken = self.router.route(self.account, result, self, frame)
+        self.spend((self.router.offers - offers) * (frame.end + _DELIVERY_BYTES))
+        if taken == 0 and frame.reply_end > frame.reply_start and self.options.no_responders:
+            self._send_no_responders(frame, self._subject_of(frame))
+
+    def _publish_guarded(self, frame: Frame) -> None:
+        """Deliver `frame` after everything that may forbid, change or accompany it."""
+        checks = self.publish_checks
+        subject = self._subject_of(frame)
+        if checks & WATCHED and self.tracer is not None:
+            self.tracer.publish_received(frame)
+        if checks & PEDANTIC and not is_valid_publish_subject(subject):
+            self.send_error(errors.INVALID_PUBLISH_SUBJECT)
+        # What counts is where it goes: a mapping is no way round a denial.
+        target = self._mapped(subject) if checks & MAPPED else subject
+        named = target or subject  # a message that weights leave out must be allowed, too
+        may_publish = not checks & RESTRICTED or self.permissions.may_publish(named)
+        if checks & RESERVED or not may_publish or (checks & MAPPED and named.startswith(_OWN)):
+            refusal = self.broker.admission.refuse_publish(self, named, frame)
+            if refusal is not None:
+                self.send_error(refusal)
+                return
+        elif checks & RESTRICTED and not checks & MAPPED:
+            self.publish_checks &= ~RESTRICTED  # the same line again needs no asking again
+        if checks & SCREENED:
+            self.show_publish(frame)
+            return
+        if checks & VERBOSE:
+            self.send_ok()
+        if target == subject:
+            self._route(frame)
+        elif target:
+            self._route_to(target, with_subject(frame, target))
+
+    def show_publish(self, frame: Frame) -> None:
+        """Have `frame` looked at by who asked for that; whether it goes on is for them to say."""
+
+    def _mapped(self, subject: bytes) -> bytes:
+        """Give the subject that the account's mappings make of `subject`; empty to drop it."""
+        mapper = self.account.mapper
+        return subject if mapper is None else mapper.map(subject) or b""
+
+    def route_mapped(self, frame: Frame) -> None:
+        """Deliver `frame`, which has been shown, under the subject that its mappings give it."""
+        subject = self._subject_of(frame)
+        mapped = self._mapped(subject)
+        if mapped == subject:
+            self._route(frame)
+        elif mapped and self._may_go_to(mapped, frame):
+            self._route_to(mapped, with_subject(frame, mapped))
+
+    def _may_go_to(self, mapped: bytes, frame: Frame) -> bool:
+        """Tell whether the client may publish where a mapping takes `frame`; else say so."""
+        refusal = self.broker.admission.refuse_publish(self, mapped, frame)
+        if refusal is not None:
+            self.send_error(refusal)
+        return refusal is None
+
+    def route_apart(self, frame: Frame) -> None:
+        """Deliver a frame that is not the one at hand, by the account's mappings too."""
+        subject = frame.subject_bytes()
+        mapped = self._mapped(subject)
+        if mapped == subject:
+            self._route_to(subject, frame)
+        elif mapped and self._may_go_to(mapped, frame):
+            self._route_to(mapped, with_subject(frame, mapped))
+
+    def _route_to(self, subject: bytes, frame: Frame) -> None:
+        """Deliver `frame` to those who are interested in `subject`, which is its own."""
+        sublist = self.account.sublist
+        steps = sublist.steps
+        result = sublist.match(subject)
+        offers = self.router.offers
+        taken = self.router.route(self.account, result, self, frame)
+        self.spend(COMMAND_BYTES + (sublist.steps - steps) * STEP_BYTES)
+        self.spend((self.router.offers - offers) * (frame.end + _DELIVERY_BYTES))
+        if taken == 0 and frame.has_reply() and self.options.no_responders:
+            self._send_no_responders(frame, subject)
+
+    def _send_no_responders(self, frame: Frame, subject: bytes) -> None:
+        """Tell the client that nobody is there on `subject`, if it listens for the answer."""
+        reply = frame.reply_bytes() or b""
+        for subscription in self.account.sublist.match(reply).plain:
+            if subscription.owner is self:
+                headers = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+                self.outbound.append_message(compose(reply, b"", None, headers), subscription.sid)
+                self.router.touch(self)
+                return
+
+
+def _may_be_reserved(data: bytearray, start: int) -> bool:
+    """Tell by its first two bytes, or one and a space, whether a subject may be the server's."""
+    first, second = data[start], data[start + 1]
+    if first == _UNDERSCORE:
+        return second == _G or second == _R
+    return first == _DOLLAR and (second == _J or second == _N)

@@ -1,0 +1,1 @@
+"""Options: their structure, their checks, and the files, flags and keywords that set them."""

@@ -1,0 +1,235 @@
+"""Settings that are each right but contradict one another.
+
+Everything that types and bounds cannot say; what needs files or other modules (certificates, hooks,
+import cycles between accounts) is checked where it is used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from midge.server.config.type_check import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from midge.server.config.options import (
+        Account,
+        Authorization,
+        Operator,
+        Options,
+        Tls,
+        User,
+        WebSocketAuthorization,
+    )
+    from midge.server.config.type_check import Path
+
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+UPGRADE_HEADERS = frozenset({"host", "content-length", "connection", "upgrade", "nats-no-masking"})
+"""Headers that the answer to an upgrade has by itself, or must not have."""
+
+RESERVED_ACCOUNTS = ("$G", "$SYS")
+"""Accounts that every server has; a file may define `$SYS` to give it users, never `$G`."""
+
+
+def find_contradictions(options: Options) -> Iterator[Problem]:
+    """Yield the contradictions in `options`."""
+    yield from _check_server(options)
+    yield from _check_authorization(options.authorization)
+    yield from _check_all_users(options)
+    yield from _check_accounts(options)
+    yield from _check_no_auth_user(options)
+    yield from _check_operator(options.operator)
+    yield from _check_websocket(options)
+    yield from _check_tls(options.tls, ("tls",))
+    yield from _check_tls(options.websocket.tls, ("websocket", "tls"))
+    yield from _check_listeners(options)
+
+
+def _check_server(options: Options) -> Iterator[Problem]:
+    limits, shutdown, routing = options.limits, options.shutdown, options.routing
+    if any(character.isspace() for character in options.server_name):
+        yield Problem(("server_name",), "server name cannot contain spaces")
+    if limits.max_payload_bytes > limits.max_pending_bytes:
+        text = f"expected at most limits.max_pending_bytes ({limits.max_pending_bytes}), "
+        yield Problem(("limits", "max_payload_bytes"), text + f"got {limits.max_payload_bytes}")
+    if shutdown.lame_duck_grace_period_s >= shutdown.lame_duck_duration_s:
+        text = (
+            f"expected less than shutdown.lame_duck_duration_s ({shutdown.lame_duck_duration_s:g})"
+        )
+        path = ("shutdown", "lame_duck_grace_period_s")
+        yield Problem(path, f"{text}, got {shutdown.lame_duck_grace_period_s:g}")
+    if routing.cache_sweep_to > routing.cache_max:
+        text = f"expected at most routing.cache_max ({routing.cache_max})"
+        yield Problem(("routing", "cache_sweep_to"), f"{text}, got {routing.cache_sweep_to}")
+
+
+def _check_authorization(authorization: Authorization) -> Iterator[Problem]:
+    path = ("authorization",)
+    if authorization.token and (authorization.user or authorization.password):
+        yield Problem((*path, "token"), "Cannot have a user/pass and token")
+    if authorization.token and authorization.users:
+        yield Problem((*path, "token"), "Can not have a token and a users array")
+    if authorization.users and (authorization.user or authorization.password):
+        yield Problem((*path, "user"), "Can not have a single user/pass and a users array")
+    if authorization.password and not authorization.user:
+        yield Problem((*path, "user"), "expected a user name, since a password is set")
+
+
+def _check_all_users(options: Options) -> Iterator[Problem]:
+    """Check each user, and that no name is used twice, whichever account it belongs to."""
+    groups: list[tuple[Path, tuple[User, ...]]]
+    groups = [(("authorization", "users"), options.authorization.users)]
+    groups += [(("accounts", i, "users"), one.users) for i, one in enumerate(options.accounts)]
+    seen: set[str] = set()
+    for path, users in groups:
+        yield from _check_users(users, path)
+        for index, user in enumerate(users):
+            name = user.user or user.nkey
+            if name and name in seen:
+                kind = "nkey" if user.nkey else "user"
+                yield Problem((*path, index), f'Duplicate {kind} "{name}" detected')
+            seen.add(name)
+
+
+def _check_users(users: tuple[User, ...], path: Path) -> Iterator[Problem]:
+    for index, user in enumerate(users):
+        here = (*path, index)
+        if user.user and user.nkey:
+            yield Problem((*here, "nkey"), "expected either user or nkey, got both")
+        elif not user.user and not user.nkey:
+            yield Problem(here, "User entry requires a user")
+        elif user.nkey and user.password:
+            yield Problem((*here, "password"), "an nkey user takes no password")
+
+
+def _check_accounts(options: Options) -> Iterator[Problem]:
+    names = Counter(account.name for account in options.accounts)
+    known = {*names, *RESERVED_ACCOUNTS}
+    for name, times in names.items():
+        if times > 1:
+            yield Problem(("accounts",), f'Duplicate account "{name}"')
+    for index, account in enumerate(options.accounts):
+        path = ("accounts", index)
+        if account.name == "$G":
+            yield Problem((*path, "name"), f'"{account.name}" is a Reserved Account')
+        elif not account.name or any(character.isspace() for character in account.name):
+            yield Problem((*path, "name"), "expected a name without blanks")
+        yield from _check_exchange(account, known, path)
+    if options.system_account and options.system_account not in known:
+        text = "expected the name of an account"
+        if not options.operator.jwts and not options.operator.trusted_keys:
+            yield Problem(("system_account",), f"{text}, got '{options.system_account}'")
+
+
+def _check_exchange(account: Account, known: set[str], path: Path) -> Iterator[Problem]:
+    for index, export in enumerate(account.exports):
+        if bool(export.stream) == bool(export.service):
+            yield Problem((*path, "exports", index), "expected either stream or service")
+        kind = "stream" if export.stream else "service"
+        for name in export.accounts:
+            if name not in known:
+                text = f'"{name}" account not defined for {kind} export'
+                yield Problem((*path, "exports", index, "accounts"), text)
+    for index, taken in enumerate(account.imports):
+        here = (*path, "imports", index)
+        source = taken.stream or taken.service
+        if source is None or (taken.stream and taken.service):
+            yield Problem(here, "expected either stream or service")
+            continue
+        kind = "stream" if taken.stream else "service"
+        if source.account not in known:
+            yield Problem(here, f'"{source.account}" account not defined for {kind} import')
+        if taken.prefix and (taken.to or taken.service):
+            yield Problem((*here, "prefix"), "only a stream without `to` takes a prefix")
+
+
+def _check_no_auth_user(options: Options) -> Iterator[Problem]:
+    users = _user_names(options)
+    tables: list[tuple[Path, Authorization | WebSocketAuthorization]]
+    tables = [(("authorization",), options.authorization)]
+    tables += [(("websocket", "authorization"), options.websocket.authorization)]
+    for path, table in tables:
+        name = table.no_auth_user
+        if name and name not in users:
+            text = f'no_auth_user: "{name}" not present as user or nkey'
+            yield Problem((*path, "no_auth_user"), text)
+
+
+def _check_operator(operator: Operator) -> Iterator[Problem]:
+    if operator.resolver == "directory" and not operator.resolver_directory:
+        text = "dir has no value and needs to point to a directory"
+        yield Problem(("operator", "resolver_directory"), text)
+
+
+def _user_names(options: Options) -> set[str]:
+    """Return the names and keys of all configured users."""
+    groups = (options.authorization.users, *(account.users for account in options.accounts))
+    return {user.user or user.nkey for group in groups for user in group}
+
+
+def _check_websocket(options: Options) -> Iterator[Problem]:
+    """Check what the WebSocket listener alone has."""
+    table = options.websocket
+    own, path = table.authorization, ("websocket", "authorization")
+    for name in ("user", "token"):
+        if getattr(own, name) and _user_names(options):
+            kind = "username" if name == "user" else name
+            text = f"websocket authentication {kind} not compatible with presence of users/nkeys"
+            yield Problem((*path, name), text)
+    if own.password and not own.user:
+        yield Problem((*path, "user"), "expected a user name, since a password is set")
+    if table.jwt_cookie and not (options.operator.jwts or options.operator.trusted_keys):
+        yield Problem(("websocket", "jwt_cookie"), "expected operator mode, which takes user JWTs")
+    for origin in table.allowed_origins:
+        yield from _check_origin(origin)
+    for name, value in table.headers.items():
+        yield from _check_header(name, value)
+
+
+def _check_origin(origin: str) -> Iterator[Problem]:
+    try:
+        parts = urlsplit(origin)
+        is_origin = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        is_origin = False
+    if not is_origin:
+        text = f"expected http:// or https:// and a host, got {origin!r}"
+        yield Problem(("websocket", "allowed_origins"), text)
+
+
+def _check_header(name: str, value: str) -> Iterator[Problem]:
+    """Refuse a header that is none, or that would contradict the upgrade's own."""
+    path = ("websocket", "headers")
+    if not HEADER_NAME.fullmatch(name) or not value.isprintable():
+        yield Problem(path, f"expected a header's name and a value of one line, got {name!r}")
+    elif name.lower() in UPGRADE_HEADERS or name.lower().startswith("sec-websocket-"):
+        yield Problem(path, f'invalid header "{name}" not allowed')
+
+
+def _check_tls(tls: Tls, path: Path) -> Iterator[Problem]:
+    if tls.cert_file and not tls.key_file:
+        yield Problem((*path, "key_file"), "missing 'key_file' in TLS configuration")
+    elif not tls.cert_file:
+        lonely = [
+            name
+            for name in ("key_file", "verify", "verify_and_map", "allow_non_tls")
+            if getattr(tls, name)
+        ]
+        if lonely:
+            text = f"missing 'cert_file' in TLS configuration, needed by '{lonely[0]}'"
+            yield Problem((*path, "cert_file"), text)
+
+
+def _check_listeners(options: Options) -> Iterator[Problem]:
+    websocket, monitoring = options.websocket, options.monitoring
+    if websocket.port and not websocket.tls.enabled and not websocket.no_tls:
+        yield Problem(("websocket", "no_tls"), "expected websocket.tls, or true to do without")
+    if monitoring.https_port and not options.tls.enabled:
+        yield Problem(("monitoring", "https_port"), "expected tls to be set, HTTPS needs it")
+    if monitoring.http_port and monitoring.https_port:
+        yield Problem(("monitoring", "https_port"), "cannot have both http_port and https_port")

@@ -1,0 +1,53 @@
+"""Turn text into the value that a setting of some type wants.
+
+For the environment and the command line, where everything is text. Text that does not fit is
+returned as it is, so that the check that follows says what was expected.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from msgspec import inspect
+
+from midge.server.config.schema import strip_metadata
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}(\.[0-9]{1,19})?")
+TRUTH = {"true": True, "yes": True, "on": True, "1": True}
+TRUTH |= {"false": False, "no": False, "off": False, "0": False}
+
+
+def from_text(text: str, kind: Any) -> Any:
+    """Return the plain value of `text` for a setting of type `kind`.
+
+    A list of texts is written with commas, or as JSON when an item holds one; other lists and
+    tables are written as JSON.
+    """
+    kind = strip_metadata(kind)
+    if isinstance(kind, inspect.StrType | inspect.LiteralType):
+        return text
+    if isinstance(kind, inspect.BoolType):
+        return TRUTH.get(text.strip().lower(), text)
+    if isinstance(kind, inspect.IntType):
+        return int(text) if _INTEGER.fullmatch(text.strip()) else text
+    if isinstance(kind, inspect.FloatType):
+        return float(text) if _NUMBER.fullmatch(text.strip()) else text
+    if _is_list_of_texts(kind) and not text.lstrip().startswith("["):
+        return [item.strip() for item in text.split(",") if item.strip()]
+    return _from_json(text)
+
+
+def _is_list_of_texts(kind: Any) -> bool:
+    if not isinstance(kind, inspect.VarTupleType):
+        return False
+    return isinstance(strip_metadata(kind.item_type), inspect.StrType | inspect.LiteralType)
+
+
+def _from_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

@@ -1,0 +1,435 @@
+"""The keywords of `midge.Server` with their types, for editors and type checkers.
+
+Made by `python -m midge.server.config.reference keywords`; nothing reads it at run time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from collections import abc
+    from typing import Any, Literal
+
+    from msgspec import Struct
+
+    from midge.server.config.options import (
+        Account,
+        Mapping,
+        User,
+    )
+
+
+class Keywords(TypedDict, total=False):
+    """Every setting under its keywords; tables may be given whole."""
+
+    auth_timeout: float
+    """Seconds a client has to authenticate; 0 means 2, or `tls.timeout_s` + 1 with TLS."""
+    auth_timeout_s: float
+    """Seconds a client has to authenticate; 0 means 2, or `tls.timeout_s` + 1 with TLS."""
+    http_port: int
+    """Port for HTTP; 0 means none, -1 takes a free one."""
+    websocket_port: int
+    """Port for WebSocket clients; 0 means none, -1 takes a free one."""
+    host: str
+    """Address to bind; `0.0.0.0` opens the server to every network, of IPv6 too."""
+    port: int
+    """Port for clients; -1 or 0 takes a free one."""
+    client_advertise: str
+    """`host[:port]` that INFO names instead of the bound address; empty means the latter."""
+    max_connections: int
+    """Most client connections."""
+    max_connections_per_user: int
+    """Most connections of one user; 0 means no limit."""
+    max_connections_per_address: int
+    """Most connections from one source address; 0 means no limit."""
+    max_payload_bytes: int
+    """Largest message, in bytes, header included."""
+    max_payload: int
+    """Largest message, in bytes, header included."""
+    max_control_line_bytes: int
+    """Longest protocol line, in bytes, without verb and line end."""
+    max_control_line: int
+    """Longest protocol line, in bytes, without verb and line end."""
+    max_pending_bytes: int
+    """Most bytes that wait for one client before it is closed as a slow consumer."""
+    max_pending: int
+    """Most bytes that wait for one client before it is closed as a slow consumer."""
+    max_subscriptions: int
+    """Most subscriptions of one connection; 0 means no limit."""
+    max_subscription_tokens: int
+    """Most tokens in a subscription's subject; 0 means no limit."""
+    max_closed_clients: int
+    """How many closed connections the monitoring remembers."""
+    write_deadline_s: float
+    """Seconds that a client's socket may refuse output before the client is closed."""
+    write_deadline: float
+    """Seconds that a client's socket may refuse output before the client is closed."""
+    stall_producers: bool
+    """Hold a fast producer back when a receiver is nearly full, instead of dropping."""
+    header_support: bool
+    """Let clients send and receive message headers."""
+    ping_interval_s: float
+    """Seconds between PINGs to a client that sends nothing."""
+    ping_interval: float
+    """Seconds between PINGs to a client that sends nothing."""
+    ping_max: int
+    """Unanswered PINGs that make a connection stale."""
+    queue_selection: Literal["random", "round_robin"]
+    """Which member of a queue group gets the next message."""
+    cache_max: int
+    """Match results kept per account; 0 turns the cache off."""
+    cache_sweep_to: int
+    """Match results left when a full cache is swept."""
+    exact_match: bool
+    """Look literal subjects up in a dictionary before the trie is walked."""
+    flush_timeout_s: float
+    """Seconds that pending output may take when the server stops."""
+    flush_timeout: float
+    """Seconds that pending output may take when the server stops."""
+    lame_duck_duration_s: float
+    """Seconds over which lame duck mode closes the clients; at least 30."""
+    lame_duck_duration: float
+    """Seconds over which lame duck mode closes the clients; at least 30."""
+    lame_duck_grace_period_s: float
+    """Seconds before lame duck mode closes the first client; less than the duration."""
+    lame_duck_grace_period: float
+    """Seconds before lame duck mode closes the first client; less than the duration."""
+    user: str
+    """The only user's name; not together with `token` or `users`."""
+    password: str
+    """The only user's password, plain or bcrypt."""
+    token: str
+    """A token that clients send instead of a user name, plain or bcrypt."""
+    users: abc.Sequence[User | abc.Mapping[str, Any]]
+    """Users of the global account."""
+    default_permissions: Any
+    """Permissions of users that have none of their own."""
+    no_auth_user: str
+    """The user that a client without credentials becomes; empty refuses such clients."""
+    hook: str
+    """Async callable `module:function` that decides on every CONNECT; failing refuses."""
+    hook_timeout_s: float
+    """Seconds the hook has before the client is refused."""
+    hook_timeout: float
+    """Seconds the hook has before the client is refused."""
+    hook_concurrency: int
+    """Most hook calls in flight; further clients wait within their time-out."""
+    debug: bool
+    """Log what helps to find a fault."""
+    trace: bool
+    """Log every protocol line."""
+    trace_verbose: bool
+    """Log the protocol of the system account too."""
+    logtime: bool
+    """Begin `nats` lines with the time."""
+    logtime_utc: bool
+    """Write times in UTC instead of local time."""
+    file_size_limit_bytes: int
+    """Size at which the log file is rotated; 0 means never."""
+    file_size_limit: int
+    """Size at which the log file is rotated; 0 means never."""
+    file_max_count: int
+    """Log files kept, the current one included; 0 keeps all."""
+    max_traced_message_bytes: int
+    """Bytes of a payload that a trace shows; 0 means all."""
+    max_traced_message: int
+    """Bytes of a payload that a trace shows; 0 means all."""
+    max_lines_per_offender_per_s: int
+    """Warnings about one peer per second, the rest is counted; 0 means no limit."""
+    max_lines_per_offender_per: int
+    """Warnings about one peer per second, the rest is counted; 0 means no limit."""
+    server_name: str
+    """Name in INFO and monitoring; empty takes the server id."""
+    system_account: str
+    """Account that gets the system's events; empty means `$SYS`."""
+    listen_host: str
+    """Address to bind; `0.0.0.0` opens the server to every network, of IPv6 too."""
+    listen_port: int
+    """Port for clients; -1 or 0 takes a free one."""
+    listen_client_advertise: str
+    """`host[:port]` that INFO names instead of the bound address; empty means the latter."""
+    limits_max_connections: int
+    """Most client connections."""
+    limits_max_connections_per_user: int
+    """Most connections of one user; 0 means no limit."""
+    limits_max_connections_per_address: int
+    """Most connections from one source address; 0 means no limit."""
+    limits_max_payload_bytes: int
+    """Largest message, in bytes, header included."""
+    limits_max_control_line_bytes: int
+    """Longest protocol line, in bytes, without verb and line end."""
+    limits_max_pending_bytes: int
+    """Most bytes that wait for one client before it is closed as a slow consumer."""
+    limits_max_subscriptions: int
+    """Most subscriptions of one connection; 0 means no limit."""
+    limits_max_subscription_tokens: int
+    """Most tokens in a subscription's subject; 0 means no limit."""
+    limits_max_closed_clients: int
+    """How many closed connections the monitoring remembers."""
+    limits_write_deadline_s: float
+    """Seconds that a client's socket may refuse output before the client is closed."""
+    limits_stall_producers: bool
+    """Hold a fast producer back when a receiver is nearly full, instead of dropping."""
+    limits_header_support: bool
+    """Let clients send and receive message headers."""
+    keepalive_ping_interval_s: float
+    """Seconds between PINGs to a client that sends nothing."""
+    keepalive_ping_max: int
+    """Unanswered PINGs that make a connection stale."""
+    routing_queue_selection: Literal["random", "round_robin"]
+    """Which member of a queue group gets the next message."""
+    routing_cache_max: int
+    """Match results kept per account; 0 turns the cache off."""
+    routing_cache_sweep_to: int
+    """Match results left when a full cache is swept."""
+    routing_exact_match: bool
+    """Look literal subjects up in a dictionary before the trie is walked."""
+    shutdown_flush_timeout_s: float
+    """Seconds that pending output may take when the server stops."""
+    shutdown_lame_duck_duration_s: float
+    """Seconds over which lame duck mode closes the clients; at least 30."""
+    shutdown_lame_duck_grace_period_s: float
+    """Seconds before lame duck mode closes the first client; less than the duration."""
+    logging_debug: bool
+    """Log what helps to find a fault."""
+    logging_trace: bool
+    """Log every protocol line."""
+    logging_trace_verbose: bool
+    """Log the protocol of the system account too."""
+    logging_logtime: bool
+    """Begin `nats` lines with the time."""
+    logging_logtime_utc: bool
+    """Write times in UTC instead of local time."""
+    logging_file: str
+    """Path of the log file, reopened on SIGUSR1; empty means standard error."""
+    logging_format: Literal["auto", "human", "json", "nats"]
+    """`auto` is `human` on a terminal and `json` elsewhere; `nats` is nats-server's form."""
+    logging_file_size_limit_bytes: int
+    """Size at which the log file is rotated; 0 means never."""
+    logging_file_max_count: int
+    """Log files kept, the current one included; 0 keeps all."""
+    logging_max_traced_message_bytes: int
+    """Bytes of a payload that a trace shows; 0 means all."""
+    logging_max_lines_per_offender_per_s: int
+    """Warnings about one peer per second, the rest is counted; 0 means no limit."""
+    authorization_user: str
+    """The only user's name; not together with `token` or `users`."""
+    authorization_password: str
+    """The only user's password, plain or bcrypt."""
+    authorization_token: str
+    """A token that clients send instead of a user name, plain or bcrypt."""
+    authorization_timeout_s: float
+    """Seconds a client has to authenticate; 0 means 2, or `tls.timeout_s` + 1 with TLS."""
+    authorization_users: abc.Sequence[User | abc.Mapping[str, Any]]
+    """Users of the global account."""
+    authorization_default_permissions: Any
+    """Permissions of users that have none of their own."""
+    authorization_no_auth_user: str
+    """The user that a client without credentials becomes; empty refuses such clients."""
+    authorization_hook: str
+    """Async callable `module:function` that decides on every CONNECT; failing refuses."""
+    authorization_hook_timeout_s: float
+    """Seconds the hook has before the client is refused."""
+    authorization_hook_concurrency: int
+    """Most hook calls in flight; further clients wait within their time-out."""
+    interceptors_connect: str
+    """Function `module:function` asked before a client is let in; failing refuses."""
+    interceptors_subscribe: str
+    """Function asked before a subscription is made."""
+    interceptors_publish: str
+    """Function asked before a message is routed."""
+    interceptors_deliver: str
+    """Function asked before a message is written to a client."""
+    interceptors_timeout_s: float
+    """Seconds that an async function may take before what it was asked about is refused."""
+    interceptors_max_pending: int
+    """Answers that may be waited for per client and direction; then those who send wait."""
+    accounts: abc.Sequence[Account | abc.Mapping[str, Any]]
+    """Isolated subject spaces with their users."""
+    mappings: abc.Sequence[Mapping | abc.Mapping[str, Any]]
+    """Subject mappings of the global account."""
+    operator_jwts: abc.Sequence[str]
+    """Operator JWTs, or paths of files that hold one; empty turns operator mode off."""
+    operator_trusted_keys: abc.Sequence[str]
+    """Public operator nkeys that may sign accounts, instead of `jwts`."""
+    operator_resolver: Literal["", "directory", "memory"]
+    """Where account JWTs are found; empty means `memory` when `resolver_preload` has any."""
+    operator_resolver_directory: str
+    """Directory of `<account key>.jwt` files, for the directory resolver."""
+    operator_resolver_interval_s: float
+    """Seconds between looks at accounts whose token has changed, or what they import expired."""
+    operator_resolver_preload: Any
+    """Account JWTs by account key, known from the start."""
+    operator_resolver_pinned_accounts: abc.Sequence[str]
+    """When set, only these account keys (and the system account) may connect."""
+    tls_cert_file: str
+    """Path of the certificate chain in PEM; empty means no TLS."""
+    tls_key_file: str
+    """Path of the private key in PEM."""
+    tls_ca_file: str
+    """Path of the authorities that client certificates are checked against."""
+    tls_verify: bool
+    """Require a client certificate that an authority of `ca_file` signed."""
+    tls_verify_and_map: bool
+    """Require a client certificate, and take the user from it."""
+    tls_timeout_s: float
+    """Seconds for the handshake."""
+    tls_cipher_suites: abc.Sequence[str]
+    """Cipher suites by their IANA names; empty takes the safe defaults."""
+    tls_min_version: Literal["1.2", "1.3"]
+    """Oldest TLS version that is accepted."""
+    tls_handshake_first: Literal["auto", "off", "on"]
+    """Whether TLS begins before INFO; `auto` waits for a client that does so."""
+    tls_handshake_first_fallback_s: float
+    """Seconds that `auto` waits for a ClientHello before it sends INFO."""
+    tls_connection_rate_limit: int
+    """Most handshakes per second; 0 means no limit."""
+    tls_pinned_certs: abc.Sequence[str]
+    """SHA-256 fingerprints (hex, of the public key) that a client certificate must have."""
+    tls_allow_non_tls: bool
+    """Serve clients without TLS on the same port."""
+    websocket_host: str
+    """Address to bind."""
+    websocket_advertise: str
+    """`host[:port]` told to clients; empty means the bound address."""
+    websocket_tls_cert_file: str
+    """Path of the certificate chain in PEM; empty means no TLS."""
+    websocket_tls_key_file: str
+    """Path of the private key in PEM."""
+    websocket_tls_ca_file: str
+    """Path of the authorities that client certificates are checked against."""
+    websocket_tls_verify: bool
+    """Require a client certificate that an authority of `ca_file` signed."""
+    websocket_tls_verify_and_map: bool
+    """Require a client certificate, and take the user from it."""
+    websocket_tls_timeout_s: float
+    """Seconds for the handshake."""
+    websocket_tls_cipher_suites: abc.Sequence[str]
+    """Cipher suites by their IANA names; empty takes the safe defaults."""
+    websocket_tls_min_version: Literal["1.2", "1.3"]
+    """Oldest TLS version that is accepted."""
+    websocket_tls_handshake_first: Literal["auto", "off", "on"]
+    """Whether TLS begins before INFO; `auto` waits for a client that does so."""
+    websocket_tls_handshake_first_fallback_s: float
+    """Seconds that `auto` waits for a ClientHello before it sends INFO."""
+    websocket_tls_connection_rate_limit: int
+    """Most handshakes per second; 0 means no limit."""
+    websocket_tls_pinned_certs: abc.Sequence[str]
+    """SHA-256 fingerprints (hex, of the public key) that a client certificate must have."""
+    websocket_tls_allow_non_tls: bool
+    """Serve clients without TLS on the same port."""
+    websocket_no_tls: bool
+    """Serve without TLS; must be said on purpose when `tls` is not set."""
+    websocket_same_origin: bool
+    """Refuse browsers whose page came from another host."""
+    websocket_allowed_origins: abc.Sequence[str]
+    """Origins that browsers may come from; empty allows every origin."""
+    websocket_handshake_timeout_s: float
+    """Seconds for the HTTP upgrade."""
+    websocket_ping_interval_s: float
+    """Seconds between PINGs to a silent client; 0 takes `keepalive.ping_interval_s`."""
+    websocket_compression: bool
+    """Offer permessage-deflate."""
+    websocket_headers: Any
+    """Headers added to the upgrade response."""
+    websocket_user_cookie: str
+    """Cookie that holds the user name."""
+    websocket_pass_cookie: str
+    """Cookie that holds the password."""
+    websocket_token_cookie: str
+    """Cookie that holds the token."""
+    websocket_jwt_cookie: str
+    """Cookie that holds the user JWT; needs operator mode."""
+    websocket_authorization_user: str
+    """The only user's name of this listener; not where there are users or accounts' users."""
+    websocket_authorization_password: str
+    """The only user's password, plain or bcrypt."""
+    websocket_authorization_token: str
+    """A token that clients send, plain or bcrypt; outweighs `user`."""
+    websocket_authorization_timeout_s: float
+    """Seconds a client has to authenticate; 0 means as many as at the other listener."""
+    websocket_authorization_no_auth_user: str
+    """The user that a client without credentials becomes; a user of `authorization` or accounts."""
+    monitoring_host: str
+    """Address to bind; empty takes `listen.host`."""
+    monitoring_http_port: int
+    """Port for HTTP; 0 means none, -1 takes a free one."""
+    monitoring_https_port: int
+    """Port for HTTPS with the certificates of `tls`; 0 means none, -1 takes a free one."""
+    monitoring_base_path: str
+    """Path under which the pages are served, such as `/nats`."""
+    monitoring_max_connections: int
+    """Most HTTP connections at a time; the longest idle one makes room for another."""
+    monitoring_idle_timeout_s: float
+    """Seconds that a connection may take until its next request has come whole."""
+    monitoring_console_enabled: bool
+    """Serve `/console`."""
+    monitoring_console_token: str
+    """Token that unlocks publishing; empty keeps the console read-only."""
+    recorder_directory: str
+    """Directory of the recording; empty means none."""
+    recorder_roll_size_bytes: int
+    """Size at which a segment is closed and the next one begun."""
+    recorder_roll_age_s: float
+    """Age in seconds at which a segment is closed, however small."""
+    recorder_retention_age_s: float
+    """Age in seconds at which segments are deleted; 0 keeps them."""
+    recorder_retention_bytes: int
+    """Total size above which the oldest segments are deleted; 0 keeps them."""
+    recorder_subjects_allow: abc.Sequence[str]
+    """Subjects to record; empty records every subject."""
+    recorder_subjects_deny: abc.Sequence[str]
+    """Subjects not to record; outweighs `subjects_allow`."""
+    recorder_payload_allow: abc.Sequence[str]
+    """Subjects whose payloads are kept; empty keeps every payload."""
+    recorder_payload_deny: abc.Sequence[str]
+    """Subjects whose payloads are left out; outweighs `payload_allow`."""
+    recorder_queue_max: int
+    """Rows that may wait for the writer; further rows are dropped and counted."""
+    pipeline_records_directory: str
+    """Directory of the recording; empty means `recorder.directory`, or else `records`."""
+    pipeline_lake_directory: str
+    """Path or URI of the lake's tables; empty means `lake`."""
+    pipeline_format: Literal["delta", "parquet"]
+    """Plain Parquet tables, or the same with a Delta log beside them."""
+    pipeline_master: str
+    """Spark master."""
+    pipeline_spark: Any
+    """More of Spark's configuration, by its own names."""
+    pipeline_prefix_tokens: int
+    """Tokens of a subject that make its prefix."""
+    pipeline_window_s: int
+    """Length in seconds of the windows that traffic is summed up in."""
+    pipeline_late_after_s: float
+    """Seconds that the watermark stays behind the newest message."""
+    pipeline_request_timeout_s: float
+    """Seconds after a request in which a message to its reply subject counts as the reply."""
+    pipeline_max_files_per_batch: int
+    """Most segments that one batch takes."""
+    pipeline_trigger_interval_s: float
+    """Seconds between two looks of `stream` for new segments."""
+    pipeline_gold_interval_s: float
+    """Least seconds between two rebuilds of the gold tables by `stream`."""
+    pipeline_match_strategy: Literal["auto", "broadcast", "shuffle"]
+    """How messages meet subscriptions."""
+    pipeline_broadcast_max_patterns: int
+    """Most patterns that `auto` broadcasts."""
+    process_pid_file: str
+    """File that holds the process id; empty means none."""
+    process_ports_file_dir: str
+    """Directory for the `<executable>_<pid>.ports` file; empty means none."""
+    listen: abc.Mapping[str, Any] | Struct
+    limits: abc.Mapping[str, Any] | Struct
+    keepalive: abc.Mapping[str, Any] | Struct
+    routing: abc.Mapping[str, Any] | Struct
+    shutdown: abc.Mapping[str, Any] | Struct
+    logging: abc.Mapping[str, Any] | Struct
+    authorization: abc.Mapping[str, Any] | Struct
+    operator: abc.Mapping[str, Any] | Struct
+    tls: abc.Mapping[str, Any] | Struct
+    websocket: abc.Mapping[str, Any] | Struct
+    monitoring: abc.Mapping[str, Any] | Struct
+    recorder: abc.Mapping[str, Any] | Struct
+    pipeline: abc.Mapping[str, Any] | Struct
+    process: abc.Mapping[str, Any] | Struct

@@ -1,0 +1,269 @@
+"""Load the options: file, environment and command line, checked together, with provenance.
+
+A later layer outweighs an earlier one: default < file < environment < flag. Every value keeps where
+it came from, so that errors name the place and `midge check` can show it.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+
+from midge.server.config import schema
+from midge.server.config.contradictions import find_contradictions
+from midge.server.config.from_text import from_text
+from midge.server.config.options import Options
+from midge.server.config.to_toml import Writer
+from midge.server.config.toml_lines import KeyLines
+from midge.server.config.type_check import Problem, find_problems, format_path, nearest
+from midge.server.errors import CombinedConfigError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from os import PathLike
+
+    from midge.server.config.type_check import Path as KeyPath
+
+FILE_SIZE_MAX_BYTES = 16 << 20
+"""Largest configuration file; real ones are a thousand times smaller."""
+
+TOML_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+"""What the parser of TOML says of the place of an error."""
+
+DEEP_KEY = re.compile(
+    r"""^[ \t]*\[{0,2}[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){32}""", re.MULTILINE
+)
+"""A key of more parts than any setting has; the standard parser takes quadratic time for those."""
+
+NOT_SETTINGS = frozenset({"MIDGE_PURE"})
+"""Variables that begin like settings but concern the build."""
+
+
+class Layer(NamedTuple):
+    """The values of one source, as nested plain values, and where each was written."""
+
+    values: dict[str, Any]
+    where: Callable[[KeyPath], str]
+    error: type[ConfigError] = ConfigError
+    """How errors of this source look."""
+    warnings: tuple[str, ...] = ()
+
+
+class Loaded(NamedTuple):
+    """Options with the story of how they came about."""
+
+    options: Options
+    origins: dict[tuple[str, ...], str]
+    """Where each setting was set; settings left at their default are absent."""
+    warnings: tuple[str, ...]
+    """What is probably a mistake, but no reason to refuse."""
+    file_warnings: tuple[str, ...] = ()
+    """The same about the file, for which `-t` does refuse, as nats-server's does."""
+
+    @property
+    def digest(self) -> str:
+        """Return a fingerprint of the options, the same for the same settings.
+
+        Secrets are left out: it is logged, and must not help anyone to guess them.
+        """
+        content = Writer(redact=True).document(self.options).encode()
+        return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+T = TypeVar("T")
+
+NOBODY = Layer({}, lambda _path: "")
+"""The source of what nobody set."""
+
+
+def load(
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Iterable[tuple[tuple[str, ...], str, Any]] = (),
+) -> Loaded:
+    """Return the options that the given sources add up to.
+
+    `flags` holds the path of a setting, the flag's name as typed and the value.
+
+    Raises: ConfigError, one or several, each with its key and place.
+    """
+    layers = [] if file is None else [read_file(file)]
+    unknown: list[str] = []
+    if environment is not None:
+        layers.append(_read_environment(environment, unknown))
+    layers.append(_read_flags(flags))
+    raw, places = _merge(layers)
+    options = _build(raw, places)
+    found = tuple(warning for layer in layers for warning in layer.warnings)
+    return Loaded(options, _origins(raw, places), tuple(unknown), found)
+
+
+def load_options(file: str | PathLike[str]) -> Options:
+    """Return the options that a configuration file gives, to be handed to `midge.Server`.
+
+    A name that ends in `.toml` is read as TOML, every other one as a nats-server configuration.
+    Raises: ConfigError, one or several, each with its key and place.
+    """
+    return load(Path(file)).options
+
+
+def read_file(file: Path) -> Layer:
+    """Read a configuration file: TOML by its suffix, nats-server's form otherwise."""
+    if file.suffix != ".toml":
+        from midge.server.config.nats_conf import read_conf_file  # noqa: PLC0415 - seldom needed
+
+        return read_conf_file(file)
+    text = read_text(file).removeprefix("\ufeff")  # which editors on Windows begin files with
+    deep = DEEP_KEY.search(text)
+    if deep is not None:
+        line = text.count("\n", 0, deep.end()) + 1
+        raise ConfigError("key is nested too deeply", where=f"{file}:{line}")
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _syntax_error(error, file) from None
+    except RecursionError:
+        raise ConfigError("values are nested too deeply", where=str(file)) from None
+    lines = KeyLines(text.replace("\r\n", "\n"))
+
+    def where(path: KeyPath) -> str:
+        line = lines.line_of(path)
+        return f"{file}:{line}" if line else str(file)
+
+    return Layer(values, where)
+
+
+def read_text(file: Path) -> str:
+    """Return the text of a configuration file of acceptable size.
+
+    Raises: ConfigError when it cannot be read, is too large, or is not UTF-8.
+    """
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(FILE_SIZE_MAX_BYTES + 1)
+    except OSError as error:
+        verb = "read" if error.errno == errno.EISDIR else "open"
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"{verb} {file}: {reason}") from None
+    if len(content) > FILE_SIZE_MAX_BYTES:
+        limit = FILE_SIZE_MAX_BYTES >> 20
+        raise ConfigError(f"expected at most {limit} MiB", where=str(file))
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError("expected UTF-8 text", where=f"{file}:{line}") from None
+
+
+def _read_environment(environment: Mapping[str, str], unknown: list[str]) -> Layer:
+    known = {setting.environment: setting for setting in schema.settings()}
+    values: dict[str, Any] = {}
+    names: dict[KeyPath, str] = {}
+    for name, text in environment.items():
+        if name in known:
+            setting = known[name]
+            _put(values, setting.path, from_text(text, setting.type))
+            names[setting.path] = f"environment {name}"
+        elif name.startswith("MIDGE_") and name not in NOT_SETTINGS:
+            unknown.append(f"{name}: no such setting" + nearest(name, list(known)))
+    return Layer(values, lambda path: _nearest(names, path, ""))
+
+
+def _read_flags(flags: Iterable[tuple[tuple[str, ...], str, Any]]) -> Layer:
+    values: dict[str, Any] = {}
+    names: dict[KeyPath, str] = {}
+    for path, name, value in flags:
+        _put(values, path, value)
+        names[path] = f"flag {name}"
+    return Layer(values, lambda path: _nearest(names, path, ""))
+
+
+def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        values = values.setdefault(name, {})
+    values[path[-1]] = value
+
+
+def _merge(layers: list[Layer]) -> tuple[dict[str, Any], dict[KeyPath, Layer]]:
+    """Lay the layers over each other; say for each leaf which layer it is of."""
+    merged: dict[str, Any] = {}
+    owners: dict[KeyPath, Layer] = {}
+    for layer in layers:
+        _lay(layer.values, merged, (), layer, owners)
+    return merged, owners
+
+
+def _lay(
+    over: dict[str, Any],
+    under: dict[str, Any],
+    path: KeyPath,
+    layer: Layer,
+    owners: dict[KeyPath, Layer],
+) -> None:
+    leaves = schema.settings_by_path()
+    for name, value in over.items():
+        here = (*path, name)
+        owners[here] = layer
+        if here not in leaves and isinstance(value, dict) and isinstance(under.get(name), dict):
+            _lay(value, under[name], here, layer, owners)
+        elif here not in leaves and isinstance(value, dict):
+            under[name] = {}
+            _lay(value, under[name], here, layer, owners)
+        else:
+            under[name] = value
+
+
+def _syntax_error(error: tomllib.TOMLDecodeError, file: Path) -> ConfigError:
+    """Put the place that the parser names in a text of its own where all errors have it."""
+    text = str(error)
+    found = TOML_PLACE.search(text)
+    if found is None:
+        return ConfigError(text, where=str(file))
+    return ConfigError(text[: found.start()], where=f"{file}:{found[1]}:{found[2]}")
+
+
+def _nearest(known: Mapping[KeyPath, T], path: KeyPath, default: T) -> T:
+    """Return what is known of `path`, or of the nearest table around it."""
+    ends = range(len(path), 0, -1)
+    return next((known[path[:end]] for end in ends if path[:end] in known), default)
+
+
+def _build(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> Options:
+    problems = list(find_problems(raw, Options))
+    if not problems:
+        options = msgspec.convert(raw, Options)
+        problems = list(find_contradictions(options)) or _try_out(options)
+        if not problems:
+            return options
+    errors = [_error(problem, _nearest(owners, problem.path, NOBODY)) for problem in problems]
+    raise errors[0] if len(errors) == 1 else CombinedConfigError(errors)
+
+
+def _try_out(options: Options) -> list[Problem]:
+    from midge.server.preflight import find_unusable  # noqa: PLC0415 - heavy, and often not reached
+
+    return find_unusable(options)
+
+
+def _error(problem: Problem, owner: Layer) -> ConfigError:
+    key, where = format_path(problem.path), owner.where(problem.path)
+    return owner.error(problem.text, key=key, where=where)
+
+
+def _origins(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> dict[tuple[str, ...], str]:
+    found = {}
+    for setting in schema.settings():
+        value: Any = raw
+        for name in setting.path:
+            if name not in value:
+                break
+            value = value[name]
+        else:
+            found[setting.path] = _nearest(owners, setting.path, NOBODY).where(setting.path)
+    return found

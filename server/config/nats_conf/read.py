@@ -1,0 +1,56 @@
+"""Read a nats-server configuration file into the values that the options are made of."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from midge.server.config import load as config
+from midge.server.config.nats_conf.errors import ConfError
+from midge.server.config.nats_conf.parser import Node, Source, parse_file
+from midge.server.config.nats_conf.sections import Result, Section, read_map
+from midge.server.config.nats_conf.server_block import SERVER
+from midge.server.errors import CombinedConfigError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from midge.server.config.type_check import Path as KeyPath
+
+ERRORS_MAX = 100
+"""Most errors of one file that are told."""
+
+
+def read_conf_file(file: Path, environment: Mapping[str, str] | None = None) -> config.Layer:
+    """Return the values of `file` with the place of each.
+
+    Variables that the file does not define are looked up in `environment`, by default the
+    process's.
+
+    Raises: ConfError, one or several, naming file, line and column.
+    """
+    source = Source(os.environ if environment is None else environment)
+    entries = parse_file(file, source)
+    if not entries:
+        raise ConfError("config has no values or is empty", where=str(file))
+    result = Result()
+    read_map(Node(entries, str(file), 1, 0), Section(result, result.values, ()), SERVER)
+    if result.errors:
+        raise _all_of(result.errors, str(file))
+
+    def where(path: KeyPath) -> str:
+        ends = range(len(path), 0, -1)
+        return next((result.places[path[:n]] for n in ends if path[:n] in result.places), str(file))
+
+    return config.Layer(result.values, where, ConfError, tuple(result.warnings))
+
+
+def _all_of(errors: list[ConfigError], file: str) -> ConfigError:
+    """Return one error that tells all, or as many as anybody would read."""
+    if len(errors) == 1:
+        return errors[0]
+    told = errors[:ERRORS_MAX]
+    if len(errors) > ERRORS_MAX:
+        told.append(ConfError(f"{len(errors) - ERRORS_MAX} more errors", where=file))
+    return CombinedConfigError(told)

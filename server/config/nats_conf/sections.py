@@ -1,0 +1,136 @@
+"""Read maps by a table of their keys.
+
+A table says for each key (in small letters; nats-server ignores case) which setting it fills and
+how its value is read. What the table does not know is refused, never ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from midge.protocol.errors import quote
+from midge.server.config.nats_conf.errors import ConfError
+from midge.server.config.nats_conf.values import entries
+from midge.server.errors import ConfigError
+
+if TYPE_CHECKING:
+    from midge.server.config.nats_conf.parser import Node
+    from midge.server.config.type_check import Path
+
+
+class Result:
+    """The plain values of a file, with the place of each, and everything that is wrong."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.values: dict[str, Any] = {}
+        self.places: dict[Path, str] = {}
+        self.errors: list[ConfigError] = []
+        self.warnings: list[str] = []
+
+
+class Section(NamedTuple):
+    """Somewhere to put what a map says: a table of the plain values, and its path."""
+
+    result: Result
+    values: dict[str, Any]
+    path: Path
+
+    def put(self, name: str, value: Any, node: Node) -> None:
+        """Set `name` of this section; a dotted name goes into a table within."""
+        *tables, last = name.split(".")
+        inner = self
+        for table in tables:
+            inner = inner.table(table, node)
+        inner.values[last] = value
+        self.result.places[(*inner.path, last)] = node.where
+
+    def table(self, name: str, node: Node) -> Section:
+        """Return the section of the table `name` within this one."""
+        path = (*self.path, name)
+        self.result.places.setdefault(path, node.where)
+        return Section(self.result, self.values.setdefault(name, {}), path)
+
+    def append(self, name: str, node: Node) -> Section:
+        """Return the section of a new element of the list `name`."""
+        elements = self.values.setdefault(name, [])
+        elements.append({})
+        self.result.places.setdefault((*self.path, name), node.where)
+        path = (*self.path, name, len(elements) - 1)
+        self.result.places[path] = node.where
+        return Section(self.result, elements[-1], path)
+
+    def warn(self, node: Node, text: str) -> None:
+        """Note what is probably a mistake."""
+        self.result.warnings.append(f"{node.where}: {text}")
+
+
+class Key(NamedTuple):
+    """A key that fills one setting."""
+
+    name: str
+    """The setting, relative to the section; dots lead into tables."""
+    read: Callable[[Node], Any]
+
+
+class Missing(NamedTuple):
+    """A key for something that midge does not have; only `false` is accepted."""
+
+    feature: str
+
+
+Handler = Key | Missing | Callable[[Section, "Node"], None]
+"""What a table says about a key: its setting, that midge lacks it, or how to read it."""
+
+
+def read_map(
+    node: Node,
+    section: Section,
+    table: Mapping[str, Handler],
+    unknown: str = "unknown field {}",
+) -> None:
+    """Read the map `node` into `section`; collect what is wrong in the section's result.
+
+    `unknown` is what nats-server says here of a key that no table has.
+    """
+    for name, entry in entries(node).items():
+        try:
+            _read_entry(name, entry, section, table, unknown)
+        except ConfigError as error:
+            section.result.errors.append(error)
+
+
+def _read_entry(
+    name: str,
+    entry: Node,
+    section: Section,
+    table: Mapping[str, Handler],
+    unknown: str,
+) -> None:
+    handler = table.get(name.lower())
+    if handler is None:
+        if not entry.is_used:
+            raise ConfError(unknown.format(quote(name.encode())), where=entry.where)
+    elif isinstance(handler, Missing):
+        if entry.value is not False:
+            text = f'field "{name}": midge does not support {handler.feature}'
+            raise ConfError(text, where=entry.where)
+    else:
+        with _named(name):
+            if isinstance(handler, Key):
+                section.put(handler.name, handler.read(entry), entry)
+            else:
+                handler(section, entry)
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Say of the key as it is written what is said to be expected of its value."""
+    try:
+        yield
+    except ConfError as error:
+        if error.text.startswith("expected ") and not error.key:
+            error.key = f"field {quote(name.encode())}"
+        raise

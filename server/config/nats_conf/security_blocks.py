@@ -1,0 +1,423 @@
+"""The keys that decide who may do what: authorization, accounts, mappings, operator mode, TLS."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from midge.server.config.nats_conf.errors import ConfError
+from midge.server.config.nats_conf.sections import Handler, Key, Missing, Section, read_map
+from midge.server.config.nats_conf.values import (
+    boolean,
+    choice,
+    duration,
+    entries,
+    fail,
+    integer,
+    items,
+    seconds,
+    secret,
+    text,
+    texts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from midge.server.config.nats_conf.parser import Node
+
+
+def _nested(name: str, read: Callable[[Section, Node], None]) -> Callable[[Section, Node], None]:
+    """Return a handler that reads a map into the table `name`."""
+    return lambda section, node: read(section.table(name, node), node)
+
+
+def _each(name: str, read: Callable[[Section, Node], None]) -> Callable[[Section, Node], None]:
+    """Return a handler that reads an array of maps into the list `name`."""
+
+    def handle(section: Section, node: Node) -> None:
+        section.values.setdefault(name, [])
+        for item in items(node):
+            read(section.append(name, item), item)
+
+    return handle
+
+
+# Permissions.
+
+_UNKNOWN_PERMISSION = "Unknown field {} parsing permissions"
+
+
+def _subjects(name: str, section: Section, node: Node) -> None:
+    """Read one direction: a subject, a list of them, or a map of `allow` and `deny`."""
+    inner = section.table(name, node)
+    if not isinstance(node.value, dict):
+        inner.put("allow", texts(node), node)
+        return
+    for key, entry in entries(node).items():
+        if key.lower() not in ("allow", "deny"):
+            text_ = f'Unknown field name "{key}" parsing subject permissions, '
+            raise ConfError(f"{text_}only 'allow' or 'deny' are permitted", where=entry.where)
+        inner.put(key.lower(), texts(entry), entry)
+
+
+def _allow_responses(section: Section, node: Node) -> None:
+    if isinstance(node.value, bool):
+        if node.value:
+            section.table("allow_responses", node)
+        return
+    read_map(node, section.table("allow_responses", node), RESPONSES, _UNKNOWN_PERMISSION)
+
+
+RESPONSES: dict[str, Handler] = {
+    "max": Key("max", integer),
+    "max_msgs": Key("max", integer),
+    "max_messages": Key("max", integer),
+    "max_responses": Key("max", integer),
+    "expires": Key("expires_s", seconds),
+    "expiration": Key("expires_s", seconds),
+    "ttl": Key("expires_s", seconds),
+}
+
+PERMISSIONS: dict[str, Handler] = {
+    **dict.fromkeys(("publish", "pub", "import"), partial(_subjects, "publish")),
+    **dict.fromkeys(("subscribe", "sub", "export"), partial(_subjects, "subscribe")),
+    "allow_responses": _allow_responses,
+    "publish_allow_responses": _allow_responses,
+}
+
+
+def _permissions(section: Section, node: Node) -> None:
+    read_map(node, section, PERMISSIONS, _UNKNOWN_PERMISSION)
+
+
+# Users and authorization.
+
+
+def _connection_types(node: Node) -> list[str]:
+    return [word.upper() for word in texts(node)]
+
+
+USER: dict[str, Handler] = {
+    "user": Key("user", text),
+    "username": Key("user", text),
+    "pass": Key("password", secret),
+    "password": Key("password", secret),
+    "nkey": Key("nkey", text),
+    **dict.fromkeys(
+        ("permissions", "permission", "authorization"), _nested("permissions", _permissions)
+    ),
+    **dict.fromkeys(
+        ("allowed_connection_types", "connection_types", "clients"),
+        Key("allowed_connection_types", _connection_types),
+    ),
+    "proxy_required": Missing("the PROXY protocol"),
+}
+
+
+def _user(section: Section, node: Node) -> None:
+    read_map(node, section, USER)
+
+
+AUTHORIZATION: dict[str, Handler] = {
+    "user": Key("user", text),
+    "username": Key("user", text),
+    "pass": Key("password", secret),
+    "password": Key("password", secret),
+    "token": Key("token", secret),
+    "timeout": Key("timeout_s", seconds),
+    "users": _each("users", _user),
+    "default_permission": _nested("default_permissions", _permissions),
+    "default_permissions": _nested("default_permissions", _permissions),
+    "permissions": _nested("default_permissions", _permissions),
+    "auth_callout": Missing("auth callout; authorization.hook in TOML takes its place"),
+    "auth_hook": Missing("auth callout; authorization.hook in TOML takes its place"),
+    "proxy_required": Missing("the PROXY protocol"),
+}
+
+
+def read_authorization(section: Section, node: Node) -> None:
+    """Read the map `authorization`."""
+    read_map(node, section.table("authorization", node), AUTHORIZATION)
+
+
+# Mappings.
+
+
+def _weight(node: Node) -> int:
+    written = node.value
+    if isinstance(written, str) and written.endswith("%") and written[:-1].isdecimal():
+        written = int(written[:-1][:9])
+    if isinstance(written, bool) or not isinstance(written, int):
+        fail(node, f"Invalid weight {node.value!r} for mapping destination")
+    if not 0 <= written <= 100:
+        fail(node, f"Invalid weight {written} for mapping destination")
+    return written
+
+
+DESTINATION: dict[str, Handler] = {
+    "dest": Key("destination", text),
+    "destination": Key("destination", text),
+    "weight": Key("weight_percent", _weight),
+    "cluster": Missing("clustering"),
+}
+
+
+def read_mappings(section: Section, node: Node) -> None:
+    """Read the map `mappings`: source subjects with one or more destinations."""
+    for source, entry in entries(node).items():
+        mapping = section.append("mappings", entry)
+        mapping.put("source", source, entry)
+        if isinstance(entry.value, str):
+            mapping.append("destinations", entry).put("destination", entry.value, entry)
+            continue
+        if not isinstance(entry.value, dict | list):
+            fail(entry, "Expected an entry for the mapping destination")
+        for item in entry.value if isinstance(entry.value, list) else [entry]:
+            destination = mapping.append("destinations", item)
+            errors = len(section.result.errors)
+            read_map(item, destination, DESTINATION, "Unknown field {} for mapping destination")
+            is_read = errors == len(section.result.errors)
+            if is_read and "weight_percent" not in destination.values:
+                name = destination.values.get("destination", "")
+                fail(item, f'Missing weight for mapping destination "{name}"')
+
+
+# Accounts.
+
+
+def _exchanged(kind: str, section: Section, node: Node) -> None:
+    """Read what an export offers, refusing a second kind in the same entry."""
+    other = "service" if kind == "stream" else "stream"
+    if other in section.values:
+        fail(node, f'Detected {kind} "{node.value}" but already saw a {other}')
+    section.put(kind, text(node), node)
+
+
+def _import_source(kind: str, section: Section, node: Node) -> None:
+    other = "service" if kind == "stream" else "stream"
+    if other in section.values:
+        fail(node, f"Detected {kind} but already saw a {other}")
+    source = section.table(kind, node)
+    read_map(node, source, {"account": Key("account", text), "subject": Key("subject", text)})
+
+
+_RESPONSE_TIME = Key("response_threshold_s", seconds)
+
+EXPORT: dict[str, Handler] = {
+    "stream": partial(_exchanged, "stream"),
+    "service": partial(_exchanged, "service"),
+    "accounts": Key("accounts", texts),
+    "response": Key("response_type", choice("singleton", "single", "stream", "chunked")),
+    "response_type": Key("response_type", choice("singleton", "single", "stream", "chunked")),
+    **dict.fromkeys(
+        ("threshold", "response_threshold", "response_max_time", "response_time"), _RESPONSE_TIME
+    ),
+    "account_token_position": Key("account_token_position", integer),
+    "latency": Missing("latency tracking"),
+    "allow_trace": Missing("message tracing"),
+}
+
+IMPORT: dict[str, Handler] = {
+    "stream": partial(_import_source, "stream"),
+    "service": partial(_import_source, "service"),
+    "prefix": Key("prefix", text),
+    "to": Key("to", text),
+    "share": Key("share", boolean),
+    "allow_trace": Missing("message tracing"),
+}
+
+
+def _export(section: Section, node: Node) -> None:
+    read_map(node, section, EXPORT)
+    if section.values.get("response_type") == "single":
+        section.values["response_type"] = "singleton"
+
+
+def _import(section: Section, node: Node) -> None:
+    read_map(node, section, IMPORT)
+
+
+ACCOUNT_LIMITS: dict[str, Handler] = {
+    "max_connections": Key("max_connections", integer),
+    "max_conn": Key("max_connections", integer),
+    "max_subscriptions": Key("max_subscriptions", integer),
+    "max_subs": Key("max_subscriptions", integer),
+    "max_payload": Key("max_payload_bytes", integer),
+    "max_pay": Key("max_payload_bytes", integer),
+    "max_leafnodes": Missing("leaf nodes"),
+    "max_leafs": Missing("leaf nodes"),
+}
+
+
+def _account_limits(section: Section, node: Node) -> None:
+    read_map(node, section, ACCOUNT_LIMITS, "Unknown field {} parsing account limits")
+
+
+def read_jetstream(_section: Section, node: Node) -> None:
+    """Accept only that JetStream is off, for the server or an account."""
+    wants = node.value
+    if isinstance(wants, dict):
+        enabled = next(
+            (e for name, e in wants.items() if name.lower() in ("enabled", "enable")), None
+        )
+        wants = True if enabled is None else enabled.value
+    if wants not in (False, "disabled", "disable"):
+        fail(node, 'field "jetstream": midge does not support JetStream')
+
+
+ACCOUNT: dict[str, Handler] = {
+    "nkey": Key("nkey", text),
+    "users": _each("users", _user),
+    "exports": _each("exports", _export),
+    "imports": _each("imports", _import),
+    "mappings": read_mappings,
+    "maps": read_mappings,
+    "limits": _nested("limits", _account_limits),
+    "default_permissions": _nested("default_permissions", _permissions),
+    "jetstream": read_jetstream,
+    "msg_trace": Missing("message tracing"),
+    "trace_dest": Missing("message tracing"),
+}
+
+
+def read_accounts(section: Section, node: Node) -> None:
+    """Read `accounts`: a map of accounts, or a list of names."""
+    section.values.setdefault("accounts", [])
+    if isinstance(node.value, list):
+        for item in node.value:
+            section.append("accounts", item).put("name", _account_name(text(item), item), item)
+        return
+    for name, entry in entries(node).items():
+        account = section.append("accounts", entry)
+        account.put("name", _account_name(name, entry), entry)
+        read_map(entry, account, ACCOUNT)
+
+
+def _account_name(name: str, node: Node) -> str:
+    if name == "$G":
+        fail(node, f'"{name}" is a Reserved Account')
+    return name
+
+
+# Operator mode.
+
+_MEMORY = ("MEM", "MEMORY")
+
+
+def _resolver(section: Section, node: Node) -> None:
+    if isinstance(node.value, dict):
+        read_map(node, section.table("operator", node), RESOLVER)
+        return
+    word = text(node)
+    if word.upper() in _MEMORY:
+        section.put("operator.resolver", "memory", node)
+    elif word.upper().startswith("URL"):
+        fail(node, 'field "resolver": midge does not support the URL resolver')
+    else:
+        fail(node, "error parsing account resolver, should be MEM or a map with dir and type")
+
+
+def _resolver_type(node: Node) -> str:
+    if text(node).upper() == "CACHE":
+        fail(node, 'field "type": midge does not support the cache resolver')
+    if text(node).upper() in _MEMORY:
+        return "memory"
+    if text(node).upper() != "FULL":
+        fail(node, "expected 'full' or 'mem'")
+    return "directory"
+
+
+def _resolver_timeout(_section: Section, node: Node) -> None:
+    """Check the time that other servers have to answer; a server on its own asks none."""
+    seconds(node)
+
+
+_DELETION = Missing("the deletion of account JWTs by request")
+
+RESOLVER: dict[str, Handler] = {
+    "type": Key("resolver", _resolver_type),
+    "dir": Key("resolver_directory", text),
+    "allow_delete": _DELETION,
+    "hard_delete": _DELETION,
+    "interval": Key("resolver_interval_s", seconds),
+    "limit": Missing("a limit on account JWTs"),
+    "timeout": _resolver_timeout,
+}
+
+
+def _preload(node: Node) -> dict[str, str]:
+    return {name: text(entry) for name, entry in entries(node).items()}
+
+
+OPERATOR: dict[str, Handler] = {
+    **dict.fromkeys(
+        ("operator", "operators", "root", "roots", "root_operator", "root_operators"),
+        Key("operator.jwts", texts),
+    ),
+    **dict.fromkeys(("resolver", "account_resolver", "accounts_resolver"), _resolver),
+    "resolver_preload": Key("operator.resolver_preload", _preload),
+    "resolver_tls": Missing("the URL resolver"),
+    "resolver_pinned_accounts": Key("operator.resolver_pinned_accounts", texts),
+    "trusted": Key("operator.trusted_keys", texts),
+    "trusted_keys": Key("operator.trusted_keys", texts),
+}
+"""Top-level keys of operator mode."""
+
+
+# TLS.
+
+
+def _handshake_first(section: Section, node: Node) -> None:
+    """Read true, false, "auto", or the time that "auto" waits."""
+    if isinstance(node.value, bool):
+        section.put("handshake_first", "on" if node.value else "off", node)
+        return
+    word = text(node)
+    if word.lower() in ("true", "on", "false", "off"):
+        section.put("handshake_first", "on" if word.lower() in ("true", "on") else "off", node)
+        return
+    section.put("handshake_first", "auto", node)
+    if word.lower() != "auto":
+        section.put("handshake_first_fallback_s", duration(node, word), node)
+
+
+def _min_version(node: Node) -> str:
+    if text(node) not in ("1.2", "1.3"):
+        fail(node, f"unsupported TLS minimum version {node.value!r}, expected '1.2' or '1.3'")
+    return text(node)
+
+
+_STORE = Missing("certificate stores")
+
+TLS: dict[str, Handler] = {
+    "cert_file": Key("cert_file", text),
+    "key_file": Key("key_file", text),
+    "ca_file": Key("ca_file", text),
+    "verify": Key("verify", boolean),
+    "verify_and_map": Key("verify_and_map", boolean),
+    "timeout": Key("timeout_s", seconds),
+    "cipher_suites": Key("cipher_suites", texts),
+    "min_version": Key("min_version", _min_version),
+    "handshake_first": _handshake_first,
+    "first": _handshake_first,
+    "immediate": _handshake_first,
+    "connection_rate_limit": Key("connection_rate_limit", integer),
+    "pinned_certs": Key("pinned_certs", texts),
+    "verify_cert_and_check_known_urls": Missing("certificate checks against known URLs"),
+    "curve_preferences": Missing("a choice of curves"),
+    "insecure": Missing("insecure TLS"),
+    "certs": Missing("several certificates"),
+    "certificates": Missing("several certificates"),
+    "allow_insecure_cipher_suites": Missing("insecure cipher suites"),
+    "ocsp_peer": Missing("OCSP"),
+    **dict.fromkeys(
+        ("cert_store", "cert_match", "cert_match_by", "cert_match_skip_invalid", "ca_certs_match"),
+        _STORE,
+    ),
+}
+
+
+def read_tls(section: Section, node: Node) -> None:
+    """Read a map `tls`."""
+    read_map(node, section.table("tls", node), TLS, "error parsing tls config, unknown field {}")

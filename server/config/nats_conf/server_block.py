@@ -1,0 +1,283 @@
+"""The top-level keys of a nats-server configuration, and those of its WebSocket block."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.server.config.nats_conf.sections import Handler, Key, Missing, Section, read_map
+from midge.server.config.nats_conf.security_blocks import (
+    OPERATOR,
+    read_accounts,
+    read_authorization,
+    read_jetstream,
+    read_mappings,
+    read_tls,
+)
+from midge.server.config.nats_conf.values import (
+    address,
+    boolean,
+    bounded,
+    duration,
+    entries,
+    fail,
+    integer,
+    inverted,
+    limit,
+    port,
+    seconds,
+    secret,
+    text,
+    texts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from midge.server.config.nats_conf.parser import Node
+
+INT32_MAX = (1 << 31) - 1
+LAME_DUCK_MIN_S = 30
+
+
+def _listen(section: Section, node: Node) -> None:
+    host, number = address(node)
+    if host is not None:
+        section.put("listen.host", host, node)
+    section.put("listen.port", number, node)
+
+
+def _monitor(name: str) -> Callable[[Section, Node], None]:
+    """Return the handler of `http` and `https`: a port, or host and port."""
+
+    def handle(section: Section, node: Node) -> None:
+        host, number = address(node)
+        if host:
+            section.put("monitoring.host", host, node)
+        section.put(f"monitoring.{name}", number, node)
+
+    return handle
+
+
+def _or_default(
+    name: str, read: Callable[[Node], float] = integer
+) -> Callable[[Section, Node], None]:
+    """Return the handler of a number of which 0 means the default."""
+
+    def handle(section: Section, node: Node) -> None:
+        if value := read(node):
+            section.put(name, value, node)
+
+    return handle
+
+
+def _timed(name: str, key: str) -> Callable[[Section, Node], None]:
+    """Return the handler of a duration for which a bare number draws a warning; 0: the default."""
+
+    def handle(section: Section, node: Node) -> None:
+        if isinstance(node.value, str):
+            value = duration(node, node.value, f"error parsing {key}: ")
+        else:
+            value = integer(node)
+            text_ = f'invalid use of field "{key}": {key} should be converted to a duration'
+            section.warn(node, text_)
+        if value:
+            section.put(name, value, node)
+
+    return handle
+
+
+def _lame_duck_duration(section: Section, node: Node) -> None:
+    _timed("shutdown.lame_duck_duration_s", "lame_duck_duration")(section, node)
+    if section.values.get("shutdown", {}).get("lame_duck_duration_s", 0) < LAME_DUCK_MIN_S:
+        fail(node, f"invalid lame_duck_duration of {node.value}, minimum is 30 seconds")
+
+
+def _disable_cache(section: Section, node: Node) -> None:
+    if boolean(node):
+        section.put("routing.cache_max", 0, node)
+        section.put("routing.cache_sweep_to", 0, node)
+
+
+def _server_name(node: Node) -> str:
+    if any(character.isspace() for character in text(node)):
+        fail(node, "server name cannot contain spaces")
+    return text(node)
+
+
+def _write_timeout(_section: Section, node: Node) -> None:
+    if text(node).lower() not in ("default", "close"):
+        fail(node, f'field "write_timeout": midge does not support "{node.value}"')
+
+
+def _trace_verbose(section: Section, node: Node) -> None:
+    section.put("logging.trace_verbose", boolean(node), node)
+    section.put("logging.trace", boolean(node), node)
+
+
+def _headers(node: Node) -> dict[str, str]:
+    return {name: text(entry) for name, entry in entries(node).items()}
+
+
+def _compression(section: Section, node: Node) -> None:
+    section.put("compression", boolean(node), node)
+
+
+def _websocket_listen(section: Section, node: Node) -> None:
+    host, number = address(node)
+    if host is not None:
+        section.put("host", host, node)
+    section.put("port", number, node)
+
+
+def _websocket_authorization(section: Section, node: Node) -> None:
+    read_map(node, section.table("authorization", node), WEBSOCKET_AUTHORIZATION)
+
+
+WEBSOCKET_AUTHORIZATION: dict[str, Handler] = {
+    "user": Key("user", text),
+    "username": Key("user", text),
+    "pass": Key("password", secret),
+    "password": Key("password", secret),
+    "token": Key("token", secret),
+    "timeout": Key("timeout_s", seconds),
+}
+
+WEBSOCKET: dict[str, Handler] = {
+    "listen": _websocket_listen,
+    "host": Key("host", text),
+    "net": Key("host", text),
+    "port": Key("port", integer),
+    "advertise": Key("advertise", text),
+    "tls": read_tls,
+    "no_tls": Key("no_tls", boolean),
+    "same_origin": Key("same_origin", boolean),
+    "allowed_origins": Key("allowed_origins", texts),
+    "allowed_origin": Key("allowed_origins", texts),
+    "allow_origins": Key("allowed_origins", texts),
+    "allow_origin": Key("allowed_origins", texts),
+    "origins": Key("allowed_origins", texts),
+    "origin": Key("allowed_origins", texts),
+    "handshake_timeout": Key("handshake_timeout_s", seconds),
+    "compression": _compression,
+    "compress": _compression,
+    "authorization": _websocket_authorization,
+    "authentication": _websocket_authorization,
+    "no_auth_user": Key("authorization.no_auth_user", text),
+    "jwt_cookie": Key("jwt_cookie", text),
+    "user_cookie": Key("user_cookie", text),
+    "pass_cookie": Key("pass_cookie", text),
+    "token_cookie": Key("token_cookie", text),
+    "headers": Key("headers", _headers),
+    "ping_interval": _timed("ping_interval_s", "ping_interval"),
+}
+
+
+def _websocket(section: Section, node: Node) -> None:
+    read_map(node, section.table("websocket", node), WEBSOCKET)
+
+
+_CLUSTER = Missing("clustering")
+_LEAF = Missing("leaf nodes")
+_OCSP = Missing("OCSP")
+_SYSLOG = Missing("syslog")
+
+SERVER: dict[str, Handler] = {
+    # The server itself.
+    "server_name": Key("server_name", _server_name),
+    "listen": _listen,
+    "host": Key("listen.host", text),
+    "net": Key("listen.host", text),
+    "port": Key("listen.port", port),
+    "client_advertise": Key("listen.client_advertise", text),
+    "pid_file": Key("process.pid_file", text),
+    "pidfile": Key("process.pid_file", text),
+    "ports_file_dir": Key("process.ports_file_dir", text),
+    # Monitoring.
+    "http": _monitor("http_port"),
+    "https": _monitor("https_port"),
+    "http_port": Key("monitoring.http_port", integer),
+    "monitor_port": Key("monitoring.http_port", integer),
+    "https_port": Key("monitoring.https_port", integer),
+    "http_base_path": Key("monitoring.base_path", text),
+    # Logging.
+    "debug": Key("logging.debug", boolean),
+    "trace": Key("logging.trace", boolean),
+    "trace_verbose": _trace_verbose,
+    "logtime": Key("logging.logtime", boolean),
+    "logtime_utc": Key("logging.logtime_utc", boolean),
+    "log_file": Key("logging.file", text),
+    "logfile": Key("logging.file", text),
+    "logfile_size_limit": Key("logging.file_size_limit_bytes", limit),
+    "log_size_limit": Key("logging.file_size_limit_bytes", limit),
+    "logfile_max_num": Key("logging.file_max_count", limit),
+    "log_max_num": Key("logging.file_max_count", limit),
+    "max_traced_msg_len": Key("logging.max_traced_message_bytes", limit),
+    "trace_headers": Missing("traces of headers alone"),
+    "syslog": _SYSLOG,
+    "remote_syslog": _SYSLOG,
+    # Limits.
+    "max_connections": Key("limits.max_connections", limit),
+    "max_conn": Key("limits.max_connections", limit),
+    "max_control_line": _or_default(
+        "limits.max_control_line_bytes", bounded("max_control_line", INT32_MAX)
+    ),
+    "max_payload": _or_default("limits.max_payload_bytes", bounded("max_payload", INT32_MAX)),
+    "max_pending": _or_default("limits.max_pending_bytes"),
+    "max_subscriptions": Key("limits.max_subscriptions", limit),
+    "max_subs": Key("limits.max_subscriptions", limit),
+    "max_sub_tokens": Key("limits.max_subscription_tokens", bounded("max_sub_tokens", 255)),
+    "max_subscription_tokens": Key(
+        "limits.max_subscription_tokens", bounded("max_sub_tokens", 255)
+    ),
+    "max_closed_clients": Key("limits.max_closed_clients", limit),
+    "ping_interval": _timed("keepalive.ping_interval_s", "ping_interval"),
+    "ping_max": _or_default("keepalive.ping_max"),
+    "write_deadline": _timed("limits.write_deadline_s", "write_deadline"),
+    "write_timeout": _write_timeout,
+    "no_fast_producer_stall": Key("limits.stall_producers", inverted),
+    "disable_sublist_cache": _disable_cache,
+    "no_sublist_cache": _disable_cache,
+    "no_header_support": Key("limits.header_support", inverted),
+    "lame_duck_duration": _lame_duck_duration,
+    "lame_duck_grace_period": _timed("shutdown.lame_duck_grace_period_s", "lame_duck_grace_period"),
+    # Who may do what.
+    "authorization": read_authorization,
+    "no_auth_user": Key("authorization.no_auth_user", text),
+    "accounts": read_accounts,
+    "system_account": Key("system_account", text),
+    "system": Key("system_account", text),
+    "no_system_account": Missing("a server without a system account"),
+    "no_system": Missing("a server without a system account"),
+    "no_sys_acc": Missing("a server without a system account"),
+    "mappings": read_mappings,
+    "maps": read_mappings,
+    **OPERATOR,
+    "tls": read_tls,
+    "allow_non_tls": Key("tls.allow_non_tls", boolean),
+    # Listeners of other kinds.
+    "websocket": _websocket,
+    "ws": _websocket,
+    "jetstream": read_jetstream,
+    # What midge does not have.
+    "cluster": _CLUSTER,
+    "gateway": Missing("gateways"),
+    "leaf": _LEAF,
+    "leafnodes": _LEAF,
+    "mqtt": Missing("MQTT"),
+    "proxies": Missing("trusted proxies"),
+    "proxy_protocol": Missing("the PROXY protocol"),
+    "prof_port": Missing("the Go profiler"),
+    "prof_block_rate": Missing("the Go profiler"),
+    "default_js_domain": Missing("JetStream"),
+    "store_dir": Missing("JetStream"),
+    "storedir": Missing("JetStream"),
+    "default_sentinel": Missing("sentinel credentials"),
+    "feature_flags": Missing("feature flags"),
+    "server_tags": Missing("server tags"),
+    "server_metadata": Missing("server metadata"),
+    "connect_error_reports": Missing("connections to other servers"),
+    "reconnect_error_reports": Missing("connections to other servers"),
+    "ocsp": _OCSP,
+    "ocsp_cache": _OCSP,
+}
+"""Every key that nats-server has at the top of a file, in small letters."""

@@ -1,0 +1,179 @@
+"""Turn nodes into plain values of the types that the options want."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from midge.server.config.nats_conf.errors import ConfError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from midge.server.config.nats_conf.parser import Node
+
+_DURATION = re.compile(r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+")
+_DURATION_PART = re.compile(r"([0-9.]+)(ns|us|µs|μs|ms|s|m|h)")
+_DURATION_STEP = re.compile(r"([0-9]*(?:\.[0-9]*)?)([^0-9.]*)")
+_UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
+_DURATION_LENGTH_MAX = 64
+_DURATION_MAX_S = 2**63 / 1e9
+DEFAULT_PORT = 4222
+
+
+def fail(node: Node, text: str) -> NoReturn:
+    """Refuse `node`, naming its place."""
+    raise ConfError(text, where=node.where)
+
+
+def show(node: Node) -> str:
+    """Say what a node is, for an error."""
+    if isinstance(node.value, dict):
+        return "a map"
+    if isinstance(node.value, list):
+        return "an array"
+    if isinstance(node.value, bool):
+        return str(node.value).lower()
+    if isinstance(node.value, datetime):
+        return f"the date {node.value:%Y-%m-%dT%H:%M:%SZ}"
+    return repr(node.value)[:60]
+
+
+def text(node: Node) -> str:
+    """Return a text."""
+    if not isinstance(node.value, str):
+        fail(node, f"expected a string, got {show(node)}")
+    return node.value
+
+
+def secret(node: Node) -> str:
+    """Return a text that an error must not repeat; an empty one would let everybody in."""
+    if not isinstance(node.value, str):
+        fail(node, "expected a string; quote it if it looks like a number")
+    if not node.value:
+        fail(node, "expected a string that is not empty")
+    return node.value
+
+
+def boolean(node: Node) -> bool:
+    """Return a truth value."""
+    if not isinstance(node.value, bool):
+        fail(node, f"expected true or false, got {show(node)}")
+    return node.value
+
+
+def inverted(node: Node) -> bool:
+    """Return the opposite of a truth value, for keys that begin with `no_`."""
+    return not boolean(node)
+
+
+def integer(node: Node) -> int:
+    """Return a whole number."""
+    if isinstance(node.value, bool) or not isinstance(node.value, int):
+        fail(node, f"expected an integer, got {show(node)}")
+    return node.value
+
+
+def limit(node: Node) -> int:
+    """Return a count; every negative number is nats-server's way to say none."""
+    return max(integer(node), 0)
+
+
+def bounded(name: str, largest: int) -> Callable[[Node], int]:
+    """Return a reader of counts up to `largest`, with nats-server's error for more."""
+
+    def read(node: Node) -> int:
+        if integer(node) > largest:
+            fail(node, f"{name} value is too big")
+        return integer(node)
+
+    return read
+
+
+def seconds(node: Node) -> float:
+    """Return a duration in seconds: `"1m30s"`, or a number."""
+    if isinstance(node.value, str):
+        return duration(node, node.value)
+    if isinstance(node.value, bool) or not isinstance(node.value, int | float):
+        fail(node, f"expected a duration, got {show(node)}")
+    return node.value
+
+
+def duration(node: Node, written: str, prefix: str = "") -> float:
+    """Return the seconds of a Go duration such as `1h15m30.5s`."""
+    if written in ("0", "+0", "-0"):
+        return 0.0
+    if len(written) > _DURATION_LENGTH_MAX or not _DURATION.fullmatch(written):
+        fail(node, f'{prefix}time: {_duration_fault(written)} duration "{written[:60]}"')
+    parts = _DURATION_PART.findall(written)
+    total = sum(float(number) * _UNITS_S[unit] for number, unit in parts)
+    if total >= _DURATION_MAX_S:
+        fail(node, f'{prefix}time: invalid duration "{written}"')
+    return round(-total if written.startswith("-") else total, 9)
+
+
+def _duration_fault(written: str) -> str:
+    """Say what is wrong with a duration, as Go does: `unknown unit "y" in`, or just `invalid`."""
+    for number, unit in _DURATION_STEP.findall(written.removeprefix("-").removeprefix("+")):
+        if not number.strip("."):
+            break
+        if unit not in _UNITS_S:
+            return f'unknown unit "{unit}" in' if unit else "missing unit in"
+    return "invalid"
+
+
+def texts(node: Node) -> list[str]:
+    """Return a list of texts; a single text is a list of one."""
+    if isinstance(node.value, str):
+        return [node.value]
+    return [text(item) for item in items(node)]
+
+
+def items(node: Node) -> list[Node]:
+    """Return the items of an array."""
+    if not isinstance(node.value, list):
+        fail(node, f"expected an array, got {show(node)}")
+    return node.value
+
+
+def entries(node: Node) -> dict[str, Node]:
+    """Return the entries of a map."""
+    if not isinstance(node.value, dict):
+        fail(node, f"expected a map, got {show(node)}")
+    return node.value
+
+
+def choice(*allowed: str) -> Callable[[Node], str]:
+    """Return a reader of one of a few words, whatever their case."""
+
+    def read(node: Node) -> str:
+        word = text(node).lower()
+        if word not in allowed:
+            fail(node, f"expected one of {', '.join(allowed)}, got {show(node)}")
+        return word
+
+    return read
+
+
+def address(node: Node) -> tuple[str | None, int]:
+    """Return host and port of `4222` or `"host:4222"`; no host for a port alone."""
+    if not isinstance(node.value, str):
+        return None, port(node)
+    host, _, number = node.value.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if ":" not in node.value or (":" in host and not bracketed):
+        fail(node, f'could not parse address string "{node.value[:60]}"')
+    if not re.fullmatch(r"-?[0-9]{1,9}", number):
+        fail(node, f'could not parse port "{number[:60]}"')
+    return host.strip("[]"), int(number) or DEFAULT_PORT
+
+
+def port(node: Node) -> int:
+    """Return a port number; 0 means nats-server's default."""
+    return integer(node) or DEFAULT_PORT
+
+
+def plain(node: Node) -> Any:
+    """Return a scalar as it is."""
+    return node.value

@@ -1,0 +1,90 @@
+"""What a reload changes, and what it may not change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from midge.server.config import schema
+from midge.server.config.security import REDACTED
+from midge.server.config.to_toml import toml_value
+from midge.server.errors import CombinedConfigError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from midge.server.config.options import Options
+
+FIXED = (
+    ("server_name",),
+    ("listen", "host"),
+    ("listen", "port"),
+    ("routing", "cache_max"),
+    ("routing", "cache_sweep_to"),
+    ("routing", "exact_match"),
+    ("websocket", "host"),
+    ("websocket", "port"),
+    ("websocket", "compression"),
+    ("monitoring", "host"),
+    ("monitoring", "http_port"),
+    ("monitoring", "https_port"),
+    ("monitoring", "base_path"),
+    ("recorder", "directory"),
+)
+"""Settings, or tables of them, that stay as they are while a server runs."""
+
+
+class Change(NamedTuple):
+    """A setting whose value is another one than before."""
+
+    setting: schema.Setting
+    old: Any
+    new: Any
+
+    @property
+    def is_allowed(self) -> bool:
+        """Tell whether a running server can take it."""
+        path = self.setting.path
+        return not any(path[: len(fixed)] == fixed for fixed in FIXED)
+
+    def text(self, value: Any) -> str:
+        """Return `value` as it may be shown."""
+        if self.setting.secret:
+            return REDACTED
+        # Tables hold secrets of their own, and are long.
+        is_plain = isinstance(value, str | int | float | bool)
+        return toml_value(value) if is_plain else "…"
+
+
+def changes(old: Options, new: Options) -> Iterator[Change]:
+    """Yield the settings that differ between `old` and `new`."""
+    for setting in schema.settings():
+        before, after = value_of(old, setting), value_of(new, setting)
+        if before != after:
+            yield Change(setting, before, after)
+
+
+def value_of(options: Options, setting: schema.Setting) -> Any:
+    """Return the value of a setting."""
+    value: Any = options
+    for name in setting.path:
+        value = getattr(value, name)
+    return value
+
+
+def check_reload(old: Options, new: Options) -> list[Change]:
+    """Return what a reload from `old` to `new` changes.
+
+    Raises: ConfigError when it would change what must stay.
+    """
+    found = list(changes(old, new))
+    errors = [
+        ConfigError(
+            f"config reload not supported for {change.setting.key}: "
+            f"old={change.text(change.old)}, new={change.text(change.new)}"
+        )
+        for change in found
+        if not change.is_allowed
+    ]
+    if errors:
+        raise errors[0] if len(errors) == 1 else CombinedConfigError(errors)
+    return found

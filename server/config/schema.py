@@ -1,0 +1,155 @@
+"""Walk the option tables: every setting with its key, type, default, documentation and names.
+
+The file loader, the environment, the command line and the documentation all take their list of
+settings from here, so none of them can forget one.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect as python_inspect
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from msgspec import inspect
+
+from midge.server.config.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+type_info = functools.lru_cache(maxsize=None)(inspect.type_info)
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One setting: a leaf of the option tables."""
+
+    path: tuple[str, ...]
+    """Names from the root, such as `("listen", "port")`."""
+    type: Any
+    """The `msgspec.inspect` type, with constraints."""
+    default: Any
+    """The value when nobody sets it."""
+    secret: bool
+    """Whether the value must never be shown."""
+    table: type[msgspec.Struct]
+    """The class that the setting is a field of."""
+
+    @property
+    def doc(self) -> str:
+        """Return what the setting means."""
+        return docstrings(self.table)[self.path[-1]]
+
+    @property
+    def key(self) -> str:
+        """Return the dotted name, as error messages write it."""
+        return ".".join(self.path)
+
+    @property
+    def environment(self) -> str:
+        """Return the name of the environment variable."""
+        return "_".join(("MIDGE", *self.path)).upper()
+
+    @property
+    def flag(self) -> str:
+        """Return the name of the command-line flag, without dashes."""
+        return "-".join(self.path).replace("_", "-")
+
+
+def strip_metadata(kind: Any) -> Any:
+    """Return `kind` without its metadata wrapper."""
+    return kind.type if isinstance(kind, inspect.Metadata) else kind
+
+
+def is_secret(kind: Any) -> bool:
+    """Tell whether values of `kind` must never be shown."""
+    return isinstance(kind, inspect.Metadata) and bool((kind.extra or {}).get("secret"))
+
+
+def struct_of(kind: Any) -> type[msgspec.Struct] | None:
+    """Return the table class that `kind` is, or that it is when set; None for other types."""
+    kind = strip_metadata(kind)
+    if isinstance(kind, inspect.UnionType):
+        kind = next(one for one in kind.types if not isinstance(one, inspect.NoneType))
+    return kind.cls if isinstance(kind, inspect.StructType) else None
+
+
+def is_optional(kind: Any) -> bool:
+    """Tell whether None, that is absence, is a value of `kind`."""
+    kind = strip_metadata(kind)
+    return isinstance(kind, inspect.UnionType) and kind.includes_none
+
+
+def fields_of(table: type[msgspec.Struct]) -> tuple[inspect.Field, ...]:
+    """Return the fields of a table class."""
+    return cast("inspect.StructType", type_info(table)).fields
+
+
+def default_of(field: inspect.Field) -> Any:
+    """Return the default of `field`; None when it is required."""
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return None if field.default is msgspec.NODEFAULT else field.default
+
+
+@functools.cache
+def docstrings(table: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the text under each field of a table class, read from its source."""
+    found: dict[str, str] = {}
+    body = cast("ast.ClassDef", ast.parse(python_inspect.getsource(table)).body[0]).body
+    for field, text in pairwise(body):
+        match field, text:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(doc))),
+            ):
+                found[name] = " ".join(doc.split())
+    return found
+
+
+def is_required(field: inspect.Field) -> bool:
+    """Tell whether `field` has no default."""
+    return field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
+
+
+def is_table(kind: Any) -> bool:
+    """Tell whether `kind` is a table that is always there, and so no setting itself."""
+    return struct_of(kind) is not None and not is_optional(kind)
+
+
+def _walk(table: type[msgspec.Struct], path: tuple[str, ...]) -> Iterator[Setting]:
+    for field in fields_of(table):
+        here = (*path, field.name)
+        if is_table(field.type):
+            yield from _walk(cast("type[msgspec.Struct]", struct_of(field.type)), here)
+        else:
+            yield Setting(here, field.type, default_of(field), is_secret(field.type), table)
+
+
+def inner_tables() -> list[type[msgspec.Struct]]:
+    """Return the tables within settings: elements of lists, and optional ones."""
+    found: dict[type[msgspec.Struct], None] = {}
+    waiting = [setting.type for setting in settings()]
+    while waiting:
+        kind = strip_metadata(waiting.pop(0))
+        if isinstance(kind, inspect.VarTupleType):
+            kind = kind.item_type
+        table = struct_of(kind)
+        if table is not None and table not in found:
+            found[table] = None
+            waiting += [field.type for field in fields_of(table)]
+    return list(found)
+
+
+@functools.lru_cache(maxsize=1)
+def settings() -> tuple[Setting, ...]:
+    """Return every setting of `Options`, in the order of the tables."""
+    return tuple(_walk(Options, ()))
+
+
+@functools.lru_cache(maxsize=1)
+def settings_by_path() -> dict[tuple[str, ...], Setting]:
+    """Return every setting by its path."""
+    return {setting.path: setting for setting in settings()}

@@ -1,0 +1,268 @@
+"""The options that decide who may do what: permissions, users, accounts, operator mode and TLS.
+
+Plain data only; `midge.server.config.options` re-exports every name, so import from there. An empty
+string, an empty list or a zero means "not set" wherever a docstring says so, since TOML has no
+null.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+Secret = Annotated[str, Meta(extra={"secret": True})]
+"""Text that no log line, monitoring page or `midge check` may show."""
+
+REDACTED = "[REDACTED]"
+"""What stands in place of a secret."""
+
+Seconds = Annotated[float, Meta(ge=0)]
+"""A duration in seconds; integers are welcome."""
+
+Count = Annotated[int, Meta(ge=0)]
+"""A number of things, never negative."""
+
+HookName = Annotated[str, Meta(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
+"""A Python callable, written `module:function`; empty means none."""
+
+ConnectionType = Literal[
+    "STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"
+]
+"""How a client reached the server, in the spelling of user JWTs."""
+
+
+class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Be one table of the configuration: immutable, keyword-only, closed to unknown keys."""
+
+
+class SubjectPermissions(Table, frozen=True, kw_only=True):
+    """What one direction (publish or subscribe) allows and denies."""
+
+    allow: tuple[str, ...] = ()
+    """Subjects, or `subject queue` pairs for subscriptions; empty allows everything."""
+    deny: tuple[str, ...] = ()
+    """Subjects, or `subject queue` pairs; a denial outweighs every allowance."""
+
+
+class AllowResponses(Table, frozen=True, kw_only=True):
+    """Grant publishing to the reply subjects of received messages."""
+
+    max: int = 1
+    """How many messages may answer one request; negative means any number."""
+    expires_s: float = 120.0
+    """How long the grant lives, in seconds; negative means as long as the connection."""
+
+
+class Permissions(Table, frozen=True, kw_only=True):
+    """What a user may publish and subscribe to."""
+
+    publish: SubjectPermissions = SubjectPermissions()
+    """Subjects that the user may publish to."""
+    subscribe: SubjectPermissions = SubjectPermissions()
+    """Subjects that the user may subscribe to."""
+    allow_responses: AllowResponses | None = None
+    """When set, replies are allowed, and nothing else unless `publish.allow` names it."""
+
+
+class User(Table, frozen=True, kw_only=True):
+    """One user: a name with a password, an nkey, or a certificate's identity."""
+
+    user: str = ""
+    """User name; empty when `nkey` identifies the user."""
+    password: Secret = ""
+    """Password, plain or a bcrypt hash beginning `$2`."""
+    nkey: str = ""
+    """Public user nkey (begins with `U`); empty when `user` names the user."""
+    permissions: Permissions | None = None
+    """The user's permissions; unset takes the enclosing `default_permissions`."""
+    allowed_connection_types: tuple[ConnectionType, ...] = ()
+    """How this user may connect; empty allows every way."""
+
+
+class Authorization(Table, frozen=True, kw_only=True):
+    """Who may connect when no accounts are needed, and the rules shared by all."""
+
+    user: str = ""
+    """The only user's name; not together with `token` or `users`."""
+    password: Secret = ""
+    """The only user's password, plain or bcrypt."""
+    token: Secret = ""
+    """A token that clients send instead of a user name, plain or bcrypt."""
+    timeout_s: Seconds = 0.0
+    """Seconds a client has to authenticate; 0 means 2, or `tls.timeout_s` + 1 with TLS."""
+    users: tuple[User, ...] = ()
+    """Users of the global account."""
+    default_permissions: Permissions | None = None
+    """Permissions of users that have none of their own."""
+    no_auth_user: str = ""
+    """The user that a client without credentials becomes; empty refuses such clients."""
+    hook: HookName = ""
+    """Async callable `module:function` that decides on every CONNECT; failing refuses."""
+    hook_timeout_s: Seconds = 2.0
+    """Seconds the hook has before the client is refused."""
+    hook_concurrency: Annotated[int, Meta(ge=1)] = 64
+    """Most hook calls in flight; further clients wait within their time-out."""
+
+
+class Interceptors(Table, frozen=True, kw_only=True):
+    """Python functions that see what clients do, and may change or refuse it."""
+
+    connect: HookName = ""
+    """Function `module:function` asked before a client is let in; failing refuses."""
+    subscribe: HookName = ""
+    """Function asked before a subscription is made."""
+    publish: HookName = ""
+    """Function asked before a message is routed."""
+    deliver: HookName = ""
+    """Function asked before a message is written to a client."""
+    timeout_s: Annotated[float, Meta(gt=0)] = 1.0
+    """Seconds that an async function may take before what it was asked about is refused."""
+    max_pending: Annotated[int, Meta(ge=1)] = 64
+    """Answers that may be waited for per client and direction; then those who send wait."""
+
+
+class AccountLimits(Table, frozen=True, kw_only=True):
+    """What one account may use; negative means unlimited."""
+
+    max_connections: int = -1
+    """Most client connections of the account."""
+    max_subscriptions: int = -1
+    """Most subscriptions per connection of the account."""
+    max_payload_bytes: int = -1
+    """Largest message, in bytes, header included."""
+
+
+class Export(Table, frozen=True, kw_only=True):
+    """What an account offers: exactly one of `stream` and `service`."""
+
+    stream: str = ""
+    """Subject whose messages others may import."""
+    service: str = ""
+    """Subject that answers the requests of others."""
+    accounts: tuple[str, ...] = ()
+    """Accounts that may import; empty makes the export public."""
+    response_type: Literal["singleton", "stream", "chunked"] = "singleton"
+    """How many responses one service request may have."""
+    response_threshold_s: Seconds = 0.0
+    """Seconds until an unanswered service request is forgotten; 0 means 120."""
+    account_token_position: Count = 0
+    """Position (from 1) of the token that must be the importing account; 0 means none."""
+
+
+class ImportSource(Table, frozen=True, kw_only=True):
+    """Where an import comes from."""
+
+    account: str
+    """Exporting account."""
+    subject: str
+    """Subject in the exporting account."""
+
+
+class Import(Table, frozen=True, kw_only=True):
+    """What an account takes from another: exactly one of `stream` and `service`."""
+
+    stream: ImportSource | None = None
+    """Stream that is delivered to this account."""
+    service: ImportSource | None = None
+    """Service that this account may request."""
+    prefix: str = ""
+    """Subject prefix that a stream's messages get; not together with `to`."""
+    to: str = ""
+    """Local subject of the import; empty keeps the exporter's subject."""
+    share: bool = False
+    """Tell the service about the requesting connection."""
+
+
+class MappingDestination(Table, frozen=True, kw_only=True):
+    """One place that a mapped subject goes to."""
+
+    destination: str
+    """Destination subject; may use `{{wildcard(n)}}`, `{{partition(n,…)}}` and the like."""
+    weight_percent: Annotated[int, Meta(ge=0, le=100)] = 100
+    """Share of the messages, in per cent."""
+
+
+class Mapping(Table, frozen=True, kw_only=True):
+    """Rewrite the subject of published messages before they are matched."""
+
+    source: str
+    """Subject to map; may have wildcards."""
+    destinations: tuple[MappingDestination, ...] = ()
+    """Weighted destinations; what their weights leave of 100 % stays unmapped."""
+
+
+class Account(Table, frozen=True, kw_only=True):
+    """One isolated subject space with its users."""
+
+    name: str
+    """Account name; `$G` and `$SYS` are taken."""
+    nkey: str = ""
+    """Public account nkey (begins with `A`)."""
+    users: tuple[User, ...] = ()
+    """Users of this account."""
+    exports: tuple[Export, ...] = ()
+    """Streams and services offered to other accounts."""
+    imports: tuple[Import, ...] = ()
+    """Streams and services taken from other accounts."""
+    mappings: tuple[Mapping, ...] = ()
+    """Subject mappings inside this account."""
+    limits: AccountLimits = AccountLimits()
+    """What the account may use."""
+    default_permissions: Permissions | None = None
+    """Permissions of this account's users that have none of their own."""
+
+
+class Operator(Table, frozen=True, kw_only=True):
+    """Operator mode: accounts and users come as signed JWTs."""
+
+    jwts: tuple[str, ...] = ()
+    """Operator JWTs, or paths of files that hold one; empty turns operator mode off."""
+    trusted_keys: tuple[str, ...] = ()
+    """Public operator nkeys that may sign accounts, instead of `jwts`."""
+    resolver: Literal["", "memory", "directory"] = ""
+    """Where account JWTs are found; empty means `memory` when `resolver_preload` has any."""
+    resolver_directory: str = ""
+    """Directory of `<account key>.jwt` files, for the directory resolver."""
+    resolver_interval_s: Seconds = 120.0
+    """Seconds between looks at accounts whose token has changed, or what they import expired."""
+    resolver_preload: dict[str, str] = {}
+    """Account JWTs by account key, known from the start."""
+    resolver_pinned_accounts: tuple[str, ...] = ()
+    """When set, only these account keys (and the system account) may connect."""
+
+
+class Tls(Table, frozen=True, kw_only=True):
+    """Encryption of a listener; setting `cert_file` turns it on."""
+
+    cert_file: str = ""
+    """Path of the certificate chain in PEM; empty means no TLS."""
+    key_file: str = ""
+    """Path of the private key in PEM."""
+    ca_file: str = ""
+    """Path of the authorities that client certificates are checked against."""
+    verify: bool = False
+    """Require a client certificate that an authority of `ca_file` signed."""
+    verify_and_map: bool = False
+    """Require a client certificate, and take the user from it."""
+    timeout_s: Seconds = 2.0
+    """Seconds for the handshake."""
+    cipher_suites: tuple[str, ...] = ()
+    """Cipher suites by their IANA names; empty takes the safe defaults."""
+    min_version: Literal["1.2", "1.3"] = "1.2"
+    """Oldest TLS version that is accepted."""
+    handshake_first: Literal["off", "on", "auto"] = "off"
+    """Whether TLS begins before INFO; `auto` waits for a client that does so."""
+    handshake_first_fallback_s: Seconds = 0.05
+    """Seconds that `auto` waits for a ClientHello before it sends INFO."""
+    connection_rate_limit: Count = 0
+    """Most handshakes per second; 0 means no limit."""
+    pinned_certs: tuple[str, ...] = ()
+    """SHA-256 fingerprints (hex, of the public key) that a client certificate must have."""
+    allow_non_tls: bool = False
+    """Serve clients without TLS on the same port."""
+
+    @property
+    def enabled(self) -> bool:
+        """Tell whether this listener speaks TLS."""
+        return bool(self.cert_file)

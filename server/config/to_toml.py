@@ -1,0 +1,129 @@
+"""Write options as TOML, for `midge check` and `midge convert`.
+
+What is written loads again into the same options, except for secrets where they are redacted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from midge.server.config import schema
+from midge.server.config.security import REDACTED
+from midge.server.config.type_check import format_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from midge.server.config.options import Options
+    from midge.server.config.type_check import Path
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class Writer(msgspec.Struct, frozen=True, kw_only=True):
+    """How a document is written."""
+
+    defaults: bool = False
+    """Write settings that have their default too."""
+    redact: bool = False
+    """Write `[REDACTED]` for secrets."""
+    note: Callable[[tuple[str, ...]], str] | None = None
+    """Comment for a setting of the given path."""
+
+    def document(self, options: Options) -> str:
+        """Return the TOML text of `options`."""
+        lines = list(self._table(options, (), ()))
+        return "\n".join(lines).strip("\n") + "\n" if lines else ""
+
+    def _table(self, table: msgspec.Struct, header: tuple[str, ...], path: Path) -> Iterator[str]:
+        nested = []
+        for field in schema.fields_of(type(table)):
+            value = getattr(table, field.name)
+            here = (*path, field.name)
+            if _is_nested(value):
+                nested.append((field, value, here))
+            elif value is not None and (self._wants(here) or value != schema.default_of(field)):
+                yield self._line(field, value, here)
+        for field, value, here in nested:
+            yield from self._nested(field, value, (*header, field.name), here)
+
+    def _wants(self, path: Path) -> bool:
+        return self.defaults and path in schema.settings_by_path()
+
+    def _line(self, field: Any, value: Any, path: Path) -> str:
+        secret = self.redact and schema.is_secret(field.type) and value
+        text = f"{field.name} = {toml_value(REDACTED if secret else value)}"
+        if self.note is not None and path in schema.settings_by_path():
+            text = f"{text:<48}  # {self.note(path)}"  # type: ignore[arg-type]  # all names
+        return text
+
+    def _nested(self, field: Any, value: Any, header: tuple[str, ...], path: Path) -> Iterator[str]:
+        name = ".".join(header)
+        if isinstance(value, tuple):
+            for index, item in enumerate(value):
+                yield from ("", f"[[{name}]]")
+                yield from self._table(item, header, (*path, index))
+            return
+        lines = list(self._table(value, header, path))
+        # Nested headers come after an empty line, so a first line with text is a setting. An
+        # optional table that is there but has only defaults still needs its header.
+        if lines[0] if lines else schema.is_optional(field.type):
+            yield from ("", f"[{name}]")
+        yield from lines
+
+
+def _is_nested(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return bool(value) and isinstance(value[0], msgspec.Struct)
+    return isinstance(value, msgspec.Struct)
+
+
+def toml_value(value: Any) -> str:
+    """Return the TOML spelling of a plain value."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else repr(value)
+    if isinstance(value, dict):
+        items = ", ".join(f"{_key(name)} = {toml_value(item)}" for name, item in value.items())
+        return f"{{ {items} }}" if items else "{}"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(toml_value(item) for item in value)}]"
+    return str(value)
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _string(name)
+
+
+def _string(text: str) -> str:
+    # JSON's escapes are TOML's, but for DEL, which TOML wants escaped too.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def effective(options: Options, origins: dict[tuple[str, ...], str]) -> str:
+    """Return all settings with where each came from, secrets redacted."""
+
+    def note(path: tuple[str, ...]) -> str:
+        return origins.get(path, "default")
+
+    text = Writer(defaults=True, redact=True, note=note).document(options)
+    lists = [
+        f"# {format_path(path)}: {origin}"
+        for path, origin in origins.items()
+        if _is_nested(_value_at(options, path))
+    ]
+    return text + "".join(f"{line}\n" for line in lists)
+
+
+def _value_at(options: Options, path: tuple[str, ...]) -> Any:
+    value: Any = options
+    for name in path:
+        value = getattr(value, name)
+    return value

@@ -1,0 +1,150 @@
+"""Messages for receivers within the server's own process, from the router to a callback.
+
+The router hands a frame over while it lies in somebody's buffer; an `Inbox` keeps it as a `Message`
+of its own until the receiver's turn of the loop. What waits for the receiver, and the ways to
+wait with coroutines, are in `midge.server.embedded.direct`.
+"""
+
+from collections import deque
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any
+
+from midge.protocol.headers import parse_headers
+from midge.server.routing.account import Account
+from midge.server.routing.subscription import RoutedSubscription
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from midge.protocol.frame import Frame
+    from midge.server.embedded.direct import Headers
+    from midge.server.embedded.publisher import Publisher
+    from midge.server.routing.client import Client
+
+
+class Message:
+    """A message as a receiver within the process gets it: its own copy."""
+
+    __slots__ = (
+        "_header_block",
+        "_headers",
+        "_publisher",
+        "account",
+        "payload",
+        "reply",
+        "subject",
+    )
+
+    def __init__(
+        self, frame: "Frame", publisher: "Publisher | None" = None, account: str = ""
+    ) -> None:
+        reply = frame.reply_bytes()
+        self.subject = frame.subject_bytes().decode("utf-8", "surrogateescape")
+        """Subject it was published to."""
+        self.reply = None if reply is None else reply.decode("utf-8", "surrogateescape")
+        """Subject to answer to, or None."""
+        self.payload = frame.payload_bytes()
+        """Payload, without the headers."""
+        self.account = account
+        """Account that it was delivered in."""
+        self._header_block = frame.header_bytes()
+        self._headers: dict[str, list[str]] | None = None
+        self._publisher = publisher
+
+    @property
+    def headers(self) -> dict[str, list[str]]:
+        """The headers by name; empty when there are none."""
+        if self._headers is None:
+            self._headers = parse_headers(self._header_block) if self._header_block else {}
+        return self._headers
+
+    @property
+    def text(self) -> str:
+        """The payload as text; bytes that are no UTF-8 are shown as escapes."""
+        return self.payload.decode("utf-8", "backslashreplace")
+
+    def respond(self, payload: bytes | str = b"", headers: "Headers | None" = None) -> int:
+        """Answer to `reply`; give how many have taken the answer.
+
+        Raises:
+            ValueError: the message asks for no answer.
+        """
+        if self.reply is None or self._publisher is None:
+            raise ValueError(f"a message to {self.subject!r} without a reply subject")
+        return self._publisher.publish(self.reply, payload, headers, account=self.account)
+
+    def __repr__(self) -> str:
+        reply = f" reply={self.reply!r}" if self.reply else ""
+        return f"<Message {self.subject!r}{reply} {self.payload[:64]!r}>"
+
+
+class Inbox(RoutedSubscription):
+    """A subscription whose messages wait here for `callback`, or for whoever reads them.
+
+    `dropped` counts what came while `pending_max` messages waited. Subclasses wake readers, await
+    what a callback gives, and tell of its exceptions.
+    """
+
+    def __init__(
+        self,
+        publisher: "Publisher",
+        account: Account,
+        subject: bytes,
+        queue: bytes | None,
+        callback: "Callable[[Message], Any] | None",
+        pending_max: int,
+    ) -> None:
+        RoutedSubscription.__init__(self, subject, queue)
+        self.account = account
+        self.dropped = 0
+        self.pending_max = pending_max
+        self._publisher = publisher
+        self._callback = callback
+        self._waiting: deque[Message] = deque()
+        self._is_scheduled = False
+        self._is_open = True
+        self._is_awaiting = False
+
+    def receive(self, publisher: "Client | None", frame: "Frame") -> bool:
+        """Keep a copy of `frame` for the receiver; False when too many wait already."""
+        if not self._is_open:
+            return False
+        if len(self._waiting) >= self.pending_max:
+            self.dropped += 1
+            return False
+        self._waiting.append(Message(frame, self._publisher, self.account.name))
+        if self._callback is None:
+            self._wake_reader()
+        elif not self._is_scheduled and not self._is_awaiting:
+            self._is_scheduled = True
+            self._publisher.loop.call_soon(self._hand_over)
+        return True
+
+    def pending(self) -> int:
+        """Count the messages that wait for the receiver."""
+        return len(self._waiting)
+
+    def _hand_over(self) -> None:
+        """Call the callback for all that waits; go on in a task once it proves to be async."""
+        self._is_scheduled = False
+        callback = self._callback
+        assert callback is not None, "only subscriptions with a callback are scheduled"
+        waiting = self._waiting
+        while waiting and not self._is_awaiting:
+            try:
+                answer = callback(waiting.popleft())
+            except Exception as error:  # noqa: BLE001 - a callback's fault is its own
+                self._report(error)
+                continue
+            if answer is not None and isawaitable(answer):
+                self._is_awaiting = True
+                self._go_on_awaiting(answer)
+
+    def _wake_reader(self) -> None:
+        """Wake one who waits for a message."""
+
+    def _go_on_awaiting(self, first: "Awaitable[Any]") -> None:
+        """Await `first`, and then what the callback gives for all that waits."""
+
+    def _report(self, error: Exception) -> None:
+        """Tell that the callback has raised `error`."""

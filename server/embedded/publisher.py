@@ -1,0 +1,165 @@
+"""Publishing within the server's own process: from a call to the router, without a socket.
+
+Most of what is checked for a message is the same for the next one: a subject that was valid stays
+so. A message that nobody is there to see is counted, and no frame is made of it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from midge.protocol.frame import Frame, compose, with_subject
+from midge.protocol.headers import format_headers
+from midge.protocol.text import encode
+from midge.server.routing.account import GLOBAL_ACCOUNT, Account
+from midge.server.routing.router import Router
+from midge.sublist.result import SubListResult
+from midge.sublist.subjects import is_valid_publish_subject
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from midge.server.broker.broker import Broker
+    from midge.server.embedded.direct import Headers
+
+SUBJECTS_MAX = 1024
+"""Subjects that are known to be valid; one more, and the list begins anew."""
+
+
+class Publisher:
+    """The process's own way to the router; `in_messages` and `in_bytes` count what it published."""
+
+    __slots__ = (
+        "_is_flushing",
+        "_router",
+        "_subjects",
+        "broker",
+        "in_bytes",
+        "in_messages",
+        "loop",
+    )
+
+    def __init__(self, broker: "Broker", loop: "asyncio.AbstractEventLoop") -> None:
+        self.broker = broker
+        self.loop = loop
+        self.in_messages = 0
+        self.in_bytes = 0
+        self._router: Router = broker.router
+        self._subjects: dict[str, bytes] = {}
+        self._is_flushing = False
+
+    def publish(
+        self,
+        subject: str | bytes,
+        payload: bytes | str = b"",
+        headers: "Headers | None" = None,
+        reply: str | bytes | None = None,
+        *,
+        account: str = GLOBAL_ACCOUNT,
+    ) -> int:
+        """Route one message; give how many have taken it.
+
+        Raises:
+            ValueError: a subject that nobody may publish to, or a payload that is too large.
+        """
+        return self.send(subject, payload, headers, reply, account)
+
+    def send(
+        self,
+        subject: str | bytes,
+        payload: bytes | str,
+        headers: "Headers | None",
+        reply: str | bytes | None,
+        account: str,
+    ) -> int:
+        """Do what `publish` does, with every argument in its place, which is quicker."""
+        topic = self._valid(subject, "subject")
+        answer_to = None if reply is None else self._valid(reply, "reply")
+        block = None if headers is None else format_headers(headers)
+        content = payload if isinstance(payload, bytes) else payload_bytes(payload)
+        size = len(content) if block is None else len(block) + len(content)
+        broker = self.broker
+        largest = broker.options.limits.max_payload_bytes
+        if size > largest:
+            raise ValueError(f"message: expected at most {largest} bytes, got {size}")
+        home = broker.accounts.get(account)
+        if home is None:
+            home = self.known_account(account)
+        self.in_messages += 1
+        self.in_bytes += size
+        if broker.screen is not None or broker.interception is not None:
+            frame = compose(topic, content, answer_to, block)
+            return broker.publish_direct(home, frame, self._mapped)
+        if home.mapper is not None:
+            return self._mapped(home, topic, compose(topic, content, answer_to, block))
+        result = home.sublist.match(topic)
+        if self._router.observer is None and not result.plain and not result.queues:
+            return 0
+        return self._deliver(home, result, compose(topic, content, answer_to, block))
+
+    def known_account(self, name: str) -> Account:
+        """Give the account called `name`. Raises: ValueError when there is none."""
+        account: Account | None = self.broker.accounts.get(name)
+        if account is None:
+            known = ", ".join(sorted(self.broker.accounts))
+            raise ValueError(f"account: expected one of {known}, got {name!r}")
+        return account
+
+    def flush(self) -> None:
+        """Write to the clients what this turn of the loop has brought them."""
+        self._is_flushing = False
+        self._router.flush()
+
+    def _valid(self, subject: str | bytes, what: str) -> bytes:
+        """Do what `literal_subject` does, and remember it."""
+        if not isinstance(subject, str):
+            return literal_subject(subject, what)
+        known = self._subjects.get(subject)
+        if known is None:
+            known = literal_subject(subject, what)
+            if len(self._subjects) >= SUBJECTS_MAX:
+                self._subjects.clear()
+            self._subjects[subject] = known
+        return known
+
+    def _mapped(self, account: Account, subject: bytes, frame: Frame) -> int:
+        """Route `frame` under the subject that the account's mappings give it."""
+        if account.mapper is not None:
+            mapped = account.mapper.map(subject)
+            if mapped is None:
+                return 0
+            if mapped != subject:
+                subject = mapped
+                frame = with_subject(frame, mapped)
+        return self._deliver(account, account.sublist.match(subject), frame)
+
+    def _deliver(self, account: Account, result: SubListResult, frame: Frame) -> int:
+        """Route `frame`; it is written with all others of this turn of the loop."""
+        taken = self._router.route(account, result, None, frame)
+        if not self._is_flushing:
+            self._is_flushing = True
+            self.loop.call_soon(self.flush)
+        return taken
+
+
+def literal_subject(subject: str | bytes, what: str = "subject") -> bytes:
+    """Return `subject` as bytes, sure to be one that may be published to; errors name it `what`.
+
+    Raises:
+        ValueError: it is empty, or has a blank, a line end, an empty token or a wildcard.
+        TypeError: it is no text at all.
+    """
+    raw: Any = encode(subject) if isinstance(subject, str) else subject
+    if not isinstance(raw, bytes):
+        raise TypeError(f"{what}: expected str or bytes, got {type(raw).__name__}")
+    if not is_valid_publish_subject(raw):
+        raise ValueError(f"{what}: expected literal tokens separated by dots, got {subject!r}")
+    given: bytes = raw
+    return given
+
+
+def payload_bytes(payload: bytes | str) -> bytes:
+    """Return a payload as bytes. Raises: TypeError for what is neither bytes nor text."""
+    if isinstance(payload, str):
+        return payload.encode()
+    if isinstance(payload, bytes):
+        return payload
+    raise TypeError(f"payload: expected bytes or str, got {type(payload).__name__}")

@@ -1,0 +1,349 @@
+"""The server as a library has it: `async with midge.Server(port=-1) as server:`.
+
+A facade over `midge.server.server.Server`, which the daemon runs: keyword options, URLs for
+clients, the direct way to the router, and snapshots of what is going on. Nothing here is on the
+message path of clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from random import Random
+from typing import TYPE_CHECKING, Any, Self, Unpack
+from urllib.parse import quote
+
+from midge.protocol.errors import MidgeError
+from midge.server import server as core
+from midge.server.auth.passwords import is_bcrypt
+from midge.server.config.from_keywords import options_from_keywords
+from midge.server.embedded.direct import PENDING_MAX, Direct
+from midge.server.errors import ConfigError
+from midge.server.listeners.sockets import host_in_url
+from midge.server.routing.account import GLOBAL_ACCOUNT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from midge.server.broker.broker import Broker
+    from midge.server.clock import Clock
+    from midge.server.config.keywords import Keywords
+    from midge.server.config.options import Options, User
+    from midge.server.embedded.direct import Callback, DirectSubscription, Headers
+    from midge.server.embedded.faults import Faults
+    from midge.server.embedded.inbox import Message
+    from midge.server.embedded.snapshots import ConnectionView, Stats, SubscriptionView
+    from midge.server.interceptors.api import Interceptor
+
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - to connect to  # nosec B104 - compared, not bound
+_LOOP_TICKS_AFTER_STOP = 3  # for cancelled tasks and closed transports to be done with
+
+
+class Server:
+    """A NATS server within the running event loop, uvloop's or asyncio's own.
+
+    Settings are keyword arguments (`port=-1` takes a free port, `user=`, `token=`, `max_payload=`,
+    …), an `Options` structure, or both; the keywords count more. `clock`, `random` and `seed`
+    replace real time and chance in tests. `interceptors` maps `connect`, `subscribe`, `publish` and
+    `deliver` to functions, or to their names `module:function`; see `intercept`.
+
+    Raises:
+        ConfigError: an unknown option, a wrong value, or two that contradict each other.
+    """
+
+    def __init__(
+        self,
+        options: Options | None = None,
+        /,
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        seed: int | None = None,
+        interceptors: Mapping[str, Any] | None = None,
+        **settings: Unpack[Keywords],
+    ) -> None:
+        keywords: dict[str, Any] = dict(settings)
+        if clock is not None and not hasattr(clock, "call_later"):
+            expected = "expected a clock such as midge.testing.ManualClock()"
+            raise ConfigError(f"{expected}, got {clock!r:.60}", key="clock")
+        chance = random or (None if seed is None else Random(seed))  # noqa: S311 - for queues
+        self._interceptors, named = _split_interceptors(interceptors)
+        if named is not None:
+            keywords["interceptors"] = named
+        given = options_from_keywords(options, keywords)
+        self._core = core.Server(given, clock=clock, random=chance)
+        self._direct: Direct | None = None
+        self._faults: Faults | None = None
+
+    # Life.
+
+    async def start(self) -> Self:
+        """Open the listeners and return the server.
+
+        Raises:
+            OSError: an address cannot be bound.
+            ConfigError: the settings name files or rules that cannot be.
+        """
+        if self._direct is not None:
+            raise MidgeError("the server has been started already")
+        self._direct = Direct(self._core.broker)
+        self._core.broker.intercept(self._interceptors)
+        try:
+            await self._core.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def stop(self) -> None:
+        """Write what is pending, close everything, and leave no task, socket or timer behind."""
+        if self._direct is not None:
+            if self._faults is not None:
+                self._faults.clear()
+                self._faults = None
+            await self._direct.close()
+            self._direct = None
+            await self._core.stop()
+            for _ in range(_LOOP_TICKS_AFTER_STOP):
+                await asyncio.sleep(0)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def reload(self, options: Options | None = None, /, **settings: Unpack[Keywords]) -> None:
+        """Take new settings for what can change while serving; keywords are laid over the old ones.
+
+        Raises:
+            ConfigError: they cannot be, or would change what cannot; nothing has changed then.
+        """
+        await self._core.reload(options_from_keywords(options or self.options, settings))
+
+    async def lame_duck(self) -> None:
+        """Refuse new clients, tell the others, and close them one by one; then return."""
+        await self._core.lame_duck()
+
+    def intercept(
+        self,
+        *,
+        connect: Interceptor | None = None,
+        subscribe: Interceptor | None = None,
+        publish: Interceptor | None = None,
+        deliver: Interceptor | None = None,
+    ) -> None:
+        """Ask these functions from now on, and those of the settings for what is not given.
+
+        See `midge.server.interceptors` for what they get and return. Call it before `start` or in
+        the loop's thread. Clients that are there already are not asked to connect again.
+        """
+        given = {
+            "connect": connect,
+            "subscribe": subscribe,
+            "publish": publish,
+            "deliver": deliver,
+        }
+        self._interceptors = {name: one for name, one in given.items() if one is not None}
+        if self._direct is not None:
+            self._core.broker.intercept(self._interceptors)
+
+    # What it is.
+
+    @property
+    def options(self) -> Options:
+        """The settings in force."""
+        return self._core.options
+
+    @property
+    def broker(self) -> Broker:
+        """The inside of the server, for extensions; it may change with every version."""
+        self._started()
+        return self._core.broker
+
+    @property
+    def hub(self) -> Broker:
+        """The same object as `broker`, under its documented name."""
+        return self.broker
+
+    @property
+    def host(self) -> str:
+        """The address that clients in this machine connect to."""
+        bound = self.broker.host
+        return _ANY_ADDRESS.get(bound, bound)
+
+    @property
+    def port(self) -> int:
+        """The port that clients connect to."""
+        return self.broker.port
+
+    @property
+    def url(self) -> str:
+        """The URL for clients, without credentials."""
+        return self._url("")
+
+    def client_url(self, user: str | None = None) -> str:
+        """Return the URL with the credentials of `user`, or those that everybody shares.
+
+        Raises:
+            ValueError: no such user, or only a hash of the password is known here.
+        """
+        authorization = self.options.authorization
+        if user is None and authorization.token:
+            return self._url(f"{_secret(authorization.token, 'the token')}@")
+        for known in self._users():
+            if user in (None, known.user):
+                password = _secret(known.password, f"the password of {known.user!r}")
+                return self._url(f"{quote(known.user, safe='')}:{password}@")
+        if user is None:
+            return self.url
+        names = ", ".join(repr(known.user) for known in self._users())
+        expected = f"expected one of {names}" if names else "expected none, for none is configured"
+        raise ValueError(f"user: {expected}, got {user!r}")
+
+    @property
+    def connections(self) -> list[ConnectionView]:
+        """The live client connections."""
+        from midge.server.embedded.snapshots import view_connection  # noqa: PLC0415 - not needed to start
+
+        return [view_connection(connection) for connection in self.broker.clients.values()]
+
+    @property
+    def subscriptions(self) -> list[SubscriptionView]:
+        """The subscriptions of all clients, and of the process itself."""
+        from midge.server.embedded.snapshots import view_subscriptions  # noqa: PLC0415 - as above
+
+        return view_subscriptions(self.broker, self._started())
+
+    @property
+    def stats(self) -> Stats:
+        """Counts since the start."""
+        from midge.server.embedded.snapshots import view_stats  # noqa: PLC0415 - as above
+
+        return view_stats(self.broker, self._started())
+
+    @property
+    def faults(self) -> Faults:
+        """What can be made to go wrong, for tests of those who depend on the server."""
+        self._started()
+        if self._faults is None:
+            from midge.server.embedded.faults import Faults  # noqa: PLC0415 - few need it
+
+            self._faults = Faults(self._core)
+        return self._faults
+
+    # The direct way.
+
+    def publish(
+        self,
+        subject: str | bytes,
+        payload: bytes | str = b"",
+        headers: Headers | None = None,
+        reply: str | bytes | None = None,
+        *,
+        account: str = GLOBAL_ACCOUNT,
+    ) -> int:
+        """Publish a message without a socket; return how many subscriptions have taken it.
+
+        Clients are written to at the end of this turn of the loop. Call it from the loop's
+        thread only.
+
+        Raises:
+            ValueError: a subject that nobody may publish to, or a payload that is too large.
+            TypeError: a payload that is neither bytes nor text.
+        """
+        direct = self._direct or self._started()
+        return direct.send(subject, payload, headers, reply, account)
+
+    def subscribe(
+        self,
+        pattern: str | bytes,
+        callback: Callback | None = None,
+        queue: str | bytes | None = None,
+        *,
+        account: str = GLOBAL_ACCOUNT,
+        pending_max: int = PENDING_MAX,
+    ) -> DirectSubscription:
+        """Subscribe without a socket: `callback`, plain or async, gets every `Message`.
+
+        Without a callback, iterate over the subscription or await its `next`. At most `pending_max`
+        messages wait for a slow receiver; what comes then is dropped and counted.
+
+        Raises:
+            ValueError: a pattern or a queue name that cannot be.
+        """
+        direct = self._started()
+        return direct.subscribe(pattern, callback, queue, account=account, pending_max=pending_max)
+
+    async def request(
+        self,
+        subject: str | bytes,
+        payload: bytes | str = b"",
+        timeout_s: float = 1.0,
+        headers: Headers | None = None,
+        *,
+        account: str = GLOBAL_ACCOUNT,
+    ) -> Message:
+        """Publish a request and return the first answer.
+
+        Raises:
+            NoRespondersError: nobody was there to take it.
+            TimeoutError: no answer came in time.
+            ValueError: as `publish`.
+        """
+        direct = self._started()
+        return await direct.request(subject, payload, timeout_s, headers, account=account)
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._direct is None else self.url
+        return f"<midge.Server {state}>"
+
+    # Inside.
+
+    def _started(self) -> Direct:
+        if self._direct is None:
+            raise MidgeError("the server is not running; use `async with` or await `start()` first")
+        return self._direct
+
+    def _url(self, credentials: str) -> str:
+        scheme = "tls" if self.options.tls.enabled else "nats"
+        return f"{scheme}://{credentials}{host_in_url(self.host)}:{self.port}"
+
+    def _users(self) -> Iterator[User]:
+        """Give everybody who has a name and a password."""
+        from midge.server.config.options import User  # noqa: PLC0415 - only needed here
+
+        authorization = self.options.authorization
+        if authorization.user:
+            yield User(user=authorization.user, password=authorization.password)
+        yield from (user for user in authorization.users if user.user)
+        for account in self.options.accounts:
+            yield from (user for user in account.users if user.user)
+
+
+def _split_interceptors(
+    given: Mapping[str, Any] | None,
+) -> tuple[dict[str, Interceptor], Mapping[str, Any] | None]:
+    """Part functions from settings. Raises: ConfigError for a function of an unknown event."""
+    if not isinstance(given, Mapping):
+        return {}, given
+    functions = {name: one for name, one in given.items() if callable(one)}
+    if not functions:
+        return {}, given
+    from midge.server.interceptors.api import EVENTS  # noqa: PLC0415 - only who has some needs it
+
+    for name in functions.keys() - set(EVENTS):
+        raise ConfigError(f"expected one of {', '.join(EVENTS)}", key=f"interceptors.{name}")
+    return functions, {name: one for name, one in given.items() if name not in functions}
+
+
+def _secret(text: str, what: str) -> str:
+    """Return a secret for a URL. Raises: ValueError when only its hash is known."""
+    if is_bcrypt(text):
+        raise ValueError(f"{what} is configured as a bcrypt hash, so no URL can be made of it")
+    return _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    """Quote what a URL cannot carry, and no more: nats-py never takes the quoting away."""
+    return quote(text, safe="!$&'()*+,;=~")

@@ -1,0 +1,313 @@
+"""A server in a thread of its own, for programs that have no event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
+
+import uvloop
+
+from midge.protocol.errors import MidgeError
+from midge.server.embedded.direct import PENDING_MAX
+from midge.server.embedded.server import Server
+from midge.server.embedded.threaded_subscription import ThreadedSubscription
+from midge.server.routing.account import GLOBAL_ACCOUNT
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from random import Random
+
+    from midge.server.clock import Clock
+    from midge.server.config.keywords import Keywords
+    from midge.server.config.options import Options
+    from midge.server.embedded.direct import Callback, Headers
+    from midge.server.embedded.faults import Fault, Faults
+    from midge.server.embedded.inbox import Message
+    from midge.server.embedded.snapshots import ConnectionView, Stats, SubscriptionView
+    from midge.server.interceptors.api import Interceptor
+
+T = TypeVar("T")
+
+
+def run_in_thread(
+    options: Options | None = None,
+    /,
+    *,
+    clock: Clock | None = None,
+    random: Random | None = None,
+    seed: int | None = None,
+    interceptors: Mapping[str, Any] | None = None,
+    **settings: Unpack[Keywords],
+) -> ThreadedServer:
+    """Start a server in a thread and return once clients can connect; takes what `Server` takes.
+
+    Use it in a `with` block, or call `stop()` in the end.
+
+    Raises:
+        OSError: the address cannot be bound.
+        ConfigError: the settings cannot be.
+    """
+    server = Server(
+        options, clock=clock, random=random, seed=seed, interceptors=interceptors, **settings
+    )
+    return ThreadedServer(server)
+
+
+class ThreadedServer:
+    """A running server whose loop is in another thread; every method may be called from any thread.
+
+    Callbacks of subscriptions run in the server's thread, so they must be quick, and must not wait
+    for the server: there, `request`, `wait` and `stop` are errors.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._loop: asyncio.AbstractEventLoop
+        self._stopping: asyncio.Event
+        started: Future[None] = Future()
+        self._thread = threading.Thread(
+            target=self._run, args=(started,), name="midge-server", daemon=True
+        )
+        self._thread.start()
+        started.result()
+
+    def stop(self) -> None:
+        """Stop the server and end its thread; no harm when that has happened."""
+        if self._is_own_thread():
+            raise MidgeError("a threaded server cannot be stopped in its own thread")
+        if self.is_running:
+            self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        state = self.url if self.is_running else "stopped"
+        return f"<midge.ThreadedServer {state}>"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether `stop` has not been called yet."""
+        return self._thread.is_alive()
+
+    @property
+    def options(self) -> Options:
+        """The settings in force."""
+        return self._server.options
+
+    @property
+    def host(self) -> str:
+        """The address that clients in this machine connect to."""
+        return self.call(lambda server: server.host)
+
+    @property
+    def port(self) -> int:
+        """The port that clients connect to."""
+        return self.call(lambda server: server.port)
+
+    @property
+    def url(self) -> str:
+        """The URL for clients, without credentials."""
+        return self.call(lambda server: server.url)
+
+    def client_url(self, user: str | None = None) -> str:
+        """Return the URL with the credentials of `user`; see `Server.client_url`."""
+        return self.call(lambda server: server.client_url(user))
+
+    @property
+    def connections(self) -> list[ConnectionView]:
+        """The live client connections."""
+        return self.call(lambda server: server.connections)
+
+    @property
+    def subscriptions(self) -> list[SubscriptionView]:
+        """The subscriptions of all clients, and of the process itself."""
+        return self.call(lambda server: server.subscriptions)
+
+    @property
+    def stats(self) -> Stats:
+        """Counts since the start."""
+        return self.call(lambda server: server.stats)
+
+    def publish(
+        self,
+        subject: str | bytes,
+        payload: bytes | str = b"",
+        headers: Headers | None = None,
+        reply: str | bytes | None = None,
+        *,
+        account: str = GLOBAL_ACCOUNT,
+    ) -> int:
+        """Publish a message; see `Server.publish`."""
+        __tracebackhide__ = True
+        return self.call(
+            lambda server: server.publish(subject, payload, headers, reply, account=account)
+        )
+
+    def subscribe(
+        self,
+        pattern: str | bytes,
+        callback: Callback | None = None,
+        queue: str | bytes | None = None,
+        *,
+        account: str = GLOBAL_ACCOUNT,
+        pending_max: int = PENDING_MAX,
+    ) -> ThreadedSubscription:
+        """Subscribe; `callback` runs in the server's thread. See `Server.subscribe`.
+
+        Without a callback, iterate over the subscription or call its `next`, which block.
+        """
+        __tracebackhide__ = True
+        inner = self.call(
+            lambda server: server.subscribe(
+                pattern, callback, queue, account=account, pending_max=pending_max
+            )
+        )
+        return ThreadedSubscription(self, inner)
+
+    def unsubscribe(self, subscription: ThreadedSubscription) -> None:
+        """End a subscription."""
+        subscription.unsubscribe()
+
+    def request(
+        self,
+        subject: str | bytes,
+        payload: bytes | str = b"",
+        timeout_s: float = 1.0,
+        headers: Headers | None = None,
+        *,
+        account: str = GLOBAL_ACCOUNT,
+    ) -> Message:
+        """Publish a request and return the first answer; see `Server.request`."""
+        __tracebackhide__ = True
+        return self.wait(
+            lambda server: server.request(subject, payload, timeout_s, headers, account=account)
+        )
+
+    def reload(self, options: Options | None = None, /, **settings: Unpack[Keywords]) -> None:
+        """Take new settings for what can change while serving; see `Server.reload`."""
+        __tracebackhide__ = True
+        self.wait(lambda server: server.reload(options, **settings))
+
+    def lame_duck(self) -> None:
+        """Refuse new clients, send the others away one by one, and return when they have gone."""
+        __tracebackhide__ = True
+        self.wait(lambda server: server.lame_duck())
+
+    def intercept(self, **interceptors: Interceptor | None) -> None:
+        """Ask these functions from now on, in the server's thread; see `Server.intercept`."""
+        __tracebackhide__ = True
+        self.call(lambda server: server.intercept(**interceptors))
+
+    @property
+    def faults(self) -> Faults:
+        """What can be made to go wrong; see `Server.faults`. Each fault is that of this thread."""
+        return cast("Faults", _FaultsElsewhere(self))
+
+    def call(self, function: Callable[[Server], T]) -> T:
+        """Run `function(server)` in the server's thread and return what it returns."""
+        __tracebackhide__ = True  # pytest then shows the line of the test, not these
+
+        async def within() -> T:
+            __tracebackhide__ = True
+            return function(self._server)
+
+        return function(self._server) if self._is_own_thread() else self._submit(within())
+
+    def wait(self, function: Callable[[Server], Awaitable[T]]) -> T:
+        """Await `function(server)` in the server's thread and return what it returns."""
+        __tracebackhide__ = True
+        if self._is_own_thread():
+            raise MidgeError("a threaded server cannot be waited for in its own thread")
+
+        async def within() -> T:
+            __tracebackhide__ = True
+            return await function(self._server)
+
+        return self._submit(within())
+
+    def _is_own_thread(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> T:
+        __tracebackhide__ = True
+        if not self.is_running:
+            work.close()
+            raise MidgeError("a threaded server cannot be called after stop()")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _run(self, started: Future[None]) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._serve(started))
+
+    async def _serve(self, started: Future[None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        try:
+            await self._server.start()
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+            started.set_exception(error)
+            return
+        started.set_result(None)
+        await self._stopping.wait()
+        await self._server.stop()
+
+
+class _FaultsElsewhere:
+    """The faults of a server in another thread: each is begun and ended there."""
+
+    def __init__(self, server: ThreadedServer) -> None:
+        self._server = server
+
+    def __getattr__(self, name: str) -> Any:
+        from midge.server.embedded.faults import Faults  # noqa: PLC0415 - few need it
+
+        if not hasattr(Faults, name):
+            raise AttributeError(f"no fault is called {name!r}")
+
+        def begin(*arguments: Any, **settings: Any) -> Any:
+            __tracebackhide__ = True
+            fault = self._server.wait(partial(_begin, name, arguments, settings))
+            return None if fault is None else _FaultElsewhere(self._server, fault)
+
+        return begin
+
+
+class _FaultElsewhere:
+    """One fault of a server in another thread."""
+
+    def __init__(self, server: ThreadedServer, fault: Fault) -> None:
+        self._server = server
+        self._fault = fault
+
+    @property
+    def hits(self) -> int:
+        """How often it has struck."""
+        return self._fault.hits
+
+    def end(self) -> None:
+        """Let things go right again."""
+        self._server.call(lambda _: self._fault.end())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+async def _begin(
+    name: str, arguments: tuple[Any, ...], settings: dict[str, Any], server: Server
+) -> Any:
+    """Call a method of the server's faults, and await it where it is async."""
+    __tracebackhide__ = True
+    begun = getattr(server.faults, name)(*arguments, **settings)
+    return await begun if inspect.isawaitable(begun) else begun

@@ -1,0 +1,155 @@
+"""Interceptors: functions of your own that see what clients do, and may change or refuse it.
+
+An interceptor gets one of the events below and returns
+
+- the event itself: it passes;
+- a changed copy, by `dataclasses.replace` or `with_headers`: the copy passes in its stead;
+- a `Refuse`: it does not pass.
+
+Anything else refuses, and so do an exception and a time-out.
+`midge.server.interceptors.interception` does the asking; nothing here knows of connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from midge.protocol.headers import format_headers, parse_headers
+from midge.server.auth.hook import load_callable
+from midge.server.errors import ConfigError
+
+if TYPE_CHECKING:
+    from midge.server.config.security import Interceptors, Permissions
+
+EVENTS = ("connect", "subscribe", "publish", "deliver")
+"""What can be intercepted; the names of the settings too."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientInfo:
+    """Who does it, or gets it."""
+
+    cid: int
+    """Client id; also that of the monitoring."""
+    name: str
+    """Name that the client gives itself in CONNECT; proves nothing."""
+    user: str
+    """User that the client has shown to be; empty when nobody asked."""
+    account: str
+    """Account that the client belongs to."""
+    host: str
+    """Address that it connects from."""
+    port: int
+    """Port that it connects from."""
+    kind: str
+    """`STANDARD` or `WEBSOCKET`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """A client has shown who it is, and wants in."""
+
+    client: ClientInfo
+    """The client; not to be changed."""
+    lang: str
+    """Language of the client's library."""
+    version: str
+    """Version of the client's library."""
+    user: str
+    """User that it becomes."""
+    account: str
+    """Account that it joins; a change must name one that exists."""
+    permissions: Permissions | None = None
+    """When set, what it may do instead of what its user may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """A client wants to subscribe, to what its permissions allow."""
+
+    client: ClientInfo
+    """The client; not to be changed."""
+    subject: str
+    """Subject, with its wildcards."""
+    queue: str | None
+    """Queue group, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """What a published and a delivered message have in common."""
+
+    client: ClientInfo | None
+    subject: str
+    """Subject."""
+    reply: str | None
+    """Subject to answer to, or None."""
+    header_block: bytes | None
+    """Headers as they are on the wire, blank line included; None when there are none."""
+    payload: bytes
+    """Payload, without the headers."""
+
+    @property
+    def headers(self) -> dict[str, list[str]]:
+        """The headers by name, made anew each time; empty when there are none."""
+        return parse_headers(self.header_block) if self.header_block else {}
+
+    def with_headers(self, headers: Mapping[str, str | Iterable[str]] | None) -> Self:
+        """Return a copy with `headers` instead of its own; None takes them away.
+
+        Raises:
+            ValueError: a name or a value that no header can have.
+        """
+        return replace(self, header_block=None if headers is None else format_headers(headers))
+
+
+@dataclass(frozen=True, slots=True)
+class Publish(_Message):
+    """A client publishes, to what its permissions allow; `client` is None for the process itself.
+
+    The subject is the one that the client has named, before the account's mappings.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver(_Message):
+    """A message is about to be written to `client`, under the subject that it will see."""
+
+    publisher: ClientInfo | None
+    """Who has published it, perhaps in another account; None for the server and the process."""
+    pattern: str
+    """Subject of the subscription that it is delivered to."""
+    queue: str | None
+    """Queue group of that subscription, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The answer that refuses; `reason` is told to the client, but not why it may not connect."""
+
+    reason: str = ""
+
+
+Event = Connect | Subscribe | Publish | Deliver
+Interceptor = Callable[..., Event | Refuse | Awaitable[Event | Refuse]]
+"""A plain or an async function of one event."""
+
+
+def load_interceptors(table: Interceptors) -> dict[str, Interceptor]:
+    """Import the functions that `table` names.
+
+    Raises:
+        ConfigError: one of them cannot be.
+    """
+    found: dict[str, Interceptor] = {}
+    for event in EVENTS:
+        name: str = getattr(table, event)
+        if not name:
+            continue
+        try:
+            found[event] = load_callable(name)  # type: ignore[assignment]  # judged by its answers
+        except ValueError as error:
+            raise ConfigError(str(error), key=f"interceptors.{event}") from error
+    return found

@@ -1,0 +1,446 @@
+"""Where interceptors get between a client and what it does; see `interceptors` for what they are.
+
+What a client does stays in its order. A plain function decides on the spot. While an async one
+thinks, the client's later messages and commands wait behind, in one `AnswerQueue` per client; when
+that is full, the client is read no further. What is delivered to a client waits in a queue of its
+own; when that is full, those who publish to it are read no further. Nobody else waits.
+
+What passes, changed or not, is then checked as if it came anew: an interceptor can take permissions
+away and never give any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from midge.protocol import errors
+from midge.protocol.frame import Frame, compose
+from midge.protocol.text import decode, encode
+from midge.server.auth import Identity, Refusal
+from midge.server.auth.permissions import PermissionRules
+from midge.server.interceptors.api import ClientInfo, Connect, Deliver, Publish, Refuse, Subscribe
+from midge.server.interceptors.calls import Call, InterceptorCalls
+from midge.server.interceptors.pending import PendingCommands, PendingDeliveries
+from midge.server.routing.router import SWALLOWED
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from midge.server.auth import Verdict
+    from midge.server.auth.permissions import Permissions
+    from midge.server.broker.broker import Broker
+    from midge.server.clients.connection import Connection
+    from midge.server.interceptors.api import Event, Interceptor
+    from midge.server.routing.account import Account
+    from midge.server.routing.client import Client
+    from midge.server.routing.subscription import RoutedSubscription
+
+UNHELD_FACTOR = 16
+"""How much more than `max_pending` may wait for a client of what the process itself publishes."""
+
+_SHOWN_REASON_LENGTH = 128
+
+
+class Interception:
+    """The interceptors of one server, and all that waits for them."""
+
+    def __init__(self, broker: Broker, functions: Mapping[str, Interceptor]) -> None:
+        settings = broker.options.interceptors
+        self.max_pending = settings.max_pending
+        self.functions = dict(functions)
+        self.calls = InterceptorCalls(
+            broker.clock, settings.timeout_s, broker.options.logging.max_lines_per_offender_per_s
+        )
+        self._broker = broker
+        self._pending: dict[Connection | None, PendingCommands] = {}
+        self._deliveries: dict[Connection, PendingDeliveries] = {}
+        self._is_passing = False
+
+    def change(self, functions: Mapping[str, Interceptor]) -> None:
+        """Ask `functions` from now on, with the settings at hand."""
+        settings = self._broker.options.interceptors
+        self.functions = dict(functions)
+        self.max_pending = settings.max_pending
+        self.calls.timeout_s = settings.timeout_s
+
+    def screens_publishes(self, connection: Connection) -> bool:
+        """Tell whether a publish of `connection` must be shown."""
+        wanted = "publish" in self.functions or "subscribe" in self.functions
+        return wanted or connection in self._pending
+
+    def screens_deliveries(self, connection: Connection) -> bool:
+        """Tell whether a delivery to `connection` must be shown."""
+        return "deliver" in self.functions or connection in self._deliveries
+
+    # Connecting.
+
+    @property
+    def wants_connects(self) -> bool:
+        """Tell whether everybody must introduce itself."""
+        return "connect" in self.functions
+
+    def connect(
+        self, connection: Connection, verdict: Verdict | Awaitable[Verdict]
+    ) -> Verdict | Awaitable[Verdict]:
+        """Return `verdict`, on who the client is, as the interceptor leaves it."""
+        function = self.functions.get("connect")
+        if function is None:
+            return verdict
+        if isinstance(verdict, Refusal):
+            return verdict
+        if not isinstance(verdict, Identity):
+            return self._connect_later(connection, verdict)
+        answer = self.calls.ask("connect", function, _connect_event(connection, verdict))
+        if isinstance(answer, Call):
+            return self._await_connect(answer, connection, verdict)
+        return self._conclude_connect(connection, verdict, answer)
+
+    async def _connect_later(self, connection: Connection, pending: Awaitable[Verdict]) -> Verdict:
+        verdict = self.connect(connection, await pending)
+        return verdict if isinstance(verdict, Identity | Refusal) else await verdict
+
+    async def _await_connect(
+        self, call: Call, connection: Connection, identity: Identity
+    ) -> Verdict:
+        told: asyncio.Future[Event | Refuse] = asyncio.get_running_loop().create_future()
+        call.tell = lambda answer: None if told.done() else told.set_result(answer)
+        return self._conclude_connect(connection, identity, await told)
+
+    def _conclude_connect(
+        self, connection: Connection, identity: Identity, answer: Event | Refuse
+    ) -> Verdict:
+        if not isinstance(answer, Connect):
+            reason = answer.reason if isinstance(answer, Refuse) else ""
+            return Refusal(f"interceptor: refused {_printable(reason)}".rstrip())
+        try:
+            rules = identity.rules
+            if answer.permissions is not None:
+                rules = PermissionRules(answer.permissions)
+        except Exception as error:  # noqa: BLE001 - the structure may hold anything
+            self.calls.fail("connect", answer.client, str(error))
+            return Refusal("interceptor: permissions that cannot be")
+        return structs.replace(identity, user=answer.user, account=answer.account, rules=rules)
+
+    # Subscribing.
+
+    def subscribe(
+        self, connection: Connection, subject: bytes, queue: bytes | None, sid: bytes
+    ) -> None:
+        """Let `connection` subscribe, now or later, if it may."""
+        function = self.functions.get("subscribe")
+        # What is not allowed is not shown, but refused in its turn.
+        refusal = self._broker.admission.refuse_subscription(connection, subject, queue)
+        if function is None or refusal is not None:
+            later = partial(connection.subscribe, subject, queue, sid)
+            self._settle(connection, None, lambda _: later())
+            return
+        event = Subscribe(
+            client_info(connection), decode(subject), None if queue is None else decode(queue)
+        )
+        answer = self.calls.ask("subscribe", function, event)
+        apply_verdict = partial(self._conclude_subscribe, connection, event, sid)
+        self._settle(connection, answer, apply_verdict)
+
+    def _conclude_subscribe(
+        self, connection: Connection, event: Subscribe, sid: bytes, answer: Event | Refuse
+    ) -> None:
+        if not isinstance(answer, Subscribe):
+            text = errors.subscription_violation(encode(event.subject), _encode(event.queue))
+            connection.send_error(_with_reason(text, answer))
+            return
+        connection.subscribe(encode(answer.subject), _encode(answer.queue), sid)
+
+    # Publishing.
+
+    def publish(self, connection: Connection, frame: Frame) -> None:
+        """Let `frame`, which its publisher's permissions allow, be routed, now or later."""
+        function = self.functions.get("publish")
+        is_first = connection not in self._pending
+        if function is None and is_first:
+            self._broker.let_publish(connection, frame, connection.route_mapped)
+            return
+        event = Publish(client_info(connection), *_message(frame))
+        answer = event if function is None else self.calls.ask("publish", function, event)
+        if answer is event and is_first:
+            self._broker.let_publish(connection, frame, connection.route_mapped)
+            return
+        apply_verdict = partial(self._conclude_publish, connection, connection.permissions, event)
+        self._settle(connection, answer, apply_verdict, frame.size)
+
+    def _conclude_publish(
+        self,
+        connection: Connection,
+        permissions: Permissions | None,
+        event: Publish,
+        answer: Event | Refuse,
+    ) -> None:
+        if not isinstance(answer, Publish):
+            text = errors.publish_violation(encode(event.subject))
+            connection.send_error(_with_reason(text, answer))
+            return
+        frame = _frame(answer)
+        if 0 <= connection.parser.max_payload < frame.size:
+            self.calls.fail("publish", event.client, f"changed Publish: {frame.size} bytes")
+            connection.send_error(errors.publish_violation(encode(event.subject)))
+            return
+        admission = self._broker.admission
+        refusal = None
+        # A grant to answer was used up when the message came, so it is not asked for again.
+        if answer.subject != event.subject or connection.permissions is not permissions:
+            refusal = admission.refuse_publish(connection, _target(connection, frame), frame)
+        elif answer.reply != event.reply:
+            refusal = admission.refuse_reply(frame)
+        if refusal is not None:
+            connection.send_error(refusal)
+            return
+        self._broker.let_publish(connection, frame, connection.route_apart)
+
+    def publish_direct(
+        self,
+        account: Account,
+        frame: Frame,
+        route: Callable[[Account, bytes, Frame], int],
+    ) -> int:
+        """Let the process itself publish; give how many have taken it, 1 while that is open."""
+        function = self.functions.get("publish")
+        pending = self._pending.get(None)
+        if function is None and pending is None:
+            return route(account, frame.subject_bytes(), frame)
+        if pending is not None and len(pending.queue) >= UNHELD_FACTOR * self.max_pending:
+            self.calls.fail("publish", None, "too many messages of the process itself wait")
+            return 0
+        event = Publish(None, *_message(frame))
+        answer = event if function is None else self.calls.ask("publish", function, event)
+        taken = [1]
+
+        def apply_verdict(answer: Event | Refuse) -> None:
+            taken[0] = 0
+            if isinstance(answer, Publish):
+                late = _frame(answer)
+                if late.size <= self._broker.options.limits.max_payload_bytes:
+                    taken[0] = route(account, late.subject_bytes(), late)
+                else:
+                    self.calls.fail("publish", None, f"changed Publish: {late.size} bytes")
+
+        self._settle(None, answer, apply_verdict, frame.size)
+        return taken[0]
+
+    # Delivering.
+
+    def deliver(
+        self,
+        connection: Connection,
+        subscription: RoutedSubscription,
+        publisher: Client | None,
+        frame: Frame,
+    ) -> Frame | None:
+        """Give what `connection` gets of `frame`; None for nothing, SWALLOWED for later."""
+        if self._is_passing:
+            return frame
+        deliveries = self._deliveries.get(connection)
+        if deliveries is not None and not self._make_room(deliveries, publisher):
+            return None
+        event = Deliver(
+            client_info(connection),
+            *_message(frame),
+            None if publisher is None else client_info(publisher),
+            decode(subscription.subject),
+            None if subscription.queue is None else decode(subscription.queue),
+        )
+        function = self.functions.get("deliver")
+        answer = event if function is None else self.calls.ask("deliver", function, event)
+        if deliveries is None and not isinstance(answer, Call):
+            return frame if answer is event else self._permitted(connection, event, answer)
+        if deliveries is None:
+            deliveries = self._deliveries[connection] = PendingDeliveries(self, connection)
+        apply_verdict = partial(self._conclude_deliver, connection, subscription, publisher, event)
+        ticket = deliveries.queue.put(apply_verdict, frame.size)
+        if isinstance(answer, Call):
+            answer.tell = ticket.answer
+        else:
+            # Something is before it, so this does not run in the middle of the router's work.
+            ticket.answer(answer)
+        if deliveries.queue.is_full:
+            self._hold(publisher, deliveries)
+        return SWALLOWED
+
+    def _make_room(self, deliveries: PendingDeliveries, publisher: Client | None) -> bool:
+        """Tell whether one more delivery may wait."""
+        if len(deliveries.queue) < UNHELD_FACTOR * self.max_pending:
+            return True
+        self.calls.fail("deliver", client_info(deliveries.connection), "too many wait")
+        self._hold(publisher, deliveries)
+        return False
+
+    def _hold(self, publisher: Client | None, deliveries: PendingDeliveries) -> None:
+        """Read `publisher` no further until there is room."""
+        if publisher is not None and publisher.cid in self._broker.clients:
+            connection = self._broker.clients[publisher.cid]
+            self._pending_of(connection).wait_for(deliveries)
+
+    def _permitted(
+        self, connection: Connection, event: Deliver, answer: Event | Refuse
+    ) -> Frame | None:
+        """Return what may be delivered of a changed message; None when it was refused."""
+        if not isinstance(answer, Deliver):
+            return None
+        permissions = connection.permissions
+        if answer.subject != event.subject and permissions is not None:
+            queue = _encode(event.queue)
+            if not permissions.may_subscribe(encode(answer.subject), queue):
+                problem = f"{connection.cid} may not have {answer.subject!r}"
+                self.calls.fail("deliver", event.client, problem)
+                return None
+        return _frame(answer)
+
+    def _conclude_deliver(
+        self,
+        connection: Connection,
+        subscription: RoutedSubscription,
+        publisher: Client | None,
+        event: Deliver,
+        answer: Event | Refuse,
+    ) -> None:
+        frame = self._permitted(connection, event, answer)
+        if frame is None or connection.subscriptions.get(subscription.sid) is not subscription:
+            return
+        # It goes the way of every delivery again: the receiver may have changed meanwhile.
+        self._is_passing = True
+        try:
+            self._broker.router.deliver(subscription, publisher, frame)
+        finally:
+            self._is_passing = False
+
+    # Waiting.
+
+    def forget(self, connection: Connection) -> int:
+        """Drop what waits of and for a connection that has ended; return how much it had sent."""
+        deliveries = self._deliveries.pop(connection, None)
+        if deliveries is not None:
+            deliveries.drop()
+        pending = self._pending.pop(connection, None)
+        connection.pending = None
+        return 0 if pending is None else pending.drop()
+
+    def leave(self, pending: PendingCommands) -> None:
+        """Forget a pending of which nothing waits."""
+        connection = pending.connection
+        if self._pending.get(connection) is not pending:
+            return
+        del self._pending[connection]
+        if connection is not None:
+            connection.pending = None
+            self._broker.screen_anew(connection)
+
+    def leave_deliveries(self, deliveries: PendingDeliveries) -> None:
+        """Forget deliveries of which none waits."""
+        if self._deliveries.get(deliveries.connection) is deliveries:
+            del self._deliveries[deliveries.connection]
+            self._broker.screen_anew(deliveries.connection)
+
+    def flush(self) -> None:
+        """Write what has been concluded."""
+        self._broker.router.flush()
+
+    def close(self) -> None:
+        """End all calls."""
+        self.calls.close()
+
+    def _settle(
+        self,
+        connection: Connection | None,
+        answer: Event | Refuse | Call | None,
+        apply_verdict: Callable[[Any], object],
+        size_bytes: int = 0,
+    ) -> None:
+        """Call `apply_verdict` with the answer: at once, or after all that waits before it."""
+        if connection not in self._pending and not isinstance(answer, Call):
+            apply_verdict(answer)
+            return
+        take = self._pending_of(connection).put(apply_verdict, size_bytes)
+        if isinstance(answer, Call):
+            answer.tell = take
+        else:
+            take(answer)
+
+    def _pending_of(self, connection: Connection | None) -> PendingCommands:
+        """Return a client's pending commands, made when the first of them has to wait."""
+        pending = self._pending.get(connection)
+        if pending is None:
+            pending = self._pending[connection] = PendingCommands(self, connection)
+            if connection is not None:
+                connection.pending = pending
+                self._broker.screen_anew(connection)
+        return pending
+
+
+def client_info(client: Client) -> ClientInfo:
+    """Say who `client` is; the same object until it introduces itself anew."""
+    info: ClientInfo | None = getattr(client, "info", None)
+    if info is None:
+        info = _client_info(client)
+        client.info = info  # type: ignore[attr-defined]  # a Connection has it
+    return info
+
+
+def _client_info(client: Any) -> ClientInfo:
+    identity = client.identity
+    return ClientInfo(
+        cid=client.cid,
+        name=client.options.name,
+        user="" if identity is None else identity.user,
+        account=client.account.name,
+        host=client.peer_host,
+        port=client.peer_port,
+        kind=client.listener_kind,
+    )
+
+
+def _connect_event(connection: Connection, identity: Identity) -> Connect:
+    options = connection.options
+    info = replace(_client_info(connection), user=identity.user, account=identity.account)
+    return Connect(info, options.lang, options.version, identity.user, identity.account)
+
+
+def _message(frame: Frame) -> tuple[str, str | None, bytes | None, bytes]:
+    """Return subject, reply, header block and payload of a frame."""
+    reply = frame.reply_bytes()
+    return (
+        decode(frame.subject_bytes()),
+        None if reply is None else decode(reply),
+        frame.header_bytes(),
+        frame.payload_bytes(),
+    )
+
+
+def _frame(event: Publish | Deliver) -> Frame:
+    """Make a frame of its own of what an interceptor lets pass."""
+    return compose(encode(event.subject), event.payload, _encode(event.reply), event.header_block)
+
+
+def _with_reason(text: str, answer: Event | Refuse) -> str:
+    """Add to an -ERR why the interceptor refuses, if it says so."""
+    reason = _printable(answer.reason) if isinstance(answer, Refuse) else ""
+    return f"{text}, {reason}" if reason else text
+
+
+def _printable(reason: str) -> str:
+    """Return what of a reason can stand in an -ERR."""
+    kept = "".join(one for one in reason if one.isprintable() and one != "'")
+    return kept[:_SHOWN_REASON_LENGTH]
+
+
+def _encode(text: str | None) -> bytes | None:
+    return None if text is None else encode(text)
+
+
+def _target(connection: Connection, frame: Frame) -> bytes:
+    """Give the subject that the client of `connection` must be allowed to publish to."""
+    mapper = connection.account.mapper
+    subject = frame.subject_bytes()
+    return subject if mapper is None else mapper.map(subject) or subject

@@ -1,0 +1,131 @@
+"""What waits for interceptors: what one client does, and what is delivered to one client."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from midge.server.clients.channel import WAITING
+from midge.server.interceptors.answer_queue import AnswerQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from midge.server.clients.connection import Connection
+    from midge.server.interceptors.interception import Interception
+
+
+class PendingCommands:
+    """What one client does, in its order; `connection` is None for the process itself."""
+
+    def __init__(self, interception: Interception, connection: Connection | None) -> None:
+        self.connection = connection
+        self.queue = AnswerQueue(interception.max_pending, self._advanced)
+        self.full: set[PendingDeliveries] = set()
+        self._interception = interception
+        self._has_halted = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether what comes next need not wait."""
+        return not self.queue and not self.full
+
+    def put(
+        self, apply_verdict: Callable[[Any], object], size_bytes: int = 0
+    ) -> Callable[[Any], None]:
+        """Take the next place, and return what takes the answer."""
+        ticket = self.queue.put(apply_verdict, size_bytes)
+        if self.connection is not None and self.queue.is_full:
+            self._halt(self.connection)
+        return ticket.answer
+
+    def defer(self, command: Callable[..., object], *arguments: Any) -> None:
+        """Do `command` when all before it is done."""
+        self.put(lambda _: self._do(command, *arguments))(None)
+
+    def defer_connect(self, document: bytes) -> None:
+        """Do a CONNECT when all before it is done; nothing is parsed until then."""
+        connection = self.connection
+        assert connection is not None, "the process itself does not connect"
+        self._halt(connection)
+        self.defer(connection.on_connect, document)
+
+    def wait_for(self, deliveries: PendingDeliveries) -> None:
+        """Do nothing more until `deliveries` have room."""
+        if self.connection is not None and deliveries not in self.full:
+            self.full.add(deliveries)
+            deliveries.waiting.append(self)
+            self.queue.is_held = True
+            self._halt(self.connection)
+
+    def go_on(self, deliveries: PendingDeliveries) -> None:
+        """Hear, in a turn of the loop of its own, that `deliveries` have room."""
+        self.full.discard(deliveries)
+        self.queue.is_held = bool(self.full)
+        if self.queue:
+            self.queue.advance()
+        else:
+            self._advanced()
+
+    def drop(self) -> int:
+        """Do nothing of what waits; return how much that was."""
+        for deliveries in self.full:
+            if self in deliveries.waiting:
+                deliveries.waiting.remove(self)
+        self.full.clear()
+        return self.queue.drop()
+
+    def _do(self, command: Callable[..., object], *arguments: Any) -> None:
+        """Do a command whose turn it is, so that it is not deferred once more."""
+        connection = self.connection
+        assert connection is not None, "the process itself gives no commands"
+        connection.pending = None
+        command(*arguments)
+        if connection.reason is None:
+            connection.pending = self
+
+    def _halt(self, connection: Connection) -> None:
+        self._has_halted = True
+        connection.halt(WAITING)
+
+    def _advanced(self) -> None:
+        """Read on when there is room, and be forgotten when nothing is left."""
+        connection = self.connection
+        is_idle = self.is_idle
+        if is_idle:
+            self._interception.leave(self)
+        if connection is None or connection.reason is not None:
+            return
+        if self._has_halted and not self.full and (is_idle or self.queue.has_room):
+            self._has_halted = False
+            connection.unhalt(WAITING)
+        if is_idle or not connection.parser.halted:
+            connection.resume()
+
+
+class PendingDeliveries:
+    """What is to be delivered to one client, in its order; `waiting` wait for room."""
+
+    def __init__(self, interception: Interception, connection: Connection) -> None:
+        self.connection = connection
+        self.queue = AnswerQueue(interception.max_pending, self._advanced)
+        self.waiting: list[PendingCommands] = []
+        self._interception = interception
+
+    def drop(self) -> None:
+        """Deliver nothing of what waits."""
+        self.queue.drop()
+        self._let_go()
+
+    def _advanced(self) -> None:
+        if not self.queue:
+            self._interception.leave_deliveries(self)
+        if self.queue.has_room:
+            self._let_go()
+        self._interception.flush()
+
+    def _let_go(self) -> None:
+        """Let those go on who wait; later, for one of them may be at work right now."""
+        waiting, self.waiting = self.waiting, []
+        for pending in waiting:
+            asyncio.get_running_loop().call_soon(pending.go_on, self)

@@ -1,0 +1,1 @@
+"""Listening sockets: TCP, TLS and WebSocket."""

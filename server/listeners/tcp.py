@@ -1,0 +1,250 @@
+"""Where connections come in: accept, say INFO, settle TLS, hand over to a Connection.
+
+The INFO goes out on the bare socket before any transport exists, so that a TLS handshake, when one
+follows, is an ordinary one from its first byte. Running out of file descriptors closes nothing: the
+listener pauses, longer each time, and goes on.
+"""
+
+import asyncio
+import contextlib
+import errno
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from midge.protocol import errors
+from midge.server.broker.broker import Broker
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.connection import Connection
+from midge.server.clients.loop_adapter import protocol_for
+from midge.server.listeners.sockets import listen, peer_of
+from midge.server.listeners.tls import HandshakeLimit, TlsContexts, is_client_hello
+from midge.server.log.logger import get_logger
+
+_BACKLOG = 1024
+_ACCEPTS_PER_TURN = 64  # so that a storm of connections does not starve those that are there
+_FIRST_PAUSE_S = 0.01
+_LONGEST_PAUSE_S = 1.0
+
+log = get_logger()
+
+
+class Listener:
+    """A listening socket of `broker`; `tls` gives its handshakes' contexts, None for plain TCP."""
+
+    def __init__(self, broker: Broker, tls: TlsContexts | None = None) -> None:
+        self._broker = broker
+        self._tls = tls
+        self._limit = HandshakeLimit(0)
+        self._socket: socket.socket | None = None
+        self._pause_s = _FIRST_PAUSE_S
+        self._resume_timer: Any = None
+        self._tasks: set[asyncio.Task[None]] = set()  # shaking hands; they end with the listener
+        self._connecting: set[asyncio.Task[None]] = set()
+
+    def open(self, host: str, port: int) -> tuple[str, int]:
+        """Listen on `host` and `port`, 0 or -1 for a free one; give the address bound.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        listener, bound = listen(host, port, _BACKLOG)
+        self.adopt(listener)
+        return bound
+
+    def adopt(self, listener: socket.socket) -> None:
+        """Accept on a socket that listens already; it is closed with this."""
+        self._socket = listener
+        self._watch()
+
+    def close(self) -> None:
+        """Take no more connections; those that are there go on."""
+        if self._resume_timer is not None:
+            self._resume_timer.cancel()
+            self._resume_timer = None
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+        for task in list(self._tasks):
+            task.cancel()
+
+    def _watch(self) -> None:
+        self._resume_timer = None
+        if self._socket is not None:
+            asyncio.get_running_loop().add_reader(self._socket, self._accept)
+
+    def _accept(self) -> None:
+        """Take the connections that wait, up to a turn's worth."""
+        if self._socket is None:
+            return
+        for _ in range(self._room()):
+            try:
+                accepted, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause(error)
+                return
+            self._pause_s = _FIRST_PAUSE_S
+            accepted.setblocking(False)
+            with contextlib.suppress(OSError):  # uvloop does it again, asyncio would not
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._begin(accepted, peer_of(address))
+
+    def _room(self) -> int:
+        """Say how many of those that wait to accept now."""
+        return _ACCEPTS_PER_TURN
+
+    def _pause(self, error: OSError) -> None:
+        """Wait before accepting again: file descriptors, or memory, have run out."""
+        log.error(
+            "accept_failed", error=errno.errorcode.get(error.errno or 0, ""), delay_s=self._pause_s
+        )
+        self._stop_accepting(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+
+    def _stop_accepting(self, delay_s: float) -> None:
+        """Let others wait in the system's queue for `delay_s`."""
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._resume_timer = self._broker.clock.call_later(delay_s, self._watch)
+
+    def _go_on_accepting(self) -> None:
+        """Accept again before that time is over."""
+        if self._resume_timer is not None:
+            self._resume_timer.cancel()
+            self._watch()
+
+    def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
+        under_way = len(self._tasks) + len(self._connecting)
+        if under_way > self._broker.options.limits.max_connections:
+            self._broker.limit_hits["handshakes"] += 1
+            accepted.close()  # more than may connect are still shaking hands
+            return
+        connection = self._broker.make_connection(peer)
+        if self._tls is None:
+            self._greet(accepted, connection)
+        else:
+            self._run(self._settle(accepted, connection, self._tls))
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do `work` until it is done or the listener closes."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _greet(self, accepted: socket.socket, connection: Connection) -> None:
+        """Say INFO and bring `connection` onto the socket, in plain text: nothing to wait for."""
+        try:
+            accepted.send(self._broker.info_line(connection))
+        except OSError as error:
+            self._fail(accepted, connection, error)
+        else:
+            self._hand_over(accepted, connection, None)
+
+    async def _settle(
+        self, accepted: socket.socket, connection: Connection, tls: TlsContexts
+    ) -> None:
+        """Bring `connection` onto the socket, by TLS if that is what was agreed."""
+        try:
+            context = await self._agree_on_tls(accepted, connection, tls)
+        except asyncio.CancelledError:
+            accepted.close()
+            raise
+        except (OSError, TimeoutError) as error:
+            self._fail(accepted, connection, error)
+        else:
+            self._hand_over(accepted, connection, context)
+
+    def _hand_over(
+        self, accepted: socket.socket, connection: Connection, context: ssl.SSLContext | None
+    ) -> None:
+        """Give the socket to the loop, in a task that nothing cancels.
+
+        If that were cut short, a transport that is about to be would never say that it is lost, and
+        the server would wait for it when it stops.
+        """
+        loop = asyncio.get_running_loop()
+        connecting = loop.create_task(self._connect(loop, accepted, connection, context))
+        self._connecting.add(connecting)
+        connecting.add_done_callback(self._connecting.discard)
+
+    def _fail(self, accepted: socket.socket, connection: Connection, error: Exception) -> None:
+        """Give up on a connection that did not come to be."""
+        accepted.close()
+        if self._tls is not None:
+            log.error(
+                "tls_handshake_failed",
+                cid=connection.cid,
+                peer=connection.peer,
+                error=str(error) or type(error).__name__,
+            )
+            connection.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
+
+    async def _agree_on_tls(
+        self, accepted: socket.socket, connection: Connection, tls: TlsContexts
+    ) -> ssl.SSLContext | None:
+        """Say INFO in plain text where that comes first; give the handshake's context, if any."""
+        info = self._broker.info_line(connection)
+        table = tls.table
+        context = tls.context
+        if not self._admits_handshake(tls):
+            accepted.send(info + b"-ERR '%b'\r\n" % errors.CONNECTION_THROTTLED.encode())
+            raise ConnectionAbortedError("too many handshakes in this second")
+        if table.handshake_first == "on":
+            return context
+        if table.handshake_first == "auto" and await _begins_tls(
+            accepted, table.handshake_first_fallback_s
+        ):
+            return context
+        connection.has_info = True
+        accepted.send(info)
+        if table.allow_non_tls and not await _begins_tls(accepted, table.timeout_s):
+            return None
+        return context
+
+    def _admits_handshake(self, tls: TlsContexts) -> bool:
+        """Tell whether one more handshake may begin in this second."""
+        self._limit.per_second = tls.table.connection_rate_limit
+        if self._limit.admit(self._broker.clock.monotonic()):
+            return True
+        self._broker.limit_hits["handshakes_per_second"] += 1
+        return False
+
+    async def _connect(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        accepted: socket.socket,
+        connection: Connection,
+        context: ssl.SSLContext | None,
+    ) -> None:
+        factory: Callable[[], Any] = protocol_for(loop, connection)
+        timeout_s = None if context is None else self._broker.options.tls.timeout_s
+        try:
+            await loop.connect_accepted_socket(
+                factory, accepted, ssl=context, ssl_handshake_timeout=timeout_s
+            )
+        except (OSError, ssl.SSLError, TimeoutError) as error:
+            self._fail(accepted, connection, error)
+            return
+        if context is not None and not connection.has_info:
+            connection.send_info()
+            self._broker.router.flush()
+
+
+async def _begins_tls(accepted: socket.socket, wait_s: float) -> bool:
+    """Tell whether the first byte that comes within `wait_s` begins TLS; it stays unread."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(accepted, readable.set)
+    try:
+        async with asyncio.timeout(wait_s):
+            await readable.wait()
+    except TimeoutError:
+        return False
+    finally:
+        loop.remove_reader(accepted)
+    first = accepted.recv(1, socket.MSG_PEEK)
+    return bool(first) and is_client_hello(first[0])

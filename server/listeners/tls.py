@@ -1,0 +1,216 @@
+"""TLS: the one place where a context is built, for the command line, the file and a reload alike.
+
+`TlsContexts` holds what new handshakes use. A reload replaces it whole or, when the new settings or
+files are bad, not at all; connections that are up keep what they shook hands with.
+"""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from midge.server.errors import ConfigError
+from midge.server.log.logger import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from midge.server.config.security import Tls
+
+log = get_logger()
+
+_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+
+_OPENSSL_NAMES = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+}
+"""TLS 1.2 suites with forward secrecy and authenticated encryption: all that may be chosen."""
+
+_TLS13_SUITES = frozenset(
+    {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
+)
+"""Always on where TLS 1.3 is; naming them is allowed, and changes nothing."""
+
+PEM_SIZE_MAX_BYTES = 1 << 20
+"""How far a certificate or a key is looked for in its file."""
+
+_ALIASES = {
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+}
+
+
+def for_anybody(table: Tls) -> Tls:
+    """Return `table` without what it asks of clients, for those that have no certificate."""
+    return structs.replace(
+        table, verify=False, verify_and_map=False, ca_file="", pinned_certs=(), allow_non_tls=False
+    )
+
+
+class TlsContexts:
+    """Give the context for the next handshake, and take new settings while serving."""
+
+    def __init__(self, table: Tls) -> None:
+        """Load what `table` names.
+
+        Raises:
+            ConfigError: see `build_server_context`.
+        """
+        self.table = table
+        self.context = build_server_context(table)
+        _warn_of_dates(table)
+
+    def prepare(self, table: Tls) -> Callable[[], None]:
+        """Read the files of `table` anew; return what has new handshakes use them.
+
+        Raises:
+            ConfigError: the new settings are bad; the old ones stay in force.
+        """
+        context = build_server_context(table)
+
+        def put_in_force() -> None:
+            self.table = table
+            self.context = context
+            _warn_of_dates(table)
+
+        return put_in_force
+
+
+def build_server_context(table: Tls, where: str = "tls") -> ssl.SSLContext:
+    """Return the server-side context that `table`, found at `where` in the settings, describes.
+
+    Raises:
+        ConfigError: a file cannot be read or does not fit, or the settings contradict each other.
+    """
+    asks_for_certificate = table.verify or table.verify_and_map
+    if asks_for_certificate and not table.ca_file:
+        raise ConfigError("verifying clients needs a ca_file", key=f"{where}.ca_file")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[table.min_version]
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.set_ciphers(":".join(_cipher_names(table.cipher_suites, f"{where}.cipher_suites")))
+    _load_certificate(context, table, where)
+    if table.ca_file:
+        _load_authorities(context, table.ca_file, f"{where}.ca_file")
+    if asks_for_certificate:
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def is_client_hello(first_byte: int) -> bool:
+    """Tell whether a connection's first byte begins a TLS record rather than a NATS verb."""
+    return first_byte == 0x16
+
+
+class HandshakeLimit:
+    """Let through so many handshakes in each second; time is an argument."""
+
+    def __init__(self, per_second: int) -> None:
+        """Count against `per_second`, which may change; 0 lets everything through."""
+        self.per_second = per_second
+        self._second = 0
+        self._count = 0
+        self.refused = 0
+
+    def admit(self, now_s: float) -> bool:
+        """Tell whether one more handshake may begin at `now_s` (monotonic), and count it."""
+        if not self.per_second:
+            return True
+        if int(now_s) != self._second:
+            self._second = int(now_s)
+            self._count = 0
+        self._count += 1
+        if self._count <= self.per_second:
+            return True
+        self.refused += 1
+        return False
+
+
+def _cipher_names(suites: tuple[str, ...], where: str) -> list[str]:
+    """Return OpenSSL's names for `suites`, or for all that are safe when there are none."""
+    names = []
+    for suite in suites:
+        name = _OPENSSL_NAMES.get(_ALIASES.get(suite, suite))
+        if name is None and suite not in _TLS13_SUITES:
+            known = ", ".join([*_OPENSSL_NAMES, *sorted(_TLS13_SUITES)])
+            raise ConfigError(f"expected one of {known}; got {suite!r}", key=where)
+        if name is not None:
+            names.append(name)
+    return names or list(_OPENSSL_NAMES.values())
+
+
+def _load_certificate(context: ssl.SSLContext, table: Tls, where: str) -> None:
+    """Give `context` its certificate and key."""
+    for name, path, kind in (
+        ("cert_file", table.cert_file, "CERTIFICATE"),
+        ("key_file", table.key_file, "PRIVATE KEY"),
+    ):
+        content = _check_file(path, f"{where}.{name}")
+        if f"{kind}-----".encode() not in content:
+            text = f"{path!r} holds no {kind.lower()}; expected -----BEGIN {kind}----- in it"
+            raise ConfigError(text, key=f"{where}.{name}")
+    try:
+        context.load_cert_chain(table.cert_file, table.key_file, password=_no_password)
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigError(
+            f"{table.cert_file!r} and {table.key_file!r} are no certificate with its key: "
+            f"{_reason(error)}",
+            key=f"{where}.cert_file",
+        ) from error
+
+
+def _warn_of_dates(table: Tls) -> None:
+    """Log that clients will refuse the certificate by its dates; nothing else would tell here."""
+    from cryptography import x509  # noqa: PLC0415 - only TLS needs it
+
+    try:
+        certificate = x509.load_pem_x509_certificate(Path(table.cert_file).read_bytes())
+    except (OSError, ValueError):
+        return  # OpenSSL could make something of it
+    now = datetime.now(UTC)
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if not begin <= now <= end:
+        dates = f"valid from {begin:%Y-%m-%d} to {end:%Y-%m-%d}"
+        log.warning("certificate_out_of_date", file=table.cert_file, dates=dates)
+
+
+def _load_authorities(context: ssl.SSLContext, path: str, where: str) -> None:
+    """Give `context` the authorities that client certificates are checked against."""
+    _check_file(path, where)
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise ConfigError(f"{path!r} holds no certificates: {_reason(error)}", key=where) from error
+
+
+def _check_file(path: str, where: str) -> bytes:
+    """Return what begins the file at `path`, or refuse one that cannot be read."""
+    if not path:
+        raise ConfigError("expected the path of a file, got nothing", key=where)
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(PEM_SIZE_MAX_BYTES)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"cannot read {path!r}: {reason}", key=where) from error
+
+
+def _no_password() -> str:
+    """Stand for the password of an encrypted key, which a server has nobody to ask for."""
+    raise ValueError("the private key is encrypted")
+
+
+def _reason(error: Exception) -> str:
+    """Return what OpenSSL calls the mistake."""
+    reason = getattr(error, "reason", None)
+    return str(reason or error).lower().replace("_", " ")

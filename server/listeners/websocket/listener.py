@@ -1,0 +1,76 @@
+"""Where WebSocket clients come in: accept, TLS if configured, the upgrade within its time."""
+
+import asyncio
+import socket
+import ssl
+
+from midge.server.broker.broker import Broker
+from midge.server.clients.connection import Connection
+from midge.server.listeners.tcp import Listener
+from midge.server.listeners.tls import TlsContexts
+from midge.server.listeners.websocket.transport import WebSocketProtocol
+from midge.server.listeners.websocket.upgrade_request import Request, Upgrade, credentials
+from midge.server.log.logger import get_logger
+
+log = get_logger()
+
+
+class WebSocketListener(Listener):
+    """The listening socket for WebSocket clients of `broker`."""
+
+    def __init__(self, broker: Broker, tls: TlsContexts | None = None) -> None:
+        super().__init__(broker, tls)
+        self.is_encrypted = tls is not None
+
+    def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
+        if len(self._tasks) >= self._broker.options.limits.max_connections:
+            self._broker.limit_hits["handshakes"] += 1
+            accepted.close()  # as many as may connect are still shaking hands
+            return
+        if self._tls is not None and not self._admits_handshake(self._tls):
+            accepted.close()  # it could be told nothing before the handshake
+            return
+        self._run(self._upgrade(accepted, peer))
+
+    async def _upgrade(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
+        """Shake hands, by TLS and by HTTP, within the time for it."""
+        loop = asyncio.get_running_loop()
+        protocol = WebSocketProtocol(
+            self._judge, lambda request: self._make_connection(request, peer), peer
+        )
+        options = self._broker.options.websocket
+        context = self._tls.context if self._tls is not None else None
+        transport: asyncio.Transport | None = None
+        try:
+            async with asyncio.timeout(options.handshake_timeout_s):
+                transport, _ = await loop.connect_accepted_socket(
+                    lambda: protocol, accepted, ssl=context
+                )
+                await protocol.upgraded
+        except (OSError, ssl.SSLError, TimeoutError) as error:
+            if transport is not None:
+                transport.abort()
+            else:
+                accepted.close()
+            text = str(error) or "no upgrade in time"
+            log.error("websocket_refused", peer=f"{peer[0]}:{peer[1]}", error=text)
+        except asyncio.CancelledError:
+            if transport is None:
+                accepted.close()
+            else:
+                transport.abort()
+            raise
+
+    def _judge(self, request: Request, encrypted: bool) -> Upgrade:
+        return Upgrade(request, self._broker.options.websocket, encrypted=encrypted)
+
+    def _make_connection(self, request: Request, peer: tuple[str, int]) -> Connection:
+        """Make the Connection of an upgraded client.
+
+        The address that a proxy names goes to the log alone: anybody may send such a header, so no
+        limit and no rule must depend on it.
+        """
+        connection = self._broker.make_connection(peer, "WEBSOCKET")
+        connection.forwarded_for = request.forwarded_for()
+        connection.cookies = credentials(request.cookies(), self._broker.options.websocket)
+        return connection

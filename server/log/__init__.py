@@ -1,0 +1,1 @@
+"""The log: structlog's set-up, formats, files and limits."""

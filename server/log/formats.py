@@ -1,0 +1,133 @@
+"""How an event becomes a line: for people, as JSON, or in nats-server's form.
+
+Whatever a peer sent is escaped before it is written: a log line is one line, and no terminal ever
+sees a control character that came over the network.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from midge.server.log.nats_sentences import SENTENCES
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from midge.server.config.options import Logging
+
+NATS_LEVELS = {
+    "trace": "TRC",
+    "debug": "DBG",
+    "info": "INF",
+    "warning": "WRN",
+    "error": "ERR",
+    "fatal": "FTL",
+}
+
+
+class Form(Protocol):
+    """Make one line, without its line end."""
+
+    def __call__(self, time_s: float, level: str, event: str, fields: dict[str, Any]) -> str:
+        """Return the line of an event at `time_s` (Unix time)."""
+
+
+def printable(value: Any) -> str:
+    """Return the text of a value with every control character escaped."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        value = bytes(value).decode("utf-8", "backslashreplace")
+    text = value if isinstance(value, str) else str(value)
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else _escaped(character) for character in text
+    )
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _moment(time_s: float, *, utc: bool) -> datetime:
+    moment = datetime.fromtimestamp(time_s, UTC)
+    return moment if utc else moment.astimezone()
+
+
+class HumanForm:
+    """A line for people at a terminal, in colour where there is one."""
+
+    def __init__(self, options: Logging, _pid: int, stream: TextIO) -> None:
+        """Take the time zone from `options`, and colours from whether `stream` is a terminal."""
+        self._utc = options.logtime_utc
+        colours = not options.file and stream.isatty()
+        import structlog  # noqa: PLC0415 - with all of its dependencies, for this form alone
+
+        self._render = structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=28)
+
+    def __call__(self, time_s: float, level: str, event: str, fields: dict[str, Any]) -> str:
+        """Return the line of an event."""
+        line = {name: printable(value) for name, value in fields.items()}
+        stamp = _moment(time_s, utc=self._utc).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        line |= {"event": printable(event), "level": level, "timestamp": stamp}
+        return str(self._render(None, level, line))
+
+
+class JsonForm:
+    """One JSON object per line, times in UTC."""
+
+    def __init__(self, _options: Logging, _pid: int, _stream: TextIO) -> None:
+        """Need nothing: JSON looks the same everywhere."""
+
+    def __call__(self, time_s: float, level: str, event: str, fields: dict[str, Any]) -> str:
+        """Return the line of an event."""
+        stamp = _moment(time_s, utc=True).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        line = {"time": stamp, "level": level, "event": event}
+        return json.dumps({**line, **fields, **line}, default=printable)
+
+
+class NatsForm:
+    """nats-server's line: `[pid] 2026/11/21 03:49:33.181474 [INF] text`."""
+
+    def __init__(self, options: Logging, pid: int, _stream: TextIO) -> None:
+        """Begin lines with `pid`, and with the time unless `options` say no."""
+        self._pid = pid
+        self._logtime = options.logtime
+        self._utc = options.logtime_utc
+
+    def __call__(self, time_s: float, level: str, event: str, fields: dict[str, Any]) -> str:
+        """Return the line of an event."""
+        stamp = ""
+        if self._logtime:
+            stamp = _moment(time_s, utc=self._utc).strftime("%Y/%m/%d %H:%M:%S.%f ")
+        return f"[{self._pid}] {stamp}[{NATS_LEVELS[level]}] {sentence(event, fields)}"
+
+
+def sentence(event: str, fields: dict[str, Any]) -> str:
+    """Return nats-server's words for an event, with the connection in front when there is one."""
+    shown = {name: printable(value) for name, value in fields.items()}
+    prefix = ""
+    if "cid" in shown and "peer" in shown:
+        prefix = f"{shown.pop('peer')} - cid:{shown.pop('cid')} - "
+        client = shown.pop("client", "")
+        prefix += f'"{client}" - ' if client else ""
+    template = SENTENCES.get(event)
+    if template is not None:
+        return prefix + template.format_map(_Blank(shown))
+    words = printable(event).replace("_", " ").capitalize()
+    details = " ".join(f"{name}={value}" for name, value in shown.items())
+    return f"{prefix}{words}: {details}" if details else prefix + words
+
+
+class _Blank(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return f"<no {key}>"
+
+
+FORMS: dict[str, type[HumanForm | JsonForm | NatsForm]] = {
+    "human": HumanForm,
+    "json": JsonForm,
+    "nats": NatsForm,
+}
+"""The forms by the names that `logging.format` has for them."""

@@ -1,0 +1,254 @@
+"""Logging: bound loggers, in structlog's manner, over one output of the process that cannot fail.
+
+    log = get_logger().bind(cid=7, peer="127.0.0.1:51044")
+    log.info("client_connected", name="shop")
+
+Events are past-tense snake_case with fields. Until `configure` is called they go to the standard
+library's logger `midge`, as befits a library; the daemon configures a form, a level and a file.
+"""
+
+from __future__ import annotations
+
+import logging as standard_logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from midge.server.log.rate_limit import OffenderLimiter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TextIO
+
+    from midge.server.config.options import Logging
+    from midge.server.log.formats import Form
+    from midge.server.log.output import FileOutput, StreamOutput
+
+TRACE = 5
+"""The level of protocol traces, below DEBUG."""
+
+LEVELS = {"trace": TRACE, "debug": 10, "info": 20, "warning": 30, "error": 40, "fatal": 50}
+"""Level numbers by method name; the standard library's, with trace below and fatal on top."""
+
+
+class Journal:
+    """The process's one place for log events: level, form, offender limit and output."""
+
+    def __init__(self) -> None:
+        """Start as a library does: everything to the standard library's logger."""
+        self.level = 0  # the standard logger has a level of its own, which may change
+        self._form: Form | None = None
+        self._output: StreamOutput | FileOutput | None = None
+        self._limiter = OffenderLimiter(0, time.monotonic)
+        self._suppressed = 0
+        self._lost = 0
+        self._wall_clock: Callable[[], float] = time.time
+
+    def configure(
+        self,
+        options: Logging,
+        *,
+        stream: TextIO | None = None,
+        form: str = "",
+        wall_clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Write as `options` say; `form` decides when they say `auto`.
+
+        Called again (a reload) it takes the new options at once for all loggers.
+        """
+        # A server within a program that keeps its own log never gets here, nor pays for this.
+        from midge.server.log.formats import FORMS  # noqa: PLC0415
+        from midge.server.log.output import FileOutput, StreamOutput  # noqa: PLC0415
+
+        stream = sys.stderr if stream is None else stream
+        old = self._output
+        self._output = FileOutput(options, wall_clock) if options.file else StreamOutput(stream)
+        if old is not None:
+            self._lost += old.lost
+            old.close()
+        chosen = options.format if options.format != "auto" else form or _natural(options, stream)
+        self._form = FORMS[chosen](options, os.getpid(), stream)
+        self._suppressed += self._limiter.suppressed
+        self._limiter = OffenderLimiter(options.max_lines_per_offender_per_s, clock)
+        self._wall_clock = wall_clock
+        traced = options.trace or options.trace_verbose
+        self.level = TRACE if traced else LEVELS["debug" if options.debug else "info"]
+        self.options = options
+
+    def reset(self) -> None:
+        """Go back to the state of a library, for tests."""
+        if self._output is not None:
+            self._output.close()
+        self.__init__()  # type: ignore[misc]  # the one way to be as new
+
+    def emit(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        """Write one event, unless its offender has used up the lines of this second."""
+        if LEVELS[level] >= LEVELS["warning"] and level != "fatal":
+            peer = fields.get("peer")
+            if peer is not None and not self._limiter.admit(str(peer), fields):
+                return
+        if self._form is None or self._output is None:
+            _to_standard_logging(level, event, fields)
+        elif self._admits_trace(level):
+            self._output.write(self._form(self._wall_clock(), level, event, fields))
+
+    def _admits_trace(self, level: str) -> bool:
+        # With -V but not -D nats-server shows traces and no debug lines.
+        return level != "debug" or self.options.debug
+
+    @property
+    def suppressed_lines(self) -> int:
+        """Count the lines that were not written for the sake of the offender limit."""
+        return self._suppressed + self._limiter.suppressed
+
+    @property
+    def lost_lines(self) -> int:
+        """Count the lines that could not be written."""
+        return self._lost + (self._output.lost if self._output is not None else 0)
+
+    @property
+    def is_tracing(self) -> bool:
+        """Tell whether traces are written."""
+        if self._form is None:
+            return standard_logging.getLogger("midge").isEnabledFor(TRACE)
+        return self.level <= TRACE
+
+    def reopen(self) -> None:
+        """Open the log file again, after something else has renamed it."""
+        if self._output is not None:
+            self._output.reopen()
+
+
+JOURNAL = Journal()
+"""The process's journal."""
+
+
+class ServerLogger:
+    """A bound logger with nats-server's levels; what the level hides costs one comparison.
+
+    It has what structlog asks of a bound logger, without importing structlog.
+    """
+
+    def __init__(self, logger: object, processors: object, context: dict[str, Any]) -> None:
+        """Bind `context`; the other two are structlog's, the journal does their work."""
+        self._context = context
+
+    def bind(self, **fields: Any) -> Self:
+        """Return a logger with `fields` bound to it as well."""
+        return type(self)(None, None, {**self._context, **fields})
+
+    def unbind(self, *names: str) -> Self:
+        """Return a logger without the fields `names`. Raises: KeyError when one is not bound."""
+        left = dict(self._context)
+        for name in names:
+            del left[name]
+        return type(self)(None, None, left)
+
+    def try_unbind(self, *names: str) -> Self:
+        """Return a logger without the fields `names`, bound or not."""
+        left = {name: value for name, value in self._context.items() if name not in names}
+        return type(self)(None, None, left)
+
+    def new(self, **fields: Any) -> Self:
+        """Return a logger with `fields` alone."""
+        return type(self)(None, None, fields)
+
+    def _emit(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        JOURNAL.emit(level, event, {**self._context, **fields})
+
+    @property
+    def is_tracing(self) -> bool:
+        """Tell whether traces are written, so that callers need not make the text."""
+        return JOURNAL.is_tracing
+
+    @property
+    def is_debugging(self) -> bool:
+        """Tell whether debug lines may be written, so that callers need not make the text."""
+        return JOURNAL.level <= 10
+
+    def trace(self, event: str, **fields: Any) -> None:
+        """Log a line of the protocol."""
+        if JOURNAL.level <= TRACE:
+            self._emit("trace", event, fields)
+
+    def debug(self, event: str, **fields: Any) -> None:
+        """Log what helps to find a fault."""
+        if JOURNAL.level <= 10:
+            self._emit("debug", event, fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        """Log an event of normal operation."""
+        if JOURNAL.level <= 20:
+            self._emit("info", event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """Log what someone should look at."""
+        self._emit("warning", event, fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        """Log what went wrong."""
+        self._emit("error", event, fields)
+
+    def fatal(self, event: str, **fields: Any) -> None:
+        """Log why the process ends."""
+        self._emit("fatal", event, fields)
+
+    critical = fatal
+
+    def exception(self, event: str, **fields: Any) -> None:
+        """Log a fault of our own with the exception that is being handled."""
+        error = sys.exc_info()[1]
+        self._emit("error", event, {**fields, "error": f"{type(error).__name__}: {error}"})
+
+
+def check_file(options: Logging) -> None:
+    """Make sure that the log file can be written, before anything relies on it.
+
+    Raises: OSError.
+    """
+    if options.file:
+        with Path(options.file).open("ab"):
+            pass
+
+
+def get_logger(**fields: Any) -> ServerLogger:
+    """Return a logger with `fields` bound to it."""
+    return ServerLogger(None, None, fields)
+
+
+def configure(options: Logging, **choices: Any) -> None:
+    """Configure the journal and let plain `structlog.get_logger()` write to it too."""
+    JOURNAL.configure(options, **choices)
+    adopt_structlog()
+
+
+def adopt_structlog() -> None:
+    """Let the loggers of structlog write to the journal, if anything has imported it by now.
+
+    A hook may; midge itself does without, for importing it takes as long as all of the server.
+    """
+    if "structlog" not in sys.modules:
+        return
+    import structlog  # noqa: PLC0415 - it is there already
+
+    structlog.configure(
+        processors=[],
+        wrapper_class=ServerLogger,
+        context_class=dict,
+        logger_factory=lambda *_: JOURNAL,
+        cache_logger_on_first_use=False,
+    )
+
+
+def _natural(options: Logging, stream: TextIO) -> str:
+    return "human" if not options.file and stream.isatty() else "json"
+
+
+def _to_standard_logging(level: str, event: str, fields: dict[str, Any]) -> None:
+    logger = standard_logging.getLogger("midge")
+    if logger.isEnabledFor(LEVELS[level]):
+        details = " ".join(f"{name}={value!r}" for name, value in fields.items())
+        logger.log(LEVELS[level], "%s %s", event, details)

@@ -1,0 +1,116 @@
+"""Where log lines end up: a stream, or a file that can be reopened and rotates by size.
+
+A log that cannot be written loses lines and counts them; it never stops the server.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TextIO
+
+    from midge.server.config.options import Logging
+
+RETRY_AFTER_S = 1.0
+"""Seconds before a log file that could not be opened is tried again."""
+
+
+class StreamOutput:
+    """Lines to a stream that somebody else owns, such as standard error."""
+
+    def __init__(self, stream: TextIO) -> None:
+        """Write to `stream`, which is never closed here."""
+        self._stream = stream
+        self.lost = 0
+
+    def write(self, line: str) -> None:
+        """Write one line."""
+        try:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            self.lost += 1
+
+    def reopen(self) -> None:
+        """Do nothing: a stream has no file to open."""
+
+    def close(self) -> None:
+        """Do nothing: the stream is somebody else's."""
+
+
+class FileOutput:
+    """Lines to a file, unbuffered, so that nothing is lost when the process is killed."""
+
+    def __init__(self, options: Logging, wall_clock: Callable[[], float] = time.time) -> None:
+        """Append to `options.file`; wait for the first line before failing over to losing."""
+        self._path = Path(options.file)
+        self._size_max_bytes = options.file_size_limit_bytes
+        self._files_max = options.file_max_count
+        self._wall_clock = wall_clock
+        self._descriptor = -1
+        self._size_bytes = 0
+        self._retry_at_s = 0.0
+        self.lost = 0
+        self._open()
+
+    def write(self, line: str) -> None:
+        """Write one line; rotate first when it would exceed the size limit."""
+        data = line.encode("utf-8", "backslashreplace") + b"\n"
+        try:
+            if self._descriptor < 0 and not self._open_again():
+                self.lost += 1
+                return
+            if 0 < self._size_max_bytes < self._size_bytes + len(data) and self._size_bytes:
+                self._rotate()
+            self._size_bytes += os.write(self._descriptor, data)
+        except OSError:
+            self.lost += 1
+
+    def reopen(self) -> None:
+        """Close the file and open its path anew."""
+        self.close()
+        self._open()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _open(self) -> bool:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        try:
+            self._descriptor = os.open(self._path, flags, 0o640)
+            self._size_bytes = os.fstat(self._descriptor).st_size
+        except OSError:
+            return False
+        return True
+
+    def _open_again(self) -> bool:
+        now = self._wall_clock()
+        if abs(now - self._retry_at_s) < RETRY_AFTER_S:
+            return False
+        self._retry_at_s = now
+        return self._open()
+
+    def _rotate(self) -> None:
+        """Rename the full file to `<file>.<time>`, as nats-server does, and start anew."""
+        moment = datetime.fromtimestamp(self._wall_clock(), UTC)
+        full = self._path.with_name(f"{self._path.name}.{moment:%Y.%m.%d.%H.%M.%S.%f}")
+        self.close()
+        self._path.rename(full)
+        self._open()
+        if self._files_max > 0:
+            self._prune()
+
+    def _prune(self) -> None:
+        pattern = f"{self._path.name}.[0-9][0-9][0-9][0-9].*"
+        rotated = sorted(self._path.parent.glob(pattern))
+        for old in rotated[: max(len(rotated) - self._files_max + 1, 0)]:
+            old.unlink(missing_ok=True)

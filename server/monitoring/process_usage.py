@@ -1,0 +1,55 @@
+"""What the process uses of the machine: CPU time and memory."""
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+_STATM = Path("/proc/self/statm")
+_SHORTEST_SAMPLE_S = 0.5
+
+
+class ProcessUsage:
+    """Measures the process; CPU is in per cent of one core, over the time since last asked."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        cpu_clock: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._clock = clock
+        self._cpu_clock = cpu_clock
+        self._at = clock()
+        self._cpu_at = cpu_clock()
+        self._percent = 0.0
+
+    def cpu_percent(self) -> float:
+        """Give the CPU share; the last one again when asked in quick succession."""
+        now = self._clock()
+        elapsed = now - self._at
+        if elapsed >= _SHORTEST_SAMPLE_S:
+            cpu_now = self._cpu_clock()
+            self._percent = round(100 * (cpu_now - self._cpu_at) / elapsed, 1)
+            self._at = now
+            self._cpu_at = cpu_now
+        return self._percent
+
+    @staticmethod
+    def memory_bytes() -> int:
+        """Give the resident memory."""
+        try:
+            pages = int(_STATM.read_text(encoding="ascii").split()[1])
+        except (OSError, ValueError, IndexError):
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            return peak if sys.platform == "darwin" else peak * 1024
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    @staticmethod
+    def cores() -> int:
+        """Count the cores that the process may run on."""
+        try:
+            return len(os.sched_getaffinity(0))
+        except AttributeError:
+            return os.cpu_count() or 1

@@ -1,0 +1,108 @@
+"""Try what the settings describe: keys, subjects, certificates and tokens that must be usable.
+
+Types, bounds and contradictions are checked before; here the parts of the server that will use a
+setting say whether they can, so that `midge check` and a reload find out before anything changes.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from midge.server.accounts.mapping import Mappings
+from midge.server.accounts.plan import plan_configured
+from midge.server.auth.nkeys import KeyKind, is_public_key
+from midge.server.auth.operator import OperatorMode
+from midge.server.auth.users import compile_rules
+from midge.server.config.type_check import Problem
+from midge.server.errors import ConfigError
+from midge.server.listeners.tls import build_server_context
+from midge.sublist.subjects import is_valid_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from midge.server.config import options as tables
+    from midge.server.config.type_check import Path
+
+
+_KEY_PART = re.compile(r"[^.\[\]]+")
+"""A name or an index in the key of a setting, as in `accounts[0].imports[1]`."""
+
+
+def find_unusable(options: tables.Options) -> list[Problem]:
+    """List what in `options` cannot be used, with its place."""
+    # Only good entries can be looked at together.
+    return list(_try_entries(options)) or list(_try(partial(plan_configured, options), ()))
+
+
+def _try_entries(options: tables.Options) -> Iterator[Problem]:
+    """Yield what in `options` cannot be used whatever else they say."""
+    yield from _try_users(options.authorization, ("authorization",))
+    yield from _try_mappings(options.mappings, ())
+    for index, account in enumerate(options.accounts):
+        path = ("accounts", index)
+        if account.nkey and not is_public_key(KeyKind.ACCOUNT, account.nkey):
+            yield Problem((*path, "nkey"), "Not a valid public nkey for an account")
+        yield from _try_users(account, path)
+        yield from _try_mappings(account.mappings, path)
+        yield from _try_exchange(account, path)
+    for table, where in ((options.tls, "tls"), (options.websocket.tls, "websocket.tls")):
+        if table.enabled:
+            yield from _try(partial(build_server_context, table, where), ())
+    operator = options.operator
+    if operator.jwts or operator.trusted_keys:
+        build = partial(OperatorMode, operator, options.system_account)
+        yield from _try(build, ("operator",))
+
+
+def _try(build: Callable[[], object], path: Path) -> Iterator[Problem]:
+    """Yield why `build` fails; its own key outweighs `path`."""
+    try:
+        build()
+    except ConfigError as error:
+        own: Path = tuple(
+            int(part) if part.isdigit() else part for part in _KEY_PART.findall(error.key)
+        )
+        yield Problem(own or path, error.text)
+    except ValueError as error:
+        yield Problem(path, str(error))
+
+
+def _try_users(group: tables.Authorization | tables.Account, path: Path) -> Iterator[Problem]:
+    yield from _try_permissions(group.default_permissions, (*path, "default_permissions"))
+    for index, user in enumerate(group.users):
+        here = (*path, "users", index)
+        if user.nkey and not is_public_key(KeyKind.USER, user.nkey):
+            yield Problem((*here, "nkey"), "Not a valid public nkey for a user")
+        yield from _try_permissions(user.permissions, (*here, "permissions"))
+
+
+def _try_permissions(permissions: tables.Permissions | None, path: Path) -> Iterator[Problem]:
+    try:
+        compile_rules("", permissions)
+    except ConfigError as error:
+        yield Problem(path, error.text.removeprefix("."))
+
+
+def _try_mappings(mappings: tuple[tables.Mapping, ...], path: Path) -> Iterator[Problem]:
+    for index, mapping in enumerate(mappings):
+        # The generator is never asked: nothing is mapped here.
+        build = partial(Mappings, (mapping,), Random(0))  # noqa: S311 - no secret is drawn
+        yield from _try(build, (*path, "mappings", index))
+
+
+def _try_exchange(account: tables.Account, path: Path) -> Iterator[Problem]:
+    for index, export in enumerate(account.exports):
+        kind = "stream" if export.stream else "service"
+        subject = export.stream or export.service
+        if not is_valid_subject(subject.encode()):
+            text = f"expected a subject, got {subject!r}"
+            yield Problem((*path, "exports", index, kind), text)
+    for index, taken in enumerate(account.imports):
+        source = taken.stream or taken.service
+        if source is not None and not is_valid_subject(source.subject.encode()):
+            text = f"expected a subject, got {source.subject!r}"
+            yield Problem((*path, "imports", index), text)

@@ -1,0 +1,1 @@
+"""The server as a process: command line, daemon, signals, files."""

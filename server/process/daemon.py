@@ -1,0 +1,292 @@
+"""Run a server as a process: logging, pid and ports files, signals, exit codes.
+
+SIGTERM, SIGINT   stop, exit 0 (SIGTERM waits when lame duck mode is under way)
+SIGHUP            reload the configuration; a broken one changes nothing
+SIGUSR1           reopen the log file
+SIGUSR2           lame duck mode, then exit 0
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from typing import TYPE_CHECKING, Any, Protocol
+
+import uvloop
+
+import midge
+from midge.protocol import COMPATIBLE_VERSION
+from midge.protocol.errors import MidgeError
+from midge.server.config.reload_rules import changes
+from midge.server.log import logger as logging
+from midge.server.process.gc_pauses import shorten_pauses
+from midge.server.process.pid_and_ports import PortsFile, write_pid_file
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from midge.server.config.load import Loaded
+    from midge.server.config.options import Options
+
+log = logging.get_logger()
+
+LISTENERS = {
+    "nats": "client_listener_started",
+    "websocket": "websocket_listener_started",
+    "monitoring": "monitoring_started",
+}
+"""Event that announces each kind of listener."""
+
+TLS_LISTENERS = {("monitoring", "https"): "monitoring_tls_started"}
+"""Event for a kind of listener when it is encrypted and has a name of its own."""
+
+SIGNAL_TEXTS = {
+    signal.SIGTERM: "terminated",
+    signal.SIGINT: "interrupt",
+    signal.SIGHUP: "hangup",
+    signal.SIGUSR1: "user defined signal 1",
+    signal.SIGUSR2: "user defined signal 2",
+}
+"""What nats-server's log calls the signals."""
+
+
+class ServerLike(Protocol):
+    """What the daemon needs of a server."""
+
+    async def start(self) -> None:
+        """Open the listeners. Raises: OSError, MidgeError."""
+
+    async def stop(self) -> None:
+        """Flush, close everything and return."""
+
+    async def reload(self, options: Options) -> Any:
+        """Take new options. Raises: ConfigError when one cannot change."""
+
+    def reload_on_request(self, load_again: Callable[[], Awaitable[None]]) -> None:
+        """Call `load_again` when a client of the system account asks for a reload."""
+
+    async def lame_duck(self) -> None:
+        """Refuse new clients, send the others away in time, and return."""
+
+    def urls(self) -> Mapping[str, Sequence[str]]:
+        """Return the listeners' URLs by kind: `nats`, `websocket`, `monitoring`."""
+
+    def name_configuration(self, digest: str) -> None:
+        """Take the digest of the file that the options came from, for monitoring."""
+
+    @property
+    def server_id(self) -> str:
+        """The server's public key."""
+
+
+class Daemon:
+    """One server process from its first log line to its exit code."""
+
+    def __init__(
+        self,
+        load: Callable[[], Loaded],
+        make_server: Callable[[Options], ServerLike],
+        *,
+        log_form: str = "",
+        source: str = "",
+    ) -> None:
+        """Take what makes options and servers.
+
+        `load` is called again for every reload; `source` is the configuration file's name, if any;
+        `log_form` is what `logging.format = "auto"` means.
+        """
+        self._load = load
+        self._make_server = make_server
+        self._log_form = log_form
+        self._source = source
+        self._stopping = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reloading = asyncio.Lock()
+        self._is_lame_duck = False
+        self._ports_file: PortsFile | None = None
+
+    async def run(self) -> int:
+        """Serve until a signal ends it; return the exit code.
+
+        Raises: MidgeError when not even a log can be written.
+        """
+        loaded = self._load()
+        self._configure_logging(loaded.options)
+        self._server = self._make_server(loaded.options)
+        self._server.reload_on_request(self._reload_in_turn)
+        self._server.name_configuration(loaded.digest)
+        logging.adopt_structlog()  # which a hook may have imported
+        self._options = loaded.options
+        self._announce(loaded)
+        self._handle_signals()
+        try:
+            self._write_pid_file(loaded.options)
+            await self._start()
+        except MidgeError as error:
+            log.fatal("server_failed", error=str(error))
+            return 1
+        try:
+            self._report_ready(loaded.options)
+            await self._stopping.wait()
+            await self._stop()
+        finally:
+            self._remove_ports_file()
+        return 0
+
+    def _configure_logging(self, options: Options) -> None:
+        """Log as `options` say; raise MidgeError, and log as before, when that cannot be."""
+        try:
+            logging.check_file(options.logging)
+        except OSError as error:
+            raise MidgeError(f"error opening log file: {_explain(error)}") from None
+        logging.configure(options.logging, form=self._log_form)
+
+    async def _start(self) -> None:
+        """Start the server; name the address when it cannot be bound."""
+        try:
+            await self._server.start()
+        except OSError as error:
+            reason = _reason(error)
+            text = f'Error listening on port: {error.filename}, "{reason}"'
+            raise MidgeError(text if error.filename else reason) from None
+
+    def _announce(self, loaded: Loaded) -> None:
+        log.info("server_starting", program="midge-server")
+        log.info("version_announced", version=midge.__version__)
+        log.info("compatibility_announced", version=COMPATIBLE_VERSION)
+        name = loaded.options.server_name or self._server.server_id
+        log.info("name_announced", name=name)
+        log.info("id_announced", server_id=self._server.server_id)
+        if self._source:
+            log.info("configuration_used", file=self._source, digest=loaded.digest)
+        self._warn(loaded)
+
+    def _warn(self, loaded: Loaded) -> None:
+        for warning in loaded.warnings + loaded.file_warnings:
+            log.warning("setting_doubtful", text=warning)
+
+    def _write_pid_file(self, options: Options) -> None:
+        path = options.process.pid_file
+        if not path:
+            return
+        try:
+            write_pid_file(path)
+        except OSError as error:
+            raise MidgeError(f"Could not write pidfile: {_explain(error)}") from None
+
+    def _report_ready(self, options: Options) -> None:
+        urls = self._server.urls()
+        for kind, event in LISTENERS.items():
+            for url in urls.get(kind, ()):
+                scheme, _, address = url.partition("://")
+                log.info(TLS_LISTENERS.get((kind, scheme), event), url=url, address=address)
+        self._write_ports_file(options)
+        log.info("server_ready")
+
+    def _write_ports_file(self, options: Options) -> None:
+        self._remove_ports_file()
+        if not options.process.ports_file_dir:
+            return
+        self._ports_file = PortsFile(options.process.ports_file_dir)
+        try:
+            self._ports_file.write(self._server.urls())
+        except OSError as error:
+            log.warning("ports_file_failed", error=_explain(error))
+
+    def _remove_ports_file(self) -> None:
+        if self._ports_file is not None:
+            with contextlib.suppress(OSError):
+                self._ports_file.remove()
+
+    def _handle_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in SIGNAL_TEXTS:
+            loop.add_signal_handler(number, self._receive, number)
+
+    def _receive(self, number: signal.Signals) -> None:
+        log.info("signal_received", signal=SIGNAL_TEXTS[number])
+        if number == signal.SIGINT or (number == signal.SIGTERM and not self._is_lame_duck):
+            self._stopping.set()
+        elif number == signal.SIGHUP:
+            self._begin(self._reload_on_signal())
+        elif number == signal.SIGUSR1:
+            logging.JOURNAL.reopen()
+            log.info("log_reopened")
+        elif number == signal.SIGUSR2 and not self._is_lame_duck:
+            self._is_lame_duck = True
+            self._begin(self._lame_duck())
+
+    def _begin(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _reload_on_signal(self) -> None:
+        with contextlib.suppress(MidgeError):  # which the log has told
+            await self._reload_in_turn()
+
+    async def _reload_in_turn(self) -> None:
+        """Reload after those who asked before; raise MidgeError when everything stays as it was."""
+        async with self._reloading:
+            try:
+                await self._reload()
+            except MidgeError as error:
+                for line in str(error).splitlines():
+                    log.error("configuration_refused", error=line)
+                raise
+
+    async def _reload(self) -> None:
+        """Load the options again, off the loop, and take them all or none."""
+        loaded = await asyncio.to_thread(self._load)
+        options = loaded.options
+        await self._server.reload(options)
+        self._server.name_configuration(loaded.digest)
+        old, self._options = self._options, options
+        if options.logging != old.logging:
+            self._configure_logging(options)
+        if options.process != old.process:
+            self._write_pid_file(options)
+            self._write_ports_file(options)
+        self._warn(loaded)
+        for change in changes(old, options):
+            log.info("option_reloaded", option=f"{change.setting.key} = {change.text(change.new)}")
+        log.info("configuration_reloaded", digest=loaded.digest or "no file")
+
+    async def _lame_duck(self) -> None:
+        log.info("lame_duck_started")
+        try:
+            await self._server.lame_duck()
+        finally:
+            self._stopping.set()
+
+    async def _stop(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        log.info("shutdown_started")
+        await self._server.stop()
+        log.info("server_stopped")
+
+
+def run(daemon_of: Callable[[], Daemon]) -> int:
+    """Run the daemon that `daemon_of` makes, on uvloop; return the exit code."""
+    shorten_pauses()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        code = runner.run(_run(daemon_of))
+    # The loop has given the signals back; a second SIGTERM must not turn a clean end into a kill.
+    for number in SIGNAL_TEXTS:
+        signal.signal(number, signal.SIG_IGN)
+    return code
+
+
+async def _run(daemon_of: Callable[[], Daemon]) -> int:
+    return await daemon_of().run()
+
+
+def _explain(error: OSError) -> str:
+    """Say what went wrong with a file in nats-server's way: `open /x: permission denied`."""
+    return f"open {error.filename}: {_reason(error)}" if error.filename else _reason(error)
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,214 @@
+"""The flags of `midge-server` and `midge serve`: nats-server's, and one for every setting."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from msgspec import inspect
+
+from midge.server.config import schema
+from midge.server.config.from_text import from_text
+from midge.server.errors import ConfigError
+from midge.server.process.go_flags import Flag
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from midge.server.process.go_flags import Given
+
+ACTIONS = (
+    Flag(("h", "help"), "bool", ("help",)),
+    Flag(("v", "version"), "bool", ("version",)),
+    Flag(("help_tls",), "bool", ("help_tls",)),
+    Flag(("t",), "bool", ("check",)),
+    Flag(("c", "config"), "str", ("config",)),
+    Flag(("sl", "signal"), "str", ("signal",)),
+)
+"""Flags that say what to do rather than set something."""
+
+SETTINGS = (
+    Flag(("a", "addr", "net"), "str", ("listen", "host")),
+    Flag(("p", "port"), "int", ("listen", "port")),
+    Flag(("n", "name", "server_name"), "str", ("server_name",)),
+    Flag(("client_advertise",), "str", ("listen", "client_advertise")),
+    Flag(("P", "pid"), "str", ("process", "pid_file")),
+    Flag(("ports_file_dir",), "str", ("process", "ports_file_dir")),
+    Flag(("m", "http_port"), "int", ("monitoring", "http_port")),
+    Flag(("ms", "https_port"), "int", ("monitoring", "https_port")),
+    Flag(("D", "debug"), "bool", ("logging", "debug")),
+    Flag(("V", "trace"), "bool", ("logging", "trace")),
+    Flag(("VV",), "bool", ("logging", "VV")),
+    Flag(("DV",), "bool", ("logging", "DV")),
+    Flag(("DVV",), "bool", ("logging", "DVV")),
+    Flag(("T", "logtime"), "bool", ("logging", "logtime")),
+    Flag(("logtime_utc",), "bool", ("logging", "logtime_utc")),
+    Flag(("l", "log"), "str", ("logging", "file")),
+    Flag(("log_size_limit",), "int", ("logging", "file_size_limit_bytes")),
+    Flag(("max_traced_msg_len",), "int", ("logging", "max_traced_message_bytes")),
+    Flag(("user",), "str", ("authorization", "user")),
+    Flag(("pass",), "str", ("authorization", "password")),
+    Flag(("auth",), "str", ("authorization", "token")),
+    Flag(("tls",), "bool", ("tls", "tls")),
+    Flag(("tlscert",), "str", ("tls", "cert_file")),
+    Flag(("tlskey",), "str", ("tls", "key_file")),
+    Flag(("tlsverify",), "bool", ("tls", "verify")),
+    Flag(("tlscacert",), "str", ("tls", "ca_file")),
+    Flag(("record",), "str", ("recorder", "directory")),
+)
+"""nats-server's flags that set something, and `--record`."""
+
+UNSUPPORTED = (
+    Flag(("js", "jetstream"), "bool", ("JetStream",)),
+    Flag(("sd", "store_dir"), "str", ("JetStream",)),
+    Flag(("cluster", "cluster_listen"), "str", ("clustering",)),
+    Flag(("cluster_name", "cluster_advertise"), "str", ("clustering",)),
+    Flag(("routes",), "str", ("clustering",)),
+    Flag(("no_advertise",), "bool", ("clustering",)),
+    Flag(("connect_retries",), "int", ("clustering",)),
+    Flag(("profile",), "int", ("the Go profiler",)),
+    Flag(("s", "syslog"), "bool", ("syslog",)),
+    Flag(("r", "remote_syslog"), "str", ("syslog",)),
+)
+"""nats-server's flags for what midge does not have; the target names it."""
+
+DEFAULT_PORT = 4222
+"""The port that nats-server takes for `-p 0`."""
+
+_LEVELS: dict[str, tuple[str, ...]] = {
+    "VV": ("trace", "trace_verbose"),
+    "DV": ("debug", "trace"),
+    "DVV": ("debug", "trace", "trace_verbose"),
+}
+
+USAGE = """
+Usage: midge-server [options]
+
+Server Options:
+    -a, --addr, --net <host>         Bind to host address (default: 127.0.0.1)
+    -p, --port <port>                Use port for clients, -1 for a free one (default: 4222)
+    -n, --name
+        --server_name <server_name>  Server name (default: auto)
+    -P, --pid <file>                 File to store PID
+    -m, --http_port <port>           Use port for http monitoring
+    -ms,--https_port <port>          Use port for https monitoring
+    -c, --config <file>              Configuration file: TOML (*.toml) or nats-server's form
+    -t                               Test configuration and exit
+    -sl,--signal <signal>[=<pid>]    Send signal to midge-server process
+                                     (ldm, stop, quit, term, reopen, reload);
+                                     <pid> can be either a PID or the path to a PID file
+        --client_advertise <string>  Client URL to advertise to clients
+        --ports_file_dir <dir>       Creates a ports file in the specified directory
+                                     (<executable_name>_<pid>.ports)
+        --record <dir>               Record what is routed as Parquet files
+
+Logging Options:
+    -l, --log <file>                 File to redirect log output
+    -T, --logtime                    Timestamp log entries (default: true)
+        --logtime_utc                Timestamps in UTC instead of local timezone (default: false)
+    -D, --debug                      Enable debugging output
+    -V, --trace                      Trace the raw protocol
+    -VV                              Verbose trace (traces system account as well)
+    -DV                              Debug and trace
+    -DVV                             Debug and verbose trace
+        --log_size_limit <limit>     Logfile size limit in bytes (default: none)
+        --max_traced_msg_len <len>   Maximum printable length for traced messages
+
+Authorization Options:
+        --user <user>                User required for connections
+        --pass <password>            Password required for connections
+        --auth <token>               Authorization token required for connections
+
+TLS Options:
+        --tls                        Enable TLS, do not verify clients (default: false)
+        --tlscert <file>             Server certificate file
+        --tlskey <file>              Private key for server certificate
+        --tlsverify                  Enable TLS, verify client certificates
+        --tlscacert <file>           Client certificate CA for verification
+
+Every other setting: --<table>-<field> <value>, such as --limits-max-connections 100;
+midge check shows them all.
+
+Common Options:
+    -h, --help                       Show this message
+    -v, --version                    Show version
+        --help_tls                   TLS help
+
+"""
+
+HELP_TLS = """\
+TLS configuration is specified in the tls section of a configuration file:
+
+e.g.
+
+    tls {
+        cert_file:      "./certs/server-cert.pem"
+        key_file:       "./certs/server-key.pem"
+        ca_file:        "./certs/ca.pem"
+        verify:         true
+        verify_and_map: true
+
+        cipher_suites: [
+            "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+            "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
+        ]
+    }
+
+The same in TOML is a table [tls] with the same names and '=' in place of ':'.
+"""
+
+
+@functools.lru_cache(maxsize=1)
+def server_flags() -> tuple[Flag, ...]:
+    """Return every flag that a server takes."""
+    own = tuple(
+        Flag((setting.flag,), "switch" if _is_switch(setting) else "str", setting.path)
+        for setting in schema.settings()
+    )
+    return ACTIONS + SETTINGS + UNSUPPORTED + own
+
+
+def _is_switch(setting: schema.Setting) -> bool:
+    return isinstance(schema.strip_metadata(setting.type), inspect.BoolType)
+
+
+def setting_values(given: Iterable[Given]) -> Iterator[tuple[tuple[str, ...], str, Any]]:
+    """Yield path, flag and value of the settings among the given flags, in order.
+
+    Raises: ConfigError for a flag whose feature midge does not have.
+    """
+    for one in given:
+        if one.flag in ACTIONS:
+            continue
+        if one.flag in UNSUPPORTED:
+            feature = one.flag.target[0]
+            raise ConfigError(f"flag {one.spelling}: midge does not support {feature}")
+        yield from _values_of(one)
+
+
+def _values_of(one: Given) -> Iterator[tuple[tuple[str, ...], str, Any]]:
+    path, value = one.flag.target, one.value
+    if path[-1] in _LEVELS:
+        yield from ((("logging", name), one.spelling, value) for name in _LEVELS[path[-1]])
+    elif path == ("listen", "port") and value == 0:
+        yield path, one.spelling, DEFAULT_PORT
+    elif one.flag in SETTINGS:
+        if path != ("tls", "tls"):
+            yield path, one.spelling, value
+    else:
+        setting = schema.settings_by_path()[path]
+        yield path, one.spelling, from_text(str(value), setting.type)
+
+
+def check_tls_flags(given: Iterable[Given]) -> None:
+    """Make sure that the flags that turn TLS on come with certificate and key.
+
+    Raises: ConfigError with nats-server's words.
+    """
+    values = {one.flag.target: one.value for one in given if one.flag.target[0] == "tls"}
+    if not values.get(("tls", "tls")) and not values.get(("tls", "verify")):
+        return
+    if not values.get(("tls", "cert_file")):
+        raise ConfigError("TLS Server certificate must be present and valid")
+    if not values.get(("tls", "key_file")):
+        raise ConfigError("TLS Server private key must be present and valid")

@@ -1,0 +1,1 @@
+"""The compiled core: from one published message to everybody who gets it."""

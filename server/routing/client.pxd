@@ -1,0 +1,28 @@
+# C types for client.py.
+
+from midge.protocol.frame cimport Frame
+from midge.protocol.handler cimport Handler
+from midge.server.routing.account cimport Account
+from midge.server.routing.outbound cimport Outbound
+from midge.sublist.subscription cimport Subscription
+
+cdef int CLOSED
+
+
+cdef class Client(Handler):
+    cdef readonly long long cid
+    cdef public Account account
+    cdef readonly Outbound outbound
+    cdef public int deliver_checks
+    cdef public bint dirty
+    cdef public long long in_messages
+    cdef public long long in_bytes
+    cdef public long long out_messages
+    cdef public long long out_bytes
+
+    cpdef Frame checked(self, Subscription subscription, Client publisher, Frame frame)
+    cpdef void finished(self, Subscription subscription) except *
+    cpdef void flushed(self) except *
+    cpdef void hold_for(self, Client receiver) except *
+    cpdef void release(self) except *
+    cpdef void held(self, Client publisher) except *

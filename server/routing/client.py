@@ -1,0 +1,52 @@
+"""What the router knows of a client: where its output goes, what to watch for, and its counts."""
+
+from typing import TYPE_CHECKING
+
+from midge.protocol.handler import Handler
+from midge.server.routing.account import Account
+from midge.server.routing.outbound import ChunkPool, Outbound
+from midge.server.routing.slow_path import CLOSED
+
+if TYPE_CHECKING:
+    from midge.protocol.frame import Frame
+    from midge.sublist.subscription import Subscription
+
+
+class Client(Handler):
+    """One receiver of messages, and their sender too; `deliver_checks` holds bits of slow_path.py.
+
+    The counts are of messages and of their bytes, header and payload. `dirty` tells that the
+    router has put output into `outbound` and will flush it.
+    """
+
+    def __init__(self, cid: int, account: Account, pool: ChunkPool) -> None:
+        self.cid = cid
+        self.account = account
+        self.outbound = Outbound(pool)
+        self.deliver_checks = 0
+        self.dirty = False
+        self.in_messages = 0
+        self.in_bytes = 0
+        self.out_messages = 0
+        self.out_bytes = 0
+
+    def checked(
+        self, subscription: "Subscription", publisher: "Client | None", frame: "Frame"
+    ) -> "Frame | None":
+        """Return what may be delivered of `frame`, or None; called if `deliver_checks` is not 0."""
+        return None if self.deliver_checks & CLOSED else frame
+
+    def finished(self, subscription: "Subscription") -> None:
+        """Hear that `subscription` has had all the messages it asked for."""
+
+    def flushed(self) -> None:
+        """Hear that the router has flushed `outbound`, to see whether the socket took it."""
+
+    def hold_for(self, receiver: "Client") -> None:
+        """Hear, as a publisher, that `receiver` is far behind with what it was sent."""
+
+    def release(self) -> None:
+        """Hear, as a publisher, that it may go on."""
+
+    def held(self, publisher: "Client") -> None:
+        """Hear, as a receiver, that `publisher` waits for this client to catch up."""

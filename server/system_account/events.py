@@ -1,0 +1,202 @@
+"""What the server tells of itself in the system account: clients that come and go, and its counts.
+
+Events are made only while somebody listens to them.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from midge.protocol import COMPATIBLE_VERSION
+from midge.protocol.frame import compose
+from midge.server.broker.broker import Broker, Observer
+from midge.server.clients.client_info import client_info
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.connection import Connection
+from midge.server.monitoring import accounts, go_format
+from midge.server.monitoring.account_totals import server_totals
+from midge.server.monitoring.state import State
+from midge.server.routing.account import Account
+from midge.server.system_account.requests import SystemRequests
+
+if TYPE_CHECKING:
+    from midge.server.clock import Timer
+
+_STATISTICS_INTERVAL_S = 10.0
+_FIRST_STATISTICS_INTERVAL_S = 0.25
+"""Doubles until it is the other: a server that has just started tells of itself more often."""
+_ADVISORY = "io.nats.server.advisory.v1."
+
+
+class SystemEvents(Observer):
+    """Publishes the events of one broker and answers requests; `reload` loads the configuration."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.reload: Callable[[], Awaitable[None]] | None = None
+        self._broker: Broker = state.broker
+        self._sequence = 0
+        self._timer: Timer | None = None
+        self._interval_s = _FIRST_STATISTICS_INTERVAL_S
+        self._known: set[str] = set()
+        self._requests = SystemRequests(self)
+
+    def start(self) -> None:
+        """Begin to watch and to answer."""
+        self._requests.subscribe_system()
+        for account in list(self._broker.accounts.values()):
+            self.account_made(account)
+        self._broker.observers.append(self)
+        self._tick()
+
+    def stop(self) -> None:
+        """Tell that the server goes, then nothing more."""
+        self._publish_own("SHUTDOWN", self.server_info())
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._requests.close()
+
+    def lame_duck(self) -> None:
+        """Tell that the server takes no more clients."""
+        self._publish_own("LAMEDUCK", self.server_info())
+
+    # Seen by the broker.
+
+    def account_made(self, account: Account) -> None:
+        """Offer the common services in a new account."""
+        if account.name not in self._known:
+            self._known.add(account.name)
+            self._requests.subscribe_account(account)
+
+    def client_connected(self, connection: Connection) -> None:
+        """Tell of a client that has been let in."""
+        if self._has_listeners():
+            self._tell_connections(connection.account)
+            self._tell(connection, "CONNECT", self._connect_event(connection))
+
+    def client_closed(self, connection: Connection) -> None:
+        """Tell of a client that has gone, or has never been let in."""
+        if not self._has_listeners():
+            return
+        if connection.connected:
+            self._tell_connections(connection.account, leaving=len(connection.subscriptions))
+        elif connection.reason is ClosedReason.AUTHENTICATION_FAILURE:
+            self._publish_own("CLIENT.AUTH.ERR", self._disconnect_event(connection))
+        self._tell(connection, "DISCONNECT", self._disconnect_event(connection))
+
+    # Publishing.
+
+    def publish(self, account: Account, subject: bytes, document: Any) -> None:
+        """Publish `document` as JSON to those in `account` who listen."""
+        result = account.sublist.match(subject)
+        if not result:
+            return
+        frame = compose(subject, msgspec.json.encode(document))
+        self._broker.router.route(account, result, None, frame)
+        self._broker.router.flush()
+
+    def _has_listeners(self) -> bool:
+        """Tell whether anybody but the server itself has subscribed in the system account."""
+        return len(self._broker.system_account.sublist) > self._requests.subscribed
+
+    def _publish_own(self, name: str, document: Any) -> None:
+        subject = f"$SYS.SERVER.{self._broker.keys.server_id}.{name}"
+        self.publish(self._broker.system_account, subject.encode(), document)
+
+    def _tell(self, connection: Connection, name: str, event: Any) -> None:
+        subject = f"$SYS.ACCOUNT.{connection.account.name}.{name}"
+        self.publish(self._broker.system_account, subject.encode(), event)
+
+    def _tell_connections(self, account: Account, leaving: int = 0) -> None:
+        """Tell the counts of an account, without the `leaving` subscriptions of who goes."""
+        name = account.name
+        document = self.account_connections(account)
+        document["num_subscriptions"] -= leaving
+        for subject in (f"$SYS.SERVER.ACCOUNT.{name}.CONNS", f"$SYS.ACCOUNT.{name}.SERVER.CONNS"):
+            self.publish(self._broker.system_account, subject.encode(), document)
+
+    def _tick(self) -> None:
+        """Tell the counts, now and every few seconds."""
+        self._timer = self._broker.clock.call_later(self._interval_s, self._tick)
+        self._interval_s = min(2 * self._interval_s, _STATISTICS_INTERVAL_S)
+        if self._has_listeners():
+            self._publish_own("STATSZ", self.statistics())
+
+    # Documents.
+
+    def server_info(self) -> dict[str, Any]:
+        """Say which server this is; each time with the next sequence number."""
+        self._sequence += 1
+        broker = self._broker
+        return {
+            "name": self.state.server_name,
+            "host": broker.host,
+            "id": broker.keys.server_id,
+            "ver": COMPATIBLE_VERSION,
+            "jetstream": False,
+            "flags": 0,
+            "seq": self._sequence,
+            "time": go_format.timestamp(broker.clock.wall()),
+        }
+
+    def statistics(self) -> dict[str, Any]:
+        """Count, as `STATSZ` tells it."""
+        broker = self._broker
+        totals = server_totals(broker)
+        usage = self.state.usage
+        statistics = {
+            "start": go_format.timestamp(self.state.started_at),
+            "mem": usage.memory_bytes(),
+            "cores": usage.cores(),
+            "cpu": usage.cpu_percent(),
+            "connections": len(broker.clients),
+            "total_connections": totals.connections,
+            "active_accounts": sum(bool(account.clients) for account in broker.accounts.values()),
+            "subscriptions": sum(len(account.sublist) for account in broker.accounts.values()),
+            "sent": {"msgs": totals.out_messages, "bytes": totals.out_bytes},
+            "sent_to_clients": {"msgs": totals.out_messages, "bytes": totals.out_bytes},
+            "received": {"msgs": totals.in_messages, "bytes": totals.in_bytes},
+            "received_from_clients": {"msgs": totals.in_messages, "bytes": totals.in_bytes},
+            "slow_consumers": totals.slow_consumers,
+            "active_servers": 1,
+            "gomaxprocs": 1,
+        }
+        return {"server": self.server_info(), "statsz": statistics}
+
+    def account_connections(self, account: Account) -> dict[str, Any]:
+        """Count the connections of an account, as `CONNS` tells it."""
+        counts = accounts.account_statistics(self.state, account)
+        return {**self._head("account_connections"), **counts}
+
+    def _connect_event(self, connection: Connection) -> dict[str, Any]:
+        return {**self._head("client_connect"), "client": self._client(connection)}
+
+    def _disconnect_event(self, connection: Connection) -> dict[str, Any]:
+        """Describe the end of a connection; what is sent here is what the client sent."""
+        now = go_format.timestamp(self._broker.clock.wall())
+        round_trip_s = connection.keepalive.round_trip_s
+        measured = {"rtt": go_format.nanoseconds(round_trip_s)} if round_trip_s else {}
+        return {
+            **self._head("client_disconnect"),
+            "client": {**self._client(connection), **measured, "stop": now},
+            "sent": {"msgs": connection.in_messages, "bytes": connection.in_bytes},
+            "received": {"msgs": connection.out_messages, "bytes": connection.out_bytes},
+            "reason": connection.reason.value if connection.reason else "",
+        }
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {
+            "type": _ADVISORY + kind,
+            "id": secrets.token_hex(11),
+            "timestamp": go_format.timestamp(self._broker.clock.wall()),
+            "server": self.server_info(),
+        }
+
+    def _client(self, connection: Connection) -> dict[str, Any]:
+        return {
+            **client_info(connection, self.state.wall_offset()),
+            "name_tag": connection.account.name,
+        }

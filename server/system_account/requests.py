@@ -1,0 +1,376 @@
+"""The system account's services: what `$SYS.REQ...` answers, as the `nats` command line asks it."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from midge.protocol.errors import MidgeError
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.connection import Connection
+from midge.server.log.logger import get_logger
+from midge.server.monitoring import absent, accounts, connz, go_format, subsz, varz
+from midge.server.monitoring.arguments import Arguments, BadArgument
+from midge.server.routing.subscription import RoutedSubscription
+
+if TYPE_CHECKING:
+    from midge.protocol.frame import Frame
+    from midge.server.auth.identity import Identity
+    from midge.server.config.options import Options
+    from midge.server.routing.account import Account
+    from midge.server.routing.client import Client
+    from midge.server.system_account.events import SystemEvents
+
+Answer = dict[str, Any]
+Handler = Callable[["Account", "Client | None", Answer, bytes], Awaitable[Answer | None]]
+"""Makes the answer within an account for a publisher, from what was given and the subject; or none,
+when this server is not the one to answer."""
+
+_STATES = ("open", "closed", "all")
+_RENAMED = {"account": "acc", "subscriptions": "subs", "subject_filter": "filter_subject"}
+_MAX_WAITING = 64
+"""Requests of one account that may wait for their turn; further ones get no answer."""
+
+log = get_logger()
+
+
+class Service(RoutedSubscription):
+    """A subscription of the server's own, answered by `handler` within `account`."""
+
+    def __init__(
+        self, subject: str, account: "Account", handler: Handler, requests: "SystemRequests"
+    ) -> None:
+        super().__init__(subject.encode(), None, b"")
+        self._account = account
+        self._handler = handler
+        self._requests = requests
+
+    def receive(self, publisher: "Client | None", frame: "Frame") -> bool:
+        """Take a request; False when it names no place for the answer."""
+        reply = frame.reply_bytes()
+        if reply is None:
+            return False
+        document, subject = frame.payload_bytes(), frame.subject_bytes()
+        self._requests.begin(self._handler, self._account, publisher, (document, subject, reply))
+        return True
+
+
+class SystemRequests:
+    """Subscribes the services, and answers; `events` lends its state and publishes the answers."""
+
+    def __init__(self, events: "SystemEvents") -> None:
+        self._events = events
+        self._state = events.state
+        self._broker = events.state.broker
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: Counter[str] = Counter()
+        self._turn = asyncio.Lock()
+        self.subscribed = 0
+
+    def subscribe_system(self) -> None:
+        """Offer the services of the system account."""
+        account = self._broker.system_account
+        server_id = self._broker.keys.server_id
+        pages = self._pages()
+        for prefix in ("$SYS.REQ.SERVER.PING", f"$SYS.REQ.SERVER.{server_id}"):
+            for name, handler in pages.items():
+                self._offer(f"{prefix}.{name}", account, handler)
+        self._offer("$SYS.REQ.SERVER.PING", account, self._statsz)
+        for name, handler in (("KICK", self._kick), ("LDM", self._lame_duck)):
+            self._offer(f"$SYS.REQ.SERVER.{server_id}.{name}", account, handler)
+        self._offer(f"$SYS.REQ.SERVER.{server_id}.RELOAD", account, self._reload)
+        named = {
+            "CONNZ": self._named(self._connz),
+            "SUBSZ": self._named(self._subsz, subscriptions=True),
+            "INFO": self._named(self._accountz),
+            "LEAFZ": self._page(lambda given: absent.leafz(self._state, given)),
+            "JSZ": self._no_jetstream,
+            "STATZ": self._named_statistics,
+            "CONNS": self._named_connections,
+        }
+        for name, handler in named.items():
+            self._offer(f"$SYS.REQ.ACCOUNT.*.{name}", account, handler)
+
+    def subscribe_account(self, account: "Account") -> None:
+        """Offer what every account has: who am I, and the account's own counts."""
+        self._offer("$SYS.REQ.USER.INFO", account, self._user_info)
+        if account is not self._broker.system_account:
+            self._offer("$SYS.REQ.ACCOUNT.PING.STATZ", account, self._own_statistics)
+            self._offer("$SYS.REQ.ACCOUNT.PING.CONNZ", account, self._own_connections)
+            self._offer("$SYS.REQ.SERVER.PING.CONNZ", account, self._own_connections)
+
+    def _offer(self, subject: str, account: "Account", handler: Handler) -> None:
+        account.sublist.insert(Service(subject, account, handler, self))
+        self.subscribed += account is self._broker.system_account
+
+    def close(self) -> None:
+        """Answer nothing more."""
+        for task in list(self._tasks):
+            task.cancel()
+
+    # Answering.
+
+    def begin(
+        self,
+        handler: Handler,
+        account: "Account",
+        publisher: "Client | None",
+        request: tuple[bytes, bytes, bytes],
+    ) -> None:
+        """Start to answer `request`: its payload, its subject and where the answer goes."""
+        if self._waiting[account.name] >= _MAX_WAITING:
+            self._broker.limit_hits["system_requests"] += 1
+            return
+        self._waiting[account.name] += 1
+        task = asyncio.ensure_future(self._answer_in_turn(handler, account, publisher, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer_in_turn(
+        self,
+        handler: Handler,
+        account: "Account",
+        publisher: "Client | None",
+        request: tuple[bytes, bytes, bytes],
+    ) -> None:
+        """Answer when all who asked before have their answers."""
+        try:
+            async with self._turn:
+                await self._answer(handler, account, publisher, request)
+        finally:
+            self._waiting[account.name] -= 1
+
+    async def _answer(
+        self,
+        handler: Handler,
+        account: "Account",
+        publisher: "Client | None",
+        request: tuple[bytes, bytes, bytes],
+    ) -> None:
+        document, subject, reply = request
+        try:
+            given = json.loads(document) if document.strip() else {}
+            if not isinstance(given, dict):
+                raise ValueError("expected a JSON object")  # noqa: TRY004 - the peer's value
+            meant = self._is_meant(given)
+            answer = await handler(account, publisher, given, subject) if meant else None
+        except (ValueError, RecursionError) as error:
+            answer = self._refusal(400, str(error))
+        except (BadArgument, MidgeError) as error:
+            answer = self._refusal(500, str(error))
+        if answer is not None:
+            self._events.publish(account, reply, answer)
+
+    def _is_meant(self, given: Answer) -> bool:
+        """Tell whether this is one of the servers that a request to all of them is for."""
+        own = {"server_name": self._state.server_name, "host": self._broker.host, "cluster": ""}
+        for field, value in own.items():
+            wanted = given.get(field) or value
+            if not isinstance(wanted, str) or wanted not in value:
+                return False
+            if given.get("exact_match") is True and wanted != value:
+                return False
+        return not given.get("tags") and not given.get("domain")
+
+    def _refusal(self, code: int, text: str) -> Answer:
+        # It may name what the request holds, and JSON can write what nothing could encode.
+        shown = text[:256].encode(errors="replace").decode()
+        problem = {"code": code, "description": shown}
+        return {"server": self._events.server_info(), "error": problem}
+
+    def _wrapped(self, data: Any) -> Answer:
+        return {"server": self._events.server_info(), "data": data}
+
+    # The pages.
+
+    def _pages(self) -> dict[str, Handler]:
+        state = self._state
+        plain: dict[str, Callable[[Arguments], Any]] = {
+            "VARZ": lambda _: varz.varz(state),
+            "ROUTEZ": lambda given: absent.routez(state, given),
+            "GATEWAYZ": lambda given: absent.gatewayz(state, given),
+            "LEAFZ": lambda given: absent.leafz(state, given),
+            "ACCOUNTZ": lambda given: accounts.accountz(state, given),
+            "JSZ": lambda given: absent.jsz(state, given),
+            "HEALTHZ": lambda given: _health(*absent.healthz(state, given)),
+        }
+        pages: dict[str, Handler] = {name: self._page(page) for name, page in plain.items()}
+        pages |= {"STATSZ": self._statsz, "IDZ": self._idz}
+        return pages | {"CONNZ": self._connz, "SUBSZ": self._subsz}
+
+    def _page(self, page: Callable[[Arguments], Any]) -> Handler:
+        async def answer(
+            _account: "Account", _publisher: "Client | None", given: Answer, _subject: bytes
+        ) -> Answer:
+            return self._wrapped(page(_arguments(given)))
+
+        return answer
+
+    async def _statsz(self, *_: Any) -> Answer:
+        return self._events.statistics()
+
+    async def _idz(self, *_: Any) -> Answer:
+        info = self._events.server_info()
+        return {field: info[field] for field in ("name", "host", "id")}
+
+    async def _connz(
+        self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
+    ) -> Answer:
+        options = connz.read_options(_arguments(given))
+        return self._wrapped(await connz.connz(self._state, options))
+
+    async def _subsz(
+        self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
+    ) -> Answer:
+        return self._wrapped(await subsz.subsz(self._state, _arguments(given)))
+
+    async def _accountz(
+        self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
+    ) -> Answer:
+        page = accounts.accountz(self._state, _arguments(given))
+        return self._wrapped(page.get("account_detail", page))
+
+    async def _no_jetstream(self, *_: Any) -> Answer:
+        raise BadArgument("jetstream not enabled")
+
+    def _named(self, handler: Handler, **always: Any) -> Handler:
+        """Answer about the account that stands in the subject; `always` is what is asked."""
+
+        async def answer(
+            account: "Account", publisher: "Client | None", given: Answer, subject: bytes
+        ) -> Answer | None:
+            named = {**_about(_account_in(subject), given), **always}
+            return await handler(account, publisher, named, subject)
+
+        return answer
+
+    async def _named_statistics(
+        self, _account: Any, _publisher: Any, given: Answer, subject: bytes
+    ) -> Answer | None:
+        name = _account_in(subject)
+        if name != "PING":
+            return self._account_statistics([name]) if name in self._broker.accounts else None
+        wanted = given.get("accounts")
+        unused = bool(given.get("include_unused"))
+        found = self._broker.accounts
+        if isinstance(wanted, list):
+            names = [one for one in wanted if isinstance(one, str) and one in found]
+            return self._account_statistics(names)
+        return self._account_statistics(
+            [one for one in sorted(found) if unused or found[one].clients]
+        )
+
+    async def _named_connections(
+        self, _account: Any, _publisher: Any, _given: Answer, subject: bytes
+    ) -> Answer | None:
+        account = self._broker.accounts.get(_account_in(subject))
+        return self._events.account_connections(account) if account is not None else None
+
+    def _account_statistics(self, names: list[str]) -> Answer:
+        found = self._broker.accounts
+        page = [
+            accounts.account_statistics(self._state, found[name]) for name in names if name in found
+        ]
+        now = go_format.timestamp(self._broker.clock.wall())
+        return self._wrapped(
+            {"server_id": self._broker.keys.server_id, "now": now, "account_statz": page}
+        )
+
+    # What every account may ask.
+
+    async def _own_statistics(self, account: "Account", *_: Any) -> Answer:
+        return self._account_statistics([account.name])
+
+    async def _own_connections(
+        self, account: "Account", publisher: Any, given: Answer, subject: bytes
+    ) -> Answer:
+        return await self._connz(account, publisher, _about(account.name, given), subject)
+
+    async def _user_info(
+        self, account: "Account", publisher: "Client | None", _given: Answer, _subject: bytes
+    ) -> Answer:
+        data: Answer = {"user": "", "account": account.name, "account_name": account.name}
+        if isinstance(publisher, Connection) and publisher.identity is not None:
+            data["user"] = publisher.identity.user
+            data |= _permissions(self._broker.options, publisher.identity)
+        return self._wrapped(data)
+
+    # What changes something.
+
+    async def _kick(self, _account: Any, _publisher: Any, given: Answer, _subject: bytes) -> Answer:
+        self._client(given, "no such client or leafnode id").close(ClosedReason.KICKED)
+        return {"server": self._events.server_info()}
+
+    async def _lame_duck(
+        self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
+    ) -> Answer:
+        client = self._client(given, "no such client id")
+        line = self._broker.info_line(client).replace(b"INFO {", b'INFO {"ldm":true,', 1)
+        client.outbound.append(line)
+        self._broker.router.touch(client)
+        self._broker.router.flush()
+        return {"server": self._events.server_info()}
+
+    async def _reload(self, *_: Any) -> Answer:
+        if self._events.reload is None:
+            raise BadArgument("this server has no configuration to load again")
+        await self._events.reload()
+        return {"server": self._events.server_info()}
+
+    def _client(self, given: Answer, otherwise: str) -> Connection:
+        cid = given.get("cid")
+        found = self._broker.clients.get(cid) if isinstance(cid, int) else None
+        if found is None:
+            raise BadArgument(otherwise)
+        return found
+
+
+def _health(status: int, page: Answer) -> Answer:
+    return {**page, "status_code": status}
+
+
+def _account_in(subject: bytes) -> str:
+    """Give the account in `$SYS.REQ.ACCOUNT.<account>.X`."""
+    return b".".join(subject.split(b".")[3:-1]).decode("utf-8", "replace")
+
+
+def _about(name: str, given: Answer) -> Answer:
+    """Return what is `given` as asked about the account `name`, whichever it names itself."""
+    kept = {field: value for field, value in given.items() if _RENAMED.get(field, field) != "acc"}
+    return {**kept, "acc": name}
+
+
+def _arguments(given: Answer) -> Arguments:
+    """Read the JSON of a request as if its fields had been query arguments."""
+    query = {}
+    for name, value in given.items():
+        if isinstance(value, bool):
+            query[_RENAMED.get(name, name)] = "true" if value else "false"
+        elif isinstance(value, str | int) and value != "":
+            query[_RENAMED.get(name, name)] = str(value)
+    if given.get("subscriptions_detail") is True:
+        query["subs"] = "detail"
+    if query.get("state", "").isdigit():
+        query["state"] = _STATES[min(int(query["state"]), len(_STATES) - 1)]
+    return Arguments(query)
+
+
+def _permissions(options: "Options", identity: "Identity") -> Answer:
+    """Show what a user may do, as the configuration says."""
+    users = [*options.authorization.users, *(one for acc in options.accounts for one in acc.users)]
+    named = (one.permissions for one in users if identity.user == (one.user or one.nkey))
+    table = next(named, None)
+    if table is None:
+        return {}
+    shown: Answer = {
+        name: {kind: list(getattr(side, kind)) for kind in ("allow", "deny") if getattr(side, kind)}
+        for name, side in (("publish", table.publish), ("subscribe", table.subscribe))
+    }
+    grant = table.allow_responses
+    if grant is not None:
+        shown["responses"] = {
+            "max": grant.max,
+            "ttl": go_format.nanoseconds(grant.expires_s),
+        }
+    return {"permissions": shown}

@@ -1,5 +1,0 @@
-"""NATS inside WebSocket: the listener, the HTTP upgrade and the transport."""
-
-from midge.server.websocket.listener import WebSocketListener
-
-__all__ = ["WebSocketListener"]

@@ -1,0 +1,201 @@
+"""The report: what is in it without a browser, and what a browser makes of it."""
+
+import re
+import shutil
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from midge.pipeline.errors import PipelineError
+from midge.pipeline.lake.tables import GOLD, LakeError
+from midge.pipeline.report.page import format_bytes, headline, read_gold, render, write_report
+from tests.support.chromium import launched
+
+START = datetime(2026, 3, 2, 8, 0)  # noqa: DTZ001 - as the tables give it
+HOSTILE = "<img src=x onerror='window.hacked=1'></script><script>window.hacked=1</script>"
+
+
+def client(cid, name):
+    return {"server": "s1", "account": "$G", "cid": cid, "client_name": name}
+
+
+def sample():
+    """A little of everything, with text that tries to be markup."""
+    latency = {"p50_us": 900, "p90_us": 2000, "p99_us": 12_345, "max_us": 20_000}
+    subscription = {"sid": "1", "pattern": HOSTILE, "queue": None, "since": START, "until": None}
+    return {
+        "rates": [
+            {
+                "window_start": START + timedelta(minutes=minute),
+                "account": "$G",
+                "prefix": prefix,
+                "messages": 60 * (minute + 1),
+                "bytes": 6000,
+                "deliveries": 60,
+                "messages_per_s": minute + 1.0,
+                "bytes_per_s": 100.0,
+            }
+            for minute in range(5)
+            for prefix in ("fleet.>", HOSTILE)
+        ],
+        "subjects": [
+            {
+                "subject": subject,
+                "messages": 100 - place,
+                "bytes": 5,
+                "place": place,
+                "first_time": START,
+                "last_time": START + timedelta(minutes=4),
+            }
+            for place, subject in enumerate(["fleet.eu", HOSTILE, "a.b"], 1)
+        ],
+        "talkers": [client(1, HOSTILE) | {"messages": 9, "place": 1}],
+        "fan_out": [
+            {"deliveries": 0, "messages": 250, "bytes": 1024},
+            {"deliveries": 2, "messages": 750, "bytes": 2048},
+        ],
+        "no_interest": [{"subject": HOSTILE, "messages": 250}],
+        "latency": [{"subject": HOSTILE, "reply_prefix": "_INBOX.>", "requests": 5} | latency],
+        "queue_balance": [
+            client(cid, f"m{cid}")
+            | {"queue": HOSTILE, "pattern": "a", "share": share, "fair_share": 0.5}
+            for cid, share in ((1, 0.7), (2, 0.3))
+        ],
+        "dead_subscriptions": [
+            client(cid, HOSTILE) | subscription | {"age_s": 61.5} for cid in range(300)
+        ],
+        "duplicate_subscriptions": [],
+        "disconnects": [{"reason": HOSTILE, "disconnects": 3}],
+        "slow_consumers": [],
+        "late_data": [{"batch": 0, "messages": 10, "late_messages": 2}],
+        "reconciliation": [
+            {"server": "s", "account": "$G", "recorded": 10, "matched": 9, "difference": 1}
+        ],
+    }
+
+
+def test_nothing_in_it_points_at_the_network():
+    without_plotly = re.sub(r"<script>/\*\*.*?</script>", "", render(sample()), flags=re.DOTALL)
+    assert not re.search(r"(?:src|href)=[\"']?(?:https?:)?//", without_plotly)
+    assert "@import" not in without_plotly
+
+
+def test_text_from_peers_is_no_markup():
+    document = render(sample())
+    assert "<img src=x" not in document
+    assert "&lt;img src=x" in document
+
+
+def test_the_headline_sums_up():
+    figures = dict(headline(sample()))
+    assert figures["messages"] == "1,000"
+    assert figures["received"] == "3.0 KiB"
+    assert figures["deliveries per message"] == "1.50"
+    assert figures["messages to nobody"] == "25.0%"
+    assert figures["slowest p99 of replies"] == "12.3 ms"
+
+
+def test_empty_tables_are_said_to_be_empty_and_long_ones_are_cut():
+    document = render(sample())
+    assert "Every client kept up." in document
+    assert "100 more." in document
+    empty = render({table.name.removeprefix("gold/"): [] for table in GOLD})
+    assert "No messages were recorded." in empty
+
+
+def test_gold_is_read_from_plain_parquet(tmp_path):
+    for table in GOLD:
+        (tmp_path / table.name).mkdir(parents=True)
+        pq.write_table(pa.table({"n": [1, 2]}), tmp_path / table.name / "part-0.parquet")
+    assert read_gold(str(tmp_path))["rates"] == [{"n": 1}, {"n": 2}]
+    shutil.rmtree(tmp_path / "gold" / "latency")
+    with pytest.raises(LakeError, match="has no gold/latency"):
+        read_gold(str(tmp_path))
+    with pytest.raises(LakeError, match="no such directory"):
+        read_gold(str(tmp_path / "nowhere"))
+    with pytest.raises(LakeError, match="lake://x"):
+        read_gold("lake://x")
+
+
+def test_a_damaged_gold_table_is_named(tmp_path):
+    table = tmp_path / GOLD[0].name
+    table.mkdir(parents=True)
+    (table / "part-0.parquet").write_bytes(b"junk")
+    with pytest.raises(LakeError, match=f"{GOLD[0].name} cannot be read: "):
+        read_gold(str(tmp_path))
+
+
+def test_a_place_that_cannot_be_written_to_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PipelineError, match=r"report\.html: cannot be written: file exists"):
+        write_report(
+            {table.name.removeprefix("gold/"): [] for table in GOLD},
+            tmp_path / "file" / "report.html",
+        )
+
+
+def test_sizes_are_for_people():
+    sizes = [0, 1023, 1024, 5 * 1024**2, 3 * 1024**4]
+    assert [format_bytes(size) for size in sizes] == [
+        "0 B",
+        "1,023 B",
+        "1.0 KiB",
+        "5.0 MiB",
+        "3.0 TiB",
+    ]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """The sample report in headless Chromium, with all that it asked for and complained of."""
+    pytest.importorskip("playwright.sync_api")
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    write_report(sample(), path)
+    with launched() as browser:
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.requests, page.complaints = [], []
+        page.on("request", lambda request: page.requests.append(request.url))
+        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.on(
+            "console",
+            lambda message: (
+                page.complaints.append(message.text)
+                if message.type in ("error", "warning")
+                else None
+            ),
+        )
+        page.goto(path.as_uri())
+        page.wait_for_selector("#plot-late_data .main-svg")
+        yield page
+
+
+@pytest.mark.browser
+def test_a_browser_shows_every_plot_and_asks_for_nothing(page):
+    drawn = page.eval_on_selector_all(
+        "section", "all => all.filter(s => s.querySelector('.main-svg')).map(s => s.id)"
+    )
+    assert set(drawn) == {
+        *("rates", "subjects", "talkers", "fan_out", "no_interest", "latency", "queue_balance"),
+        *("disconnects", "late_data"),
+    }
+    assert page.eval_on_selector_all("#subjects .bars path", "all => all.length") == 3
+    assert page.eval_on_selector_all(".figure b", "all => all.length") == 8
+    asked = [url for url in page.requests if not url.startswith(("file:", "data:", "blob:"))]
+    assert asked == []
+    assert page.complaints == []
+
+
+@pytest.mark.browser
+def test_hostile_names_stay_text_in_the_browser(page):
+    assert page.evaluate("window.hacked") is None
+    assert page.eval_on_selector_all("img[src=x]", "all => all.length") == 0
+    assert "<img src=x" in page.inner_text("#dead_subscriptions")
+
+
+@pytest.mark.browser
+def test_the_page_fits_a_phone(page):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_function("document.documentElement.scrollWidth <= 391")
+    page.set_viewport_size({"width": 1280, "height": 900})

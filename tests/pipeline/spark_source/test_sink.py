@@ -1,0 +1,287 @@
+"""The sink without a JVM: rows to frames, message ids, acknowledgements and what goes wrong."""
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+)
+
+from midge.pipeline.errors import AuthorizationError, OptionError, PublishError
+from midge.pipeline.nats.framing import parse_headers
+from midge.pipeline.nats.options import SinkOptions
+from midge.pipeline.spark_source.sink import NatsWriter, RowReader, check_schema
+from midge.pipeline.spark_source.source import NatsDataSource
+
+pytestmark = pytest.mark.timeout(60)
+PLAIN = StructType().add("subject", StringType()).add("payload", BinaryType())
+
+
+def batches(rows, schema=None):
+    """Return rows (dicts) as Arrow batches of three rows at most."""
+    schema = schema or pa.schema([("subject", pa.string()), ("payload", pa.binary())])
+    return iter(pa.Table.from_pylist(rows, schema).to_batches(max_chunksize=3))
+
+
+def orders_rows(count, **more):
+    return [{"subject": f"orders.{n % 5}", "payload": b"%d" % n, **more} for n in range(count)]
+
+
+def ids(rows, scope=b"0", **options):
+    reader = RowReader(SinkOptions.parse(options), scope)
+    return [
+        parse_headers(row.headers).fields["Nats-Msg-Id"][0] for row in reader.rows(batches(rows))
+    ]
+
+
+@pytest.fixture
+def write(nats_server):
+    """Return a function that writes rows as one task of a query would."""
+
+    def run(rows, schema=None, spark_schema=PLAIN, **options):
+        parsed = SinkOptions.parse({"servers": nats_server.url, **options})
+        return NatsWriter(parsed, spark_schema).write(batches(rows, schema))
+
+    return run
+
+
+def stored(stream, seq):
+    return stream.jetstream.call(f"STREAM.MSG.GET.{stream.name}", {"seq": seq})["message"]
+
+
+def test_same_rows_get_the_same_ids_and_equal_rows_different_ones():
+    rows = [*orders_rows(10), *orders_rows(10)]
+    assert ids(rows) == ids(rows)
+    assert len(set(ids(rows))) == 20
+
+
+def test_ids_depend_on_every_part_of_the_row_and_on_the_scope():
+    row = {"subject": "a.b", "payload": b"1"}
+    variants = [
+        ids([row]),
+        ids([{**row, "subject": "a.bc"}]),
+        ids([{**row, "payload": b"2"}]),
+        ids([{"subject": "a", "payload": b".b1"}]),
+        ids([row], scope=b"1"),
+    ]
+    assert len({one for variant in variants for one in variant}) == len(variants)
+
+
+def test_core_messages_carry_no_id():
+    reader = RowReader(SinkOptions.parse({"mode": "core"}), b"")
+    assert next(reader.rows(batches(orders_rows(1)))).headers == b""
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"subject": None, "payload": b""}, "row 1 of partition 7 .*: subject is null"),
+        ({"subject": "a", "payload": None}, r"row 1 of partition 7 \(subject 'a'\): payload is"),
+        ({"subject": "a.*", "payload": b""}, "subject 'a.*'.: expected a subject without wild"),
+        ({"subject": "a b", "payload": b""}, "subject 'a b'.: expected a subject without wild"),
+        ({"subject": "a\r\nPUB b 0", "payload": b""}, "expected a subject without wildcards"),
+        ({"subject": "a..b", "payload": b""}, "expected a subject without wildcards"),
+        ({"subject": "", "payload": b""}, "expected a subject without wildcards"),
+    ],
+)
+def test_a_row_that_cannot_be_sent_is_named(row, words):
+    reader = RowReader(SinkOptions.parse({}), b"", 7)
+    with pytest.raises(PublishError, match=words):
+        list(reader.rows(batches([{"subject": "ok", "payload": b""}, row])))
+
+
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        ([("K", ["v\r\nX: y"])], "header K: expected one line of text"),
+        ([("K: x", ["v"])], "header 'K: x': expected a name without blanks and colons"),
+        ([("K\r\n", ["v"])], "expected a name without blanks and colons"),
+        ([("", ["v"])], "expected a name without blanks and colons"),
+        ([("K", [None])], "header K: expected one line of text, got None"),
+        ([("K", None)], "header K: expected one line of text, got None"),
+    ],
+)
+def test_a_header_that_cannot_be_sent_is_named(headers, words):
+    schema = pa.schema(
+        [("payload", pa.binary()), ("headers", pa.map_(pa.string(), pa.list_(pa.string())))]
+    )
+    reader = RowReader(SinkOptions.parse({"subject": "a"}), b"")
+    with pytest.raises(PublishError, match=words):
+        list(reader.rows(batches([{"payload": b"", "headers": headers}], schema)))
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "words"),
+    [
+        (StructType().add("subject", StringType()), {}, "column payload: expected one"),
+        (StructType().add("payload", BinaryType()), {}, "either a column or the option"),
+        (PLAIN, {"subject": "a"}, "either a column or the option"),
+        (
+            StructType().add("payload", LongType()),
+            {"subject": "a"},
+            "column payload: expected binary or string, got bigint",
+        ),
+        (
+            StructType().add("payload", StringType()).add("headers", StringType()),
+            {"subject": "a"},
+            "column headers: expected map<string,array<string>> or map<string,string>",
+        ),
+        (
+            StructType().add("payload", StringType()).add("sequence", LongType()),
+            {"subject": "a"},
+            "column sequence: expected only subject, payload, headers, msg_id",
+        ),
+        (
+            StructType().add("payload", StringType()).add("msg_id", StringType()),
+            {"subject": "a", "mode": "core"},
+            "column msg_id: expected only with mode jetstream",
+        ),
+    ],
+)
+def test_a_wrong_column_is_named(schema, options, words):
+    with pytest.raises(OptionError, match=words):
+        check_schema(schema, SinkOptions.parse(options))
+
+
+def test_right_columns_pass():
+    headers = MapType(StringType(), ArrayType(StringType(), containsNull=False))
+    schema = StructType().add("payload", StringType()).add("headers", headers)
+    check_schema(schema.add("msg_id", StringType()), SinkOptions.parse({"subject": "a"}))
+
+
+def test_overwriting_is_refused():
+    with pytest.raises(OptionError, match="messages cannot be overwritten"):
+        NatsDataSource(CaseInsensitiveDict({})).writer(PLAIN, overwrite=True)
+
+
+def test_jetstream_stores_every_row_in_order(write, orders):
+    written = write(orders_rows(2500), ackWindow="100")
+    assert (written.rows, written.duplicates) == (2500, 0)
+    assert orders.state().messages == 2500
+    assert stored(orders, 8)["subject"] == "orders.2"
+
+
+def test_rows_written_again_are_stored_once(write, orders):
+    rows = orders_rows(500)
+    write(rows)
+    again = write(rows)
+    assert (again.rows, again.duplicates) == (500, 500)
+    assert orders.state().messages == 500
+
+
+def test_ids_of_the_users_own(write, orders):
+    fields = [("payload", pa.string()), ("msg_id", pa.string())]
+    schema = StructType().add("payload", StringType()).add("msg_id", StringType())
+    rows = [{"payload": str(n), "msg_id": f"id-{n % 3}"} for n in range(9)]
+    written = write(rows, pa.schema(fields), schema, subject="orders.x")
+    assert (written.rows, written.duplicates) == (9, 6)
+
+
+def test_mirrored_message_keeps_the_id_in_its_headers(write, orders):
+    fields = [("payload", pa.string()), ("headers", pa.map_(pa.string(), pa.string()))]
+    schema = StructType().add("payload", StringType())
+    schema = schema.add("headers", MapType(StringType(), StringType()))
+    rows = [{"payload": str(n), "headers": [("Nats-Msg-Id", "one"), ("K", "v")]} for n in range(2)]
+    written = write(rows, pa.schema(fields), schema, subject="orders.x")
+    assert (written.rows, written.duplicates) == (2, 1)
+
+
+def test_headers_arrive(write, orders):
+    fields = [("payload", pa.string()), ("headers", pa.map_(pa.string(), pa.list_(pa.string())))]
+    schema = StructType().add("payload", StringType())
+    schema = schema.add("headers", MapType(StringType(), ArrayType(StringType())))
+    rows = [{"payload": "x", "headers": [("K", ["1", "2"])]}]
+    write(rows, pa.schema(fields), schema, subject="orders.x", stream="ORDERS")
+    import base64
+
+    headers = parse_headers(base64.b64decode(stored(orders, 1)["hdrs"])).fields
+    assert headers["K"] == ["1", "2"]
+    assert headers["Nats-Expected-Stream"] == ["ORDERS"]
+
+
+def test_subject_without_a_stream_names_the_row(write, orders):
+    rows = [*orders_rows(5), {"subject": "nobody.here", "payload": b""}]
+    with pytest.raises(PublishError, match=r"row 5 .*'nobody\.here'.: no stream takes this"):
+        write(rows)
+
+
+def test_other_stream_than_expected_names_the_row(write, orders):
+    with pytest.raises(PublishError, match=r"row 0 .*'orders\.0'.: expected stream does not match"):
+        write(orders_rows(1), stream="OTHER")
+
+
+def test_full_stream_names_the_row(write, nats_server, make_stream):
+    make_stream(nats_server, max_msgs=3, discard="new")
+    with pytest.raises(PublishError, match=r"row 3 .*'orders\.3'.: maximum messages exceeded"):
+        write(orders_rows(5))
+
+
+def test_row_above_the_servers_limit_is_named(make_nats_server, make_stream):
+    server = make_nats_server("max_payload: 1000")
+    make_stream(server)
+    writer = NatsWriter(SinkOptions.parse({"servers": server.url}), PLAIN)
+    rows = [*orders_rows(2), {"subject": "orders.big", "payload": b"x" * 1000}]
+    with pytest.raises(PublishError, match=r"row 2 .*'orders\.big'.: 10\d\d bytes .* at most 1000"):
+        writer.write(batches(rows))
+
+
+@pytest.mark.parametrize("mode", ["core", "jetstream"])
+def test_denied_subject_names_the_row(make_nats_server, mode):
+    server = make_nats_server(
+        "authorization { users: [{ user: ann, password: pass, "
+        "permissions: { publish: { deny: 'orders.3' } } }] }"
+    )
+    url = server.url.replace("://", "://ann:pass@")
+    writer = NatsWriter(SinkOptions.parse({"servers": url, "mode": mode}), PLAIN)
+    denied = [{"subject": "orders.3", "payload": b""}]
+    with pytest.raises(
+        PublishError, match=r"row 0 .*'orders\.3'.: the server answers: Permissions"
+    ):
+        writer.write(batches(denied))
+
+
+def test_wrong_credentials(make_nats_server):
+    server = make_nats_server("authorization { token: s3cret }")
+    writer = NatsWriter(SinkOptions.parse({"servers": server.url, "token": "wrong"}), PLAIN)
+    with pytest.raises(AuthorizationError, match="refused the credentials"):
+        writer.write(batches(orders_rows(1)))
+
+
+def test_server_killed_while_publishing_names_the_first_row_without_an_answer(
+    write, nats_server, orders
+):
+    def rows():
+        yield from batches(orders_rows(300))
+        nats_server.kill()
+        yield from batches(orders_rows(300))
+
+    parsed = SinkOptions.parse({"servers": nats_server.url, "ackWindow": "10"})
+    with pytest.raises(PublishError, match=r"row \d+ .* were not acknowledged"):
+        NatsWriter(parsed, PLAIN).write(rows())
+
+
+def test_core_publishes_to_whoever_listens(write, nats_server):
+    with nats_server.client() as listener:
+        listener.subscribe(b"orders.>")
+        listener.ping()
+        assert write(orders_rows(2000), mode="core", ackWindow="300").rows == 2000
+        got = []
+        while len(got) < 2000:
+            messages = listener.receive(5)
+            assert messages, f"only {len(got)} came"
+            got += messages
+    assert [int(message.payload) for message in got] == list(range(2000))
+    assert all(not message.headers for message in got)
+
+
+def test_commit_reports_duplicates(write, orders, caplog):
+    caplog.set_level("INFO")
+    rows = orders_rows(5)
+    messages = [write(rows), write(rows), None]
+    NatsWriter(SinkOptions.parse({}), PLAIN).commit(messages)
+    assert "10 rows written, 5 of them were in the stream already" in caplog.text

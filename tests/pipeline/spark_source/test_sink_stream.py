@@ -1,0 +1,68 @@
+"""The sink inside Spark: batch and streaming writes into a real nats-server."""
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+
+from midge.pipeline.spark_source.source import register
+
+
+@pytest.fixture
+def nats(spark, nats_server):
+    """Return a function that points a reader or writer at the server."""
+    register(spark)
+
+    def point(there, **options):
+        return there.format("nats").options(servers=nats_server.url, **options)
+
+    return point
+
+
+def test_batch_write_and_read_back(spark, nats, orders):
+    rows = spark.range(1000).select(
+        F.concat(F.lit("orders."), F.col("id") % 7).alias("subject"),
+        F.col("id").cast("string").alias("payload"),
+    )
+    nats(rows.write).mode("append").save()
+    back = nats(spark.read, stream="ORDERS").load().select(F.col("payload").cast("string"))
+    assert sorted(int(row.payload) for row in back.collect()) == list(range(1000))
+
+
+def test_an_error_names_the_row_to_the_user(spark, nats, orders):
+    rows = spark.createDataFrame(
+        [("orders.a", "x"), ("nobody.b", "y")], "subject string, payload string"
+    )
+    with pytest.raises(Exception, match=r"row 1 of partition 0 .*'nobody\.b'.: no stream takes"):
+        nats(rows.coalesce(1).write).mode("append").save()
+
+
+def test_repeats_after_a_failure_in_mid_batch_are_suppressed(
+    spark, nats, orders, make_stream, nats_server, tmp_path
+):
+    count, broken = 4000, 2000
+    orders.publish(count)
+    copies = make_stream(nats_server, "COPIES", ["copies.>"])
+
+    def copy():
+        """Copy ORDERS to COPIES; the message in the middle wants a stream that is not there yet."""
+        source = nats(
+            spark.readStream, stream="ORDERS", startingOffsets="earliest", minPartitions="2"
+        ).load()
+        subject = F.regexp_replace("subject", "^orders", "copies")
+        late = F.when(F.col("sequence") == broken, "late.x").otherwise(subject)
+        query = (
+            nats(source.select(late.alias("subject"), "payload").writeStream, ackWindow="50")
+            .option("checkpointLocation", f"{tmp_path}/checkpoint")
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(60)
+
+    with pytest.raises(StreamingQueryException, match=r"'late\.x'.: no stream takes this subject"):
+        copy()
+    assert 0 < copies.state().messages < count
+    make_stream(nats_server, "LATE", ["late.>"])
+    copy()
+    payloads = nats(spark.read, stream="COPIES").load().select("payload").collect()
+    numbers = [n for n in range(count) if n != broken - 1]
+    assert sorted(int(row.payload) for row in payloads) == numbers

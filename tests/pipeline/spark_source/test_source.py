@@ -1,0 +1,298 @@
+"""The source's driver side, called as Spark calls it but without a JVM."""
+
+import pickle
+
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import LongType, StructType
+
+from midge.pipeline.errors import (
+    AuthorizationError,
+    DataLossError,
+    OptionError,
+    ServerError,
+    StreamError,
+    StreamNotFoundError,
+)
+from midge.pipeline.spark_source.source import NatsDataSource, subject_array
+
+pytestmark = pytest.mark.timeout(60)
+EVERYTHING = ReadAllAvailable()
+
+
+@pytest.fixture
+def source(nats_server):
+    def make(**options):
+        given = {"servers": nats_server.url, "stream": "ORDERS", **options}
+        return NatsDataSource(CaseInsensitiveDict(given))
+
+    return make
+
+
+@pytest.fixture
+def streaming(source):
+    """Return a function that makes stream readers, all of which are stopped in the end."""
+    readers = []
+
+    def make(**options):
+        made = source(**options)
+        readers.append(made.streamReader(made.schema()))
+        return readers[-1]
+
+    yield make
+    for reader in readers:
+        reader.stop()
+
+
+@pytest.fixture
+def batch(source):
+    def make(**options):
+        made = source(**options)
+        return made.reader(made.schema())
+
+    return make
+
+
+def sequences(reader, partitions):
+    return [
+        seq
+        for partition in partitions
+        for arrow in pickle.loads(pickle.dumps(reader)).read(partition)
+        for seq in arrow.column("sequence").to_pylist()
+    ]
+
+
+def test_batch_reads_between_offsets(batch, orders):
+    orders.publish(100)
+    reader = batch(
+        startingOffsets='{"ORDERS": 11}', endingOffsets='{"ORDERS": 21}', minPartitions="3"
+    )
+    partitions = reader.partitions()
+    assert len(partitions) == 3
+    assert sequences(reader, partitions) == list(range(11, 21))
+
+
+def test_batch_reads_everything_by_default(batch, orders):
+    orders.publish(10)
+    reader = batch()
+    assert sequences(reader, reader.partitions()) == list(range(1, 11))
+
+
+def test_batch_of_an_empty_stream_has_no_partitions(batch, orders):
+    assert batch().partitions() == []
+
+
+def test_batch_reads_between_timestamps(batch, orders):
+    orders.publish(10)
+    info = orders.jetstream.call("STREAM.MSG.GET.ORDERS", {"seq": 10})
+    orders.publish(10)
+    later = orders.jetstream.call("STREAM.MSG.GET.ORDERS", {"seq": 15})
+    reader = batch(
+        startingTimestamp=info["message"]["time"], endingTimestamp=later["message"]["time"]
+    )
+    (first, *_), last = (found := sequences(reader, reader.partitions())), found[-1]
+    # Timestamp options have microseconds, the stream nanoseconds.
+    assert 9 <= first <= 10
+    assert 13 <= last <= 14
+    future = batch(startingTimestamp="2100-01-01T00:00:00Z")
+    assert future.partitions() == []
+
+
+def test_batch_ending_beyond_the_stream_is_an_error(batch, orders):
+    orders.publish(10)
+    with pytest.raises(
+        OptionError, match="ORDERS ends at sequence 10, expected at most 11, got 12"
+    ):
+        batch(endingOffsets='{"ORDERS": 12}').partitions()
+
+
+def test_batch_starting_before_what_is_left_is_a_loss(batch, orders, caplog):
+    orders.publish(10)
+    orders.purge(seq=5)
+    with pytest.raises(DataLossError, match="messages 2 to 4"):
+        batch(startingOffsets='{"ORDERS": 2}').partitions()
+    reader = batch(startingOffsets='{"ORDERS": 2}', failOnDataLoss="false")
+    assert sequences(reader, reader.partitions()) == list(range(5, 11))
+    assert "messages 2 to 4" in caplog.text
+
+
+def test_columns_of_a_message(batch, orders):
+    orders.publish(1, subject=b"orders.a", payload=b"\x00\xff", headers=b"NATS/1.0\r\nK: v\r\n\r\n")
+    reader = batch(includeHeaders="true")
+    (arrow,) = reader.read(reader.partitions()[0])
+    (row,) = arrow.to_pylist()
+    time = row.pop("time")
+    stored = orders.jetstream.call("STREAM.MSG.GET.ORDERS", {"seq": 1})["message"]["time"]
+    assert stored.startswith(time.isoformat()[:23])
+    assert row == {
+        "stream": "ORDERS",
+        "sequence": 1,
+        "subject": "orders.a",
+        "payload": b"\x00\xff",
+        "headers": [("K", ["v"])],
+    }
+
+
+def test_subject_that_is_not_text_stays_visible():
+    assert subject_array([b"a", b"\xff.b"]).to_pylist() == ["a", "\\xff.b"]
+
+
+def test_a_foreign_schema_is_refused(source):
+    made = source()
+    with pytest.raises(OptionError, match="schema: expected none, or the source's own"):
+        made.reader(StructType().add("id", LongType()))
+
+
+def test_streaming_starts_at_the_latest_unless_told(streaming, orders):
+    orders.publish(10)
+    assert streaming().initialOffset()["seq"] == 11
+    assert streaming(startingOffsets="earliest").initialOffset()["seq"] == 1
+    assert streaming(startingOffsets='{"ORDERS": 4}').initialOffset()["seq"] == 4
+
+
+def test_streaming_goes_on_in_portions(streaming, orders):
+    orders.publish(10)
+    reader = streaming(startingOffsets="earliest", maxOffsetsPerTrigger="4")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(4)
+    start, seen = reader.initialOffset(), []
+    while (end := reader.latestOffset(start, limit)) != start:
+        seen.append(sequences(reader, reader.partitions(start, end)))
+        start = end
+    assert seen == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
+    assert reader.partitions(start, end) == []
+    assert reader.latestOffset(start, EVERYTHING) == start
+
+
+def test_available_now_ends_where_the_stream_ended_at_the_start(streaming, orders):
+    orders.publish(10)
+    reader = streaming(startingOffsets="earliest")
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    orders.publish(10)
+    end = reader.latestOffset(start, EVERYTHING)
+    assert end["seq"] == 11
+    assert reader.latestOffset(end, EVERYTHING) == end
+    assert reader.reportLatestOffset()["seq"] == 21
+
+
+def test_purged_between_batches(streaming, orders, caplog):
+    orders.publish(10)
+    reader = streaming(startingOffsets="earliest", maxOffsetsPerTrigger="4")
+    start = reader.latestOffset(reader.initialOffset(), ReadMaxRows(4))
+    orders.purge(seq=9)
+    with pytest.raises(DataLossError, match="messages 5 to 8 of stream ORDERS were removed"):
+        reader.latestOffset(start, EVERYTHING)
+    tolerant = streaming(failOnDataLoss="false")
+    end = tolerant.latestOffset(start, EVERYTHING)
+    assert sequences(tolerant, tolerant.partitions(start, end)) == [9, 10]
+    assert "messages 5 to 8" in caplog.text
+
+
+def test_recreated_between_batches(streaming, orders, caplog):
+    orders.publish(10)
+    start = streaming(startingOffsets="latest").initialOffset()
+    orders.delete()
+    orders.create()
+    orders.publish(3)
+    with pytest.raises(DataLossError, match="stream ORDERS was recreated"):
+        streaming().latestOffset(start, EVERYTHING)
+    tolerant = streaming(failOnDataLoss="false")
+    end = tolerant.latestOffset(start, EVERYTHING)
+    assert sequences(tolerant, tolerant.partitions(start, end)) == [1, 2, 3]
+    assert "was recreated" in caplog.text
+
+
+def test_batch_planned_before_a_recreation_is_never_read_from_the_new_stream(streaming, orders):
+    orders.publish(10)
+    reader = streaming(startingOffsets="earliest")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, EVERYTHING)
+    orders.delete()
+    orders.create()
+    orders.publish(10)
+    with pytest.raises(DataLossError, match="stream ORDERS was recreated"):
+        streaming().partitions(start, end)
+    assert streaming(failOnDataLoss="false").partitions(start, end) == []
+
+
+def test_driver_survives_a_restart_of_the_server(streaming, orders, nats_server):
+    orders.publish(10)
+    reader = streaming(startingOffsets="earliest")
+    start = reader.initialOffset()
+    nats_server.kill()
+    nats_server.restart()
+    assert reader.latestOffset(start, EVERYTHING)["seq"] == 11
+
+
+def test_missing_stream_is_named(streaming, nats_server):
+    with pytest.raises(StreamNotFoundError, match=r"STREAM\.INFO\.ORDERS: stream not found"):
+        streaming().initialOffset()
+
+
+def test_jetstream_off(make_nats_server):
+    server = make_nats_server("jetstream: false")
+    options = CaseInsensitiveDict({"servers": server.url, "stream": "ORDERS"})
+    with pytest.raises(StreamNotFoundError, match="JetStream is off for this server or account"):
+        NatsDataSource(options).reader(NatsDataSource(options).schema()).partitions()
+
+
+def test_work_queue_stream_says_why_it_cannot_be_read(batch, nats_server, make_stream):
+    stream = make_stream(nats_server, retention="workqueue")
+    stream.publish(3)
+    reader = batch()
+    with pytest.raises(StreamError, match="explicit ack"):
+        sequences(reader, reader.partitions())
+
+
+def test_nobody_listens(source):
+    made = source(servers="nats://127.0.0.1:1")
+    with pytest.raises(ServerError, match=r"cannot connect to NATS .127\.0\.0\.1:1: "):
+        made.reader(made.schema()).partitions()
+
+
+def test_server_that_is_no_nats_server(source, tmp_path):
+    import http.server
+    import threading
+
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as web:
+        thread = threading.Thread(target=web.handle_request)
+        thread.start()
+        made = source(servers=f"nats://127.0.0.1:{web.server_port}", connectTimeout="0.5")
+        with pytest.raises(ServerError, match="did not send INFO in time"):
+            made.reader(made.schema()).partitions()
+        thread.join()
+
+
+@pytest.mark.parametrize("login", ["", "ann:wrong@", "bob:pass@"])
+def test_wrong_credentials(make_nats_server, login):
+    server = make_nats_server("authorization { user: ann, password: pass }")
+    url = server.url.replace("://", f"://{login}")
+    made = NatsDataSource(CaseInsensitiveDict({"servers": url, "stream": "ORDERS"}))
+    with pytest.raises(
+        AuthorizationError, match="refused the credentials: Authorization Violation"
+    ):
+        made.reader(made.schema()).partitions()
+
+
+def test_right_credentials_and_token(make_nats_server, make_stream):
+    server = make_nats_server("authorization { token: s3cret }")
+    made = NatsDataSource(
+        CaseInsensitiveDict({"servers": server.url, "stream": "ORDERS", "token": "s3cret"})
+    )
+    with pytest.raises(StreamNotFoundError):
+        made.reader(made.schema()).partitions()
+
+
+def test_missing_permission_is_named_at_once(make_nats_server):
+    server = make_nats_server(
+        "authorization { users: [{ user: ann, password: pass, "
+        "permissions: { publish: { deny: '$JS.API.STREAM.INFO.>' } } }] }"
+    )
+    url = server.url.replace("://", "://ann:pass@")
+    made = NatsDataSource(CaseInsensitiveDict({"servers": url, "stream": "ORDERS"}))
+    with pytest.raises(
+        AuthorizationError, match=r'Permissions Violation for Publish to "\$JS\.API'
+    ):
+        made.reader(made.schema()).partitions()

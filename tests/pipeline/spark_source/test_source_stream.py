@@ -1,0 +1,145 @@
+"""The source inside Spark: batch and streaming queries against a real nats-server."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+
+from midge.pipeline.nats.offsets import lag
+from midge.pipeline.spark_source.source import register
+
+
+@pytest.fixture
+def read(spark, nats_server):
+    """Return a function that points `spark.read` or `spark.readStream` at stream ORDERS."""
+    register(spark)
+
+    def load(reader, **options):
+        given = {"servers": nats_server.url, "stream": "ORDERS", **options}
+        return reader.format("nats").options(**given).load()
+
+    return load
+
+
+def drain(frame, folder, **options):
+    """Run an `availableNow` query into Parquet to its end and return its progress reports."""
+    query = (
+        frame.writeStream.format("parquet")
+        .option("checkpointLocation", f"{folder}/checkpoint")
+        .options(**options)
+        .trigger(availableNow=True)
+        .start(f"{folder}/data")
+    )
+    query.awaitTermination(90)
+    return query.recentProgress
+
+
+def test_batch_reads_every_message_once_in_several_partitions(spark, read, orders):
+    orders.publish(25_000)
+    frame = read(spark.read, minPartitions="3")
+    assert frame.rdd.getNumPartitions() == 3
+    rows = frame.orderBy("sequence").collect()
+    assert [row.sequence for row in rows] == list(range(1, 25_001))
+    assert [bytes(row.payload) for row in rows[:2]] == [b"0", b"1"]
+    assert (rows[13].subject, rows[13].stream) == ("orders.3", "ORDERS")
+
+
+def test_batch_with_headers_and_a_filter(spark, read, orders):
+    orders.publish(20, headers=b"NATS/1.0\r\nTrace: t1\r\nTrace: t2\r\n\r\n")
+    frame = read(spark.read, subject="orders.7", includeHeaders="true")
+    rows = frame.select("sequence", "headers").orderBy("sequence").collect()
+    assert [row.sequence for row in rows] == [8, 18]
+    assert rows[0].headers == {"Trace": ["t1", "t2"]}
+
+
+def test_stream_reads_in_portions_resumes_and_reports_its_lag(spark, read, orders, tmp_path):
+    orders.publish(1000)
+    frame = read(spark.readStream, startingOffsets="earliest", maxOffsetsPerTrigger="400")
+    progress = drain(frame, tmp_path)
+    assert [report["numInputRows"] for report in progress] == [400, 400, 200]
+    assert [lag(report["sources"][0]) for report in progress] == [600, 200, 0]
+    orders.publish(100, start=1000)
+    drain(frame, tmp_path)
+    rows = spark.read.parquet(f"{tmp_path}/data").orderBy("sequence").collect()
+    assert [int(row.payload) for row in rows] == list(range(1100))
+
+
+def test_purged_stream_fails_the_query_or_is_accepted(spark, read, orders, tmp_path):
+    orders.publish(10)
+    drain(read(spark.readStream, startingOffsets="earliest"), tmp_path)
+    orders.publish(10, start=10)
+    orders.purge(seq=16)
+    with pytest.raises(StreamingQueryException, match="messages 11 to 15 of stream ORDERS"):
+        drain(read(spark.readStream), tmp_path)
+    drain(read(spark.readStream, failOnDataLoss="false"), tmp_path)
+    seqs = spark.read.parquet(f"{tmp_path}/data").select("sequence").toPandas()["sequence"]
+    assert sorted(seqs) == [*range(1, 11), *range(16, 21)]
+
+
+def test_errors_reach_the_user_by_name(spark, read, nats_server):
+    with pytest.raises(Exception, match=r"STREAM\.INFO.ORDERS: stream not found"):
+        read(spark.read).collect()
+    with pytest.raises(Exception, match="there is no such option; did you mean stream"):
+        read(spark.read, straem="x")
+
+
+@pytest.mark.timeout(240)
+def test_every_message_is_there_once_after_kill_9(spark, read, orders, tmp_path, nats_server):
+    count = 40_000
+    orders.publish(count, payload=b"%d")
+    writer = subprocess.Popen(
+        [sys.executable, "-c", _WRITER, nats_server.url, str(tmp_path)],
+        stderr=subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+        start_new_session=True,
+    )
+    try:
+        commits = tmp_path / "checkpoint" / "commits"
+        deadline = time.monotonic() + 150
+        while not (commits.is_dir() and len(list(commits.glob("[0-9]*"))) >= 3):
+            assert writer.poll() is None, writer.stderr.read().decode()
+            assert time.monotonic() < deadline, "the query to kill never got going"
+            time.sleep(0.02)
+    finally:
+        kill_group(writer)
+    written = spark.read.parquet(f"{tmp_path}/data").count()
+    assert 0 < written < count
+    drain(read(spark.readStream, startingOffsets="earliest"), tmp_path)
+    rows = spark.read.parquet(f"{tmp_path}/data")
+    total, distinct = rows.agg(F.count("sequence"), F.countDistinct("sequence")).first()
+    assert (total, distinct) == (count, count)
+
+
+def kill_group(process):
+    """Kill the driver and, with it, its JVM: both at once, as a power cut would."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stderr.close()
+
+
+_WRITER = """
+import sys
+from midge.pipeline.spark_session import spark_session
+from midge.pipeline.spark_source.source import register
+
+url, folder = sys.argv[1:]
+spark = spark_session("victim", "local[1]", {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+})
+register(spark)
+frame = spark.readStream.format("nats").options(
+    servers=url, stream="ORDERS", startingOffsets="earliest", maxOffsetsPerTrigger="500"
+).load()
+query = (
+    frame.writeStream.format("parquet")
+    .option("checkpointLocation", f"{folder}/checkpoint")
+    .start(f"{folder}/data")
+)
+query.awaitTermination()
+"""

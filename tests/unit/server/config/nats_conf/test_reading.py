@@ -1,0 +1,244 @@
+"""Keys of nats-server's files as options of midge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from midge.server.config import load as config
+from midge.server.config.nats_conf.server_block import SERVER
+from midge.server.config.options import (
+    AllowResponses,
+    Export,
+    Import,
+    ImportSource,
+    Mapping,
+    MappingDestination,
+    Options,
+    Permissions,
+    SubjectPermissions,
+    User,
+)
+from midge.server.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    return tmp_path / "x.conf"
+
+
+def load(conf: Path, text: str) -> Options:
+    conf.write_text(text, encoding="utf-8")
+    return config.load(conf).options
+
+
+def refusal(conf: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(conf, text)
+    return str(caught.value).replace(str(conf), "x.conf")
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "expected"),
+    [
+        ("listen: 5", "listen.port", 5),
+        ('listen: "[::1]:5"', "listen.host", "::1"),
+        ("listen: a:0", "listen.port", 4222),
+        ("port: -1", "listen.port", -1),
+        ("port: 0", "listen.port", 4222),
+        ("net: h", "listen.host", "h"),
+        ('http: ":8222"', "monitoring.http_port", 8222),
+        ("http: 127.0.0.1:1", "monitoring.host", "127.0.0.1"),
+        ("max_connections: -1", "limits.max_connections", 0),
+        ("max_subs: -1", "limits.max_subscriptions", 0),
+        ("max_sub_tokens: 16", "limits.max_subscription_tokens", 16),
+        ("max_payload: 1kb", "limits.max_payload_bytes", 1024),
+        ('ping_interval: "1m30.5s"', "keepalive.ping_interval_s", 90.5),
+        ('write_deadline: "1h2m3s4ms5us6ns"', "limits.write_deadline_s", 3723.004005006),
+        ("no_fast_producer_stall: true", "limits.stall_producers", False),
+        ("no_header_support: true", "limits.header_support", False),
+        ("disable_sublist_cache: true", "routing.cache_max", 0),
+        ("trace_verbose: true", "logging.trace", True),
+        ("log_file: f", "logging.file", "f"),
+        ("system: $G", "system_account", None),
+        ("resolver: MEM", "operator.resolver", "memory"),
+        ("websocket {port: 0, no_tls: true}", "websocket.no_tls", True),
+        ('ws {ping_interval: "5s"}', "websocket.ping_interval_s", 5),
+        ("ws {authorization {user: u}}", "websocket.authorization.user", "u"),
+        ("ws {authentication {username: u, pass: p}}", "websocket.authorization.password", "p"),
+        ("ws {authorization {token: t}}", "websocket.authorization.token", "t"),
+        ('ws {authorization {timeout: "2s"}}', "websocket.authorization.timeout_s", 2),
+    ],
+)
+def test_single_keys(conf: Path, text: str, path: str, expected: Any) -> None:
+    if expected is None:
+        assert "can not be found" in refusal(conf, text)
+        return
+    value: Any = load(conf, text)
+    for name in path.split("."):
+        value = getattr(value, name)
+    assert value == expected
+
+
+def test_users_and_permissions(conf: Path) -> None:
+    authorization = load(
+        conf,
+        """
+        authorization {
+          timeout: "500ms"
+          default_permissions { subscribe: ["a", "b q"] }
+          users = [
+            {user: u, pass: p, permissions {pub {deny: x}, allow_responses: true}}
+            {username: v, password: $2a$11$abc, clients: websocket}
+          ]
+        }
+        no_auth_user: u
+        """,
+    ).authorization
+    assert authorization.timeout_s == 0.5
+    assert authorization.no_auth_user == "u"
+    assert authorization.default_permissions == Permissions(
+        subscribe=SubjectPermissions(allow=("a", "b q"))
+    )
+    denied = SubjectPermissions(deny=("x",))
+    assert authorization.users == (
+        User(
+            user="u",
+            password="p",
+            permissions=Permissions(publish=denied, allow_responses=AllowResponses()),
+        ),
+        User(user="v", password="$2a$11$abc", allowed_connection_types=("WEBSOCKET",)),
+    )
+
+
+def test_accounts(conf: Path) -> None:
+    first, second = load(
+        conf,
+        """
+        accounts {
+          A {
+            exports: [{stream: "s.>"}, {service: q, response_type: Single, accounts: [B]}]
+            limits { max_conn: 5, max_payload: 1kb }
+            mappings { x: [{destination: y, weight: 10%}, {dest: z, weight: 90}], a: b }
+          }
+          B { imports: [{stream: {account: A, subject: "s.>"}, prefix: p}] }
+        }
+        """,
+    ).accounts
+    assert (first.name, second.name) == ("A", "B")
+    assert first.exports == (Export(stream="s.>"), Export(service="q", accounts=("B",)))
+    assert (first.limits.max_connections, first.limits.max_payload_bytes) == (5, 1024)
+    assert first.mappings == (
+        Mapping(
+            source="x",
+            destinations=(
+                MappingDestination(destination="y", weight_percent=10),
+                MappingDestination(destination="z", weight_percent=90),
+            ),
+        ),
+        Mapping(source="a", destinations=(MappingDestination(destination="b"),)),
+    )
+    source = ImportSource(account="A", subject="s.>")
+    assert second.imports == (Import(stream=source, prefix="p"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("true", ("on", 0.05)),
+        ("false", ("off", 0.05)),
+        ("auto", ("auto", 0.05)),
+        ('"300ms"', ("auto", 0.3)),
+    ],
+)
+def test_handshake_first(conf: Path, text: str, expected: tuple[str, float]) -> None:
+    tls = load(conf, f"tls {{ handshake_first: {text} }}").tls
+    assert (tls.handshake_first, tls.handshake_first_fallback_s) == expected
+
+
+def test_origins_name_line_and_column(conf: Path) -> None:
+    conf.write_text("debug: true\nport: 5\n")
+    origins = config.load(conf).origins
+    assert origins[("listen", "port")] == f"{conf}:2:1"
+
+
+def test_flags_outweigh_the_file(conf: Path) -> None:
+    conf.write_text("port: 5\nhost: h\n")
+    loaded = config.load(conf, flags=[(("listen", "port"), "-p", 6)])
+    assert (loaded.options.listen.port, loaded.options.listen.host) == (6, "h")
+
+
+def test_a_bare_duration_is_a_warning(conf: Path) -> None:
+    conf.write_text("ping_interval: 5\n")
+    loaded = config.load(conf)
+    assert loaded.options.keepalive.ping_interval_s == 5
+    (warning,) = loaded.file_warnings
+    assert warning.startswith(f"{conf}:1:0: invalid use of field")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("port: 70000", "x.conf:1:0: listen.port: expected int from -1 to 65535, got 70000"),
+        ("ping_max: -1", "x.conf:1:0: keepalive.ping_max: expected int of 1 or more, got -1"),
+        ("authorization { password: 5 }",
+         "x.conf:1:16: field \"password\": expected a string; quote it if it looks like a number"),
+        ("accounts { A { exports: [{service: x, response: many}] } }",
+         ("x.conf:1:38: field \"response\": expected one of singleton, single, stream, chunked, "
+          "got 'many'")),
+        ("tls { min_version: '1.0' }",
+         "x.conf:1:6: unsupported TLS minimum version '1.0', expected '1.2' or '1.3'"),
+        ("authorization: 5", "x.conf:1:0: field \"authorization\": expected a map, got 5"),
+        ("authorization { users: {} }",
+         'x.conf:1:16: field "users": expected an array, got a map'),
+        ("write_timeout: retry",
+         'x.conf:1:0: field "write_timeout": midge does not support "retry"'),
+        ("resolver { type: cache, dir: d }",
+         'x.conf:1:11: field "type": midge does not support the cache resolver'),
+    ],
+)  # fmt: skip
+def test_refusals(conf: Path, text: str, error: str) -> None:
+    assert refusal(conf, text) == error
+
+
+def test_every_problem_is_reported(conf: Path) -> None:
+    text = "foo: 1\nport: x\nauthorization {\n bar: 2\n}\n"
+    assert refusal(conf, text).splitlines() == [
+        'x.conf:1:0: unknown field "foo"',
+        "x.conf:2:1: field \"port\": expected an integer, got 'x'",
+        'x.conf:4:2: unknown field "bar"',
+    ]
+
+
+def test_secrets_are_not_repeated(conf: Path) -> None:
+    assert "8675309" not in refusal(conf, "authorization { user: a, password: 8675309 }")
+
+
+@pytest.mark.parametrize("name", sorted(SERVER))
+def test_no_key_crashes_on_a_value_of_another_type(conf: Path, name: str) -> None:
+    for text in ("5", "x", "true", "1.5", "[]", "[{}]", "{}", "{a: 1}", "2006-01-02T15:04:05Z"):
+        conf.write_text(f"{name}: {text}\n")
+        try:
+            config.load(conf)
+        except ConfigError as error:
+            assert str(error)  # noqa: PT017 - either outcome is right, a crash is not
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "name"),
+    [
+        ('authorization { token: "" }', 16, "token"),
+        ("authorization { user: u, password: '' }", 25, "password"),
+        ("authorization { users: [ { user: u, pass: $EMPTY } ] }", 36, "pass"),
+    ],
+)
+def test_an_empty_secret_opens_nothing(
+    conf: Path, text: str, column: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EMPTY", "")
+    expected = f'field "{name}": expected a string that is not empty'
+    assert refusal(conf, text) == f"x.conf:1:{column}: {expected}"

@@ -1,0 +1,189 @@
+"""Settings that contradict one another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from midge.server.config.contradictions import find_contradictions
+from midge.server.config.options import Options
+from midge.server.config.type_check import format_path
+
+USER = {"user": "a", "password": "b"}
+ACCOUNT = {"name": "A"}
+
+
+def contradictions(raw: dict[str, Any]) -> dict[str, str]:
+    options = msgspec.convert(raw, Options)
+    return {format_path(path): text for path, text in find_contradictions(options)}
+
+
+@pytest.mark.parametrize(
+    ("raw", "path", "text"),
+    [
+        ({"server_name": "a b"}, "server_name", "cannot contain spaces"),
+        (
+            {"shutdown": {"lame_duck_grace_period_s": 120}},
+            "shutdown.lame_duck_grace_period_s",
+            "expected less than",
+        ),
+        ({"routing": {"cache_max": 10}}, "routing.cache_sweep_to", "expected at most"),
+        ({"authorization": {"token": "t", **USER}}, "authorization.token", "user/pass and token"),
+        (
+            {"authorization": {"token": "t", "users": [USER]}},
+            "authorization.token",
+            "token and a users array",
+        ),
+        (
+            {"authorization": {**USER, "users": [USER]}},
+            "authorization.user",
+            "single user/pass and a users array",
+        ),
+        ({"authorization": {"password": "p"}}, "authorization.user", "expected a user name"),
+        (
+            {"authorization": {"users": [USER, USER]}},
+            "authorization.users[1]",
+            'Duplicate user "a" detected',
+        ),
+        (
+            {"authorization": {"users": [{"nkey": "U1"}, {"nkey": "U1"}]}},
+            "authorization.users[1]",
+            'Duplicate nkey "U1" detected',
+        ),
+        ({"authorization": {"users": [{}]}}, "authorization.users[0]", "requires a user"),
+        (
+            {"authorization": {"users": [{"user": "a", "nkey": "U"}]}},
+            "authorization.users[0].nkey",
+            "got both",
+        ),
+        (
+            {"authorization": {"users": [{"nkey": "U", "password": "p"}]}},
+            "authorization.users[0].password",
+            "no password",
+        ),
+        ({"accounts": [{"name": "$G"}]}, "accounts[0].name", "Reserved Account"),
+        ({"accounts": [{"name": ""}]}, "accounts[0].name", "without blanks"),
+        ({"accounts": [ACCOUNT, ACCOUNT]}, "accounts", 'Duplicate account "A"'),
+        ({"system_account": "X"}, "system_account", "got 'X'"),
+        (
+            {"accounts": [{**ACCOUNT, "exports": [{}]}]},
+            "accounts[0].exports[0]",
+            "either stream or service",
+        ),
+        (
+            {"accounts": [{**ACCOUNT, "imports": [{}]}]},
+            "accounts[0].imports[0]",
+            "either stream or service",
+        ),
+        (
+            {"accounts": [{**ACCOUNT, "imports": [{"stream": {"account": "B", "subject": "x"}}]}]},
+            "accounts[0].imports[0]",
+            '"B" account not defined for stream import',
+        ),
+        (
+            {
+                "accounts": [
+                    {
+                        **ACCOUNT,
+                        "imports": [
+                            {"service": {"account": "A", "subject": "x"}, "prefix": "p"},
+                        ],
+                    }
+                ]
+            },
+            "accounts[0].imports[0].prefix",
+            "only a stream",
+        ),
+        ({"authorization": {"no_auth_user": "x"}}, "authorization.no_auth_user", "not present"),
+        ({"tls": {"cert_file": "c"}}, "tls.key_file", "missing 'key_file'"),
+        ({"tls": {"verify": True}}, "tls.cert_file", "needed by 'verify'"),
+        ({"websocket": {"port": 80}}, "websocket.no_tls", "expected websocket.tls"),
+        (
+            {"websocket": {"authorization": {"no_auth_user": "x"}}},
+            "websocket.authorization.no_auth_user",
+            "not present",
+        ),
+        (
+            {
+                "authorization": {"users": [USER]},
+                "websocket": {"authorization": {"user": "b", "password": "p"}},
+            },
+            "websocket.authorization.user",
+            "username not compatible with presence of users",
+        ),
+        (
+            {
+                "accounts": [{**ACCOUNT, "users": [USER]}],
+                "websocket": {"authorization": {"token": "t"}},
+            },
+            "websocket.authorization.token",
+            "token not compatible with presence of users",
+        ),
+        (
+            {"websocket": {"authorization": {"password": "p"}}},
+            "websocket.authorization.user",
+            "expected a user name",
+        ),
+        ({"websocket": {"jwt_cookie": "j"}}, "websocket.jwt_cookie", "expected operator mode"),
+        *(
+            (
+                {"websocket": {"allowed_origins": [origin]}},
+                "websocket.allowed_origins",
+                repr(origin),
+            )
+            for origin in ("*", "x", "http://", "ftp://h", "http://h:b", "http://h:99999", "h:80")
+        ),
+        *(
+            ({"websocket": {"headers": {name: "x"}}}, "websocket.headers", "not allowed")
+            for name in ("Upgrade", "host", "Sec-WebSocket-Accept", "nats-no-masking")
+        ),
+        *(
+            ({"websocket": {"headers": headers}}, "websocket.headers", "of one line")
+            for headers in ({"": "x"}, {"a b": "x"}, {"a": "x\r\nSet-Cookie: y"})
+        ),
+        ({"monitoring": {"https_port": 80}}, "monitoring.https_port", "HTTPS needs it"),
+        (
+            {
+                "monitoring": {"https_port": 80, "http_port": 81},
+                "tls": {"cert_file": "c", "key_file": "k"},
+            },
+            "monitoring.https_port",
+            "cannot have both",
+        ),
+    ],
+)
+def test_contradictions(raw: dict[str, Any], path: str, text: str) -> None:
+    found = contradictions(raw)
+    assert list(found) == [path]
+    assert text in found[path]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {},
+        {"authorization": {"no_auth_user": "a", "users": [USER]}},
+        {"accounts": [{**ACCOUNT, "users": [USER]}], "authorization": {"no_auth_user": "a"}},
+        {"accounts": [{"name": "$SYS"}], "system_account": "$SYS"},
+        {"system_account": "ADMO3V", "operator": {"trusted_keys": ["OX"]}},
+        {"websocket": {"port": 80, "no_tls": True}},
+        {
+            "authorization": {"users": [USER]},
+            "websocket": {"authorization": {"no_auth_user": "a"}},
+        },
+        {
+            "authorization": {"token": "t"},
+            "websocket": {"authorization": {"user": "a", "password": "p", "token": "u"}},
+        },
+        {
+            "websocket": {
+                "allowed_origins": ["https://a", "http://[::1]:80"],
+                "headers": {"X-From": "here, there"},
+            },
+        },
+    ],
+)
+def test_what_fits_together(raw: dict[str, Any]) -> None:
+    assert contradictions(raw) == {}

@@ -1,0 +1,119 @@
+"""Pages that list very many subscriptions: they end at what a page may hold, and give way."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from midge.server.monitoring import long_lists
+from midge.server.monitoring.long_lists import SizeBudget, StepBudget
+from midge.sublist.subscription import Subscription
+
+Page = Callable[[str], Awaitable[Any]]
+Connect = Callable[..., Awaitable[Any]]
+
+
+async def ignore(message: Any) -> None:
+    """Take a message."""
+
+
+def held(count: int, size: int) -> list[Subscription]:
+    return [Subscription(b"x" * size, None, b"%d" % number) for number in range(count)]
+
+
+class TestRoom:
+    def test_takes_no_more_than_the_limit(self) -> None:
+        room = SizeBudget(detail=False)
+        assert len(room.take(held(10, 10), 4)) == 4
+        assert room.left_out == 0
+
+    @pytest.mark.parametrize("detail", [False, True])
+    def test_takes_no_more_bytes_than_a_page_may_have(self, detail: bool) -> None:
+        room = SizeBudget(detail=detail)
+        taken = room.take(held(10_000, 4096), 10_000)
+        assert len(taken) * 4096 + 160 * len(taken) > long_lists.MAX_LISTED_BYTES - 5000
+        assert len(taken) * 4096 <= long_lists.MAX_LISTED_BYTES
+        assert room.left_out == 10_000 - len(taken)
+
+    def test_is_full_from_then_on(self) -> None:
+        room = SizeBudget(detail=False)
+        room.take(held(10_000, 4096), 10_000)
+        before = room.left_out
+        assert room.take(held(3, 1), 2) == []
+        assert room.left_out == before + 2
+
+
+async def test_long_work_lets_others_in_between() -> None:
+    others = 0
+
+    async def count() -> None:
+        nonlocal others
+        while True:
+            others += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count())
+    steps = StepBudget()
+    for _ in range(100_000):
+        await steps.charge(1)
+    assert others >= 20
+    counting.cancel()
+
+
+@pytest.fixture
+async def subjects(connect: Connect) -> list[str]:
+    """Three clients with ten subscriptions each."""
+    names = []
+    for number in range(3):
+        client = await connect(name=f"{number}")
+        for each in range(10):
+            names.append(f"client.{number}.subject.{each}")
+            await client.subscribe(names[-1], cb=ignore)
+        await client.flush()
+    return names
+
+
+async def test_connz_tells_what_it_left_out(
+    page: Page, subjects: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "subscriptions_left_out" not in await page("/connz?subs=1")
+    monkeypatch.setattr(long_lists, "MAX_LISTED_BYTES", 15 * (len(subjects[0]) + 32))
+    connz = await page("/connz?subs=1")
+    lists = [entry.get("subscriptions_list") for entry in connz["connections"]]
+    assert lists == [subjects[:10], subjects[10:15], None]
+    assert connz["subscriptions_left_out"] == 15
+    assert [entry["subscriptions"] for entry in connz["connections"]] == [10, 10, 10]
+    second = await page("/connz?subs=1&offset=1")
+    assert second["connections"][0]["subscriptions_list"] == subjects[10:20]
+
+
+async def test_subsz_goes_on_where_it_had_no_more_room(
+    page: Page, subjects: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_lists, "MAX_LISTED_BYTES", 7 * (len(subjects[0]) + 161))
+    seen: list[str] = []
+    while True:
+        subsz = await page(f"/subsz?subs=1&acc=$G&offset={len(seen)}")
+        if "subscriptions_list" not in subsz:
+            break
+        assert len(subsz["subscriptions_list"]) <= 7
+        seen += [one["subject"] for one in subsz["subscriptions_list"]]
+    own = [one for one in seen if one.startswith("client.")]
+    assert own == subjects
+
+
+@pytest.mark.parametrize(("offset", "limit"), [(0, 5), (3, 4), (8, 100), (40, 5)])
+async def test_subsz_counts_all_who_match_and_lists_some(
+    page: Page, connect: Connect, offset: int, limit: int
+) -> None:
+    for queue in ("", "", "a", "b", "a"):
+        client = await connect()
+        for _ in range(4):
+            await client.subscribe("here", queue, cb=ignore)
+        await client.flush()
+    every = (await page("/subsz?subs=1&test=here"))["subscriptions_list"]
+    assert len(every) == 20
+    some = await page(f"/subsz?subs=1&test=here&offset={offset}&limit={limit}")
+    assert some["total"] == 20
+    assert some.get("subscriptions_list", []) == every[offset : offset + limit]

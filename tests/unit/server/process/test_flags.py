@@ -1,0 +1,85 @@
+"""The flag table: nats-server's flags lead to settings, and every setting has a flag."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from midge.server.config import schema
+from midge.server.errors import ConfigError
+from midge.server.process.flags import USAGE, check_tls_flags, server_flags, setting_values
+from midge.server.process.go_flags import parse
+
+
+def settings_of(*arguments: str) -> dict[str, Any]:
+    given = parse(arguments, server_flags()).given
+    return {".".join(path): value for path, _, value in setting_values(given)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["-a", "0.0.0.0"], {"listen.host": "0.0.0.0"}),
+        (["--net=h"], {"listen.host": "h"}),
+        (["-p", "-1"], {"listen.port": -1}),
+        (["-p", "0"], {"listen.port": 4222}),
+        (["-n", "x"], {"server_name": "x"}),
+        (["-P", "f"], {"process.pid_file": "f"}),
+        (["-m", "8222"], {"monitoring.http_port": 8222}),
+        (["-ms", "8223"], {"monitoring.https_port": 8223}),
+        (["-DV"], {"logging.debug": True, "logging.trace": True}),
+        (["-VV"], {"logging.trace": True, "logging.trace_verbose": True}),
+        (["-T=false"], {"logging.logtime": False}),
+        (
+            ["--user", "u", "--pass", "p"],
+            {"authorization.user": "u", "authorization.password": "p"},
+        ),
+        (["--tlsverify", "--tls"], {"tls.verify": True}),
+        (["--record", "d"], {"recorder.directory": "d"}),
+        (["--limits-max-connections", "5"], {"limits.max_connections": 5}),
+        (["--websocket-allowed-origins=a,b"], {"websocket.allowed_origins": ["a", "b"]}),
+        (["--routing-exact-match", "off"], {"routing.exact_match": False}),
+    ],
+)
+def test_flags_set_settings(arguments: list[str], expected: dict[str, Any]) -> None:
+    assert settings_of(*arguments) == expected
+
+
+@pytest.mark.parametrize("flag", ["-js", "--cluster=x", "--routes=x", "-s", "--profile=1"])
+def test_flags_of_missing_features_are_refused(flag: str) -> None:
+    with pytest.raises(ConfigError, match="midge does not support"):
+        settings_of(flag)
+
+
+def test_every_setting_has_a_flag_and_no_name_is_taken_twice() -> None:
+    names = Counter(name for flag in server_flags() for name in flag.names)
+    assert [name for name, times in names.items() if times > 1] == []
+    assert {setting.flag for setting in schema.settings()} <= set(names)
+
+
+def test_flag_targets_are_settings_that_exist() -> None:
+    known = schema.settings_by_path()
+    paths = {
+        path for path, _, _ in setting_values(parse(["-DVV", "-p", "1"], server_flags()).given)
+    }
+    assert paths <= set(known)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "missing"),
+    [
+        (["--tls"], "TLS Server certificate"),
+        (["--tlsverify"], "TLS Server certificate"),
+        (["--tls", "--tlscert", "c"], "TLS Server private key"),
+    ],
+)
+def test_tls_flags_need_certificate_and_key(arguments: list[str], missing: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{missing} must be present and valid$"):
+        check_tls_flags(parse(arguments, server_flags()).given)
+
+
+def test_usage_names_every_short_flag() -> None:
+    for flag in ("-a,", "-p,", "-c,", "-sl,", "-DV ", "-DVV ", "--record", "--tlscacert"):
+        assert flag in USAGE

@@ -1,0 +1,179 @@
+"""What happens in the middle of routing: somebody leaves, comes, publishes or is closed.
+
+A subscription within the process does it from inside the delivery of a message, in the middle of a
+run of messages that are alike. However the run is cut into reads, everybody is sent the same.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from midge.protocol.frame import Frame, compose
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.connection import Connection
+from midge.server.config.options import Options
+from midge.server.routing.client import Client
+from midge.server.routing.subscription import RoutedSubscription
+from tests.fuzz.traffic import Script, Step
+from tests.fuzz.world import Outcome, World
+
+PUBLISHER, FIRST, SECOND = range(3)
+RUN = b"".join(b"PUB a r 3\r\n%03d\r\n" % i for i in range(40))
+STEPS: list[Step] = [
+    ("feed", FIRST, b"SUB a 1\r\nSUB * 2\r\nSUB a q 3\r\n"),
+    ("feed", SECOND, b"SUB a 1\r\nSUB > 2\r\nSUB a q 3\r\n"),
+    ("feed", PUBLISHER, b"SUB a 1\r\nPING\r\n" + RUN + b"PING\r\n" + RUN),
+    ("feed", FIRST, b"PING\r\n"),
+]
+
+
+class Meddler(RoutedSubscription):
+    """Does `deed` from inside the delivery of every seventh message."""
+
+    def __init__(self, world: World, deed: Callable[[World, Frame], None]) -> None:
+        super().__init__(b"a")
+        self._world = world
+        self._deed = deed
+        self._busy = False
+
+    def receive(self, publisher: Client | None, frame: Frame) -> bool:
+        if frame.payload_bytes().endswith(b"7") and not self._busy:
+            self._busy = True
+            self._deed(self._world, frame)
+            self._busy = False
+        return True
+
+
+def connection(world: World, client: int) -> Connection | None:
+    """Give a client's connection, unless it has ended."""
+    return next(
+        (one for one in world.broker.clients.values() if one.peer_port == 1000 + client), None
+    )
+
+
+def close_receiver(world: World, frame: Frame) -> None:
+    if one := connection(world, FIRST):
+        one.close(ClosedReason.SERVER_SHUTDOWN)
+
+
+def close_publisher(world: World, frame: Frame) -> None:
+    if one := connection(world, PUBLISHER):
+        one.close(ClosedReason.SERVER_SHUTDOWN, "over")
+
+
+def abort_receiver(world: World, frame: Frame) -> None:
+    if one := connection(world, SECOND):
+        world.broker.router.flush()  # what has not been written when it is cut is lost
+        one.close(ClosedReason.SLOW_CONSUMER_PENDING)
+
+
+def unsubscribe(world: World, frame: Frame) -> None:
+    for client in (FIRST, SECOND):
+        if one := connection(world, client):
+            one.on_unsubscribe(b"2" if b"2" in one.subscriptions else b"1", 0)
+
+
+def unsubscribe_soon(world: World, frame: Frame) -> None:
+    if one := connection(world, FIRST):
+        one.on_unsubscribe(b"1", 12)
+
+
+def subscribe(world: World, frame: Frame) -> None:
+    if one := connection(world, FIRST):
+        one.on_subscribe(b"a", None, b"n%d" % len(one.subscriptions))
+
+
+def publish(world: World, frame: Frame) -> None:
+    account = world.broker.global_account
+    nested = compose(b"a", b"nested in " + frame.payload_bytes(), b"reply")
+    world.broker.router.route(account, account.sublist.match(b"a"), None, nested)
+
+
+def flush(world: World, frame: Frame) -> None:
+    world.broker.router.flush()
+
+
+def resume(world: World, frame: Frame) -> None:
+    if one := connection(world, PUBLISHER):
+        one.resume()
+
+
+DEEDS = [
+    close_receiver,
+    close_publisher,
+    abort_receiver,
+    unsubscribe,
+    unsubscribe_soon,
+    subscribe,
+    publish,
+    flush,
+    resume,
+]
+
+
+def whole(data: bytes) -> Iterable[bytes]:
+    return [data]
+
+
+def byte_by_byte(data: bytes) -> Iterable[bytes]:
+    return [data[i : i + 1] for i in range(len(data))]
+
+
+def play(
+    deed: Callable[[World, Frame], None],
+    split: Callable[[bytes], Iterable[bytes]],
+    *,
+    read_bytes: int,
+    is_tls: bool,
+) -> Outcome:
+    world = World(Options(), read_bytes=read_bytes, is_tls=is_tls, is_observed=False)
+    meddler = Meddler(world, deed)
+    assert world.broker.global_account.sublist.insert(meddler) is None
+    outcome = world.play(Script([b'CONNECT {"headers":true}\r\n'] * 3, STEPS), split)
+    assert not world.broker.clients
+    assert list(world.broker.global_account.sublist) == [meddler]
+    return outcome
+
+
+@pytest.mark.parametrize("is_tls", [False, True], ids=["tcp", "tls"])
+@pytest.mark.parametrize("deed", DEEDS)
+def test_what_happens_while_routing_happens_the_same_however_it_came(
+    deed: Callable[[World, Frame], None], is_tls: bool
+) -> None:
+    expected = play(deed, byte_by_byte, read_bytes=512, is_tls=is_tls)
+    assert play(deed, whole, read_bytes=1 << 18, is_tls=is_tls) == expected
+    assert play(deed, whole, read_bytes=512, is_tls=is_tls) == expected
+    assert sum(sent.count(b"MSG") for sent in expected[0]) > 20
+
+
+def connections() -> int:
+    return sum(isinstance(one, Connection) for one in gc.get_objects())
+
+
+def test_nobody_who_left_is_kept() -> None:
+    """What publishers and the SubList remember of matches holds on to nobody for long."""
+    gc.collect()
+    before = connections()
+    world = World(Options(), is_observed=False)
+    steps: list[Step] = []
+    for i in range(60):
+        subject = b"x.%d" % (i % 20)
+        messages = b"PUB %b 1\r\nx\r\nPUB y 1\r\nx\r\n" % subject * 3
+        pattern = [subject, b"x.*", b"*.%d" % (i % 20)][i % 3]
+        steps += [
+            ("feed", FIRST, b"SUB %b 1\r\n" % pattern),
+            ("feed", PUBLISHER, messages + b"PUB %b 1\r\nx\r\n" % subject),
+            ("lost", FIRST),
+        ]
+    introductions = [b"CONNECT {}\r\n"] * 3
+    for step in steps:
+        world.take(step, introductions, whole)
+    gc.collect()
+    assert connections() - before <= 2, "the publisher, and one in what it found last"
+    world.clock.advance(600)
+    gc.collect()
+    assert connections() - before <= 1
+    world.play(Script(introductions, []), whole)
