@@ -225,7 +225,7 @@ async def test_blocking_where_a_loop_runs_is_told_at_once(scene: Scene) -> None:
         assert time.monotonic() - begun_s < 60
     # What cannot be mended by waiting is not blamed on that.
     assert hint not in complaint(scene.capture, "a", count=0, timeout_s=600.0)
-    with pytest.raises(AssertionError, match="use: await .*wait_nothing_published"):
+    with pytest.raises(AssertionError, match=r"use: await .*wait_nothing_published"):
         scene.capture.assert_nothing_published("b", quiet_s=600.0)
     scene.capture.assert_published("a", count=1)
 
