@@ -26,6 +26,7 @@ INLINE_ONLY = frozenset(
     {
         "midge.jetstream.store.numbers",
         "midge.protocol.memory",
+        "midge.server.routing.reserved",
         "midge.sublist.octets",
         "midge.sublist.thread_lock",
     }

@@ -19,6 +19,7 @@ import msgspec
 
 from midge.protocol.frame import Frame, compose, with_subject
 from midge.server.accounts.mapping import Mappings
+from midge.server.routing.reserved import REPLY_PREFIX
 from midge.server.routing.subscription import RoutedSubscription
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
     from midge.server.routing.router import Router
-
-REPLY_PREFIX = b"_R_."
 
 REQUESTS_MAX = 65536
 """Most unanswered requests of one import; the oldest gives way."""

@@ -30,9 +30,11 @@ from midge.server.config.options import Options
 from midge.server.log.logger import get_logger
 from midge.server.routing.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 from midge.server.routing.client import Client
+from midge.server.routing.contained_faults import ContainedFaults
 from midge.server.routing.observer import Observer
 from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.router import SWALLOWED, Router
+from midge.server.routing.several_observers import SeveralObservers
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist import SubList
 
@@ -72,19 +74,6 @@ class Screen:
 
     def edit_info(self, info: Info) -> None:
         """Change what a connection is told of the server."""
-
-
-class _Several(Observer):
-    """Several observers of messages as one."""
-
-    def __init__(self, observers: list[Observer]) -> None:
-        self._observers = observers
-
-    def message_routed(
-        self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
-    ) -> None:
-        for observer in self._observers:
-            observer.message_routed(account, publisher, frame, plain, queued)
 
 
 class Totals:
@@ -134,7 +123,7 @@ class Broker:
         self.chunks = ChunkPool()
         self.turns = FairTurns(clock)
         chooser = random if options.routing.queue_selection == "random" else None
-        self.router = Router(chooser)
+        self.router = Router(chooser, ContainedFaults(clock.monotonic))
         self.observers: list[Observer] = []
         self._message_observers: list[Observer] = []
         self.accounts: dict[str, Account] = {}
@@ -162,6 +151,14 @@ class Broker:
         if operator is not None and operator.system_account:
             self.system_account = self.account(operator.system_account)
 
+    def _show(self, event: str, *arguments: object) -> None:
+        """Call the method `event` of every observer, and contain what any of them raises."""
+        for observer in self.observers:
+            try:
+                getattr(observer, event)(*arguments)
+            except Exception as error:  # noqa: BLE001 - the client has no part in it
+                self.router.faults.note(observer, error)
+
     # Connections.
 
     def account(self, name: str) -> Account:
@@ -176,8 +173,7 @@ class Broker:
             )
             account = Account(name, sublist)
             self.accounts[name] = account
-            for observer in self.observers:
-                observer.account_made(account)
+            self._show("account_made", account)
         return account
 
     def make_connection(self, peer: tuple[str, int], listener_kind: str = "STANDARD") -> Connection:
@@ -215,8 +211,7 @@ class Broker:
 
     def client_connected(self, connection: Connection) -> None:
         """Hear that the client has been let in."""
-        for observer in self.observers:
-            observer.client_connected(connection)
+        self._show("client_connected", connection)
 
     def client_closed(self, connection: Connection) -> None:
         """Hear that a connection has ended; its transport may have some last words to write."""
@@ -228,8 +223,7 @@ class Broker:
         self.closed.append(ClosedClient(connection, self.clock.monotonic()))
         if connection.reason is not None:
             self._note_end(connection, connection.reason)
-        for observer in self.observers:
-            observer.client_closed(connection)
+        self._show("client_closed", connection)
 
     def _note_end(self, connection: Connection, reason: ClosedReason) -> None:
         """Count and log why a connection has ended."""
@@ -374,15 +368,13 @@ class Broker:
 
     def subscribed(self, connection: Connection, subscription: RoutedSubscription) -> None:
         """Hear of a new subscription."""
-        for observer in self.observers:
-            observer.subscribed(connection, subscription)
+        self._show("subscribed", connection, subscription)
 
     def unsubscribed(
         self, connection: Connection, subscription: RoutedSubscription, cause: str
     ) -> None:
         """Hear of the end of one."""
-        for observer in self.observers:
-            observer.unsubscribed(connection, subscription, cause)
+        self._show("unsubscribed", connection, subscription, cause)
 
     def clean_up(
         self, connection: Connection, account: Account, left: list[RoutedSubscription], slice_: int
@@ -478,7 +470,7 @@ class Broker:
         several = self._message_observers
         self.router.observer = several[0] if len(several) == 1 else None
         if len(several) > 1:
-            self.router.observer = _Several(several)
+            self.router.observer = SeveralObservers(several, self.router.faults)
 
     def close(self) -> None:
         """Let go of what outlives connections."""

@@ -42,6 +42,13 @@ class Client(Handler):
     def flushed(self) -> None:
         """Hear that the router has flushed `outbound`, to see whether the socket took it."""
 
+    def run_goes_on(self, generation: int) -> bool:
+        """Tell, as a publisher in the middle of a run, whether the next message is for the same.
+
+        `generation` is that of its account's SubList when the run began.
+        """
+        return self.account.sublist.generation == generation
+
     def hold_for(self, receiver: "Client") -> None:
         """Hear, as a publisher, that `receiver` is far behind with what it was sent."""
 

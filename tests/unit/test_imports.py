@@ -101,6 +101,7 @@ def test_wrong_direction_is_found(folder: str, source: str) -> None:
 ROOMS = (
     ("clock", "errors"),
     ("config",),
+    ("options",),
     ("log",),
     ("routing",),
     ("auth",),
