@@ -23,7 +23,12 @@ COMPILED_FOLDERS = ("protocol", "sublist", "jetstream", "server")
 # A `.pxd` of nothing but `cdef inline` functions is C for those who cimport it; the `.py` beside it
 # is its interpreted twin, so there is nothing to compile.
 INLINE_ONLY = frozenset(
-    {"midge.protocol.memory", "midge.sublist.octets", "midge.sublist.thread_lock"}
+    {
+        "midge.jetstream.store.numbers",
+        "midge.protocol.memory",
+        "midge.sublist.octets",
+        "midge.sublist.thread_lock",
+    }
 )
 
 DIRECTIVES = {"language_level": 3, "annotation_typing": False, "embedsignature": True}

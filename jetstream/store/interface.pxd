@@ -42,9 +42,9 @@ cdef class StreamStore:
     cpdef void skip_to(self, unsigned long long last_seq) except *
     cpdef bint remove(self, unsigned long long seq, bint erase=*) except -1
     cpdef Py_ssize_t enforce(self, long long max_messages, long long max_bytes) except -1
-    cpdef Py_ssize_t trim_subject(self, bytes subject, Py_ssize_t keep) except -1
+    cpdef Py_ssize_t trim_subject(self, bytes subject, unsigned long long keep) except -1
     cpdef Py_ssize_t purge(
-        self, bytes subject=*, unsigned long long upto_seq=*, Py_ssize_t keep=*
+        self, bytes subject=*, unsigned long long upto_seq=*, unsigned long long keep=*
     ) except -1
     cpdef Py_ssize_t expire(self, long long before_ns, Py_ssize_t limit) except -1
 
