@@ -7,6 +7,7 @@ from midge.jetstream.consumer.tracking cimport Tracking
 from midge.jetstream.store.interface cimport StoredMessage
 
 cdef long long _SECOND_NS
+cdef unsigned long long _STALE
 
 
 cdef class Consumer(Tracking):

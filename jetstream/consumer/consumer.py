@@ -6,18 +6,21 @@ what was delivered and acknowledged.
 
 from __future__ import annotations
 
+from midge.jetstream import errors
 from midge.jetstream.clock import Timer
 from midge.jetstream.config.consumer import ConsumerConfig
 from midge.jetstream.consumer.ack_subject import AckSubject
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.start import start_of
 from midge.jetstream.consumer.tracking import NO_ACKS, Tracking
+from midge.jetstream.json.times import ZERO_TIME_NS, Timestamp
 from midge.jetstream.store.interface import StoredMessage
 
 MESSAGE_COST = 256
 """What delivering a message takes of a turn besides its bytes: the time of copying so many."""
 
 _SECOND_NS = 1_000_000_000
+_STALE = 0xFFFFFFFFFFFFFFFF
 
 
 class Consumer(Tracking):
@@ -41,12 +44,12 @@ class Consumer(Tracking):
         self._pause_timer: Timer | None = None
         self._turn = 0
         self._is_at_limit = False
-        self._removals = host.store.removals
+        self._removals = host.store.removals - host.known_removals
         super().__init__(host, config, name)
 
     def follow(self, config: ConsumerConfig) -> None:
         """See `Tracking.follow`."""
-        super().follow(config)
+        Tracking.follow(self, config)
         self.filters = config.filters()
         self.headers_only = config.headers_only
         self.paused_until_ns = config.pause_until.ns if config.pause_until is not None else 0
@@ -65,6 +68,7 @@ class Consumer(Tracking):
         if self.pending.first is not None:
             self._arm_ack_timer(self.pending.next_due_ns())
         self._arm_pause_timer()
+        self.watch_activity()
         self.signal()
 
     def stop(self) -> None:
@@ -87,6 +91,14 @@ class Consumer(Tracking):
         """Return how many requests wait."""
         return 0
 
+    def priority_groups(self) -> list[dict[str, str]]:
+        """Return what a report says of the priority groups."""
+        return []
+
+    def settle_counts(self) -> None:
+        """Bring `num_pending` up to date before it is reported."""
+        self._recount()
+
     def is_paused(self) -> bool:
         """Tell whether the consumer is paused now."""
         return self.paused_until_ns > 0 and self.clock.wall_ns() < self.paused_until_ns
@@ -100,6 +112,32 @@ class Consumer(Tracking):
             self.counted_seq = seq
         if seq >= self.next_seq and not self.is_ready:
             self.signal()
+
+    def removed(self, seq: int) -> None:
+        """See `Tracking.removed`."""
+        if self.next_seq <= seq <= self.counted_seq:
+            if seq <= self.last_per_subject_upto:
+                self._removals = _STALE  # it may not have counted
+            else:
+                self.num_pending -= 1
+        Tracking.removed(self, seq)
+
+    def trimmed(self) -> None:
+        """See `Tracking.trimmed`."""
+        if self.next_seq < self.store.first_seq:
+            self._removals = _STALE
+        super().trimmed()
+
+    def purged(self, first_seq: int, *, is_wider: bool) -> None:
+        """See `Tracking.purged`."""
+        super().purged(first_seq, is_wider=is_wider)
+        self._removals = _STALE
+
+    def lowest_seq(self) -> int:
+        """Return the first sequence whose removal would concern this consumer."""
+        first = self.pending.first
+        lowest = self.next_seq if first is None else min(first.seq, self.next_seq)
+        return min(lowest, *self.redelivered) if self.redelivered else lowest
 
     def signal(self) -> None:
         """Ask for a turn, if there is anybody to deliver to."""
@@ -280,7 +318,7 @@ class Consumer(Tracking):
         """Count the messages to come, exactly."""
         store = self.store
         visible = store.visible_seq
-        self._removals = store.removals
+        self._removals = store.removals - self.host.known_removals
         self.counted_seq = visible
         upto = self.last_per_subject_upto
         if self.next_seq > visible:
@@ -295,8 +333,63 @@ class Consumer(Tracking):
 
     def _recount(self) -> None:
         """Count anew if messages that were counted may have gone."""
-        if self._removals != self.store.removals:
+        if self._removals != self.store.removals - self.host.known_removals:
             self.count_pending()
+
+    # Changing.
+
+    def change(self, config: ConsumerConfig) -> None:
+        """Take over a configuration that was checked."""
+        old = self.config
+        self.follow(config)
+        if config.ack_wait_ns != old.ack_wait_ns or config.backoff_ns != old.backoff_ns:
+            self.pending.set_waits(config.backoff_ns or [config.ack_wait_ns])
+            self._arm_ack_timer(self.pending.next_due_ns())
+        if _moment(config.pause_until) != _moment(old.pause_until):
+            self._arm_pause_timer()
+            self.events.paused(config.pause_until)
+        if config.inactive_threshold_ns != old.inactive_threshold_ns:
+            self.watch_activity()
+        self.signal()
+
+    def watch_activity(self) -> None:
+        """Have the consumer deleted once it has not been used for its inactive threshold."""
+
+    def reset(self, seq: int) -> int:
+        """Begin anew with the message `seq`, 0 for the one above the ack floor; return which.
+
+        Raises:
+            JetStreamError: the deliver policy does not allow it.
+        """
+        if seq == 0:
+            seq = self.floor_seq + 1
+        else:
+            self._check_reset(seq)
+        self.pending.clear()
+        self._arm_ack_timer(0)
+        self.redelivered.clear()
+        self.queue.clear()
+        self.stand_before(seq)
+        self.last_per_subject_upto = 0
+        self.last_delivery_ns = 0
+        self.last_ack_ns = 0
+        self.count_pending()
+        if self.log is not None:
+            self.log.replaced()
+        self.signal()
+        return seq
+
+    def _check_reset(self, seq: int) -> None:
+        config = self.config
+        if config.deliver_policy == "by_start_sequence":
+            if seq < config.opt_start_seq:
+                raise errors.CONSUMER_INVALID_RESET.error(err="below start seq")
+        elif config.deliver_policy == "by_start_time":
+            assert config.opt_start_time is not None
+            if seq < self.store.seq_at_time(config.opt_start_time.ns):
+                raise errors.CONSUMER_INVALID_RESET.error(err="below start time")
+        elif config.deliver_policy != "all":
+            raise errors.CONSUMER_INVALID_RESET.error(err="not allowed")
 
     # Pausing.
 
@@ -315,6 +408,10 @@ class Consumer(Tracking):
             return
         self.events.paused(self.config.pause_until)
         self.signal()
+
+
+def _moment(time: Timestamp | None) -> int:
+    return ZERO_TIME_NS if time is None else time.ns
 
 
 def ack_prefix(host: ConsumerHost, name: bytes) -> bytes:

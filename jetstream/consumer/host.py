@@ -10,13 +10,15 @@ from midge.jetstream.store.interface import StreamStore
 
 if TYPE_CHECKING:
     from midge.jetstream.consumer.consumer import Consumer
+    from midge.jetstream.consumer.tracking import Tracking
 
 
 class ConsumerHost:
     """A stream as its consumers see it.
 
     `retention`, `subjects` and the rest follow the stream's configuration when that changes.
-    `ack_prefix` is what the ack subjects of a consumer begin with, made by `ack_prefix_of`.
+    `known_removals` counts the removals that consumers were told of one by one, or that do not
+    concern what they count.
     """
 
     def __init__(self, stream: bytes, store: StreamStore, sink: Sink, clock: Clock) -> None:
@@ -32,12 +34,13 @@ class ConsumerHost:
         self.account = "$G"
         self.account_hash = ""
         self.has_second_acks = False
+        self.known_removals = 0
 
     def ready(self, consumer: Consumer) -> None:
         """Have `consumer.deliver` called soon, with a share of a turn."""
         raise NotImplementedError
 
-    def acked(self, consumer: Consumer, seq: int) -> None:
+    def acked(self, consumer: Tracking, seq: int) -> None:
         """Take note that a message of an interest or work queue stream was acknowledged."""
         raise NotImplementedError
 

@@ -29,3 +29,6 @@ class ConsumerLog:
 
     def confirm(self, reply: bytes) -> None:
         """Write all changes, and answer `reply` once they are durable."""
+
+    def replaced(self) -> None:
+        """Take note that the whole state is another one."""

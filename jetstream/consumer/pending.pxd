@@ -6,7 +6,7 @@ cdef int DELAYED, NOWHERE
 
 
 @cython.final
-@cython.freelist(256)
+
 cdef class Entry:
     cdef readonly unsigned long long seq
     cdef readonly unsigned long long consumer_seq
@@ -44,16 +44,16 @@ cdef class Pending:
     @cython.locals(entry=Entry, after=Entry)
     cpdef void clear(self) except *
     @cython.locals(last=Py_ssize_t, place=Py_ssize_t, line=Line)
-    cpdef long long wait(self, Entry entry, long long now_ns, Py_ssize_t redeliveries) except -1
+    cpdef long long wait(self, Entry entry, long long now_ns, Py_ssize_t redeliveries) except *
     cpdef void wait_until(self, Entry entry, long long due_ns) except *
     @cython.locals(line=Line)
     cpdef void stop_waiting(self, Entry entry) except *
     @cython.locals(last=Py_ssize_t, line=Line)
-    cpdef long long wait_ns(self, Py_ssize_t redeliveries) except -1
+    cpdef long long wait_ns(self, Py_ssize_t redeliveries) except *
     @cython.locals(line=Line, entry=Entry)
     cpdef void set_waits(self, list waits_ns) except *
     @cython.locals(line=Line, entry=Entry, due_ns="long long")
-    cpdef long long next_due_ns(self) except -1
+    cpdef long long next_due_ns(self) except *
     @cython.locals(line=Line, entry=Entry, later=Entry)
     cpdef list take_due(self, long long now_ns)
     cdef void _drop_stale(self) except *

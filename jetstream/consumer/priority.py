@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from midge.jetstream.clock import Timer
 from midge.jetstream.consumer import statuses
-from midge.jetstream.json.times import format_time
+from midge.jetstream.json.times import ZERO_TIME, format_time
 
 if TYPE_CHECKING:
     from midge.jetstream.consumer.pull import PullConsumer
@@ -67,7 +67,7 @@ class Pin:
         fields = {"group": group}
         if self.pin_id:
             fields["pinned_client_id"] = self.pin_id
-            fields["pinned_ts"] = format_time(self.pinned_ns)
+        fields["pinned_ts"] = format_time(self.pinned_ns) if self.pin_id else ZERO_TIME
         return fields
 
     def _arm(self, group: str) -> None:

@@ -19,6 +19,7 @@ cdef class PullConsumer(Consumer):
     cdef long long _request_timer_ns
     cdef long long _swept_ns
     cdef object _inactive_timer
+    cdef long long _threshold_ns
 
     cdef bint _is_stalled(self) except -1
     @cython.locals(requests=RequestQueue, request=PullRequest, passed=Py_ssize_t, needs_pin=bint)
@@ -28,8 +29,8 @@ cdef class PullConsumer(Consumer):
     cdef bint _has_interest(self, PullRequest request) except -1
     @cython.locals(request=PullRequest, now_ns="long long", asked="long long",
                    due_ns="long long", staying=list)
-    cpdef long long _sweep(self, bint is_at_end) except? -1
+    cpdef long long _sweep(self, bint is_at_end) except *
     cdef bint _is_over(self, PullRequest request, long long now_ns, bint is_at_end) except -1
     cdef long long _next_due(
         self, PullRequest request, long long now_ns, long long due_ns
-    ) except? -1
+    ) except *

@@ -51,11 +51,13 @@ class PullConsumer(Consumer):
         self._request_timer: Timer | None = None
         self._request_timer_ns = 0
         self._swept_ns = 0
+        self._inactive_timer: Timer | None = None
+        self._threshold_ns = 0
         super().__init__(host, config, name)
 
     def follow(self, config: ConsumerConfig) -> None:
         """See `Tracking.follow`."""
-        super().follow(config)
+        Consumer.follow(self, config)
         self.priority_policy = _POLICIES[config.priority_policy]
         self.requests.is_prioritized = self.priority_policy == _PRIORITIZED
 
@@ -66,9 +68,11 @@ class PullConsumer(Consumer):
         super().stop()
         self.requests.clear()
         self.pin.stop()
-        if self._request_timer is not None:
-            self._request_timer.cancel()
-            self._request_timer = None
+        for timer in (self._request_timer, self._inactive_timer):
+            if timer is not None:
+                timer.cancel()
+        self._request_timer = None
+        self._inactive_timer = None
 
     def release(self) -> None:
         """See `Consumer.release`."""
@@ -87,9 +91,60 @@ class PullConsumer(Consumer):
         self._sweep(is_at_end=False)
         return len(self.requests)
 
+    def priority_groups(self) -> list[dict[str, str]]:
+        """See `Consumer.priority_groups`."""
+        groups = self.config.priority_groups
+        return [self.pin.fields(groups[0])] if groups else []
+
     def touch(self) -> None:
         """See `Consumer.touch`."""
         self.last_active_ns = self.clock.monotonic_ns()
+
+    # Inactivity.
+
+    def watch_activity(self) -> None:
+        """See `Consumer.watch_activity`."""
+        if self._inactive_timer is not None:
+            self._inactive_timer.cancel()
+            self._inactive_timer = None
+        threshold_ns = self.config.inactive_threshold_ns
+        if threshold_ns > 0:
+            # nats-server adds 0.1 to 1 s, so that consumers made together do not go together.
+            jitter_ns = 100 * _MILLISECOND_NS + int(self.host.random() * 900) * _MILLISECOND_NS
+            self._threshold_ns = threshold_ns + jitter_ns
+            self._look_again(self._threshold_ns)
+
+    def _look_again(self, delay_ns: int) -> None:
+        delay_s = delay_ns / _SECOND_NS
+        self._inactive_timer = self.clock.call_later(delay_s, self._check_activity)
+
+    def _check_activity(self) -> None:
+        """Have the consumer deleted unless it was used, is waited for, or owes an ack."""
+        self._inactive_timer = None
+        now_ns = self.clock.monotonic_ns()
+        idle_ns = now_ns - self.last_active_ns
+        if idle_ns < self._threshold_ns:
+            self._look_again(self._threshold_ns - idle_ns)
+            return
+        self._sweep(is_at_end=True)
+        if len(self.requests):
+            self._look_again(self._threshold_ns)
+            return
+        delay_ns = self._last_due_ns() + self._threshold_ns - now_ns
+        if self.pending.first is not None and delay_ns > 0:
+            self._look_again(delay_ns)
+            return
+        self.host.expired(self)
+
+    def _last_due_ns(self) -> int:
+        """Return when the last of the pending messages is to be acknowledged."""
+        due_ns = 0
+        entry = self.pending.first
+        while entry is not None:
+            again = max(self.redelivered.get(entry.seq, 0), 0)
+            due_ns = max(due_ns, entry.sent_ns + self.pending.wait_ns(again))
+            entry = entry.after
+        return due_ns
 
     # Requests.
 

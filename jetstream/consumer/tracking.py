@@ -121,6 +121,46 @@ class Tracking:
                 del self.redelivered[seq]
                 self.queue.pop(seq, None)
 
+    def purged(self, first_seq: int, *, is_wider: bool) -> None:
+        """Take note of a purge that left nothing of the purged subjects below `first_seq`.
+
+        `is_wider` tells that messages of other subjects may be left there.
+        """
+        self.next_seq = max(self.next_seq, first_seq)
+        if self.floor_seq < first_seq:
+            self.floor_seq = first_seq - 1
+            entry = self.pending.first
+            while entry is not None:
+                after = entry.after
+                if entry.seq <= self.floor_seq or (is_wider and not self.store.exists(entry.seq)):
+                    self._drop_purged(entry)
+                entry = after
+        if not self.pending.entries:
+            self.redelivered.clear()
+            self.floor_consumer_seq = self.next_consumer_seq - 1
+            self.floor_seq = self.next_seq - 1
+        for seq in [seq for seq in self.queue if not self.store.exists(seq)]:
+            del self.queue[seq]
+        self.show_floor()
+
+    def _drop_purged(self, entry: Entry) -> None:
+        """Forget a message that was purged."""
+        if entry.consumer_seq > self.floor_consumer_seq:
+            self.floor_consumer_seq = entry.consumer_seq
+            self.next_consumer_seq = max(self.next_consumer_seq, entry.consumer_seq)
+        self.pending.remove(entry)
+        self.redelivered.pop(entry.seq, None)
+        self.last_ack_ns = self.clock.wall_ns()
+        if self.log is not None:
+            self.log.settled(entry.seq)
+
+    def show_floor(self) -> None:
+        """Have reports show the floor that decides, and all before `next_seq` as delivered."""
+        self.shown_floor_consumer_seq = self.floor_consumer_seq
+        self.shown_floor_seq = self.floor_seq
+        self.delivered_consumer_seq = self.next_consumer_seq - 1
+        self.delivered_seq = max(self.next_seq, 1) - 1
+
     # Waiting for acks.
 
     def is_full(self) -> bool:
