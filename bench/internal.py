@@ -25,7 +25,7 @@ class Internal:
     name: str
     title: str
     subscriber: str
-    """`nobody`, `compiled` or `python`."""
+    """`nobody`, `compiled`, `python`, or `client`: one of another process, over a socket."""
     lines: str
     """`equal`, `unequal` or `js`: equal ones on a `$JS.` subject."""
 
@@ -57,6 +57,7 @@ INTERNAL = (
     Internal("run_compiled", "equal lines, compiled", "compiled", "equal"),
     Internal("run_python", "equal lines, Python", "python", "equal"),
     Internal("lines_nobody", "unequal lines, nobody", "nobody", "unequal"),
+    Internal("lines_client", "unequal lines, a client", "client", "unequal"),
     Internal("lines_compiled", "unequal lines, compiled", "compiled", "unequal"),
     Internal("lines_python", "unequal lines, Python", "python", "unequal"),
 )

@@ -1,12 +1,13 @@
 """Publish to a subscriber within the server, in process; print figures as JSON.
 
-python internal_run.py nobody|compiled|python equal|unequal|js SECONDS
+python internal_run.py nobody|compiled|python|client equal|unequal|js SECONDS
 
 Runs on the midge that `import midge` finds, of whichever version, and so imports nothing of bench
 and names no module of the server: it goes from the public names to the parts it needs.
 """
 
 import asyncio
+import functools
 import importlib
 import json
 import random
@@ -23,6 +24,18 @@ import midge
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"protocol":0,"headers":true}\r\nPING\r\n'
 PAYLOAD = b"x" * 16
+
+DRAIN = """
+import socket, sys
+receiver = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+receiver.sendall({connect!r} + b"SUB > 1\\r\\n")
+while receiver.recv(1 << 20):
+    pass
+"""
+"""A client of a process of its own that subscribes to everything and drops what it gets."""
+
+AHEAD_BYTES = 1 << 20
+"""What may wait for that client."""
 
 COMPILED = """
 # cython: language_level=3
@@ -137,18 +150,22 @@ def packed(sequence: list[bytes], room: int) -> list[tuple[bytes, int]]:
 
 async def measure(subscriber: str, lines: str, seconds: float) -> dict[str, float]:
     """Publish for so long; return the figures."""
+    receiver: Any = None
     async with midge.Server(port=-1) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(CONNECT)
         await reader.readuntil(b"PONG\r\n")
         (connection,) = server.hub.clients.values()
         subscription = _subscribed(connection.account, subscriber)
+        if subscriber == "client":
+            receiver = await _started_client(server)
         protocol = getattr(connection, "channel", connection)
         pieces = packed(frames(lines), len(protocol.get_buffer(-1)))
-        await _publish(connection, protocol, pieces, seconds / 10)
+        publish = functools.partial(_publish, connection, receiver, protocol, pieces)
+        await publish(seconds / 10)
         before = connection.in_messages
         started_s, cpu_s = time.monotonic(), time.process_time()
-        await _publish(connection, protocol, pieces, seconds)
+        await publish(seconds)
         cpu_s, elapsed_s = time.process_time() - cpu_s, time.monotonic() - started_s
         count = connection.in_messages - before
         if subscription is not None and subscription.messages != connection.in_messages:
@@ -158,15 +175,29 @@ async def measure(subscriber: str, lines: str, seconds: float) -> dict[str, floa
 
 
 def _subscribed(account: Any, subscriber: str) -> Any:
-    if subscriber == "nobody":
+    if subscriber in {"nobody", "client"}:
         return None
     made = (compiled_class() if subscriber == "compiled" else python_class())(b">")
     (account.add if hasattr(account, "add") else account.sublist.insert)(made)
     return made
 
 
+async def _started_client(server: Any) -> Any:
+    """Start the client that drops what it gets; return its connection within the server."""
+    known = set(server.hub.clients)
+    drain = DRAIN.format(connect=CONNECT)
+    await asyncio.create_subprocess_exec(sys.executable, "-c", drain, str(server.port))
+    while not server.stats.subscriptions:  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0.01)
+    return next(one for cid, one in server.hub.clients.items() if cid not in known)
+
+
 async def _publish(
-    connection: Any, protocol: Any, pieces: list[tuple[bytes, int]], seconds: float
+    connection: Any,
+    receiver: Any,
+    protocol: Any,
+    pieces: list[tuple[bytes, int]],
+    seconds: float,
 ) -> None:
     """Hand over the pieces in turn; wait for the loop wherever the connection's turn is over."""
     end_s = time.monotonic() + seconds
@@ -178,6 +209,8 @@ async def _publish(
             expected += count
             while connection.in_messages < expected:  # noqa: ASYNC110 - nothing tells of turns
                 await asyncio.sleep(0)
+            while receiver and receiver.outbound.pending_bytes() > AHEAD_BYTES:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
 
 
 if __name__ == "__main__":

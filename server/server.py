@@ -63,7 +63,8 @@ class Server:
     def broker(self) -> Broker:
         """What the connections share; made on first use, within the loop."""
         if self._broker is None:
-            self._broker = Broker(self.options, self._clock or LoopClock(), self._random)
+            soon = asyncio.get_running_loop().call_soon
+            self._broker = Broker(self.options, self._clock or LoopClock(), self._random, soon)
         return self._broker
 
     @property

@@ -24,6 +24,7 @@ from midge.server.clients.client_info import shared_info
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.log.logger import get_logger
 from midge.server.routing.reserved import RESERVED_REPLIES, RESERVED_SUBJECTS
+from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
@@ -64,7 +65,7 @@ class Admission:
         options = broker.options
         self.authenticator = Authenticator(options, wall_clock=broker.clock.wall)
         self.links = AccountLinks(
-            broker.router, broker.clock, broker.random, broker.account, self._describe
+            broker.internal.route_frame, broker.clock, broker.random, broker.account, self._describe
         )
         self.links.apply(plan_configured(options))
         self._by_address: Counter[str] = Counter()
@@ -78,7 +79,9 @@ class Admission:
 
     def _describe(self, client: Client | None) -> dict[str, Any]:
         """Return what a service may be told of a requesting client; nothing of this process."""
-        return {} if client is None else shared_info(self._broker, cast("Connection", client))
+        if client is None or client.role != Role.CLIENT:
+            return {}
+        return shared_info(self._broker, cast("Connection", client))
 
     # Coming in.
 

@@ -27,6 +27,7 @@ from midge.server.clients.fair_turns import FairTurns
 from midge.server.clients.protocol_trace import Tracer, client_label
 from midge.server.clock import Clock
 from midge.server.config.options import Options
+from midge.server.internal.publisher import InternalPublisher
 from midge.server.log.logger import get_logger
 from midge.server.routing.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 from midge.server.routing.client import Client
@@ -109,12 +110,21 @@ class Totals:
 class Broker:
     """The shared state of one server's connections; `clock` and `random` are its only such sources.
 
+    `soon` has a function called in a later turn of the loop, if there is one. `internal` is the
+    way to the router of all that is no connection.
+
     `clients` are the live connections by cid, `closed` the last ones that went, oldest first.
     `closed_by_reason` and `errors_sent` (by kind) count what they say; `limit_hits` counts by name
     what these do not show.
     """
 
-    def __init__(self, options: Options, clock: Clock, random: Random) -> None:
+    def __init__(
+        self,
+        options: Options,
+        clock: Clock,
+        random: Random,
+        soon: Callable[[Callable[[], None]], object] | None = None,
+    ) -> None:
         self.options = options
         self.clock = clock
         self.random = random
@@ -123,7 +133,8 @@ class Broker:
         self.chunks = ChunkPool()
         self.turns = FairTurns(clock)
         chooser = random if options.routing.queue_selection == "random" else None
-        self.router = Router(chooser, ContainedFaults(clock.monotonic))
+        self.router = Router(chooser, ContainedFaults(clock.monotonic), soon)
+        self.internal = InternalPublisher(self.router)
         self.observers: list[Observer] = []
         self._message_observers: list[Observer] = []
         self.accounts: dict[str, Account] = {}

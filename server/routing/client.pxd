@@ -6,7 +6,7 @@ from midge.server.routing.account cimport Account
 from midge.server.routing.outbound cimport Outbound
 from midge.sublist.subscription cimport Subscription
 
-cdef int CLOSED
+cdef int CLOSED, _CLIENT
 
 
 cdef class Client(Handler):
@@ -15,6 +15,7 @@ cdef class Client(Handler):
     cdef readonly Outbound outbound
     cdef public int deliver_checks
     cdef public bint dirty
+    cdef readonly int role
     cdef public long long in_messages
     cdef public long long in_bytes
     cdef public long long out_messages

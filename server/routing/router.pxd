@@ -19,7 +19,9 @@ cdef class Router:
     cdef public Observer observer
     cdef readonly unsigned long long batches
     cdef readonly long long offers
+    cdef readonly object soon
     cdef list _dirty
+    cdef bint _is_flush_due
 
     @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, failed=Py_ssize_t, outcome=int,
                    subscriptions=tuple, subscription=RoutedSubscription, group=QueueGroup)
@@ -37,6 +39,7 @@ cdef class Router:
         self, RoutedSubscription subscription, Client publisher, Frame frame
     ) except -1
     cpdef void touch(self, Client client) except *
+    cpdef void flush_soon(self) except *
     @cython.locals(dirty=list, client=Client, done=Py_ssize_t)
     cpdef void flush(self) except *
     @cython.locals(members=tuple, count=Py_ssize_t, start=Py_ssize_t, i=Py_ssize_t,

@@ -5,6 +5,7 @@ random one, that can take it. Frames are only appended here; `flush` writes once
 connection that got something, at the end of the batch of reads in which it came.
 """
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -34,20 +35,35 @@ class Router:
     every batch of reads, so that who looks on need not ask for the time of each message. `offers`
     counts the subscriptions that messages were offered to, whether they took them or not, in every
     account that a message came to: the work that its publisher has made. `faults` are those of
-    internal subscribers and observers, which end nobody's connection.
+    internal subscribers and observers, which end nobody's connection. `soon` has a function called
+    in a later turn of the loop; without it, `flush_soon` does nothing and its callers flush.
     """
 
-    __slots__ = ("_dirty", "batches", "chooser", "faults", "observer", "offers")
+    __slots__ = (
+        "_dirty",
+        "_is_flush_due",
+        "batches",
+        "chooser",
+        "faults",
+        "observer",
+        "offers",
+        "soon",
+    )
 
     def __init__(
-        self, chooser: Random | None = None, faults: ContainedFaults | None = None
+        self,
+        chooser: Random | None = None,
+        faults: ContainedFaults | None = None,
+        soon: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         self.chooser = chooser
         self.faults = faults or ContainedFaults()
         self.observer: Observer | None = None
         self.batches = 0
         self.offers = 0
+        self.soon = soon
         self._dirty: list[Client] = []
+        self._is_flush_due = False
 
     def route(
         self, account: Account, result: SubListResult, publisher: Client | None, frame: Frame
@@ -144,6 +160,18 @@ class Router:
         if not client.dirty:
             client.dirty = True
             self._dirty.append(client)
+
+    def flush_soon(self) -> None:
+        """Have what has been appended written, with everything else of this turn of the loop."""
+        if self._is_flush_due or self.soon is None:
+            return
+        if self._dirty or self.observer is not None:  # which goes by `batches`
+            self._is_flush_due = True
+            self.soon(self._flush_now)
+
+    def _flush_now(self) -> None:
+        self._is_flush_due = False
+        self.flush()
 
     def flush(self) -> None:
         """Write what has been appended since the last flush."""
