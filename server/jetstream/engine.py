@@ -9,7 +9,7 @@ from midge.jetstream.stream.usage import Usage
 from midge.server.internal.publisher import InternalPublisher
 from midge.server.internal.service import Services
 from midge.server.jetstream.account import AccountJetStream
-from midge.server.jetstream.capacity import disk_limit, memory_limit
+from midge.server.jetstream.capacity import disk_limit, memory_limit, store_directory
 from midge.server.jetstream.clock import NanosecondClock
 from midge.server.jetstream.stores import MemoryStores, Stores
 from midge.server.log.logger import get_logger
@@ -55,6 +55,7 @@ class Engine(Observer):
         )
         self.memory = Usage(self.limits.max_memory)
         self.storage = Usage(self.limits.max_storage)
+        self.store_directory = store_directory(self.options)
         self.stores: Stores = MemoryStores()
         self.accounts: dict[str, AccountJetStream] = {}
         self._broker = broker
