@@ -48,7 +48,8 @@ _LAST_OF_FAST_BATCH = 0x49  # the last byte of a reply subject that may belong t
 class Stream:
     """One stream of an account.
 
-    `now_ns` is the wall time as of the message that is being handled.
+    `now_ns` is the wall time as of the message that is being handled, `skipped_ns` that of the last
+    one which nobody was interested in.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Stream:
         self.consumers = self.audience.consumers
         self.last_msg_id = b""
         self.now_ns = 0
+        self.skipped_ns = 0
         self.is_closed = False
         self.is_expiry_armed = False
         self._used_bytes = 0
@@ -228,6 +230,7 @@ class Stream:
             values = headers.nats_headers(message.headers)
             if values is not None:
                 message.values = values
+                message.headers = headers.untraced(message.headers, values)
         if self.fast_batches.takes(message) or self.atomic_batches.takes(message):
             return
         self.take(message)
@@ -258,13 +261,14 @@ class Stream:
             raise Refused(errors.STREAM_SEALED)
         if headers.REQUEST_INFO in message.values:
             message.headers = headers.without_request_info(message.headers)
+        if not message.is_checked:
+            self.check_size(message)
         if message.values:
             checks.check_headers(self, message)
             if message.duplicate_of:
                 return 0
         if not message.is_checked:
             counters.apply(self, message)
-            self.check_size(message)
         if self.usage.is_exceeded(0):
             raise Refused(errors.INSUFFICIENT_RESOURCES)
         if self._is_interest and not self.audience.has_interest(message.subject):
@@ -333,6 +337,7 @@ class Stream:
         """Use up a sequence for a message that no consumer is interested in."""
         seq = self.store.last_seq + 1
         self.store.skip_to(seq)
+        self.skipped_ns = self.now_ns
         self._remember(message, seq)
         self._roll_up(message, 0)
         return seq
