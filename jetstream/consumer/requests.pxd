@@ -1,0 +1,40 @@
+# C types for requests.py.
+
+cimport cython
+
+
+@cython.final
+cdef class PullRequest:
+    cdef readonly bytes reply
+    cdef public long long left
+    cdef public long long bytes_left
+    cdef public long long delivered
+    cdef readonly bint no_wait
+    cdef readonly long long expires_ns
+    cdef readonly long long heartbeat_ns
+    cdef public long long heartbeat_due_ns
+    cdef readonly str group
+    cdef public str pin_id
+    cdef readonly long long min_pending
+    cdef readonly long long min_ack_pending
+    cdef readonly long long priority
+    cdef public unsigned long long checked_turn
+
+
+@cython.final
+cdef class RequestQueue:
+    cdef readonly Py_ssize_t limit
+    cdef public bint is_prioritized
+    cdef object _requests
+
+    cpdef bint is_full(self) except -1
+    cpdef PullRequest head(self)
+    @cython.locals(place=Py_ssize_t)
+    cpdef void add(self, PullRequest request) except *
+    cpdef void rotate(self) except *
+    cpdef void drop_head(self) except *
+    @cython.locals(request=PullRequest)
+    cpdef PullRequest serve_head(self)
+    cpdef void restore(self, PullRequest request) except *
+    cpdef void keep(self, list requests) except *
+    cpdef void clear(self) except *
