@@ -1,0 +1,101 @@
+"""Which request is meant by a subject, and the checks that all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from midge.jetstream import errors
+from midge.jetstream.account import JetStreamAccount
+from midge.jetstream.api import messages, streams
+from midge.jetstream.api.call import Call, Family
+from midge.jetstream.config.versions import is_known_level
+from midge.jetstream.errors import ApiError, JetStreamError
+from midge.jetstream.json.encode import encode, text
+from midge.jetstream.json.structure import is_empty_request
+from midge.jetstream.stream import headers as header_block
+
+PREFIX = b"$JS.API."
+_REQUIRED_LEVEL = b"Nats-Required-Api-Level"
+
+
+def account_info(call: Call) -> None:
+    """INFO: tell what the account uses, and its limits."""
+    call.answer(call.account.info())
+
+
+ACCOUNT_INFO = Family("account_info_response", account_info)
+
+CONSUMER_FAMILIES: dict[str, Callable[[list[str]], Family | None]] = {}
+"""What finds the requests about consumers, by the token behind ``CONSUMER``."""
+
+
+def find(tokens: list[str]) -> Family | None:
+    """Return the request that the tokens behind ``$JS.API`` stand for; None for none."""
+    if tokens == ["INFO"]:
+        return ACCOUNT_INFO
+    if len(tokens) < 2:
+        return None
+    if tokens[0] == "CONSUMER":
+        finder = CONSUMER_FAMILIES.get(tokens[1])
+        return finder(tokens) if finder is not None else None
+    return _find_stream(tokens) if tokens[0] == "STREAM" else None
+
+
+def _find_stream(tokens: list[str]) -> Family | None:
+    second = tokens[1]
+    if second in {"NAMES", "LIST"}:
+        return streams.FAMILIES[second] if len(tokens) == 2 else None
+    if len(tokens) == 3:
+        return streams.FAMILIES.get(second)
+    if len(tokens) != 4:
+        return None
+    if second == "MSG":
+        return messages.FAMILIES.get(tokens[2])
+    if second == "LEADER" and tokens[2] == "STEPDOWN":
+        return streams.LEADER_STEPDOWN
+    return streams.PEER_REMOVE if second == "PEER" and tokens[2] == "REMOVE" else None
+
+
+def handle(
+    account: JetStreamAccount,
+    subject: bytes,
+    headers: bytes,
+    body: bytes,
+    respond: Callable[[bytes], object],
+) -> bool:
+    """Answer a request to `subject`, which begins with ``$JS.API.``, by calling `respond`.
+
+    The call may come later, when what was asked for is durable.
+
+    Returns:
+        False when there is no such request: nothing is answered.
+    """
+    tokens = text(subject[len(PREFIX) :]).split(".")
+    family = find(tokens)
+    if family is None:
+        return False
+    call = Call(account, family, tokens, headers, body, respond)
+    try:
+        _check(call)
+        family.handle(call)
+    except JetStreamError as error:
+        call.refuse(error.api)
+    return True
+
+
+def refuse(subject: bytes, error: ApiError) -> bytes | None:
+    """Return the answer that refuses a request, as where JetStream is off; None for none."""
+    family = find(text(subject[len(PREFIX) :]).split("."))
+    if family is None:
+        return None
+    return encode({"type": family.type, "error": error.fields(), **family.with_error})
+
+
+def _check(call: Call) -> None:
+    """Refuse a request that needs a newer API, or a body where none belongs."""
+    if call.headers:
+        level = header_block.find(call.headers, _REQUIRED_LEVEL)
+        if level and not is_known_level(text(level)):
+            raise errors.REQUIRED_API_LEVEL.error()
+    if not call.family.takes_body and not is_empty_request(call.body):
+        raise errors.NOT_EMPTY_REQUEST.error()
