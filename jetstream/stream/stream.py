@@ -71,7 +71,7 @@ class Stream:
         self.is_memory = config.storage == MEMORY
         self.answers = Answers(store, self.sink, self.is_memory)
         self.dedup = Dedup(config.duplicate_window_ns)
-        self.audience = Audience(self)
+        self.audience = Audience(self, config)
         self.consumers = self.audience.consumers
         self.last_msg_id = b""
         self.now_ns = 0
@@ -97,6 +97,7 @@ class Stream:
     def configure(self, config: StreamConfig) -> None:
         """Follow a configuration that has been checked."""
         self.config = config
+        self.audience.follow(config)
         self.subjects = [subject.encode("utf-8", "surrogatepass") for subject in config.subjects]
         self.is_mirror = config.mirror is not None
         self.is_sealed = config.sealed
@@ -155,7 +156,7 @@ class Stream:
         if config.mirror != old.mirror or config.sources != old.sources:
             self.origins.start()
         if config.retention != old.retention:
-            self.audience.retention_changed(config.retention)
+            self.audience.release_unneeded()
 
     def enforce_limits(self) -> None:
         """Remove what is beyond the limits, as after they were lowered."""
@@ -171,6 +172,7 @@ class Stream:
     def stop(self) -> None:
         """End all timers; nothing is taken any more."""
         self.is_closed = True
+        self.consumers.stop()
         self.origins.stop()
         self.expiry.stop()
         self.schedules.stop()
@@ -213,7 +215,7 @@ class Stream:
         reply = frame.reply_bytes() if self.acks else None
         if reply is not None:
             self.answers.send(reply, _NO_BYTES, _ack_body(self.ack_head, seq), True)
-        if not self.audience.is_empty:
+        if len(self.consumers):
             self.audience.announce_soon()
 
     def publish(self, subject: bytes, reply: bytes, headers_of: bytes, payload: bytes) -> None:
@@ -271,7 +273,7 @@ class Stream:
             counters.apply(self, message)
         if self.usage.is_exceeded(0):
             raise Refused(errors.INSUFFICIENT_RESOURCES)
-        if self._is_interest and not self.audience.has_interest(message.subject):
+        if self._is_interest and not self.consumers.has_interest(message.subject):
             return self._skip(message)
         return self._store(message)
 
@@ -329,7 +331,7 @@ class Stream:
                 republisher.payload_for(message),
                 False,
             )
-        if not self.audience.is_empty:
+        if len(self.consumers):
             self.audience.announce_soon()
         return seq
 
@@ -442,7 +444,7 @@ class Stream:
         if subject is None and upto_seq > store.last_seq + 1:
             store.skip_to(upto_seq - 1)
         self._account()
-        self.audience.purged(subject)
+        self.consumers.purged(subject or _NO_BYTES)
         return purged
 
     def remove(self, seq: int, *, erase: bool = False) -> bool:
@@ -451,15 +453,19 @@ class Stream:
         if subject is None or not self.store.remove(seq, erase):
             return False
         self._account()
-        if not self.audience.is_empty:
-            self.audience.removed(seq, subject)
+        self.consumers.removed(seq, subject)
         return True
+
+    def remove_settled(self, seq: int) -> None:
+        """Remove a message that all consumers who need it have acknowledged."""
+        self.store.remove(seq)
+        self._account()
 
     def removed(self) -> None:
         """See to what follows when messages have gone by limits, age or purge."""
         self._account()
-        if not self.audience.is_empty:
-            self.audience.trimmed()
+        if len(self.consumers):
+            self.consumers.trimmed()
 
     # Answers.
 
