@@ -160,9 +160,7 @@ def test_another_deliver_subject_gets_what_is_pending() -> None:
 
 def test_acks_by_flow_control() -> None:
     rig = Rig()
-    consumer = rig.create(
-        deliver_subject="deliver.1", ack_policy="flow_control", max_ack_pending=3
-    )
+    consumer = rig.create(deliver_subject="deliver.1", ack_policy="flow_control", max_ack_pending=3)
     rig.publish(*["a.1"] * 5)
     sent = rig.taken()
     assert len(deliveries(sent)) == 3
