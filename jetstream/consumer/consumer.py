@@ -11,6 +11,7 @@ from midge.jetstream.clock import Timer
 from midge.jetstream.config.consumer import ConsumerConfig
 from midge.jetstream.consumer.ack_subject import AckSubject
 from midge.jetstream.consumer.host import ConsumerHost
+from midge.jetstream.consumer.pace import Pace, pace_of
 from midge.jetstream.consumer.start import start_of
 from midge.jetstream.consumer.tracking import NO_ACKS, Tracking
 from midge.jetstream.json.times import ZERO_TIME_NS, Timestamp
@@ -42,6 +43,9 @@ class Consumer(Tracking):
         self.last_per_subject_upto = 0
         self._ack_subject = AckSubject(ack_prefix(host, name))
         self._pause_timer: Timer | None = None
+        self._pace: Pace | None = None
+        self._hold_timer: Timer | None = None
+        self._held_seq = 0
         self._turn = 0
         self._is_at_limit = False
         self._removals = host.store.removals - host.known_removals
@@ -53,6 +57,7 @@ class Consumer(Tracking):
         self.filters = config.filters()
         self.headers_only = config.headers_only
         self.paused_until_ns = config.pause_until.ns if config.pause_until is not None else 0
+        self._pace = pace_of(config, self.host, self.store.last_seq, self._pace)
 
     # Life.
 
@@ -75,9 +80,11 @@ class Consumer(Tracking):
         """End without a word; what was delivered may be restored later."""
         self.is_closed = True
         self._arm_ack_timer(0)
-        if self._pause_timer is not None:
-            self._pause_timer.cancel()
-            self._pause_timer = None
+        for timer in (self._pause_timer, self._hold_timer):
+            if timer is not None:
+                timer.cancel()
+        self._pause_timer = None
+        self._hold_timer = None
         self.pending.clear()
 
     def release(self) -> None:
@@ -141,7 +148,9 @@ class Consumer(Tracking):
 
     def signal(self) -> None:
         """Ask for a turn, if there is anybody to deliver to."""
-        if not self.is_ready and not self.is_closed and self._may_deliver():
+        if self.is_ready or self.is_closed or self._hold_timer is not None:
+            return
+        if self._may_deliver():
             self.is_ready = True
             self.host.ready(self)
 
@@ -184,14 +193,28 @@ class Consumer(Tracking):
         raise NotImplementedError
 
     def _delivered(self, target: bytes, size: int) -> None:
-        """Take note that a message has been handed over."""
+        """Take note that a message has been handed over; `size` is that of what went out."""
 
     def _not_taken(self, target: bytes) -> None:
         """Take note that nobody took the message that `_target` found a receiver for."""
 
     def _held_back(self, message: StoredMessage, size: int) -> bool:
         """Tell whether a message must wait: for its time in a replay, or for the rate limit."""
-        return False
+        if self._pace is None:
+            return False
+        if message.seq == self._held_seq:
+            self._held_seq = 0
+            return False
+        delay_ns = self._pace.delay_ns(message.seq, message.time_ns, size, self._now_ns)
+        if delay_ns <= 0:
+            return False
+        self._held_seq = message.seq
+        self._hold_timer = self.clock.call_later(delay_ns / _SECOND_NS, self._release_held)
+        return True
+
+    def _release_held(self) -> None:
+        self._hold_timer = None
+        self.signal()
 
     def _more_headers(self, headers: bytes) -> bytes:
         """Add to the headers of a message what the consumer has to say with it."""
@@ -232,7 +255,7 @@ class Consumer(Tracking):
         if deliveries == 1:
             self.num_pending -= 1
         self._note_delivery(message.seq, deliveries)
-        self._delivered(target, size)
+        self._delivered(target, size + len(target) - len(message.subject))
         return size + MESSAGE_COST
 
     def _note_delivery(self, seq: int, deliveries: int) -> None:

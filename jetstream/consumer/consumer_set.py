@@ -15,6 +15,7 @@ from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.consumer.push import PushConsumer
 from midge.jetstream.consumer.tracking import Tracking
 from midge.jetstream.sink import Sink
 from midge.jetstream.store.interface import StreamStore
@@ -207,7 +208,8 @@ class ConsumerSet(ConsumerHost):
     def _made(self, config: ConsumerConfig, name: bytes) -> Consumer:
         if not config.durable_name and config.inactive_threshold_ns <= 0:
             config.inactive_threshold_ns = configuration.DEFAULT_INACTIVE_THRESHOLD_NS
-        return PullConsumer(self, config, name)
+        kind = PullConsumer if config.is_pull() else PushConsumer
+        return kind(self, config, name)
 
     def _change(self, consumer: Consumer, config: ConsumerConfig, action: str) -> None:
         if action == "create" and not configuration.is_same(config, consumer.config):
@@ -216,9 +218,8 @@ class ConsumerSet(ConsumerHost):
             others = self._filters_of_others(consumer.name)
             consumer_rules.check_work_queue(config, others, is_new=False)
         if config != consumer.config:
-            has_interest = bool(consumer.config.deliver_subject) and self.sink.has_interest(
-                names.to_bytes(consumer.config.deliver_subject)
-            )
+            deliver_subject = names.to_bytes(consumer.config.deliver_subject)
+            has_interest = bool(deliver_subject) and self.sink.has_interest(deliver_subject)
             consumer_rules.check_update(consumer.config, config, has_deliver_interest=has_interest)
         filters = consumer.filters
         consumer.change(config)

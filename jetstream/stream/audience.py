@@ -1,50 +1,55 @@
-"""The consumers of a stream: what they are told, and what they keep the stream from removing."""
+"""A stream and its consumers: what they are told, and what they keep the stream from removing."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from midge.jetstream import errors
-from midge.jetstream.config.stream import INTEREST, LIMITS, StreamConfig
-from midge.sublist.subjects import matches
+from midge.jetstream.config.stream import INTEREST, StreamConfig
+from midge.jetstream.consumer.consumer_set import ConsumerSet
+from midge.jetstream.consumer.consumer_set import Surroundings as ConsumerSurroundings
+from midge.jetstream.consumer.pull import PullConsumer
 
 if TYPE_CHECKING:
+    from midge.jetstream.consumer.consumer import Consumer
     from midge.jetstream.stream.stream import Stream
-    from midge.jetstream.stream.watcher import Watcher
 
 
 class Audience:
-    """The consumers of one stream, by name. `is_empty` tells that there is none."""
+    """The consumers of one stream, told of messages as these become visible."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, config: StreamConfig) -> None:
         self._stream = stream
         self._store = stream.store
         self._announced_seq = stream.store.visible_seq
-        self.consumers: dict[str, Watcher] = {}
-        self.is_empty = True
+        shared = stream.surroundings
+        around = ConsumerSurroundings(
+            stream.sink,
+            stream.clock,
+            shared.random,
+            shared.ready,
+            stream.remove_settled,
+            shared.account,
+            shared.domain,
+            shared.account_hash,
+            shared.has_second_acks,
+            shared.max_payload,
+        )
+        self.consumers = ConsumerSet(config, stream.store, around)
 
-    def add(self, name: str, consumer: Watcher) -> None:
-        """Tell `consumer` of messages from now on."""
-        self._announced_seq = self._store.visible_seq
-        self.consumers[name] = consumer
-        self.is_empty = False
-
-    def remove(self, name: str) -> None:
-        """Tell a consumer of nothing any more, and keep no message for it."""
-        if self.consumers.pop(name, None) is not None:
-            self.is_empty = not self.consumers
-            self.release_unneeded()
+    def follow(self, config: StreamConfig) -> None:
+        """Follow a change of the stream's configuration."""
+        self.consumers.follow(config)
 
     def close(self) -> None:
         """End all consumers, for the stream is deleted."""
-        for consumer in list(self.consumers.values()):
-            consumer.stream_deleted()
-        self.consumers.clear()
-        self.is_empty = True
+        self.consumers.delete_all()
 
-    def has_interest(self, subject: bytes) -> bool:
-        """Tell whether any consumer is for messages of `subject`."""
-        return any(takes(consumer, subject) for consumer in self.consumers.values())
+    def shut_down(self) -> None:
+        """Tell those who wait for messages that the server stops."""
+        for consumer in self.consumers:
+            if isinstance(consumer, PullConsumer):
+                consumer.shut_down()
 
     # What consumers are told.
 
@@ -60,95 +65,48 @@ class Audience:
         store = self._store
         visible = store.visible_seq
         seq = self._announced_seq
-        if visible < seq:
-            self._announced_seq = visible
+        self._announced_seq = visible
+        if not len(self.consumers):
+            return
         while seq < visible:
             seq += 1
-            self._announced_seq = seq
             subject = store.subject_of(seq)
             if subject is not None:
-                for consumer in list(self.consumers.values()):
-                    if takes(consumer, subject):
-                        consumer.stored(seq)
-
-    def removed(self, seq: int, subject: bytes) -> None:
-        """Tell that one message is gone."""
-        for consumer in list(self.consumers.values()):
-            if takes(consumer, subject):
-                consumer.removed(seq)
-
-    def trimmed(self) -> None:
-        """Tell that the oldest messages have gone."""
-        for consumer in list(self.consumers.values()):
-            consumer.trimmed()
-
-    def purged(self, subject: bytes | None) -> None:
-        """Tell that messages of `subject`, None for all, have been purged."""
-        for consumer in list(self.consumers.values()):
-            consumer.purged(subject)
+                self.consumers.stored(seq, subject)
 
     # What consumers keep.
 
-    def acked(self, consumer: Watcher | None, seq: int) -> None:
-        """Remove a message that a consumer has settled, unless others need it."""
-        retention = self._stream.config.retention
-        if retention == LIMITS:
-            return
-        subject = self._store.subject_of(seq)
-        if subject is None:
-            return
-        if retention == INTEREST and self._is_needed(seq, subject, consumer):
-            return
-        self._stream.remove(seq)
-
     def release_unneeded(self) -> None:
-        """Remove the messages that no consumer needs, as after one was deleted."""
+        """Remove the messages that no consumer needs, where interest keeps them."""
         if self._stream.config.retention != INTEREST:
             return
         store = self._store
         seq = store.next_seq((), store.first_seq or 1)
         while seq:
             subject = store.subject_of(seq)
-            if subject is not None and not self._is_needed(seq, subject):
-                self._stream.remove(seq)
+            matching: tuple[Consumer, ...] = ()
+            if subject is not None:
+                matching = self.consumers.matching(subject)
+            if not any(consumer.needs_ack(seq) for consumer in matching):
+                removals = store.removals
+                self._stream.remove_settled(seq)
+                self.consumers.known_removals += store.removals - removals
             seq = store.next_seq((), seq + 1) if seq < store.last_seq else 0
-
-    def retention_changed(self, retention: str) -> None:
-        """Follow a change of the stream's retention."""
-        for consumer in list(self.consumers.values()):
-            consumer.retention_changed(retention)
-        self.release_unneeded()
 
     def check_limits(self, old: StreamConfig, config: StreamConfig) -> None:
         """Refuse a configuration whose limits consumers exceed already; raises JetStreamError."""
         before, limits = old.consumer_limits, config.consumer_limits
-        is_shorter = 0 < limits.inactive_threshold_ns != before.inactive_threshold_ns
-        is_fewer = 0 < limits.max_ack_pending != before.max_ack_pending
+        threshold_ns, pending = limits.inactive_threshold_ns, limits.max_ack_pending
+        is_shorter = 0 < threshold_ns != before.inactive_threshold_ns
+        is_fewer = 0 < pending != before.max_ack_pending
         if not is_shorter and not is_fewer:
             return
         beyond = [
-            name
-            for name, consumer in self.consumers.items()
-            if consumer.exceeds(limits.inactive_threshold_ns, limits.max_ack_pending)
+            consumer.name.decode("utf-8", "surrogateescape")
+            for consumer in self.consumers
+            if 0 < threshold_ns < consumer.config.inactive_threshold_ns
+            or 0 < pending < consumer.config.max_ack_pending
         ]
         if beyond:
             text = f"change to limits violates consumers: {', '.join(beyond)}"
             raise errors.STREAM_UPDATE.error(err=text)
-
-    def _is_needed(self, seq: int, subject: bytes, but: Watcher | None = None) -> bool:
-        """Tell whether a consumer other than `but` still has to see a message."""
-        return any(
-            consumer is not but and takes(consumer, subject) and consumer.needs(seq)
-            for consumer in self.consumers.values()
-        )
-
-
-def takes(consumer: Watcher, subject: bytes) -> bool:
-    """Tell whether a consumer is for messages of `subject`."""
-    filters = consumer.filters
-    if not filters:
-        return True
-    for one in filters:  # noqa: SIM110 - a generator cannot be compiled here
-        if matches(subject, one):
-            return True
-    return False

@@ -104,10 +104,7 @@ class Stage:
             known = counters.read(stream.store.load(stream.store.last_for_subject(subject)))
         total, sources = known[0] + message.increment, known[1]
         counters.set_total(message, total, sources)
-        limit = stream.config.max_msg_size
-        limit = stream.max_payload if limit < 0 else min(limit, stream.max_payload)
-        if len(message.headers) + len(message.payload) > limit:
-            raise Refused(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+        counters.check_size(stream, message)
         self._totals[subject] = (total, sources)
 
     def _check_expectations(self, message: Incoming) -> None:

@@ -24,6 +24,7 @@ _EXPECTATIONS = (
     names.EXPECTED_LAST_SUBJECT_SEQ,
 )
 _UINT64 = 1 << 64
+_DIGITS_MAX = 4300  # what Python reads of an integer
 _INCREMENT_SIGNS = b"+-"
 
 
@@ -65,7 +66,7 @@ def read_increment(stream: Stream, message: Incoming) -> None:
     if not value:
         return
     digits = value[1:] if value[0] in _INCREMENT_SIGNS else value
-    if not digits.isdigit():
+    if not digits.isdigit() or len(digits) > _DIGITS_MAX:
         raise Refused(errors.MESSAGE_INCR_INVALID)
     message.increment = int(value)
     if message.is_sourced:

@@ -47,7 +47,14 @@ def apply(stream: Stream, message: Incoming) -> None:
         )
     total += message.increment
     set_total(message, total, sources)
-    if len(message.headers) + len(message.payload) > stream.max_payload:
+    check_size(stream, message)
+
+
+def check_size(stream: Stream, message: Incoming) -> None:
+    """Refuse a total that has become too long; raises Refused."""
+    limit = stream.config.max_msg_size
+    limit = stream.max_payload if limit < 0 else min(limit, stream.max_payload)
+    if len(message.headers) + len(message.payload) > limit:
         raise Refused(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
 
 

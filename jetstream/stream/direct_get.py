@@ -121,8 +121,10 @@ class DirectGet:
                     self._status(reply, _NOT_FOUND)
                     return
                 break
-            pending = max(pending - 1, 0)
-            block = b"" if request.no_hdr else self._batch_headers(message, pending, last)
+            block = b""
+            if not request.no_hdr:  # without headers nats-server does not count down either
+                pending = max(pending - 1, 0)
+                block = self._batch_headers(message, pending, last)
             self._send(reply, message, block)
             last = message.seq
             seq = last + 1

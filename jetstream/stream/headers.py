@@ -18,6 +18,8 @@ REQUEST_INFO = b"Nats-Request-Info"
 """What a service import tells of who asks; not stored."""
 
 TRACE_DESTINATION = b"Nats-Trace-Dest"
+_DIGITS_MAX = 64  # beyond so many, more digits in front change nothing modulo a power of two
+_WORD = (1 << 64) - 1
 _TRACE_DISABLED = b"trace disabled"
 
 
@@ -128,9 +130,16 @@ def without_request_info(block: bytes) -> bytes:
     return remove(block, REQUEST_INFO)
 
 
+def untraced(block: bytes, values: dict[bytes, bytes]) -> bytes:
+    """Return `block` so that delivering the stored message is not traced like publishing it."""
+    if not values.get(TRACE_DESTINATION):
+        return block
+    return replace(block, TRACE_DESTINATION, _TRACE_DISABLED)
+
+
 def parse_number(text: bytes) -> int:
-    """Return the decimal number that `text` is; -1 when it is none, as nats-server reads one."""
-    if not text or len(text) > 19 or not text.isdigit():
+    """Return the decimal number that `text` is, -1 for none; it wraps as nats-server's does."""
+    if not text.isdigit():
         return -1
-    number = int(text)
-    return number if number < 1 << 63 else -1
+    number = int(text[-_DIGITS_MAX:]) & _WORD
+    return number - (1 << 64) if number >> 63 else number

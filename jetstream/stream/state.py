@@ -23,7 +23,7 @@ def state(stream: Stream, *, with_deleted: bool = False) -> dict[str, Any]:
         "first_seq": store.first_seq,
         "first_ts": _time(store.first_time_ns()),
         "last_seq": store.last_seq,
-        "last_ts": _time(store.last_time_ns),
+        "last_ts": _time(max(store.last_time_ns, stream.skipped_ns)),
     }
     if store.subject_count:
         fields["num_subjects"] = store.subject_count

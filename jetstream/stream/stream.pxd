@@ -29,9 +29,10 @@ cdef class Stream:
     cdef readonly Answers answers
     cdef readonly Dedup dedup
     cdef readonly Audience audience
-    cdef readonly dict consumers
+    cdef readonly object consumers
     cdef public bytes last_msg_id
     cdef public long long now_ns
+    cdef public long long skipped_ns
     cdef public bint is_closed
     cdef long long _used_bytes
     cdef readonly bytes ack_head

@@ -48,7 +48,8 @@ _LAST_OF_FAST_BATCH = 0x49  # the last byte of a reply subject that may belong t
 class Stream:
     """One stream of an account.
 
-    `now_ns` is the wall time as of the message that is being handled.
+    `now_ns` is the wall time as of the message that is being handled, `skipped_ns` that of the last
+    one which nobody was interested in.
     """
 
     def __init__(
@@ -70,10 +71,11 @@ class Stream:
         self.is_memory = config.storage == MEMORY
         self.answers = Answers(store, self.sink, self.is_memory)
         self.dedup = Dedup(config.duplicate_window_ns)
-        self.audience = Audience(self)
+        self.audience = Audience(self, config)
         self.consumers = self.audience.consumers
         self.last_msg_id = b""
         self.now_ns = 0
+        self.skipped_ns = 0
         self.is_closed = False
         self.is_expiry_armed = False
         self._used_bytes = 0
@@ -95,6 +97,7 @@ class Stream:
     def configure(self, config: StreamConfig) -> None:
         """Follow a configuration that has been checked."""
         self.config = config
+        self.audience.follow(config)
         self.subjects = [subject.encode("utf-8", "surrogatepass") for subject in config.subjects]
         self.is_mirror = config.mirror is not None
         self.is_sealed = config.sealed
@@ -153,7 +156,7 @@ class Stream:
         if config.mirror != old.mirror or config.sources != old.sources:
             self.origins.start()
         if config.retention != old.retention:
-            self.audience.retention_changed(config.retention)
+            self.audience.release_unneeded()
 
     def enforce_limits(self) -> None:
         """Remove what is beyond the limits, as after they were lowered."""
@@ -169,6 +172,7 @@ class Stream:
     def stop(self) -> None:
         """End all timers; nothing is taken any more."""
         self.is_closed = True
+        self.consumers.stop()
         self.origins.stop()
         self.expiry.stop()
         self.schedules.stop()
@@ -211,7 +215,7 @@ class Stream:
         reply = frame.reply_bytes() if self.acks else None
         if reply is not None:
             self.answers.send(reply, _NO_BYTES, _ack_body(self.ack_head, seq), True)
-        if not self.audience.is_empty:
+        if len(self.consumers):
             self.audience.announce_soon()
 
     def publish(self, subject: bytes, reply: bytes, headers_of: bytes, payload: bytes) -> None:
@@ -228,6 +232,7 @@ class Stream:
             values = headers.nats_headers(message.headers)
             if values is not None:
                 message.values = values
+                message.headers = headers.untraced(message.headers, values)
         if self.fast_batches.takes(message) or self.atomic_batches.takes(message):
             return
         self.take(message)
@@ -258,16 +263,17 @@ class Stream:
             raise Refused(errors.STREAM_SEALED)
         if headers.REQUEST_INFO in message.values:
             message.headers = headers.without_request_info(message.headers)
+        if not message.is_checked:
+            self.check_size(message)
         if message.values:
             checks.check_headers(self, message)
             if message.duplicate_of:
                 return 0
         if not message.is_checked:
             counters.apply(self, message)
-            self.check_size(message)
         if self.usage.is_exceeded(0):
             raise Refused(errors.INSUFFICIENT_RESOURCES)
-        if self._is_interest and not self.audience.has_interest(message.subject):
+        if self._is_interest and not self.consumers.has_interest(message.subject):
             return self._skip(message)
         return self._store(message)
 
@@ -325,7 +331,7 @@ class Stream:
                 republisher.payload_for(message),
                 False,
             )
-        if not self.audience.is_empty:
+        if len(self.consumers):
             self.audience.announce_soon()
         return seq
 
@@ -333,6 +339,7 @@ class Stream:
         """Use up a sequence for a message that no consumer is interested in."""
         seq = self.store.last_seq + 1
         self.store.skip_to(seq)
+        self.skipped_ns = self.now_ns
         self._remember(message, seq)
         self._roll_up(message, 0)
         return seq
@@ -437,7 +444,7 @@ class Stream:
         if subject is None and upto_seq > store.last_seq + 1:
             store.skip_to(upto_seq - 1)
         self._account()
-        self.audience.purged(subject)
+        self.consumers.purged(subject or _NO_BYTES)
         return purged
 
     def remove(self, seq: int, *, erase: bool = False) -> bool:
@@ -446,15 +453,19 @@ class Stream:
         if subject is None or not self.store.remove(seq, erase):
             return False
         self._account()
-        if not self.audience.is_empty:
-            self.audience.removed(seq, subject)
+        self.consumers.removed(seq, subject)
         return True
+
+    def remove_settled(self, seq: int) -> None:
+        """Remove a message that all consumers who need it have acknowledged."""
+        self.store.remove(seq)
+        self._account()
 
     def removed(self) -> None:
         """See to what follows when messages have gone by limits, age or purge."""
         self._account()
-        if not self.audience.is_empty:
-            self.audience.trimmed()
+        if len(self.consumers):
+            self.consumers.trimmed()
 
     # Answers.
 

@@ -118,7 +118,12 @@ class CollectingSink(Sink):
     def has_interest(self, subject: bytes) -> bool:
         return subject not in self.without_interest and subject.startswith(self.interest_prefixes)
 
-    def watch_interest(self, subject: bytes, changed: Callable[[bool], object]) -> object:
+    def is_subscribed(self, subject: bytes, group: bytes) -> bool:
+        return self.has_interest(subject)
+
+    def watch_interest(
+        self, subject: bytes, changed: Callable[[bool], object], group: bytes
+    ) -> object:
         token = (subject, changed)
         self.watchers.append(token)
         return token
