@@ -23,8 +23,8 @@ from midge.server.system_account.events import SystemEvents
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from midge.server.listeners.websocket import WebSocketListener
     from midge.server.jetstream.engine import Engine
+    from midge.server.listeners.websocket import WebSocketListener
     from midge.server.recorder.recorder import Recorder
 
 log = get_logger()

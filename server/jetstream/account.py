@@ -8,7 +8,7 @@ from midge.jetstream import errors
 from midge.jetstream.account import JetStreamAccount
 from midge.jetstream.api import dispatch
 from midge.jetstream.stream.surroundings import Surroundings
-from midge.server.jetstream import subjects
+from midge.server.jetstream import routes, subjects
 from midge.server.jetstream.delivery import Deliveries
 from midge.server.jetstream.ingest import StreamSubscription
 from midge.server.jetstream.sink import AccountSink, Interest
@@ -117,17 +117,20 @@ class AccountJetStream:
 
     def take_at_once(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
         """Take a pull or a direct request, which wait for no other; False where none answers."""
-        return dispatch.take(self.streams, subject, reply, headers, payload)
+        if self.limits is None:
+            return False
+        take = routes.take_pull if subject.startswith(routes.NEXT) else routes.take_direct_get
+        return take(self.streams, subject, reply, headers, payload)
 
     def _take_ack(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
         """Take an ack; False when there is no such consumer."""
-        return dispatch.take_ack(self.streams, subject, reply, payload)
+        return routes.take_ack(self.streams, subject, reply, payload)
 
     def _take_flow_control(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> bool:
         """Take the answer to a flow control request; False when there is no such consumer."""
-        return dispatch.take_flow_control(self.streams, subject)
+        return routes.take_flow_control(self.streams, subject, headers)
 
     # What streams are there.
 

@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
-from midge.server.clock import Clock, LoopClock, Timer
+from midge.server.clock import LoopClock
+
+if TYPE_CHECKING:
+    from midge.server.clock import Clock, Timer
 
 
 class NanosecondClock:
     """`midge.jetstream.clock.Clock` over the server's clock.
 
-    The loop's real clock is read in whole nanoseconds; one that a test turns has as much precision
-    as a float of seconds, some 200 ns.
+    The loop's real clock is read in whole nanoseconds; one that a test turns is as precise as a
+    float of seconds, some 200 ns.
     """
 
     def __init__(self, clock: Clock) -> None:
-        self.call_later: Callable[..., Timer] = clock.call_later
+        is_real = isinstance(clock, LoopClock)
         self._clock = clock
-        if isinstance(clock, LoopClock):
-            self.wall_ns = time.time_ns
-            self.monotonic_ns = time.monotonic_ns
+        self.call_later: Callable[..., Timer] = clock.call_later
+        self.wall_ns: Callable[[], int] = time.time_ns if is_real else self._wall_ns
+        self.monotonic_ns: Callable[[], int] = time.monotonic_ns if is_real else self._monotonic_ns
 
-    def wall_ns(self) -> int:
-        """Return the nanoseconds since the epoch."""
+    def _wall_ns(self) -> int:
         return round(self._clock.wall() * 1e9)
 
-    def monotonic_ns(self) -> int:
-        """Return nanoseconds that only ever go forward."""
+    def _monotonic_ns(self) -> int:
         return round(self._clock.monotonic() * 1e9)
-
-
-def call_soon(clock: Clock, callback: Callable[..., object], *arguments: Any) -> None:
-    """Have `callback` called in a later turn of the loop."""
-    clock.call_later(0, callback, *arguments)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from midge.jetstream.limits import NO_TIER, AccountLimits, ServerLimits
+from midge.jetstream.store.interface import StoreError
 from midge.jetstream.stream.usage import Usage
+from midge.server.errors import ConfigError
 from midge.server.internal.publisher import InternalPublisher
 from midge.server.internal.service import Services
 from midge.server.jetstream.account import AccountJetStream
 from midge.server.jetstream.capacity import disk_limit, memory_limit, store_directory
 from midge.server.jetstream.clock import NanosecondClock
-from midge.server.jetstream.stores import MemoryStores, Stores
+from midge.server.jetstream.stores import FileStores, MemoryStores, Stores
 from midge.server.log.logger import get_logger
 from midge.server.routing.account import GLOBAL_ACCOUNT
 from midge.server.routing.observer import Observer
@@ -61,7 +64,12 @@ class Engine(Observer):
         self._broker = broker
 
     def start(self) -> None:
-        """Open the store, recover what is there, and begin to answer."""
+        """Open the store, recover what is there, and begin to answer.
+
+        Raises:
+            ConfigError: the store's directory cannot be used.
+        """
+        self._open_stores()
         for account in self._broker.accounts.values():
             self.account_made(account)
         self._broker.observers.append(self)
@@ -72,6 +80,17 @@ class Engine(Observer):
             store_dir=self.options.store_dir,
             sync_interval=self.options.sync_interval,
         )
+
+    def _open_stores(self) -> None:
+        if self.options.in_memory:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            self.stores = FileStores(self.store_directory, loop, self._broker.clock)
+        except (StoreError, OSError) as error:
+            raise ConfigError(str(error), key="jetstream.store_dir") from None
+        for damage in self.stores.damages():
+            log.error("jetstream_data_lost", damage=str(damage))
 
     def stop(self) -> None:
         """Take no more messages, acknowledge what was taken, and close the store."""

@@ -7,7 +7,7 @@ from midge.server.routing.subscription import RoutedSubscription
 
 
 class StreamSubscription(RoutedSubscription):
-    """One subject of `stream`. It takes runs: equal lines go into the stream one after the other."""
+    """One subject of `stream`. Equal lines go into it one after the other, as a run."""
 
     def __init__(self, subject: bytes, stream: Stream) -> None:
         RoutedSubscription.__init__(self, subject)

@@ -16,7 +16,9 @@ class AccountSink(Sink):
     far behind hold back; acks, answers and advisories in the name of the server itself.
     """
 
-    def __init__(self, account: Account, publisher: InternalPublisher, interest: "Interest") -> None:
+    def __init__(
+        self, account: Account, publisher: InternalPublisher, interest: "Interest"
+    ) -> None:
         self.account = account
         self.publisher = publisher
         self.producer: Client | None = None
@@ -48,9 +50,15 @@ class AccountSink(Sink):
         result = self.account.sublist.match(subject)
         return bool(result.plain or result.queues)
 
-    def watch_interest(self, subject: bytes, changed: Callable[[bool], object]) -> object:
-        """Call `changed` when `subject` gains its first or loses its last subscription."""
-        return self._interest.watch(subject, changed)
+    def is_subscribed(self, subject: bytes, group: bytes) -> bool:
+        """Tell whether there is a subscription of exactly `subject`, in `group` if that is set."""
+        return is_subscribed(self.account, subject, group)
+
+    def watch_interest(
+        self, subject: bytes, changed: Callable[[bool], object], group: bytes
+    ) -> object:
+        """Call `changed` whenever what `is_subscribed` tells becomes another."""
+        return self._interest.watch(subject, changed, group)
 
     def unwatch_interest(self, token: object) -> None:
         """End what `watch_interest` began."""
@@ -65,27 +73,51 @@ class Interest:
 
     def __init__(self, account: Account) -> None:
         self._account = account
-        self._watched: dict[int, tuple[bytes, Callable[[bool], object]]] = {}
-        self._known: dict[int, bool] = {}
+        self._watched: dict[int, Watched] = {}
         self._last = 0
 
-    def watch(self, subject: bytes, changed: Callable[[bool], object]) -> int:
-        """Begin to watch; returns a token."""
+    def watch(self, subject: bytes, changed: Callable[[bool], object], group: bytes) -> int:
+        """Begin to watch `subject`, in a queue group if `group` is not empty; returns a token."""
         self._last += 1
-        self._watched[self._last] = (subject, changed)
-        self._known[self._last] = self._account.sublist.has_interest(subject)
+        watched = Watched(subject, changed, group)
+        watched.is_there = is_subscribed(self._account, subject, group)
+        self._watched[self._last] = watched
         return self._last
 
     def unwatch(self, token: object) -> None:
         """Watch no more."""
-        self._watched.pop(token, None)  # type: ignore[call-overload]
-        self._known.pop(token, None)  # type: ignore[call-overload]
+        if isinstance(token, int):
+            self._watched.pop(token, None)
 
     def look(self) -> None:
         """Tell what has changed since the last look."""
-        has_interest = self._account.sublist.has_interest
-        for token, (subject, changed) in list(self._watched.items()):
-            there = has_interest(subject)
-            if self._known.get(token) is not there and token in self._watched:
-                self._known[token] = there
-                changed(there)
+        for token, watched in list(self._watched.items()):
+            is_there = is_subscribed(self._account, watched.subject, watched.group)
+            if watched.is_there is not is_there and token in self._watched:
+                watched.is_there = is_there
+                watched.changed(is_there)
+
+
+class Watched:
+    """A subject that is watched."""
+
+    __slots__ = ("changed", "group", "is_there", "subject")
+
+    def __init__(self, subject: bytes, changed: Callable[[bool], object], group: bytes) -> None:
+        self.subject = subject
+        self.changed = changed
+        self.group = group
+        self.is_there = False
+
+
+def is_subscribed(account: Account, subject: bytes, group: bytes) -> bool:
+    """Tell whether `account` has a subscription of exactly `subject`, in `group` if that is set."""
+    result = account.sublist.match(subject)
+    if not group:
+        return any(one.subject == subject for one in result.plain)
+    return any(
+        member.subject == subject
+        for queue in result.queues
+        if queue.name == group
+        for member in queue.members
+    )

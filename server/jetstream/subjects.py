@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from midge.server.internal.service import Request, Service
+from midge.server.jetstream import routes
 from midge.server.routing.subscription import RoutedSubscription
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ API = b"$JS.API."
 ACK = b"$JS.ACK."
 FLOW_CONTROL = b"$JS.FC."
 
-_AT_ONCE = (b"$JS.API.CONSUMER.MSG.NEXT.", b"$JS.API.DIRECT.GET.")
+_AT_ONCE = (routes.NEXT, routes.DIRECT_GET)
 """Requests that are answered with messages, and wait for none of the others."""
 
 

@@ -45,7 +45,7 @@ def _health_of(engine: "Engine", account: str, stream: str, consumer: str) -> He
     if stream and found is None:
         error = f'JetStream stream "{stream}" not found on account "{account}"'
         return 404, _unwell("unavailable", error)
-    if consumer and found is not None and found.consumer(consumer) is None:
+    if consumer and found is not None and found.consumers.get(consumer.encode()) is None:
         error = f'JetStream consumer "{consumer}" not found for stream "{stream}"'
         return 404, _unwell("unavailable", f'{error} on account "{account}"')
     return 200, {"status": "ok"}

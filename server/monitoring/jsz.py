@@ -4,6 +4,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from midge.jetstream.config.versions import API_LEVEL
+from midge.jetstream.consumer.info import info_of
+from midge.jetstream.json.times import format_time
+from midge.jetstream.stream import state as shown
 from midge.server.monitoring import go_format
 from midge.server.monitoring.arguments import Arguments
 from midge.server.monitoring.long_lists import StepBudget
@@ -160,14 +163,14 @@ async def _account(
 def _stream(engine: "Engine", stream: "Stream", given: dict[str, bool]) -> dict[str, Any]:
     detail: dict[str, Any] = {
         "name": stream.config.name,
-        "created": stream.created_text(),
+        "created": format_time(stream.created_ns),
         "cluster": {"leader": engine.server_name},
     }
     if given["config"]:
         detail["config"] = stream.config.fields()
-    detail["state"] = stream.state_fields()
+    detail["state"] = shown.state(stream)
     if given["consumers"]:
-        infos = stream.consumer_infos()
+        infos = [info_of(one, with_versions=False) for one in stream.consumers.listed()]
         if infos:
             detail["consumer_detail"] = infos
     return detail
