@@ -11,7 +11,8 @@ from midge.jetstream.clock import Clock
 from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config import consumer_rules, names
 from midge.jetstream.config.consumer import Allowance, ConsumerConfig
-from midge.jetstream.config.stream import StreamConfig
+from midge.jetstream.config.stream import FILE, StreamConfig
+from midge.jetstream.consumer import state
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.pull import PullConsumer
@@ -200,6 +201,8 @@ class ConsumerSet(ConsumerHost):
         consumer = self._made(config, name or self._new_name())
         consumer.created_ns = self.clock.wall_ns()
         consumer.place_at_start()
+        if consumer.log is not None:
+            consumer.log.save()
         self._insert(consumer)
         consumer.start()
         consumer.events.created()
@@ -208,8 +211,23 @@ class ConsumerSet(ConsumerHost):
     def _made(self, config: ConsumerConfig, name: bytes) -> Consumer:
         if not config.durable_name and config.inactive_threshold_ns <= 0:
             config.inactive_threshold_ns = configuration.DEFAULT_INACTIVE_THRESHOLD_NS
-        kind = PullConsumer if config.is_pull() else PushConsumer
-        return kind(self, config, name)
+        consumer: Consumer
+        if config.is_pull():
+            consumer = PullConsumer(self, config, name)
+        else:
+            consumer = PushConsumer(self, config, name)
+        if self.config.storage == FILE and not config.direct and not config.mem_storage:
+            consumer.keep_state()
+        return consumer
+
+    def restore(self) -> None:
+        """Take up the consumers that were stored with the stream."""
+        for name, snapshot, operations in list(self.store.consumers()):
+            stored = state.restore(snapshot, operations)
+            consumer = self._made(stored.config, name)
+            state.take_up(consumer, stored)
+            self._insert(consumer)
+            consumer.start()
 
     def _change(self, consumer: Consumer, config: ConsumerConfig, action: str) -> None:
         if action == "create" and not configuration.is_same(config, consumer.config):
@@ -258,10 +276,8 @@ class ConsumerSet(ConsumerHost):
         """Delete a consumer, and the messages that were kept for it alone."""
         if self._by_name.get(consumer.name) is not consumer:
             return
-        consumer.events.deleted()
-        consumer.release()
-        consumer.stop()
         floor_seq = consumer.floor_seq
+        self._end(consumer)
         self._withdraw(consumer)
         del self._by_name[consumer.name]
         self.store.delete_consumer(consumer.name)
@@ -271,11 +287,17 @@ class ConsumerSet(ConsumerHost):
     def delete_all(self) -> None:
         """Delete all consumers with their stream, whose messages go anyway."""
         for consumer in self:
-            consumer.events.deleted()
-            consumer.release()
-            consumer.stop()
+            self._end(consumer)
             self._withdraw(consumer)
         self._by_name.clear()
+
+    def _end(self, consumer: Consumer) -> None:
+        """End a consumer for good."""
+        consumer.events.deleted()
+        consumer.release()
+        if consumer.log is not None:
+            consumer.log.drop()
+        consumer.stop()
 
     def stop(self) -> None:
         """End all consumers; their state stays."""

@@ -137,6 +137,7 @@ class Stream:
         self.expiry.start()
         self.schedules.start()
         self.enforce_limits()
+        self.consumers.restore()
 
     def changed(self, old: StreamConfig) -> None:
         """See to what follows a change of the configuration."""
