@@ -59,6 +59,7 @@ class ConsumerSet(ConsumerHost):
         self.has_second_acks = around.has_second_acks
         self.max_payload = around.max_payload
         self._around = around
+        self._ready = around.ready
         self._by_name: dict[bytes, Consumer] = {}
         self._unfiltered: tuple[Consumer, ...] = ()
         self._filters = SubList()
@@ -95,7 +96,7 @@ class ConsumerSet(ConsumerHost):
 
     def ready(self, consumer: Consumer) -> None:
         """See `ConsumerHost.ready`."""
-        self._around.ready(consumer)
+        self._ready(consumer)
 
     def random(self) -> float:
         """See `ConsumerHost.random`."""
