@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet install --con
 EDITABLE := MIDGE_PURE=1 PYTHONWARNINGS=ignore $(PIP) --no-build-isolation --editable
 
 # What the extension modules are made of.
-COMPILED := $(shell find protocol sublist jetstream server -name '*.py' -o -name '*.pxd')
+COMPILED := $(shell find protocol sublist jetstream server -name '*.py' -o -name '*.pxd' -o -name '*.h')
 # What exercises them without a loop or a socket.
 HOT_PATH_TESTS := tests/fuzz tests/property tests/unit/protocol tests/unit/sublist tests/unit/jetstream \
   $(patsubst %,tests/unit/server/%.py,clients/test_back_pressure clients/test_keepalive \

@@ -24,12 +24,16 @@ COMPILED_FOLDERS = ("protocol", "sublist", "jetstream", "server")
 # is its interpreted twin, so there is nothing to compile.
 INLINE_ONLY = frozenset(
     {
+        "midge.jetstream.store.file.native",
         "midge.jetstream.store.numbers",
         "midge.protocol.memory",
         "midge.sublist.octets",
         "midge.sublist.thread_lock",
     }
 )
+
+HEADERS = ("*.pxd", "*.h")
+"""What several modules share: a change in one of them concerns all."""
 
 DIRECTIVES = {"language_level": 3, "annotation_typing": False, "embedsignature": True}
 CHECKS = {"boundscheck": True, "wraparound": True, "nonecheck": True, "overflowcheck": True}
@@ -62,13 +66,14 @@ def variant() -> str:
 
 
 def is_older_than_headers(c_folder: Path) -> bool:
-    """Tell whether a generated file is older than any `.pxd`.
+    """Tell whether a generated file is older than any `.pxd` or `.h`.
 
     Cython follows `from midge.protocol cimport frame` to the package and not to `frame.pxd`, so it
     would miss a change in what it inlines.
     """
-    headers = [pxd for folder in COMPILED_FOLDERS for pxd in Path("midge", folder).rglob("*.pxd")]
-    newest = max((pxd.stat().st_mtime for pxd in headers), default=0.0)
+    folders = [Path("midge", folder) for folder in COMPILED_FOLDERS]
+    headers = [path for folder in folders for kind in HEADERS for path in folder.rglob(kind)]
+    newest = max((path.stat().st_mtime for path in headers), default=0.0)
     return any(path.stat().st_mtime < newest for path in c_folder.rglob("*.c"))
 
 
@@ -81,7 +86,13 @@ def extensions() -> list[Extension]:
         link_args = [f"-fsanitize={sanitizer}"]
         compile_args = ["-O1", "-g", "-fno-omit-frame-pointer", *link_args]
     return [
-        Extension(name, [str(source)], extra_compile_args=compile_args, extra_link_args=link_args)
+        Extension(
+            name,
+            [str(source)],
+            include_dirs=["."],
+            extra_compile_args=[*compile_args, "-pthread"],
+            extra_link_args=[*link_args, "-pthread"],
+        )
         for name, source in compiled_modules().items()
     ]
 
