@@ -158,6 +158,7 @@ class JetStreamAccount:
         stream.events.deleted()
         self.streams.pop(stream.config.name, None)
         self.stream_removed(stream)
+        self._tell_followers(stream.config.name)
         stream.audience.close()
         stream.stop()
         stream.release_usage()
@@ -224,7 +225,13 @@ class JetStreamAccount:
         self._reserve(config, max(config.max_bytes, 0))
         self.stream_added(stream)
         stream.origins.start()
+        self._tell_followers(config.name)
         return stream
+
+    def _tell_followers(self, name: str) -> None:
+        """Tell mirrors and sourcing streams that a stream has come or gone."""
+        for stream in self.streams.values():
+            stream.origins.stream_changed(name)
 
     def _save(self, stream: Stream) -> None:
         fields = {"config": stream.config.fields(), "created": stream.created_ns}

@@ -25,7 +25,7 @@ from midge.jetstream.stream.events import StreamEvents
 from midge.jetstream.stream.expiry import Expiry
 from midge.jetstream.stream.fast_batches import FastBatches
 from midge.jetstream.stream.incoming import Incoming, Refused
-from midge.jetstream.stream.origins import Origins
+from midge.jetstream.stream.origins import Follower, Origins
 from midge.jetstream.stream.republish import Republisher
 from midge.jetstream.stream.schedules import Schedules
 from midge.jetstream.stream.surroundings import Surroundings
@@ -73,6 +73,7 @@ class Stream:
         self.dedup = Dedup(config.duplicate_window_ns)
         self.audience = Audience(self, config)
         self.consumers = self.audience.consumers
+        self.followers: set[Follower] = set()
         self.last_msg_id = b""
         self.now_ns = 0
         self.skipped_ns = 0
@@ -216,7 +217,7 @@ class Stream:
         reply = frame.reply_bytes() if self.acks else None
         if reply is not None:
             self.answers.send(reply, _NO_BYTES, _ack_body(self.ack_head, seq), True)
-        if len(self.consumers):
+        if self.followers or len(self.consumers):
             self.audience.announce_soon()
 
     def publish(self, subject: bytes, reply: bytes, headers_of: bytes, payload: bytes) -> None:
@@ -308,8 +309,8 @@ class Stream:
                 subject,
                 message.headers,
                 message.payload,
-                self.now_ns,
-                0,
+                message.time_ns or self.now_ns,
+                message.seq,
                 message.ttl_s,
                 message.msg_id or None,
             )
@@ -332,7 +333,7 @@ class Stream:
                 republisher.payload_for(message),
                 False,
             )
-        if len(self.consumers):
+        if self.followers or len(self.consumers):
             self.audience.announce_soon()
         return seq
 
@@ -365,7 +366,8 @@ class Stream:
             message.headers = headers.add(
                 headers.remove(message.headers, names.TTL), names.TTL, b"%d" % ttl_s
             )
-        message.ttl_s = ttl_s
+        if self.config.allow_msg_ttl:
+            message.ttl_s = ttl_s
 
     def _roll_up(self, message: Incoming, keep: int) -> None:
         """Remove what a roll-up replaces, and the schedule that a message ends."""
@@ -441,6 +443,7 @@ class Stream:
         store = self.store
         if subject == b">" and not keep:
             subject = None
+        self.origins.save()
         purged = store.purge(subject, upto_seq, keep)
         if subject is None and upto_seq > store.last_seq + 1:
             store.skip_to(upto_seq - 1)
