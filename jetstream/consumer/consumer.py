@@ -122,8 +122,9 @@ class Consumer(Tracking):
     def stored(self, seq: int) -> None:
         """Take note that a message that matches the filters has become visible."""
         if seq > self.counted_seq:
-            self.num_pending += 1
             self.counted_seq = seq
+            if seq >= self.next_seq:
+                self.num_pending += 1
         if seq >= self.next_seq and not self.is_ready:
             self.signal()
 
