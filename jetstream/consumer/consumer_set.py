@@ -20,8 +20,9 @@ from midge.jetstream.consumer.push import PushConsumer
 from midge.jetstream.consumer.tracking import Tracking
 from midge.jetstream.sink import Sink
 from midge.jetstream.store.interface import StreamStore
-from midge.sublist import SubList, Subscription
 from midge.sublist.subjects import covers
+from midge.sublist.sublist import SubList
+from midge.sublist.subscription import Subscription
 
 _MATCHES_REMEMBERED = 4096
 _ID_LENGTH = 22
@@ -162,9 +163,12 @@ class ConsumerSet(ConsumerHost):
         if not self._by_name:
             return
         if self.store.first_seq > self._lowest_seq:
+            self._lowest_seq = 0
             for consumer in self._by_name.values():
                 consumer.trimmed()
-            self._lowest_seq = min(one.lowest_seq() for one in self._by_name.values())
+                lowest = consumer.lowest_seq()
+                if self._lowest_seq == 0 or lowest < self._lowest_seq:
+                    self._lowest_seq = lowest
 
     def purged(self, subject: bytes = b"") -> None:
         """Take note that messages were purged: of one subject, or of all."""
