@@ -35,8 +35,9 @@ _API_SUBJECTS = ("$JS.>", "$JSC.>", "$NRG.>")
 class Surroundings(Protocol):
     """What a configuration is checked against: the account, and the server's limits."""
 
-    duplicate_window_max_ns: int
-    """The server's limit of duplicate windows; 0 for none."""
+    @property
+    def duplicate_window_max_ns(self) -> int:
+        """The server's limit of duplicate windows; 0 for none."""
 
     def config_of(self, name: str) -> StreamConfig | None:
         """Return the configuration of another stream of the account, if it exists."""

@@ -32,6 +32,8 @@ def check_update(
         raise errors.STREAM_MIRROR_NOT_UPDATABLE.error()
     check_discard_per_subject(config)
     _check_features(old, config)
+    if config.republish is not None:
+        config.republish.destination = config.republish.destination or ">"
     if config.sealed:
         config.max_age_ns = 0
         config.discard = NEW
