@@ -320,11 +320,11 @@ class Stream:
         if self._max_per_subject > 0:
             self.trim_subject(subject, self._max_per_subject)
         self._stored()
-        if message.ttl_s > 0:
+        if message.ttl_s:
             self.expiry.add(seq, self.store.last_time_ns, message.ttl_s)
+        if self.config.allow_msg_schedules:
+            self.schedules.stored(message, seq)
         if message.values:
-            if self.config.allow_msg_schedules:
-                self.schedules.stored(message, seq)
             self._roll_up(message, 1)
         if republisher is not None and republished:
             self.answers.send(
