@@ -25,7 +25,8 @@ class JetStreamAccount:
     """JetStream of one account.
 
     `limits` holds the account's limits by tier; `NO_TIER` alone when there are no tiers.
-    `stream_added` and `stream_removed` are told of streams that begin or cease to take messages.
+    `stream_added` and `stream_removed` are told of streams that begin or cease to take messages,
+    `stream_changed` of those with a new configuration. `delete_store` deletes a stream's store.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class JetStreamAccount:
         self.storage = Usage(parent=storage)
         self.api_total = 0
         self.api_errors = 0
+        self.delete_store: Callable[[StreamStore], object] = _delete_store
         self.stream_added: Callable[[Stream], object] = _ignore
         self.stream_changed: Callable[[Stream, StreamConfig], object] = _ignore
         self.stream_removed: Callable[[Stream], object] = _ignore
@@ -158,11 +160,12 @@ class JetStreamAccount:
         stream.events.deleted()
         self.streams.pop(stream.config.name, None)
         self.stream_removed(stream)
+        self._tell_followers(stream.config.name)
         stream.audience.close()
         stream.stop()
         stream.release_usage()
         self._reserve(stream.config, -max(stream.config.max_bytes, 0))
-        stream.store.delete()
+        self.delete_store(stream.store)
 
     def recover(self, store: StreamStore) -> Stream:
         """Take up a stream that was stored before."""
@@ -224,7 +227,13 @@ class JetStreamAccount:
         self._reserve(config, max(config.max_bytes, 0))
         self.stream_added(stream)
         stream.origins.start()
+        self._tell_followers(config.name)
         return stream
+
+    def _tell_followers(self, name: str) -> None:
+        """Tell mirrors and sourcing streams that a stream has come or gone."""
+        for stream in self.streams.values():
+            stream.origins.stream_changed(name)
 
     def _save(self, stream: Stream) -> None:
         fields = {"config": stream.config.fields(), "created": stream.created_ns}
@@ -284,6 +293,10 @@ class JetStreamAccount:
 
 def _reserved(streams: list[Stream]) -> int:
     return sum(max(stream.config.max_bytes, 0) for stream in streams)
+
+
+def _delete_store(store: StreamStore) -> None:
+    store.delete()
 
 
 def _ignore(*_: object) -> None:

@@ -113,7 +113,7 @@ def take(
 def take_ack(account: JetStreamAccount, subject: bytes, reply: bytes, body: bytes) -> bool:
     """Take an ack of either format; False when there is no such consumer."""
     consumer = _consumer_of_ack(account, subject)
-    if consumer is None:
+    if consumer is None or not consumer.takes_acks():
         return False
     consumer.ack(subject, reply, body)
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from midge.sublist import subjects
@@ -10,6 +11,8 @@ NAME_MAX_BYTES = 255
 DESCRIPTION_MAX_BYTES = 4 * 1024
 METADATA_MAX_BYTES = 128 * 1024
 
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_HASH_LENGTH = 8
 _NOT_IN_NAMES = re.compile(r"[ \t\r\n\f.*>\\/]")
 
 
@@ -51,3 +54,9 @@ def is_subset(subject: str, pattern: str) -> bool:
 def to_bytes(subject: str) -> bytes:
     """Return a subject as it is on the wire."""
     return subject.encode("utf-8", "surrogatepass")
+
+
+def short_hash(text: str) -> str:
+    """Return the eight characters by which nats-server tells long texts apart."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    return "".join(_DIGITS[byte % len(_DIGITS)] for byte in digest[:_HASH_LENGTH])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from midge.jetstream.config.names import short_hash
 from midge.jetstream.json.structure import Field, Integer, Items, Structure, Text, Time
 from midge.jetstream.json.times import Timestamp
 
@@ -54,9 +55,9 @@ class StreamSource:
         """Return what tells this source from others of the same stream."""
         name = self.name
         if self.external is not None:
-            name += ":" + self.external.api_prefix
+            name += ":" + short_hash(self.external.api_prefix)
         if self.consumer is not None:
-            name += ":C=" + self.consumer.name
+            name += ":C=" + short_hash(self.consumer.name)
         destinations = [transform.destination or ">" for transform in self.subject_transforms]
         return " ".join([name, "\f".join(self.filters()), "\f".join(destinations or [">"])])
 
@@ -64,7 +65,7 @@ class StreamSource:
         """Return what tells the consumer of this source from others."""
         name = self.name
         if self.external is not None:
-            name += ":" + self.external.api_prefix
+            name += ":" + short_hash(self.external.api_prefix)
         return f"{name} {self.consumer.name if self.consumer else ''}"
 
 

@@ -11,6 +11,7 @@ from midge.jetstream.clock import Timer
 from midge.jetstream.config.consumer import ConsumerConfig
 from midge.jetstream.consumer.ack_subject import AckSubject
 from midge.jetstream.consumer.host import ConsumerHost
+from midge.jetstream.consumer.log import ConsumerLog
 from midge.jetstream.consumer.pace import Pace, pace_of
 from midge.jetstream.consumer.start import start_of
 from midge.jetstream.consumer.tracking import NO_ACKS, Tracking
@@ -61,6 +62,10 @@ class Consumer(Tracking):
 
     # Life.
 
+    def keep_state(self) -> None:
+        """Have the state stored from now on."""
+        self.log = ConsumerLog(self)
+
     def place_at_start(self) -> None:
         """Stand where the deliver policy says."""
         start = start_of(self.config, self.store, self.host.max_msgs_per_subject)
@@ -78,6 +83,8 @@ class Consumer(Tracking):
 
     def stop(self) -> None:
         """End without a word; what was delivered may be restored later."""
+        if self.log is not None:
+            self.log.stop()
         self.is_closed = True
         self._arm_ack_timer(0)
         for timer in (self._pause_timer, self._hold_timer):
@@ -115,8 +122,9 @@ class Consumer(Tracking):
     def stored(self, seq: int) -> None:
         """Take note that a message that matches the filters has become visible."""
         if seq > self.counted_seq:
-            self.num_pending += 1
             self.counted_seq = seq
+            if seq >= self.next_seq:
+                self.num_pending += 1
         if seq >= self.next_seq and not self.is_ready:
             self.signal()
 
@@ -275,7 +283,10 @@ class Consumer(Tracking):
         else:
             self._track(seq, consumer_seq)
         if self.log is not None:
-            self.log.delivered(seq)
+            if self.ack_policy == NO_ACKS:
+                self.log.moved()
+            else:
+                self.log.changed(seq)
 
     def _put_back(self, seq: int, deliveries: int, is_first: bool) -> None:
         """Undo the choice of a message."""
@@ -373,6 +384,8 @@ class Consumer(Tracking):
             self.events.paused(config.pause_until)
         if config.inactive_threshold_ns != old.inactive_threshold_ns:
             self.watch_activity()
+        if self.log is not None:
+            self.log.save()
         self.signal()
 
     def watch_activity(self) -> None:
@@ -398,7 +411,7 @@ class Consumer(Tracking):
         self.last_ack_ns = 0
         self.count_pending()
         if self.log is not None:
-            self.log.replaced()
+            self.log.save()
         self.signal()
         return seq
 

@@ -66,6 +66,8 @@ class Audience:
         visible = store.visible_seq
         seq = self._announced_seq
         self._announced_seq = visible
+        for follower in self._stream.followers:
+            follower.wake()
         if not len(self.consumers):
             return
         while seq < visible:

@@ -101,6 +101,7 @@ class Expiry:
         if stream.is_closed:
             return
         now_ns = stream.now_ns = stream.clock.wall_ns()
+        stream.origins.save()
         left = self._expire_old(now_ns, _TURN_MESSAGES)
         left = self._expire_due(now_ns, left)
         stream.removed()

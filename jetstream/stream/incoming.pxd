@@ -19,6 +19,8 @@ cdef class Incoming:
     cdef public bytes msg_id
     cdef public bytes rollup
     cdef public long long ttl_s
+    cdef public unsigned long long seq
+    cdef public long long time_ns
     cdef public object increment
     cdef public object counter_value
     cdef public unsigned long long duplicate_of

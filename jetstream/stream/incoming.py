@@ -39,8 +39,9 @@ class Incoming:
     """What is to be stored, and what the checks have found out about it.
 
     `values` holds the headers whose names begin with ``Nats-``. `is_sourced` says that the message
-    comes from another stream or from the server itself, which is not held to what clients are.
-    `is_checked` says that it is part of a batch that has been checked as a whole.
+    comes from another stream or from the server itself, which is not held to what clients are. A
+    mirrored one brings its `seq` and `time_ns`. `is_checked` says that what clients are held to has
+    been checked already, as of a batch.
     """
 
     __slots__ = (
@@ -56,7 +57,9 @@ class Incoming:
         "payload",
         "reply",
         "rollup",
+        "seq",
         "subject",
+        "time_ns",
         "ttl_s",
         "values",
     )
@@ -72,6 +75,8 @@ class Incoming:
         self.msg_id = b""
         self.rollup = b""
         self.ttl_s = 0
+        self.seq = 0
+        self.time_ns = 0
         self.increment: int | None = None
         self.counter_value: str | None = None
         self.duplicate_of = 0

@@ -32,6 +32,9 @@ def state(stream: Stream, *, with_deleted: bool = False) -> dict[str, Any]:
         fields["num_deleted"] = deleted
         if with_deleted:
             fields["deleted"] = list(store.deleted())
+    lost = getattr(store, "lost", None)
+    if lost:
+        fields["lost"] = {"msgs": sorted(lost), "bytes": 0}
     fields["consumer_count"] = len(stream.consumers)
     return fields
 

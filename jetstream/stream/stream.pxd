@@ -30,6 +30,7 @@ cdef class Stream:
     cdef readonly Dedup dedup
     cdef readonly Audience audience
     cdef readonly object consumers
+    cdef readonly set followers
     cdef public bytes last_msg_id
     cdef public long long now_ns
     cdef public long long skipped_ns

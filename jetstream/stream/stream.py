@@ -25,7 +25,7 @@ from midge.jetstream.stream.events import StreamEvents
 from midge.jetstream.stream.expiry import Expiry
 from midge.jetstream.stream.fast_batches import FastBatches
 from midge.jetstream.stream.incoming import Incoming, Refused
-from midge.jetstream.stream.origins import Origins
+from midge.jetstream.stream.origins import Follower, Origins
 from midge.jetstream.stream.republish import Republisher
 from midge.jetstream.stream.schedules import Schedules
 from midge.jetstream.stream.surroundings import Surroundings
@@ -73,6 +73,7 @@ class Stream:
         self.dedup = Dedup(config.duplicate_window_ns)
         self.audience = Audience(self, config)
         self.consumers = self.audience.consumers
+        self.followers: set[Follower] = set()
         self.last_msg_id = b""
         self.now_ns = 0
         self.skipped_ns = 0
@@ -137,6 +138,7 @@ class Stream:
         self.expiry.start()
         self.schedules.start()
         self.enforce_limits()
+        self.consumers.restore()
 
     def changed(self, old: StreamConfig) -> None:
         """See to what follows a change of the configuration."""
@@ -164,7 +166,7 @@ class Stream:
         if limit > 0:
             crowded = [state.subject for state in self.store.subjects() if state.count > limit]
             for subject in crowded:
-                self.store.trim_subject(subject, limit)
+                self.trim_subject(subject, limit)
         if self._has_limits:
             self.store.enforce(self._max_msgs, self._max_bytes)
         self.removed()
@@ -210,12 +212,12 @@ class Stream:
             return
         self.last_msg_id = _NO_BYTES
         if self._max_per_subject > 0:
-            self.store.trim_subject(frame.subject_bytes(), self._max_per_subject)
+            self.trim_subject(frame.subject_bytes(), self._max_per_subject)
         self._stored()
         reply = frame.reply_bytes() if self.acks else None
         if reply is not None:
             self.answers.send(reply, _NO_BYTES, _ack_body(self.ack_head, seq), True)
-        if len(self.consumers):
+        if self.followers or len(self.consumers):
             self.audience.announce_soon()
 
     def publish(self, subject: bytes, reply: bytes, headers_of: bytes, payload: bytes) -> None:
@@ -307,8 +309,8 @@ class Stream:
                 subject,
                 message.headers,
                 message.payload,
-                self.now_ns,
-                0,
+                message.time_ns or self.now_ns,
+                message.seq,
                 message.ttl_s,
                 message.msg_id or None,
             )
@@ -316,13 +318,13 @@ class Stream:
             raise Refused(_store_failed(error)) from None
         self._remember(message, seq)
         if self._max_per_subject > 0:
-            self.store.trim_subject(subject, self._max_per_subject)
+            self.trim_subject(subject, self._max_per_subject)
         self._stored()
-        if message.ttl_s > 0:
+        if message.ttl_s:
             self.expiry.add(seq, self.store.last_time_ns, message.ttl_s)
+        if self.config.allow_msg_schedules:
+            self.schedules.stored(message, seq)
         if message.values:
-            if self.config.allow_msg_schedules:
-                self.schedules.stored(message, seq)
             self._roll_up(message, 1)
         if republisher is not None and republished:
             self.answers.send(
@@ -331,7 +333,7 @@ class Stream:
                 republisher.payload_for(message),
                 False,
             )
-        if len(self.consumers):
+        if self.followers or len(self.consumers):
             self.audience.announce_soon()
         return seq
 
@@ -364,7 +366,8 @@ class Stream:
             message.headers = headers.add(
                 headers.remove(message.headers, names.TTL), names.TTL, b"%d" % ttl_s
             )
-        message.ttl_s = ttl_s
+        if self.config.allow_msg_ttl:
+            message.ttl_s = ttl_s
 
     def _roll_up(self, message: Incoming, keep: int) -> None:
         """Remove what a roll-up replaces, and the schedule that a message ends."""
@@ -415,6 +418,8 @@ class Stream:
             0 < self._max_msgs < store.messages or 0 < self._max_bytes < store.bytes
         ):
             store.enforce(self._max_msgs, self._max_bytes)
+            if len(self.consumers):
+                self.consumers.trimmed()
         self._account()
         if not self.is_expiry_armed:
             self.expiry.arm()
@@ -425,6 +430,15 @@ class Stream:
         if used != self._used_bytes:
             self.usage.add(used - self._used_bytes)
             self._used_bytes = used
+
+    def trim_subject(self, subject: bytes, keep: int) -> None:
+        """Remove the oldest messages of a subject but `keep`; consumers are told of each."""
+        store = self.store
+        if not len(self.consumers):
+            store.trim_subject(subject, keep)
+            return
+        while store.count_for_subject(subject) > keep:
+            self.remove(store.first_for_subject(subject))
 
     def release_usage(self) -> None:
         """Use nothing any more: the stream is deleted."""
@@ -440,6 +454,7 @@ class Stream:
         store = self.store
         if subject == b">" and not keep:
             subject = None
+        self.origins.save()
         purged = store.purge(subject, upto_seq, keep)
         if subject is None and upto_seq > store.last_seq + 1:
             store.skip_to(upto_seq - 1)
