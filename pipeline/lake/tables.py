@@ -24,6 +24,10 @@ Format = Literal["parquet", "delta"]
 FORMATS: tuple[Format, ...] = ("parquet", "delta")
 
 
+INBOX = "_INBOX."
+"""How the subjects of replies begin; what follows is of one client and one request."""
+
+
 class LakeError(PipelineError):
     """A table of the lake is missing, or is not what was expected; the text names it."""
 
@@ -163,7 +167,7 @@ _TABLES = (
     ),
     Table(
         "gold/fan_out",
-        "how many messages were delivered so many times",
+        "how many messages were delivered so many times; null where deliveries were not recorded",
         f"account string, deliveries int, {_USE}, share double",
     ),
     Table(
@@ -179,9 +183,9 @@ _TABLES = (
     ),
     Table(
         "gold/duplicate_subscriptions",
-        "a client's subscriptions that receive the same messages more than once",
+        "a client's pattern whose messages it receives for other subscriptions as well",
         "server string, account string, cid bigint, client_name string, pattern string, "
-        "queue string, copies bigint, wasted_deliveries bigint",
+        "overlaps string, copies bigint, wasted_deliveries bigint",
     ),
     Table(
         "gold/queue_balance",
@@ -218,6 +222,13 @@ _TABLES = (
         "gold/reconciliation",
         "the plain deliveries that the server counted, and those that matching finds",
         "server string, account string, recorded bigint, matched bigint, difference bigint",
+    ),
+    Table(
+        "gold/coverage",
+        "what was recorded of a server: all messages, those whose deliveries were counted, "
+        "subscriptions and connections",
+        "server string, account string, messages bigint, counted bigint, subscriptions bigint, "
+        "sessions bigint",
     ),
 )
 
