@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from midge.extras import install_command
 from midge.pipeline.errors import JavaNotFoundError, OptionError, PipelineError, reason_of
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def spark_session(
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise PipelineError(
-            f"the pipeline needs PySpark ({error}): pip install 'midge[pipeline]'"
+            f"the pipeline needs PySpark ({error}): {install_command('pipeline')}"
         ) from error
     if master is not None and not _MASTER.fullmatch(master):
         raise OptionError(f"master: expected {_MASTERS}, got {master!r}")

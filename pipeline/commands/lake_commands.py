@@ -273,8 +273,8 @@ def _show_outcomes(recorded: "Outcome", proposed: "Outcome") -> None:
     rows = [
         (
             name.replace("_", " "),
-            float(getattr(recorded.totals, name)),
-            float(getattr(proposed.totals, name)),
+            getattr(recorded.totals, name),
+            getattr(proposed.totals, name),
             change_of(getattr(recorded.totals, name), getattr(proposed.totals, name)),
         )
         for name in names
