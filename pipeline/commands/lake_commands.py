@@ -96,7 +96,8 @@ def make_job(
     """Return the job of `settings`, which moves the bars."""
     from midge.pipeline.lake.job import LakeJob
     from midge.pipeline.lake.tables import GOLD
-    from midge.pipeline.records.files import DATA_SETS, list_segments
+    from midge.pipeline.records.files import list_segments
+    from midge.pipeline.records.format import DATA_SETS
 
     total = None
     if "://" not in settings.records_directory:

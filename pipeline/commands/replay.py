@@ -102,7 +102,8 @@ def options_of(args: argparse.Namespace) -> "ReplayOptions":
 
 
 def _from_here(args: argparse.Namespace, options: "ReplayOptions") -> "Replayed":
-    from midge.pipeline.records.files import MESSAGES, read_counts
+    from midge.pipeline.records.files import read_counts
+    from midge.pipeline.records.format import MESSAGES
     from midge.pipeline.replay.replay import replay
 
     total = read_counts(args.records, MESSAGES)

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from midge.pipeline.fleet.fleet import Listening, Member, Publication, Truth, ticks
-from midge.pipeline.records.files import CLIENTS, INTEREST, MESSAGES, write_records
+from midge.pipeline.records.files import write_records
+from midge.pipeline.records.format import CLIENTS, INTEREST, MESSAGES
 from midge.sublist import SubList, Subscription
 
 ACCOUNT = "$G"

@@ -14,7 +14,8 @@ from pyspark.sql import functions as sf
 
 from midge.pipeline.lake.storage import as_path
 from midge.pipeline.lake.tables import TABLES
-from midge.pipeline.records.files import DATA_SETS, DataSet, check_segment, data_set_of
+from midge.pipeline.records.files import check_segment
+from midge.pipeline.records.format import DATA_SETS, DataSet, data_set_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -11,7 +11,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as sf
 
 from midge.pipeline.lake.silver import prefix_column
-from midge.pipeline.records.files import SLOW_CONSUMER_REASON
+from midge.pipeline.records.format import SLOW_CONSUMER_REASON
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -23,7 +23,8 @@ from midge.pipeline.lake.opening import CHECKPOINT, clear, prepare
 from midge.pipeline.lake.settings import PipelineSettings
 from midge.pipeline.lake.storage import Storage, as_uri
 from midge.pipeline.lake.tables import GOLD, Lake
-from midge.pipeline.records.files import CLIENTS, DATA_SETS, INTEREST, MESSAGES, require_records
+from midge.pipeline.records.files import require_records
+from midge.pipeline.records.format import CLIENTS, DATA_SETS, INTEREST, MESSAGES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ from midge.pipeline.lake.description import (
 from midge.pipeline.lake.settings import PipelineSettings
 from midge.pipeline.lake.storage import Storage, as_path
 from midge.pipeline.lake.tables import TABLES, Lake, LakeError
-from midge.pipeline.records.files import DATA_SETS
+from midge.pipeline.records.format import DATA_SETS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

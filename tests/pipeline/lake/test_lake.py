@@ -13,14 +13,8 @@ from midge.pipeline.lake.job import LakeJob
 from midge.pipeline.lake.opening import open_lake
 from midge.pipeline.lake.settings import PipelineSettings
 from midge.pipeline.lake.tables import GOLD, TABLES, Lake, LakeError
-from midge.pipeline.records.files import (
-    INTEREST,
-    MESSAGES,
-    RecordsError,
-    list_segments,
-    read_table,
-    write_records,
-)
+from midge.pipeline.records.files import RecordsError, list_segments, read_table, write_records
+from midge.pipeline.records.format import INTEREST, MESSAGES
 
 DURATION_S = 240.0
 

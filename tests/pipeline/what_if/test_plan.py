@@ -9,7 +9,7 @@ from midge.pipeline.fleet.fleet import Listening, Member, build_fleet
 from midge.pipeline.fleet.recorded import Simulation
 from midge.pipeline.lake import silver
 from midge.pipeline.lake.tables import TABLES
-from midge.pipeline.records.files import DATA_SETS
+from midge.pipeline.records.format import DATA_SETS
 from midge.pipeline.what_if.change import parse_change
 from midge.pipeline.what_if.plan import _home, plan
 
