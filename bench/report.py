@@ -17,7 +17,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 _MEASURED = ("midge", "protocol", "server", "sublist", "setup.py", "pyproject.toml")
 
 UNCOMMITTED = "with uncommitted changes"
-"""Behind the commit on a page of figures that nobody can measure again."""
+"""Marks a commit whose figures cannot be reproduced from the repository."""
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def replaced(readme: str, results: str) -> str:
 
 
 def main() -> int:
-    """Write README.md anew, unless nobody could measure the figures again."""
+    """Write README.md anew, unless the figures are of uncommitted code."""
     results = RESULTS.read_text()
     if UNCOMMITTED in results:
         print(f"README.md stays: {RESULTS.name} was measured {UNCOMMITTED}", file=sys.stderr)

@@ -115,7 +115,7 @@ def make_job(
 
 
 def tell(progress: "Progress", settings: PipelineSettings) -> None:
-    """Say what a run did; name every file that went to the quarantine."""
+    """Print what a run did, and every file that went to the quarantine."""
     say(
         f"{progress.messages:,} messages from {progress.files - progress.quarantined:,} segments "
         f"in {progress.batches:,} batch{'' if progress.batches == 1 else 'es'}, "
@@ -158,7 +158,7 @@ def match_subjects(args: argparse.Namespace) -> None:
 
 
 def what_if(args: argparse.Namespace) -> None:
-    """Say what a change would lead to, beside what was recorded."""
+    """Print the outcome of a change beside what was recorded."""
     from midge.pipeline.lake.opening import open_lake
     from midge.pipeline.what_if.change import Change, load_change
     from midge.pipeline.what_if.plan import plan
@@ -244,7 +244,7 @@ def _read_parquet(spark: "SparkSession", option: str, path: str) -> "DataFrame":
 
 @contextmanager
 def spark_errors_told(what: str) -> Iterator[None]:
-    """Make one line of what Spark raises, on `what` was wrong; its own traces fill a screen."""
+    """Raise what Spark raises as an error of one line that begins with `what`."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

@@ -68,7 +68,7 @@ class Simulation:
         self._turns: dict[str, int] = {}
 
     def run(self) -> "Simulation":
-        """Let all of it happen."""
+        """Run the simulation to its end."""
         for member in self._members:
             self._at(member.joins * self._duration_s, partial(self._connect, member))
         while self._agenda:

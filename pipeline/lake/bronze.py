@@ -1,4 +1,4 @@
-"""Bronze: the recorded segments as they are, and the files among them that are none.
+"""Bronze: the recorded segments as they are, and the quarantine for files that are no segments.
 
 Every file is read whole by pyarrow in a worker before Spark reads it, so a bad one is named in the
 quarantine instead of failing the job or, worse, being left out in silence.

@@ -64,7 +64,7 @@ def talkers(traffic: "DataFrame", sessions: "DataFrame") -> "DataFrame":
 
 
 def fan_out(traffic: "DataFrame") -> "DataFrame":
-    """Return how many messages were delivered zero, one, two, … times; null: nobody counted."""
+    """Return how many messages were delivered zero, one, two, … times; null: not counted."""
     deliveries = sf.when(_is_counted(), _each()).alias("deliveries")
     summed = traffic.groupBy("account", deliveries).agg(*_use())
     total = sf.sum("messages").over(Window.partitionBy("account"))
@@ -72,7 +72,7 @@ def fan_out(traffic: "DataFrame") -> "DataFrame":
 
 
 def no_interest(traffic: "DataFrame") -> "DataFrame":
-    """Return the subjects with messages that reached nobody; `share` is of that subject's own."""
+    """Return the subjects with undelivered messages and the `share` of each subject's messages."""
     unheard = sf.col("no_interest") > 0
     summed = traffic.groupBy("account", "subject").agg(
         sf.sum("no_interest").alias("lost"),

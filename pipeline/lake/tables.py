@@ -335,7 +335,7 @@ def table_named(name: str) -> Table:
     """Return the table called `name`, such as `gold/rates`.
 
     Raises:
-        LakeError: there is none.
+        LakeError: no table has this name.
     """
     table = TABLES.get(name)
     if table is None:

@@ -13,12 +13,12 @@ _SEED_BODY_BYTES = 34
 
 
 def sign_nonce(credentials: str, nonce: str) -> dict[str, str]:
-    """Return the fields of CONNECT that prove who we are by an nkey, with the JWT if there is one.
+    """Return the fields of CONNECT that authenticate by nkey, with the JWT if the text has one.
 
     `credentials` is a credentials file's text, or a bare user seed (`SU…`).
 
     Raises:
-        OptionError: no usable seed is in it.
+        OptionError: it holds no valid user seed.
 
     """
     jwt, seed = split_credentials(credentials)
@@ -33,7 +33,7 @@ def sign_nonce(credentials: str, nonce: str) -> dict[str, str]:
 
 
 def split_credentials(text: str) -> tuple[str, str]:
-    """Return the JWT (empty if there is none) and the seed from a credentials file's text."""
+    """Return the JWT (empty if missing) and the seed from a credentials file's text."""
     lines = [line.strip() for line in text.splitlines()]
     words = [line for line in lines if line and not line.startswith(("-", "#", "*", "/"))]
     seeds = [word for word in words if word.startswith("SU") and " " not in word]

@@ -18,7 +18,7 @@ _LINE_MAX_BYTES = 1 << 20
 
 
 class Message(NamedTuple):
-    """One delivery. `headers` is the raw block, empty when there is none."""
+    """One delivery. `headers` is the raw block, empty without headers."""
 
     subject: bytes
     sid: bytes

@@ -27,7 +27,7 @@ def read_gold(lake: str) -> Gold:
     """Return the gold tables of a lake, by path or URI.
 
     Raises:
-        LakeError: there are none, or one is missing or cannot be read.
+        LakeError: the lake does not exist, or a table is missing or cannot be read.
     """
     system, root = _open(lake)
     gold: dict[str, list[dict[str, Any]]] = {}
@@ -151,7 +151,7 @@ def _render_section(section: Section, gold: Gold) -> str:
 
 
 def _render_body(section: Section, gold: Gold) -> str:
-    """Return the plot or the table of a section, or why there is none."""
+    """Return the plot or the table of a section, or the reason why it is empty."""
     by_themselves, listened_to = listened(gold) if section.needs_server else ([], [])
     if listened_to and not by_themselves:
         return f'<p class="nothing">{escape(NOT_RECORDED)}</p>'

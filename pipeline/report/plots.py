@@ -105,7 +105,7 @@ def fan_out(rows: Sequence[Row]) -> go.Figure:
 
 
 def no_interest(rows: Sequence[Row]) -> go.Figure:
-    """The subjects with most messages that reached nobody."""
+    """The subjects with the most undelivered messages."""
     return _ranking_of(rows[:TOP], "subject", _PALETTE[3])
 
 

@@ -54,7 +54,7 @@ def subjects(gold: Gold) -> Sequence[Row]:
 
 
 def no_interest(gold: Gold) -> Sequence[Row]:
-    """Return the subjects with messages that reached nobody, the most first, all inboxes as one."""
+    """Return the subjects with undelivered messages, the most first, all inboxes as one."""
     return _folded(gold["no_interest"])
 
 

@@ -41,7 +41,7 @@ class Totals:
     queue_deliveries: int
     delivered_bytes: int
     unheard: int
-    """Messages that reach nobody."""
+    """Messages without a receiver."""
     crossings: int
     """Messages from server to server. Queue groups make some of it an expected value."""
 
@@ -189,7 +189,7 @@ def deliveries(
     """Return a row for every flow and subscription that it reaches, with its `share` of the flow.
 
     The share is 1 for a plain subscription. Of a queue group each member that may be chosen has an
-    equal part: those on the flow's own server, or all when there are none.
+    equal part: those on the flow's own server, or all members when it has none.
     """
     subjects = flows.select("account", "subject").distinct()
     patterns = subscriptions.select("account", "pattern").distinct()
