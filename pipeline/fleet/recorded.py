@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from midge.pipeline.fleet.fleet import Listening, Member, Publication, Truth, ticks
-from midge.pipeline.records.files import CLIENTS, INTEREST, MESSAGES, write_records
+from midge.pipeline.records.files import write_records
+from midge.pipeline.records.format import CLIENTS, INTEREST, MESSAGES
 from midge.sublist import SubList, Subscription
 
 ACCOUNT = "$G"
@@ -67,7 +68,7 @@ class Simulation:
         self._turns: dict[str, int] = {}
 
     def run(self) -> "Simulation":
-        """Let all of it happen."""
+        """Run the simulation to its end."""
         for member in self._members:
             self._at(member.joins * self._duration_s, partial(self._connect, member))
         while self._agenda:
