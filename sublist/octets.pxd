@@ -18,9 +18,14 @@ cdef inline bint equals(
         return False
     cdef const unsigned char *lying = data + start
     cdef const unsigned char *own = <const unsigned char *>PyBytes_AS_STRING(piece)
-    if 8 <= length <= 16:  # as most subjects are: two words, which may overlap
-        return word_at(own) == word_at(lying) and (
-            word_at(own + length - 8) == word_at(lying + length - 8)
+    if 8 <= length <= 32:  # as most subjects are: two or four words, which may overlap
+        if word_at(own) != word_at(lying) or (
+            word_at(own + length - 8) != word_at(lying + length - 8)
+        ):
+            return False
+        return length <= 16 or (
+            word_at(own + 8) == word_at(lying + 8)
+            and word_at(own + length - 16) == word_at(lying + length - 16)
         )
     return memcmp(own, lying, length) == 0
 
