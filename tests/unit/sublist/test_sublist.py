@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midge.sublist import EMPTY_RESULT, SubList, SubListError, SubListResult, Subscription
+from midge.sublist import (
+    EMPTY_RESULT,
+    OwnedSubscription,
+    SubList,
+    SubListError,
+    SubListResult,
+    Subscription,
+)
 from midge.sublist.subjects import is_valid_subject, matches
 
 
@@ -222,7 +229,7 @@ def test_what_has_been_found_does_not_hold_on_to_who_has_left(pattern: bytes, ch
 
 def test_owners_differ() -> None:
     one, other = object(), object()
-    subscriptions = [Subscription(b"a", owner=owner) for owner in (one, other, one)]
+    subscriptions = [OwnedSubscription(b"a", owner=owner) for owner in (one, other, one)]
     assert SubListResult(tuple(subscriptions[:2])).owners_differ()
     assert not SubListResult(tuple(subscriptions)).owners_differ()
     assert EMPTY_RESULT.owners_differ()
