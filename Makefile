@@ -26,6 +26,23 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
+RUN := build/run
+
+# What `make run` prints once the server listens; it gets the folder of the ports file, and $(BIN).
+define TRY_NEXT
+import json, pathlib, sys
+for path in pathlib.Path(sys.argv[1]).glob("*.ports"):
+    urls, programs = json.loads(path.read_text()), sys.argv[2]
+    nats, pages = urls["nats"][0], urls.get("monitoring", [])
+    print(f"\nClients connect to {nats}. What to try next:\n")
+    for page in pages[:1]:
+        print(f"  rates, subjects, clients   {page}/console")
+        print(f"  monitoring pages           {page}")
+    print(f"  how fast it is             {programs}/midge bench pub hello --server {nats}")
+    print(f"  the programs in README.md  {programs}/python, once 'make test' has installed nats-py")
+    print("\nCtrl-C ends the server.", flush=True)
+endef
+export TRY_NEXT
 # The sample project's own environment: it sees midge as a user does, as a wheel.
 EXAMPLES := build/examples
 
@@ -35,7 +52,10 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(STAMPS)/build ## Install what is missing and start a server on 127.0.0.1:4222 (ARGS="..." adds flags)
-	@exec $(BIN)/midge-server -a 127.0.0.1 -p 4222 $(ARGS)
+	@rm -rf $(RUN) && mkdir -p $(RUN)
+	@{ while kill -0 $$$$ 2>/dev/null && ! ls $(RUN)/*.ports >/dev/null 2>&1; do sleep 0.1; done; \
+	  $(BIN)/python -c "$$TRY_NEXT" $(RUN) $(BIN); } & \
+	exec $(BIN)/midge-server -a 127.0.0.1 -p 4222 -m 8222 --ports_file_dir $(RUN) $(ARGS)
 
 test: $(STAMPS)/dev $(STAMPS)/build ## Install what the tests need and run them all (ARGS="..." goes to pytest)
 	$(BIN)/python -m pytest -m "not cluster and not packaging" $(ARGS)
@@ -117,12 +137,13 @@ clean: ## Remove the virtual environment and everything that was built
 $(STAMPS)/venv: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "midge needs Python 3.11 or newer; PYTHON=... names another one" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) --upgrade setuptools Cython
+	@echo "Making $(VENV), installing and compiling: a minute or two, the first time only." >&2
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --upgrade setuptools Cython
 	@mkdir -p $(@D) && touch $@
 
 $(STAMPS)/install: $(STAMPS)/venv pyproject.toml setup.py
-	$(EDITABLE) .
+	@$(EDITABLE) .
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/install
@@ -130,5 +151,6 @@ $(STAMPS)/dev: $(STAMPS)/install
 	@touch $@
 
 $(STAMPS)/build: $(STAMPS)/install $(COMPILED)
-	$(BIN)/python setup.py --quiet build_ext --inplace
+	@echo "Compiling what has changed: the first time takes a minute." >&2
+	@$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@

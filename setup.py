@@ -12,6 +12,9 @@ variables change the build:
 from __future__ import annotations
 
 import os
+import shutil
+import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +81,27 @@ def is_older_than_headers(c_folder: Path) -> bool:
     return any(path.stat().st_mtime < newest for path in c_folder.rglob("*.c"))
 
 
+def missing_compiler() -> str:
+    """Return one line on what a build lacks and what to do about it, "" when it lacks nothing.
+
+    Only the user decides to do without: a server that is several times slower must not come of a
+    compiler that was not found.
+    """
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    if not shutil.which(compiler):
+        lacking = f"the C compiler {compiler!r}"
+    elif not header.exists():
+        lacking = f"Python's headers ({header})"
+    else:
+        return ""
+    return (
+        f"midge: cannot compile without {lacking}: install it (Debian: apt install gcc "
+        "python3-dev; Fedora: dnf install gcc python3-devel), or set MIDGE_PURE=1 for an "
+        "interpreted midge, several times slower"
+    )
+
+
 def extensions() -> list[Extension]:
     """List what to compile, still as Python sources."""
     if is_set("MIDGE_PURE"):
@@ -107,6 +131,8 @@ class CythonBuild(build_ext):
 
     def run(self) -> None:
         """Build everything anew when the last build in place was of another variant."""
+        if self.extensions and (lacking := missing_compiler()):
+            sys.exit(lacking)
         built = LAST_VARIANT.read_text() if LAST_VARIANT.exists() else variant()
         self.force = self.force or built != variant()
         super().run()

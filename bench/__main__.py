@@ -19,7 +19,7 @@ def main() -> int:
         defaults += ["--markdown", str(speed_table.RESULTS)]
     failed = load.main([*defaults, *sys.argv[1:]])
     if is_whole and not failed:
-        speed_table.main()
+        return speed_table.main()
     return failed
 
 

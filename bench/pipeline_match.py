@@ -37,7 +37,7 @@ from bench import procfs
 from midge.pipeline.matching.match import match_broadcast, match_shuffle
 from midge.pipeline.matching.pattern_shapes import Shape, candidates_column, key_column, mask_column
 from midge.pipeline.spark_session import spark_session
-from midge.sublist import SubList, Subscription
+from midge.sublist import OwnedSubscription, SubList
 
 PAIR = ("id", "pattern_id")
 REGIONS = ("eu", "us", "ap", "sa", "af")
@@ -100,7 +100,7 @@ def trie_per_message(messages: DataFrame, patterns: DataFrame) -> DataFrame:
     def match_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sublist = SubList(cache_max=0, cache_sweep_to=0)
         for pattern, pattern_id in shared.value:
-            sublist.insert(Subscription(pattern, owner=pattern_id))
+            sublist.insert(OwnedSubscription(pattern, owner=pattern_id))
         for batch in batches:
             ids, found = [], []
             for message, subject in zip(
@@ -108,7 +108,7 @@ def trie_per_message(messages: DataFrame, patterns: DataFrame) -> DataFrame:
             ):
                 for subscription in sublist.match(subject.encode()).plain:
                     ids.append(message)
-                    found.append(subscription.owner)
+                    found.append(subscription.owned_by())
             columns = [pa.array(ids, pa.int64()), pa.array(found, pa.int64())]
             yield pa.RecordBatch.from_arrays(columns, names=["id", "pattern_id"])
 

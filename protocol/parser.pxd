@@ -6,7 +6,7 @@ from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame, rewritten
 from midge.protocol.handler cimport Handler
 
-cdef int _TAB, _LF, _CR, _SPACE, _MAX_SIZE_DIGITS
+cdef int _TAB, _LF, _CR, _SPACE, _MAX_SIZE_DIGITS, _PLAIN_LINE_MIN
 cdef int _NO_VERB, _PUB, _HPUB, _SUB, _UNSUB, _CONNECT, _INFO, _ERR, _PING, _PONG, _OK
 cdef tuple _WORDS
 cdef bytes _PUB_WORD
@@ -35,6 +35,12 @@ cdef class Parser:
     cdef Py_ssize_t _count_repeats(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t most
     ) except -1
+
+    @cython.locals(position=Py_ssize_t, subject_end=Py_ssize_t, size=Py_ssize_t, digit=int,
+                   body=Py_ssize_t, after=Py_ssize_t, frame=Frame)
+    cdef Py_ssize_t _plain_publish(
+        self, const unsigned char *data, Py_ssize_t line, Py_ssize_t end
+    ) except -2
 
     @cython.locals(verb=int, position=Py_ssize_t)
     cdef Py_ssize_t _command(

@@ -210,7 +210,7 @@ class Server:
         self._limit_anew()
         for connection in self.connections():
             self.broker.trace(connection)
-        self.broker.router.flush()
+        self.broker.router.flush_unless_due()
 
     def _prepare_tls(self, options: Options) -> list[Callable[[], None]]:
         """Build what new handshakes are to use; give what puts it in force. Raises: ConfigError."""
@@ -261,7 +261,7 @@ class Server:
         for connection in list(broker.clients.values()):
             if connection.connected and connection.options.protocol >= 1:
                 connection.send_info()
-        broker.router.flush()
+        broker.router.flush_unless_due()
 
     async def close_clients_slowly(self) -> None:
         """Close the clients one by one, after the time they have to leave by themselves."""

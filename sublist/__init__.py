@@ -2,10 +2,11 @@
 
 from midge.sublist.result import EMPTY_RESULT, QueueGroup, SubListResult
 from midge.sublist.sublist import SubList, SubListError, SubListStats
-from midge.sublist.subscription import Subscription
+from midge.sublist.subscription import OwnedSubscription, Subscription
 
 __all__ = [
     "EMPTY_RESULT",
+    "OwnedSubscription",
     "QueueGroup",
     "SubList",
     "SubListError",

@@ -6,6 +6,12 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.string cimport memcmp, memcpy
 
 
+# The most bytes that four words hold, which may overlap, and the fewest that one does.
+cdef enum:
+    WORDS_MIN = 8
+    WORDS_MAX = 32
+
+
 cdef inline bytes take(const unsigned char *data, Py_ssize_t start, Py_ssize_t end):
     return PyBytes_FromStringAndSize(<const char *>data + start, end - start)
 
@@ -18,9 +24,14 @@ cdef inline bint equals(
         return False
     cdef const unsigned char *lying = data + start
     cdef const unsigned char *own = <const unsigned char *>PyBytes_AS_STRING(piece)
-    if 8 <= length <= 16:  # as most subjects are: two words, which may overlap
-        return word_at(own) == word_at(lying) and (
-            word_at(own + length - 8) == word_at(lying + length - 8)
+    if WORDS_MIN <= length <= WORDS_MAX:  # as most subjects are
+        if word_at(own) != word_at(lying) or (
+            word_at(own + length - 8) != word_at(lying + length - 8)
+        ):
+            return False
+        return length <= 16 or (
+            word_at(own + 8) == word_at(lying + 8)
+            and word_at(own + length - 16) == word_at(lying + length - 16)
         )
     return memcmp(own, lying, length) == 0
 
@@ -56,6 +67,10 @@ cdef inline unsigned long long word_at(const unsigned char *data) noexcept:
     cdef unsigned long long word
     memcpy(&word, data, 8)
     return word
+
+
+cdef inline unsigned long long word(const unsigned char *data, Py_ssize_t at) noexcept:
+    return word_at(data + at)
 
 
 cdef inline unsigned long long half_word_at(const unsigned char *data) noexcept:

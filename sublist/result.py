@@ -54,7 +54,7 @@ class SubListResult:
         if self._owners_differ == _UNKNOWN:
             owners = set()
             for subscription in self.plain:
-                owners.add(id(subscription.owner))
+                owners.add(id(subscription.owned_by()))
             self._owners_differ = len(owners) == len(self.plain)
         return bool(self._owners_differ)
 

@@ -11,12 +11,14 @@ from midge.sublist.subscription cimport Subscription
 from midge.sublist.trie cimport Node, Trie, build_result
 
 
+cdef int ENDED, NOT_HELD
 cdef Py_ssize_t _COPIED_MAX, _GROUP_STEPS, _LEVEL_STEPS, _PLAIN_PER_STEP, _WEIGHT_MAX
 
 
 cdef class SubList:
     cdef readonly unsigned long long generation
     cdef readonly long long steps
+    cdef public object listener
     cdef Py_ssize_t _cache_max
     cdef Py_ssize_t _cache_sweep_to
     cdef bint _exact_match
@@ -38,9 +40,9 @@ cdef class SubList:
     cdef long long _misses
     cdef long long _keep_every
 
-    @cython.locals(subject=bytes, literal=bint, node=Node)
+    @cython.locals(subject=bytes, literal=bint, node=Node, begins=bint)
     cpdef object insert(self, Subscription subscription)
-    @cython.locals(subject=bytes, literal=bint, node=Node)
+    @cython.locals(subject=bytes, literal=bint, node=Node, outcome=int)
     cpdef object remove(self, Subscription subscription)
     @cython.locals(node=Node, result=SubListResult)
     cpdef SubListResult match(self, bytes subject)

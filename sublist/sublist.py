@@ -9,7 +9,7 @@ or changes does, so a SubList may be shared by threads.
 from collections.abc import Iterator
 from enum import Enum
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from midge.sublist import octets
 from midge.sublist.mutex import Mutex
@@ -17,7 +17,7 @@ from midge.sublist.recent import RecentMatches
 from midge.sublist.result import EMPTY_RESULT, SubListResult
 from midge.sublist.subjects import is_literal, is_valid_subject, matches
 from midge.sublist.subscription import Subscription
-from midge.sublist.trie import Node, Trie, build_result
+from midge.sublist.trie import ENDED, NOT_HELD, Node, Trie, build_result
 
 _COPIED_MAX = 64  # subscriptions of a cached result that is replaced, not dropped, by an insert
 _LEVEL_STEPS = 4  # what a level of the trie, far apart in memory, takes compared with the others
@@ -54,6 +54,19 @@ class SubListStats(NamedTuple):
         return self.cache_hits / self.matches if self.matches else 0.0
 
 
+class InterestListener(Protocol):
+    """What is told of interest: of a subject, plain or by the queue group of a name.
+
+    It is called by whoever inserts or removes, who no longer holds the lock, and must not raise.
+    """
+
+    def interest_began(self, subject: bytes, queue: bytes | None) -> None:
+        """Take note of the first subscription of its kind."""
+
+    def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
+        """Take note that the last subscription of its kind has gone."""
+
+
 class SubList:
     """Subscriptions by subject.
 
@@ -64,6 +77,7 @@ class SubList:
     `generation` changes with every insert and remove: a result is valid for as long as it stays.
     `steps` counts the work of inserts, removes and matches that found no answer at hand, so that
     whoever asks for it can be charged: subjects compared, and subscriptions and nodes looked at.
+    `listener`, if any, is told when the first subscription of its kind comes and the last one goes.
     """
 
     def __init__(
@@ -75,6 +89,7 @@ class SubList:
             )
         self.generation = 0
         self.steps = 0
+        self.listener: InterestListener | None = None
         self._cache_max = cache_max
         self._cache_sweep_to = cache_sweep_to
         self._exact_match = exact_match
@@ -129,7 +144,7 @@ class SubList:
             else:
                 node = self._trie.ensure(subject)
                 self._in_trie += 1
-            node.add(subscription)
+            begins = node.add(subscription)
             self._count += 1
             self._inserts += 1
             self.generation += 1
@@ -138,6 +153,8 @@ class SubList:
         finally:
             self._mutex.leave()
         self._recent.clear()
+        if begins and self.listener is not None:
+            self.listener.interest_began(subject, subscription.queue)
         return None
 
     def remove(self, subscription: Subscription) -> SubListError | None:
@@ -148,12 +165,14 @@ class SubList:
         try:
             if literal and self._exact_match:
                 node = self._exact.get(subject)
-                if node is None or not node.discard(subscription):
+                outcome = NOT_HELD if node is None else node.discard(subscription)
+                if node is None or outcome == NOT_HELD:
                     return SubListError.NOT_FOUND
                 if node.is_empty():
                     del self._exact[subject]
             else:
-                if not self._trie.discard(subscription):
+                outcome = self._trie.discard(subscription)
+                if outcome == NOT_HELD:
                     return SubListError.NOT_FOUND
                 self._in_trie -= 1
             self._count -= 1
@@ -164,7 +183,23 @@ class SubList:
         finally:
             self._mutex.leave()
         self._recent.clear()
+        if outcome == ENDED and self.listener is not None:
+            self.listener.interest_ended(subject, subscription.queue)
         return None
+
+    def interest(self) -> list[tuple[bytes, bytes | None]]:
+        """List each subject that has plain subscriptions, and each with each of its queue groups.
+
+        What `listener` is told from then on are the changes to this.
+        """
+        self._mutex.enter()
+        try:
+            found: list[tuple[bytes, bytes | None]] = []
+            for node in (*self._exact.values(), *self._trie.nodes()):
+                found.extend(node.interest())
+            return found
+        finally:
+            self._mutex.leave()
 
     def match(self, subject: bytes) -> SubListResult:
         """Give the subscriptions that a message published to `subject` reaches.

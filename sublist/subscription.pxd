@@ -8,7 +8,14 @@ cdef class Subscription:
     cdef readonly bytes subject
     cdef readonly bytes queue
     cdef readonly bytes sid
-    cdef public object owner
     cdef public long long delivered
     cdef public long long max_messages
     cdef public Py_ssize_t slot
+
+    cpdef object owned_by(self)
+
+
+cdef class OwnedSubscription(Subscription):
+    cdef public object owner
+
+    cpdef object owned_by(self)

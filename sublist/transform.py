@@ -1,288 +1,260 @@
-"""Subject transforms: turn the subjects that a source stands for into others.
+"""Subject transforms: the subjects that a pattern stands for become others.
 
-Rules and refusals are nats-server's, to the letter, for they are part of what JetStream answers.
-In a destination ``$n`` or ``{{wildcard(n)}}`` is the token that the n-th ``*`` of the source stood
-for; other functions hash, split and cut such tokens.
+A `Transform` turns the subjects that its source stands for into others. In its destination,
+``{{wildcard(n)}}`` (or ``$n``) is the token that the n-th ``*`` of the source stood for, and more
+functions cut, spread or hash such tokens:
+
+======================================  ============================================================
+``{{partition(size, n, m, …)}}``        a number below `size`, always the same for the same tokens
+``{{partition(size)}}``                 the same, for the whole subject
+``{{random(size)}}``                    any number below `size`
+``{{split(n, separator)}}``             the token, as several tokens
+``{{splitFromLeft(n, at)}}``            the token, as two: the first has `at` bytes
+``{{splitFromRight(n, at)}}``           the token, as two: the last has `at` bytes
+``{{sliceFromLeft(n, size)}}``          the token, as pieces of `size` bytes; the rest is last
+``{{sliceFromRight(n, size)}}``         the token, as pieces of `size` bytes; the rest is first
+``{{left(n, size)}}``                   the first `size` bytes of the token
+``{{right(n, size)}}``                  the last `size` bytes of the token
+======================================  ============================================================
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from random import Random
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from midge.sublist.subjects import matches
+from midge.sublist.subjects import is_valid_subject, matches
 
-_INVALID = "invalid mapping destination"
-INVALID_SUBJECT = "invalid subject"
+if TYPE_CHECKING:
+    from random import Random
 
-_ALL = ">"
-_BLANKS = re.compile(r"[\t\n\f\r ]")
-_COMMA = re.compile(r",\s*")
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
-_INT32_MAX = 2**31 - 1
+_SIZE_MAX = 2**31 - 1
+_FUNCTION = re.compile(r"^\{\{\s*(\w+)\s*\((.*)\)\s*\}\}$")
+_POSITION = re.compile(r"^\$(\d{1,9})$")
+_PLACE = re.compile(r"(\$\d{1,9}|\{\{\s*wildcard\(\s*\d{1,9}\s*\)\s*\}\})")
 
-
-def _function(name: str) -> re.Pattern[str]:
-    """Return the pattern of a call; the first letter of each word may be of either case."""
-    words = re.sub(r"[A-Z]", lambda letter: f"[{letter[0].lower()}{letter[0]}]", name)
-    return re.compile(r"\{\{\s*" + words + r"\s*\((.*)\)\s*\}\}")
-
-
-_WILDCARD = _function("Wildcard")
-_PARTITION = _function("Partition")
-_SPLIT = _function("Split")
-_RANDOM = _function("Random")
-_CUT_FUNCTIONS = {
-    "splitfromleft": _function("SplitFromLeft"),
-    "splitfromright": _function("SplitFromRight"),
-    "slicefromleft": _function("SliceFromLeft"),
-    "slicefromright": _function("SliceFromRight"),
-    "right": _function("Right"),
-    "left": _function("Left"),
-}
-_FUNCTIONS = (_PARTITION, _WILDCARD, *_CUT_FUNCTIONS.values(), _SPLIT, _RANDOM)
-
-Part = Callable[[list[str]], str]
-"""Makes one piece of a destination of the tokens of a subject."""
-
-
-class TransformError(ValueError):
-    """A transform cannot be made; the message is nats-server's."""
-
-
-def check(source: str, destination: str) -> None:
-    """Refuse a destination that streams may not have.
-
-    Raises:
-        TransformError: it is malformed, or its functions are.
-    """
-    if not destination:
-        return
-    has_fwc = False
-    for token in destination.split("."):
-        if not token or has_fwc:
-            where = f" in {token}" if token else ""
-            raise TransformError(f"{_INVALID}: invalid transform{where}")
-        if len(token) > 4 and token.startswith("{{") and token.endswith("}}"):
-            if not any(pattern.search(token) for pattern in _FUNCTIONS):
-                raise TransformError(f"{_INVALID}: unknown function in {token}")
-        elif token == _ALL:
-            has_fwc = True
-        elif _BLANKS.search(token):
-            raise TransformError(f"{_INVALID}: invalid transform")
-    Transform(source, destination)
+Part = Callable[[list[bytes]], bytes]
+"""Makes one piece of the destination of the tokens of a subject."""
 
 
 class Transform:
     """Turn subjects that match `source` into others. Immutable."""
 
-    def __init__(self, source: str, destination: str, random: Random | None = None) -> None:
-        """Compile `destination`; an empty source stands for all subjects.
+    def __init__(
+        self,
+        source: str,
+        destination: str,
+        random: Random,
+        *,
+        is_reversible: bool = False,
+        is_template: bool = False,
+    ) -> None:
+        """Compile `destination`; `is_reversible` asks for each wildcard, unchanged.
 
-        Without `random`, ``{{random(n)}}`` is 0.
+        With `is_template` wildcards may stand within tokens, as in ``copy-$1``, and the destination
+        may drop what the ``>`` of the source stood for. nats-server knows neither.
 
         Raises:
-            TransformError: a subject is bad, or a function or its arguments are.
+            ValueError: a subject is bad, or a function or its arguments are.
         """
-        source = source or _ALL
-        source_tokens = _tokens(source)
-        tokens = _tokens(destination)
-        has_fwc = source_tokens[-1:] == [_ALL]
-        if not source_tokens or not tokens or "*" in tokens or has_fwc != (tokens[-1] == _ALL):
-            raise TransformError(INVALID_SUBJECT)
-        self._keeps_all = source == destination == _ALL
-        self._source = source.encode("utf-8", "surrogateescape")
-        self._rest = len(source_tokens) - 1 if has_fwc else -1
-        compiler = _Compiler(source_tokens, random)
-        self._parts = [compiler.compile(token) for token in (tokens[:-1] if has_fwc else tokens)]
+        self.source = source.encode()
+        self.destination = destination.encode()
+        tokens = destination.split(".")
+        if not is_valid_subject(self.source) or not _is_destination(tokens):
+            raise ValueError(f"expected subjects, got {source!r} to {destination!r}")
+        self._ends_in_fwc = tokens[-1] == ">"
+        source_tokens = self.source.split(b".")
+        drops_rest = is_template and not self._ends_in_fwc
+        if self._ends_in_fwc != (source_tokens[-1] == b">") and not drops_rest:
+            raise ValueError(f"{source!r} and {destination!r} must both end in '>', or neither")
+        self._rest = len(source_tokens) - 1
+        compiler = _Compiler(source_tokens, random, is_template=is_template)
+        parts = [compiler.compile(token) for token in tokens]
+        self._parts = parts[:-1] if self._ends_in_fwc else parts
+        self.is_random = compiler.uses_random
+        if is_reversible and not compiler.is_reversible():
+            raise ValueError(f"{destination!r} must use each '*' of {source!r} once, unchanged")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Transform) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[bytes, bytes]:
+        """Return what makes two transforms the same."""
+        return self.source, self.destination
 
     def apply(self, subject: bytes) -> bytes | None:
-        """Return what the published `subject` becomes, or None when the source does not match."""
-        if self._keeps_all:
-            return subject
-        tokens = subject.decode("utf-8", "surrogateescape").split(".")
-        if "" in tokens or "*" in tokens or _ALL in tokens or not matches(subject, self._source):
-            return None
+        """Return what `subject` becomes, or None when the source does not match it."""
+        return self.rewrite(subject) if matches(subject, self.source) else None
+
+    def rewrite(self, subject: bytes) -> bytes:
+        """Return what `subject`, which the source matches, becomes."""
+        tokens = subject.split(b".")
         pieces = [part(tokens) for part in self._parts]
-        if self._rest >= 0:
+        if self._ends_in_fwc:
             pieces += tokens[self._rest :]
-        return ".".join(pieces).encode("utf-8", "surrogateescape")
+        return b".".join(pieces)
 
 
 class _Compiler:
-    """Turns the tokens of one destination into parts."""
+    """Turn the tokens of one destination into parts, and note what they use."""
 
-    def __init__(self, source_tokens: list[str], random: Random | None) -> None:
-        self._positions = [i for i, token in enumerate(source_tokens) if token == "*"]
-        self._has_wildcards = bool(self._positions) or source_tokens[-1] == _ALL
+    def __init__(self, source_tokens: list[bytes], random: Random, *, is_template: bool) -> None:
+        self._is_template = is_template
+        self._positions = [i for i, token in enumerate(source_tokens) if token == b"*"]
         self._random = random
+        self._used: list[int] = []
+        self._changes = False
+        self.uses_random = False
 
     def compile(self, token: str) -> Part:
-        """Return the part that `token` stands for.
+        """Return the part that `token` stands for; raises ValueError."""
+        position = _POSITION.match(token)
+        if position:
+            return self._wildcard(int(position[1]), token)
+        function = _FUNCTION.match(token)
+        if function is None:
+            if token.startswith("{{") and token.endswith("}}"):
+                raise ValueError(f"expected a function, got {token!r}")
+            if self._is_template and _PLACE.search(token):
+                return _joined([self.compile(piece) for piece in _PLACE.split(token) if piece])
+            return _always(token.encode())
+        arguments = [argument.lstrip() for argument in function[2].split(",")]
+        return self._function(function[1].lower(), arguments, token)
 
-        Raises:
-            TransformError: it is a malformed call.
-        """
-        if len(token) > 1 and token[0] == "$":
-            if _WHOLE.fullmatch(token[1:]) is None:
-                return _always(token)
-            return self._wildcard(int(token[1:]), token)
-        if len(token) > 4 and token.startswith("{{") and token.endswith("}}"):
-            return self._call(token)
-        return _always(token)
+    def is_reversible(self) -> bool:
+        """Tell whether each wildcard of the source stands once in the destination, unchanged."""
+        return not self._changes and sorted(self._used) == list(range(1, len(self._positions) + 1))
 
-    def _call(self, token: str) -> Part:
-        """Return the part that a call in double braces stands for."""
-        if (found := _WILDCARD.search(token)) is not None:
-            arguments = _COMMA.split(found[1])
-            if arguments == [""]:
-                raise _bad_arguments(token, "not enough arguments passed to the function")
-            if len(arguments) > 1:
-                raise _bad_arguments(token, "too many arguments passed to the function")
+    def _function(self, name: str, arguments: list[str], token: str) -> Part:
+        """Return the part that a call of `name` stands for."""
+        if name == "wildcard":
+            _check_count(arguments, 1, token)
             return self._wildcard(_number(arguments[0], token), token)
-        if (found := _PARTITION.search(token)) is not None:
-            numbers = [_number(argument, token) for argument in _COMMA.split(found[1])]
-            if numbers[0] > _INT32_MAX:
-                raise _invalid_argument(token)
-            positions = [self._position(n, token) for n in numbers[1:]]
-            return _partition(numbers[0], positions)
-        for name, pattern in _CUT_FUNCTIONS.items():
-            if (found := pattern.search(token)) is not None:
-                return self._cut(name, found[1], token)
-        if (found := _SPLIT.search(token)) is not None:
-            return self._split(found[1], token)
-        if (found := _RANDOM.search(token)) is not None:
-            return self._random_number(found[1], token)
-        raise TransformError(f"{_INVALID}: unknown function in {token}")
-
-    def _cut(self, name: str, argument: str, token: str) -> Part:
-        first, second = _two(argument, token)
-        n, size = _number(first, token), _number(second, token)
-        if not -_INT32_MAX <= size <= _INT32_MAX:
-            raise _invalid_argument(token)
-        position = self._position(n, token)
+        self._changes = True
+        if name == "partition":
+            size = _number(arguments[0], token)
+            positions = [self._position(_number(n, token), token) for n in arguments[1:]]
+            return _partition(size, positions)
+        if name == "random":
+            _check_count(arguments, 1, token)
+            self.uses_random = True
+            return _random_number(_number(arguments[0], token), self._random)
+        _check_count(arguments, 2, token)
+        if name != "split" and name not in _CUTS:
+            raise ValueError(f"unknown function in {token!r}")
+        position = self._position(_number(arguments[0], token), token)
+        if name == "split":
+            return _split(position, arguments[1].encode(), token)
         cut = _CUTS[name]
+        size = _number(arguments[1], token)
         return lambda tokens: cut(tokens[position], size)
 
-    def _split(self, argument: str, token: str) -> Part:
-        first, separator = _two(argument, token)
-        n = _number(first, token)
-        if " " in separator or "." in separator:
-            raise _invalid_argument(token)
-        position = self._position(n, token)
-        return lambda tokens: _split(tokens[position], separator)
-
-    def _random_number(self, argument: str, token: str) -> Part:
-        arguments = _COMMA.split(argument)
-        if len(arguments) != 1:
-            raise _bad_arguments(token, "not enough arguments passed to the function")
-        size = _number(arguments[0], token)
-        if size > _INT32_MAX:
-            raise _invalid_argument(token)
-        random = self._random
-        return lambda _: str(random.randrange(size) if random and size > 0 else 0)
-
     def _wildcard(self, n: int, token: str) -> Part:
+        """Return the part that is the n-th wildcard's token."""
+        self._used.append(n)
         position = self._position(n, token)
         return lambda tokens: tokens[position]
 
     def _position(self, n: int, token: str) -> int:
-        """Return where in the source the n-th wildcard stands; 0 and less mean the first token."""
-        if not self._has_wildcards:
-            raise TransformError(f"{_INVALID}: wildcard index out of range in {token}")
-        if n > len(self._positions):
-            raise TransformError(f"{_INVALID}: wildcard index out of range in {token}: [{n}]")
-        return self._positions[n - 1] if n > 0 else 0
+        """Return where in the source the n-th wildcard stands."""
+        if not 1 <= n <= len(self._positions):
+            raise ValueError(f"the source of {token!r} has {len(self._positions)} '*', not {n}")
+        return self._positions[n - 1]
 
 
-def _tokens(subject: str) -> list[str]:
-    """Return the tokens of `subject`; none if it is invalid."""
-    tokens = subject.split(".")
-    if "" in tokens or _ALL in tokens[:-1]:
-        return []
-    return tokens
+def _is_destination(tokens: list[str]) -> bool:
+    """Tell whether `tokens` may be a destination: none empty, no ``*``, ``>`` at the end only."""
+    # Blanks may stand inside functions, where a subject could have none.
+    return (
+        all(tokens)
+        and "*" not in tokens
+        and ">" not in tokens[:-1]
+        and not any(_breaks_a_line(token) for token in tokens)
+    )
 
 
-def _two(argument: str, token: str) -> tuple[str, str]:
-    """Return the two arguments of a call."""
-    arguments = _COMMA.split(argument)
-    if len(arguments) < 2:
-        raise _bad_arguments(token, "not enough arguments passed to the function")
-    if len(arguments) > 2:
-        raise _bad_arguments(token, "too many arguments passed to the function")
-    return arguments[0], arguments[1]
+def _breaks_a_line(token: str) -> bool:
+    """Tell whether `token` holds what a control line could not carry."""
+    is_function = token.startswith("{{")
+    return any(c in "\r\n\t" or (c == " " and not is_function) for c in token)
 
 
 def _number(text: str, token: str) -> int:
     """Read an argument that is a number."""
-    if _WHOLE.fullmatch(text.strip(" ")) is None:
-        raise _invalid_argument(token)
-    return int(text)
+    digits = text.strip()
+    if not digits.isascii() or not digits.isdigit() or int(digits[:11]) > _SIZE_MAX:
+        raise ValueError(f"expected a number, got {text!r} in {token!r}")
+    return int(digits)
 
 
-def _invalid_argument(token: str) -> TransformError:
-    return _bad_arguments(token, "function argument is invalid or in the wrong format")
+def _check_count(arguments: list[str], count: int, token: str) -> None:
+    """Refuse a wrong number of arguments."""
+    if len(arguments) != count:
+        raise ValueError(f"expected {count} arguments, got {len(arguments)} in {token!r}")
 
 
-def _bad_arguments(token: str, what: str) -> TransformError:
-    return TransformError(f"{_INVALID}: {what} in {token}")
+def _joined(parts: list[Part]) -> Part:
+    return lambda tokens: b"".join(part(tokens) for part in parts)
 
 
-def _always(literal: str) -> Part:
+def _always(literal: bytes) -> Part:
     return lambda _: literal
 
 
 def _partition(size: int, positions: list[int]) -> Part:
-    def part(tokens: list[str]) -> str:
-        key = "".join(tokens[i] for i in positions) if positions else ".".join(tokens)
-        return str(_fnv1a(key.encode("utf-8", "surrogateescape")) % size) if size else "0"
+    def part(tokens: list[bytes]) -> bytes:
+        key = b"".join(tokens[i] for i in positions) if positions else b".".join(tokens)
+        return b"%d" % (_fnv1a(key) % size) if size else b"0"
 
     return part
 
 
-def _split(token: str, separator: str) -> str:
-    """Return `token` as several, its empty pieces left out as nats-server leaves them out."""
-    pieces = token.split(separator) if separator else list(token)
-    made = ""
-    for i, piece in enumerate(pieces):
-        made += piece
-        if i + 1 < len(pieces) and pieces[i + 1] and not (i == 0 and not piece):
-            made += "."
-    return made
+def _random_number(size: int, random: Random) -> Part:
+    return lambda _: b"%d" % (random.randrange(size) if size else 0)
 
 
-def _split_from_left(token: str, at: int) -> str:
-    return f"{token[:at]}.{token[at:]}" if 0 < at < len(token) else token
+def _split(position: int, separator: bytes, token: str) -> Part:
+    if not separator or b" " in separator or b"." in separator:
+        raise ValueError(f"expected a separator without blanks and dots in {token!r}")
+    return lambda tokens: b".".join(piece for piece in tokens[position].split(separator) if piece)
 
 
-def _split_from_right(token: str, at: int) -> str:
-    return f"{token[:-at]}.{token[-at:]}" if 0 < at < len(token) else token
+def _split_from_left(token: bytes, at: int) -> bytes:
+    return token[:at] + b"." + token[at:] if 0 < at < len(token) else token
 
 
-def _slice_from_left(token: str, size: int) -> str:
+def _split_from_right(token: bytes, at: int) -> bytes:
+    return token[:-at] + b"." + token[-at:] if 0 < at < len(token) else token
+
+
+def _slice_from_left(token: bytes, size: int) -> bytes:
     if not 0 < size < len(token):
         return token
-    return ".".join(token[i : i + size] for i in range(0, len(token), size))
+    return b".".join(token[i : i + size] for i in range(0, len(token), size))
 
 
-def _slice_from_right(token: str, size: int) -> str:
+def _slice_from_right(token: bytes, size: int) -> bytes:
     if not 0 < size < len(token):
         return token
-    first = len(token) % size
-    pieces = [token[i : i + size] for i in range(first, len(token), size)]
-    return ".".join([token[:first], *pieces] if first else pieces)
+    first = len(token) % size or size
+    cuts = [0, *range(first, len(token), size), len(token)]
+    return b".".join(token[i:j] for i, j in pairwise(cuts))
 
 
-def _left(token: str, size: int) -> str:
-    return token[:size] if 0 < size < len(token) else token
+def _left(token: bytes, size: int) -> bytes:
+    return token[:size] if size else token
 
 
-def _right(token: str, size: int) -> str:
-    return token[-size:] if 0 < size < len(token) else token
+def _right(token: bytes, size: int) -> bytes:
+    return token[-size:] if size else token
 
 
-_CUTS: dict[str, Callable[[str, int], str]] = {
+_CUTS: dict[str, Callable[[bytes, int], bytes]] = {
     "splitfromleft": _split_from_left,
     "splitfromright": _split_from_right,
     "slicefromleft": _slice_from_left,

@@ -7,6 +7,7 @@ from midge.sublist.subjects cimport has_empty_token
 from midge.sublist.subscription cimport Subscription
 
 cdef int _DOT
+cdef int _NOT_HELD, _LEFT, _ENDED
 
 
 @cython.no_gc
@@ -18,9 +19,10 @@ cdef class Node:
     cdef public SubListResult result
 
     @cython.locals(queue=bytes, members=list)
-    cpdef void add(self, Subscription subscription) except *
+    cpdef bint add(self, Subscription subscription) except -1
     @cython.locals(members=list, slot=Py_ssize_t, last=Subscription)
-    cpdef bint discard(self, Subscription subscription) except -1
+    cpdef int discard(self, Subscription subscription) except -1
+    cpdef list interest(self)
     cpdef bint is_inhabited(self)
     cpdef bint is_empty(self)
     cpdef list subscriptions(self)
@@ -49,8 +51,9 @@ cdef class Trie:
 
     @cython.locals(level=Level, tokens=list, node=Node, i=Py_ssize_t)
     cpdef Node ensure(self, bytes subject)
-    @cython.locals(tokens=list, levels=list, path=list, node=Node, depth=Py_ssize_t)
-    cpdef bint discard(self, Subscription subscription) except -1
+    @cython.locals(tokens=list, levels=list, path=list, node=Node, depth=Py_ssize_t,
+                   outcome=int)
+    cpdef int discard(self, Subscription subscription) except -1
     @cython.locals(found=list, length=Py_ssize_t, data="const unsigned char *", others=list,
                    level=Level, below=Level, start=Py_ssize_t, end=Py_ssize_t, node=Node)
     cpdef list find(self, bytes subject)

@@ -6,6 +6,14 @@ from midge.sublist.subscription import Subscription
 
 _DOT = 0x2E
 
+NOT_HELD = 0
+LEFT = 1
+ENDED = 2
+"""What becomes of an interest when a subscription is to leave: it was not there, or others of its
+kind are left, or it has ended with this one."""
+
+_NOT_HELD, _LEFT, _ENDED = NOT_HELD, LEFT, ENDED  # C numbers where this is compiled
+
 
 class Node:
     """The subscriptions of exactly one subject, and the level below it in the trie.
@@ -24,8 +32,11 @@ class Node:
         self.below: Level | None = None
         self.result: SubListResult | None = None
 
-    def add(self, subscription: Subscription) -> None:
-        """Hold `subscription`, which must be in no node yet."""
+    def add(self, subscription: Subscription) -> bool:
+        """Hold `subscription`, which must be in no node yet; tell whether it begins an interest.
+
+        That is the first plain subscription, or the first of its queue group.
+        """
         self.result = None
         queue = subscription.queue
         if queue is not None:
@@ -40,35 +51,40 @@ class Node:
                 if self.only is None:
                     self.only = subscription
                     subscription.slot = 0
-                    return
+                    return True
                 self.plain = [self.only]
                 self.only = None
             members = self.plain
         subscription.slot = len(members)
         members.append(subscription)
+        return subscription.slot == 0
 
-    def discard(self, subscription: Subscription) -> bool:
-        """Let go of `subscription`; False when it is not held here."""
+    def discard(self, subscription: Subscription) -> int:
+        """Let go of `subscription`; NOT_HELD when it is not here.
+
+        ENDED tells that it was the last plain subscription, or the last of its queue group.
+        """
         if self.only is subscription:
             self.only = None
             self.result = None
             subscription.slot = -1
-            return True
+            return _ENDED
         members = self._members(subscription.queue)
         slot = subscription.slot
         if members is None or slot < 0 or slot >= len(members):
-            return False
+            return _NOT_HELD
         if members[slot] is not subscription:
-            return False
+            return _NOT_HELD
         last = members.pop()
         if last is not subscription:
             members[slot] = last
             last.slot = slot
         subscription.slot = -1
-        if not members:
-            self._drop(subscription.queue)
         self.result = None
-        return True
+        if members:
+            return _LEFT
+        self._drop(subscription.queue)
+        return _ENDED
 
     def is_inhabited(self) -> bool:
         """Tell whether any subscription is held here."""
@@ -77,6 +93,17 @@ class Node:
     def is_empty(self) -> bool:
         """Tell whether nothing is held here and nothing lies below."""
         return self.below is None and not self.is_inhabited()
+
+    def interest(self) -> list[tuple[bytes, bytes | None]]:
+        """List the subject for the plain subscriptions, and with the name of each queue group."""
+        found: list[tuple[bytes, bytes | None]] = []
+        if self.only is not None:
+            found.append((self.only.subject, None))
+        elif self.plain is not None:
+            found.append((self.plain[0].subject, None))
+        for name, members in (self.queues or {}).items():
+            found.append((members[0].subject, name))
+        return found
 
     def subscriptions(self) -> list[Subscription]:
         """List what is held here."""
@@ -198,29 +225,30 @@ class Trie:
             node = level.ensure(tokens[i])
         return node
 
-    def discard(self, subscription: Subscription) -> bool:
-        """Remove `subscription` and prune what its leaving empties; False when it is not here."""
+    def discard(self, subscription: Subscription) -> int:
+        """Remove `subscription` and prune what that empties; return what `Node.discard` does."""
         tokens = subscription.subject.split(b".")
         levels = [self._root]
         path: list[Node] = []
         for token in tokens:
             node = levels[-1].find(token)
             if node is None:
-                return False
+                return _NOT_HELD
             path.append(node)
             if len(path) < len(tokens):
                 if node.below is None:
-                    return False
+                    return _NOT_HELD
                 levels.append(node.below)
-        if not path[-1].discard(subscription):
-            return False
+        outcome = path[-1].discard(subscription)
+        if outcome == _NOT_HELD:
+            return _NOT_HELD
         for depth in range(len(path) - 1, -1, -1):
             if not path[depth].is_empty():
                 break
             levels[depth].prune(tokens[depth])
             if depth and levels[depth].is_empty():
                 path[depth - 1].below = None
-        return True
+        return outcome
 
     def find(self, subject: bytes) -> list[Node]:  # noqa: C901, PLR0912 - one scan loop
         """List the nodes whose subscriptions the literal `subject` reaches.

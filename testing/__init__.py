@@ -45,7 +45,9 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("nats"):
             raise
-        needed = f"midge.testing.{name} needs nats-py; pip install 'midge[testing]'"
+        from midge.extras import install_command  # noqa: PLC0415 - only for this message
+
+        needed = f"midge.testing.{name} needs nats-py; {install_command('testing')}"
         raise ModuleNotFoundError(needed, name=error.name) from None
 
 

@@ -63,7 +63,7 @@ class _Waiter:
         self._event = asyncio.Event()
 
     def wake(self) -> None:
-        """Let it go on; may be called in any thread."""
+        """Wake the coroutine; may be called in any thread."""
         if not self._event.is_set():
             with contextlib.suppress(RuntimeError):  # its loop was closed while it waited
                 self._loop.call_soon_threadsafe(self._event.set)
@@ -265,7 +265,7 @@ def _runs_loop() -> bool:
 
 
 def _would_block(wanted: Wanted) -> str:
-    """Say what to call instead of what cannot wait here."""
+    """Return the hint at the form that can be awaited."""
     nothing = "nothing_" if wanted.count == 0 else ""
     return (
         f"assert_{nothing}{wanted.what} cannot wait in an async test, where it would stop the "

@@ -18,7 +18,7 @@ _DIFFERENCE_MAX_LINES = 40
 
 
 def explain(wanted: Wanted, everything: list[Captured]) -> str:
-    """Say what was `wanted`, and show `everything` there was."""
+    """Return the text of a failure: what was `wanted`, and `everything` that was captured."""
     what, near = wanted.what, wanted.matching(everything)
     right = [message for message in near if wanted.holds(message)]
     lines = [f"expected {_expected(wanted)}, got {len(right) or 'none'}"]

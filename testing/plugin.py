@@ -141,7 +141,10 @@ def _client_fixture(item: Any) -> str:
     """Name the fixture for the framework and the loop that run a test; import it first."""
     plugins = item.config.pluginmanager
     if importlib.util.find_spec("nats") is None:
-        raise _mistake(f"{item.nodeid}: nats_client needs nats-py; pip install 'midge[testing]'")
+        from midge.extras import install_command
+
+        needed = install_command("testing")
+        raise _mistake(f"{item.nodeid}: nats_client needs nats-py; {needed}")
     if not inspect.iscoroutinefunction(item.obj):
         raise _mistake(f"{item.nodeid}: nats_client needs an async test")
     asyncio_mark = item.get_closest_marker("asyncio")
@@ -164,7 +167,7 @@ def _require_asyncio_version(item: Any) -> None:
         least = ".".join(map(str, _ASYNCIO_MIN))
         raise _mistake(
             f"{item.nodeid}: nats_client needs pytest-asyncio {least} or newer, found {found}; "
-            f"pip install 'pytest-asyncio>={least}'"
+            f"python -m pip install 'pytest-asyncio>={least}'"
         )
 
 

@@ -109,7 +109,7 @@ class Wanted:
         )
 
     def judge(self, messages: Iterable[Captured]) -> Verdict:
-        """Say whether these are as many as are wanted."""
+        """Compare the number of messages found with the number wanted."""
         found = len(self.found(messages))
         if self.count is None:
             return Verdict.RIGHT if found else Verdict.TOO_FEW

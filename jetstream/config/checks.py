@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from midge.jetstream import errors
+from midge.jetstream import errors, transform
 from midge.jetstream.config import names, source_checks
 from midge.jetstream.config.source import SubjectTransform
 from midge.jetstream.config.stream import (
@@ -21,7 +21,6 @@ from midge.jetstream.config.stream import (
 )
 from midge.jetstream.json.times import SECOND_NS, format_duration
 from midge.protocol.errors import quote
-from midge.sublist import transform
 
 DUPLICATE_WINDOW_NS = 120 * SECOND_NS
 """How long message ids are remembered unless told otherwise."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from midge.jetstream import errors
+from midge.jetstream import errors, transform
 from midge.jetstream.config import names
 from midge.jetstream.config.source import StreamSource, SubjectTransform
 from midge.protocol.errors import quote
-from midge.sublist import transform
 
 if TYPE_CHECKING:
     from midge.jetstream.config.checks import Surroundings

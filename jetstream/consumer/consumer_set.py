@@ -22,7 +22,7 @@ from midge.jetstream.sink import Sink
 from midge.jetstream.store.interface import StreamStore
 from midge.sublist.subjects import covers
 from midge.sublist.sublist import SubList
-from midge.sublist.subscription import Subscription
+from midge.sublist.subscription import OwnedSubscription
 
 _MATCHES_REMEMBERED = 4096
 _ID_LENGTH = 22
@@ -64,7 +64,7 @@ class ConsumerSet(ConsumerHost):
         self._by_name: dict[bytes, Consumer] = {}
         self._unfiltered: tuple[Consumer, ...] = ()
         self._filters = SubList()
-        self._subscriptions: dict[bytes, list[Subscription]] = {}
+        self._subscriptions: dict[bytes, list[OwnedSubscription]] = {}
         self._matches: dict[bytes, tuple[Consumer, ...]] = {}
         self._lowest_seq = 0
         self.follow(config)
@@ -140,7 +140,7 @@ class ConsumerSet(ConsumerHost):
         return found
 
     def _match(self, subject: bytes) -> tuple[Consumer, ...]:
-        filtered = {one.owner: None for one in self._filters.match(subject).plain}
+        filtered = {one.owned_by(): None for one in self._filters.match(subject).plain}
         return (*self._unfiltered, *filtered)  # type: ignore[arg-type]
 
     def has_interest(self, subject: bytes) -> bool:
@@ -320,7 +320,7 @@ class ConsumerSet(ConsumerHost):
         if not consumer.filters:
             self._unfiltered = (*self._unfiltered, consumer)
             return
-        made = [Subscription(one, owner=consumer) for one in consumer.filters]
+        made = [OwnedSubscription(one, owner=consumer) for one in consumer.filters]
         for subscription in made:
             self._filters.insert(subscription)
         self._subscriptions[consumer.name] = made

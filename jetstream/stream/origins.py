@@ -22,7 +22,7 @@ from midge.jetstream.store.interface import StoredMessage
 from midge.jetstream.stream import headers
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.incoming import Incoming
-from midge.sublist.transform import Transform
+from midge.jetstream.transform import Transform
 
 if TYPE_CHECKING:
     from midge.jetstream.stream.stream import Stream

@@ -9,8 +9,8 @@ from midge.jetstream.config import names as config_names
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.json.times import format_time
 from midge.jetstream.stream.incoming import Incoming
+from midge.jetstream.transform import Transform
 from midge.sublist.subjects import is_valid_publish_subject
-from midge.sublist.transform import Transform
 
 if TYPE_CHECKING:
     from midge.jetstream.stream.stream import Stream

@@ -31,9 +31,9 @@ from midge.jetstream.stream.schedules import Schedules
 from midge.jetstream.stream.surroundings import Surroundings
 from midge.jetstream.stream.ttl import INVALID, parse_ttl
 from midge.jetstream.stream.usage import Usage
+from midge.jetstream.transform import Transform
 from midge.protocol.errors import quote
 from midge.protocol.frame import Frame
-from midge.sublist.transform import Transform
 
 if TYPE_CHECKING:
     from midge.jetstream.account import JetStreamAccount

@@ -8,7 +8,7 @@ def positive_int(text: str) -> int:
     """Return a whole number of 1 or more.
 
     Raises:
-        ArgumentTypeError: `text` is none.
+        ArgumentTypeError: `text` is anything else.
     """
     if not text.isascii() or not text.isdigit() or not int(text):
         raise argparse.ArgumentTypeError(f"expected a whole number above 0, got {text!r}")
@@ -19,7 +19,7 @@ def positive_number(text: str) -> float:
     """Return a finite number above 0.
 
     Raises:
-        ArgumentTypeError: `text` is none.
+        ArgumentTypeError: `text` is anything else.
     """
     try:
         number = float(text)

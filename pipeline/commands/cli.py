@@ -10,7 +10,7 @@ from midge.pipeline.commands import lake_commands as commands
 from midge.pipeline.commands.argument_types import key_and_value, positive_int, positive_number
 from midge.pipeline.commands.terminal import errors_told
 from midge.pipeline.lake.tables import FORMATS
-from midge.pipeline.matching.match import STRATEGIES
+from midge.pipeline.matching.strategies import STRATEGIES
 
 _Command = Callable[[argparse.Namespace], None]
 

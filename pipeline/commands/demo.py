@@ -18,7 +18,6 @@ from midge.pipeline.commands.terminal import bars, say
 from midge.pipeline.errors import PipelineError
 from midge.pipeline.fleet.fleet import Truth, build_fleet
 from midge.pipeline.lake.settings import PipelineSettings
-from midge.pipeline.records.files import require_records
 
 if TYPE_CHECKING:
     from midge.pipeline.commands.terminal import Bars
@@ -113,6 +112,7 @@ def _simulate(args: argparse.Namespace, settings: PipelineSettings) -> Truth:
 
 def _perform(args: argparse.Namespace, settings: PipelineSettings, show: "Bars") -> Truth:
     from midge.pipeline.fleet.live import perform
+    from midge.pipeline.records.files import require_records
 
     def progress(share: float, truth: Truth) -> None:
         show.update("fleet at work", round(share * 100), 100, f"{truth.total:,} messages")

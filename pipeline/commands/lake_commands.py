@@ -96,7 +96,8 @@ def make_job(
     """Return the job of `settings`, which moves the bars."""
     from midge.pipeline.lake.job import LakeJob
     from midge.pipeline.lake.tables import GOLD
-    from midge.pipeline.records.files import DATA_SETS, list_segments
+    from midge.pipeline.records.files import list_segments
+    from midge.pipeline.records.format import DATA_SETS
 
     total = None
     if "://" not in settings.records_directory:
@@ -114,7 +115,7 @@ def make_job(
 
 
 def tell(progress: "Progress", settings: PipelineSettings) -> None:
-    """Say what a run did; name every file that went to the quarantine."""
+    """Print what a run did, and every file that went to the quarantine."""
     say(
         f"{progress.messages:,} messages from {progress.files - progress.quarantined:,} segments "
         f"in {progress.batches:,} batch{'' if progress.batches == 1 else 'es'}, "
@@ -157,7 +158,7 @@ def match_subjects(args: argparse.Namespace) -> None:
 
 
 def what_if(args: argparse.Namespace) -> None:
-    """Say what a change would lead to, beside what was recorded."""
+    """Print the outcome of a change beside what was recorded."""
     from midge.pipeline.lake.opening import open_lake
     from midge.pipeline.what_if.change import Change, load_change
     from midge.pipeline.what_if.plan import plan
@@ -243,7 +244,7 @@ def _read_parquet(spark: "SparkSession", option: str, path: str) -> "DataFrame":
 
 @contextmanager
 def spark_errors_told(what: str) -> Iterator[None]:
-    """Make one line of what Spark raises, on `what` was wrong; its own traces fill a screen."""
+    """Raise what Spark raises as an error of one line that begins with `what`."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -273,8 +274,8 @@ def _show_outcomes(recorded: "Outcome", proposed: "Outcome") -> None:
     rows = [
         (
             name.replace("_", " "),
-            float(getattr(recorded.totals, name)),
-            float(getattr(proposed.totals, name)),
+            getattr(recorded.totals, name),
+            getattr(proposed.totals, name),
             change_of(getattr(recorded.totals, name), getattr(proposed.totals, name)),
         )
         for name in names

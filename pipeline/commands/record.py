@@ -6,11 +6,14 @@ A midge server records more by itself, interest and deliveries included: midge s
 import argparse
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from midge.pipeline.commands.argument_types import positive_number
 from midge.pipeline.commands.connect_arguments import add_connect_arguments, connect_options
 from midge.pipeline.commands.terminal import bars, errors_told, say, stop_signals
-from midge.pipeline.replay.listen import TapOptions, Tapped, tap
+
+if TYPE_CHECKING:
+    from midge.pipeline.replay.listen import TapOptions, Tapped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Record until interrupted; return the exit code."""
+    from midge.pipeline.replay.listen import TapOptions
+
     codes: list[int] = []
     with errors_told("midge record", codes):
         options = TapOptions(
@@ -49,7 +54,9 @@ def run(args: argparse.Namespace) -> int:
     return codes[0] if codes else 0
 
 
-def _record(args: argparse.Namespace, options: TapOptions) -> Tapped:
+def _record(args: argparse.Namespace, options: "TapOptions") -> "Tapped":
+    from midge.pipeline.replay.listen import tap
+
     with bars() as show, stop_signals() as stop_asked:
         begun_s = time.monotonic()
 
@@ -57,7 +64,7 @@ def _record(args: argparse.Namespace, options: TapOptions) -> Tapped:
             spent_s = time.monotonic() - begun_s
             return stop_asked() or (args.for_s is not None and spent_s >= args.for_s)
 
-        def progress(done: Tapped) -> None:
+        def progress(done: "Tapped") -> None:
             show.update("messages", done.messages)
 
         return tap(args.records, options, is_over, progress)

@@ -4,14 +4,16 @@ import argparse
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from midge.pipeline.commands.argument_types import positive_int
 from midge.pipeline.commands.connect_arguments import add_connect_arguments, connect_options
 from midge.pipeline.commands.terminal import bars, errors_told, say, warn
 from midge.pipeline.errors import OptionError
-from midge.pipeline.records.files import MESSAGES, read_counts, require_records
-from midge.pipeline.replay.replay import Replayed, ReplayOptions, replay
 from midge.pipeline.subject_rewriting import Rewrite
+
+if TYPE_CHECKING:
+    from midge.pipeline.replay.replay import Replayed, ReplayOptions
 
 FLAT_OUT = "max"
 
@@ -66,6 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Replay; return the exit code."""
+    from midge.pipeline.records.files import require_records
+
     codes: list[int] = []
     with errors_told("midge replay", codes):
         require_records(args.records)
@@ -76,12 +80,14 @@ def run(args: argparse.Namespace) -> int:
     return codes[0] if codes else 0
 
 
-def options_of(args: argparse.Namespace) -> ReplayOptions:
+def options_of(args: argparse.Namespace) -> "ReplayOptions":
     """Return the options that the arguments say.
 
     Raises:
         OptionError: one of them has no meaning.
     """
+    from midge.pipeline.replay.replay import ReplayOptions
+
     connect = connect_options(args)
     return ReplayOptions(
         connect,
@@ -95,17 +101,21 @@ def options_of(args: argparse.Namespace) -> ReplayOptions:
     )
 
 
-def _from_here(args: argparse.Namespace, options: ReplayOptions) -> Replayed:
+def _from_here(args: argparse.Namespace, options: "ReplayOptions") -> "Replayed":
+    from midge.pipeline.records.files import read_counts
+    from midge.pipeline.records.format import MESSAGES
+    from midge.pipeline.replay.replay import replay
+
     total = read_counts(args.records, MESSAGES)
     with bars() as show:
 
-        def progress(done: Replayed) -> None:
+        def progress(done: "Replayed") -> None:
             show.update("messages", done.messages + done.skipped, total)
 
         return replay(args.records, options, progress)
 
 
-def _from_spark(args: argparse.Namespace, options: ReplayOptions) -> Replayed:
+def _from_spark(args: argparse.Namespace, options: "ReplayOptions") -> "Replayed":
     from midge.pipeline.commands.lake_commands import session
     from midge.pipeline.lake.settings import PipelineSettings
     from midge.pipeline.replay.on_spark import replay_from_spark
@@ -114,7 +124,7 @@ def _from_spark(args: argparse.Namespace, options: ReplayOptions) -> Replayed:
         return replay_from_spark(spark, str(args.records), options, args.connections)
 
 
-def _tell(done: Replayed, took_s: float) -> None:
+def _tell(done: "Replayed", took_s: float) -> None:
     rate = done.messages / max(took_s, 1e-9)
     say(
         f"{done.messages:,} messages in {took_s:.1f} s ({rate:,.0f}/s), "

@@ -78,7 +78,7 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
 
 @contextmanager
 def errors_told(program: str, codes: list[int]) -> Iterator[None]:
-    """Turn the errors that midge raises on purpose into one line, and append the exit code 1."""
+    """Print errors that midge raises on purpose as one line, and append the exit code 1."""
     try:
         yield
     except MidgeError as error:
@@ -89,7 +89,7 @@ def errors_told(program: str, codes: list[int]) -> Iterator[None]:
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Turn SIGINT and SIGTERM into a question that can be asked between batches."""
+    """Yield a function that tells whether SIGINT or SIGTERM has arrived."""
     asked: list[bool] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda *_: asked.append(True)) for number in numbers]
@@ -102,7 +102,7 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def quiet_interrupts() -> Iterator[None]:
-    """Let Ctrl-C raise and do no more: PySpark's own handler talks to a JVM in mid-sentence."""
+    """Make Ctrl-C only raise: PySpark's own handler calls the JVM, which may be in a call."""
 
     def is_ours(record: logging.LogRecord) -> bool:
         return "py4j" not in record.pathname

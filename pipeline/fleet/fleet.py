@@ -68,7 +68,7 @@ class Truth:
     plain_deliveries: int = 0
     queue_deliveries: int = 0
     no_interest: Counter[str] = field(default_factory=Counter)
-    """Messages that reached nobody, by subject."""
+    """Undelivered messages, by subject."""
     queue_shares: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Messages by queue group and the member that got them."""
     latencies_us: dict[str, list[int]] = field(default_factory=dict)

@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol):
         self._reader.controls.clear()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note that the member is gone, whoever closed the connection."""
+        """Count the end of a connection, closed by either side."""
         self.is_open = False
         if not self.ready.done():
             self.ready.set_exception(ServerError(f"{self._member.name}: connection lost: {exc}"))
@@ -149,7 +149,7 @@ async def perform(
     seed: int = 1,
     progress: Callable[[float, Truth], None] = lambda *_: None,
 ) -> Truth:
-    """Let the fleet work on a server for `duration_s` of its own time; return what it sent.
+    """Run the fleet against a server for `duration_s` of its own time; return what it sent.
 
     Raises:
         ServerError: the server cannot be reached or refused a member.

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from midge.pipeline.fleet.fleet import Listening, Member, Publication, Truth, ticks
-from midge.pipeline.records.files import CLIENTS, INTEREST, MESSAGES, write_records
-from midge.sublist import SubList, Subscription
+from midge.pipeline.records.files import write_records
+from midge.pipeline.records.format import CLIENTS, INTEREST, MESSAGES
+from midge.sublist import OwnedSubscription, SubList, Subscription
 
 ACCOUNT = "$G"
 START = datetime(2026, 3, 2, 8, 50, tzinfo=UTC)
@@ -67,7 +68,7 @@ class Simulation:
         self._turns: dict[str, int] = {}
 
     def run(self) -> "Simulation":
-        """Let all of it happen."""
+        """Run the simulation to its end."""
         for member in self._members:
             self._at(member.joins * self._duration_s, partial(self._connect, member))
         while self._agenda:
@@ -99,7 +100,7 @@ class Simulation:
 
     def _subscribe(self, client: _Client, sid: str, listening: Listening) -> None:
         queue = listening.queue.encode() if listening.queue else None
-        subscription = Subscription(
+        subscription = OwnedSubscription(
             listening.subject.encode(), queue, sid.encode(), owner=(client, listening)
         )
         self._sublist.insert(subscription)
@@ -207,7 +208,7 @@ class Simulation:
 
 
 def _owner(subscription: Subscription) -> tuple[_Client, Listening]:
-    return cast("tuple[_Client, Listening]", subscription.owner)
+    return cast("tuple[_Client, Listening]", subscription.owned_by())
 
 
 def _payload(member: str, time_s: float, size: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Bronze: the recorded segments as they are, and the files among them that are none.
+"""Bronze: the recorded segments as they are, and the quarantine for files that are no segments.
 
 Every file is read whole by pyarrow in a worker before Spark reads it, so a bad one is named in the
 quarantine instead of failing the job or, worse, being left out in silence.
@@ -14,7 +14,8 @@ from pyspark.sql import functions as sf
 
 from midge.pipeline.lake.storage import as_path
 from midge.pipeline.lake.tables import TABLES
-from midge.pipeline.records.files import DATA_SETS, DataSet, check_segment, data_set_of
+from midge.pipeline.records.files import check_segment
+from midge.pipeline.records.format import DATA_SETS, DataSet, data_set_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

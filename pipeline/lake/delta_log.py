@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from midge.extras import install_command
 from midge.pipeline.errors import PipelineError
 from midge.pipeline.lake.storage import Storage, as_path
 
@@ -31,7 +32,7 @@ def commit(storage: Storage, table: "Table", place: str, batch: int | None) -> N
         from deltalake.transaction import AddAction
     except ImportError as error:
         raise PipelineError(
-            "the format 'delta' needs deltalake: pip install 'midge[pipeline,delta]'"
+            f"the format 'delta' needs deltalake: {install_command('delta')}"
         ) from error
 
     uri = as_path(storage.uri(table.name))

@@ -11,7 +11,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as sf
 
 from midge.pipeline.lake.silver import prefix_column
-from midge.pipeline.records.files import SLOW_CONSUMER_REASON
+from midge.pipeline.records.format import SLOW_CONSUMER_REASON
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -34,10 +34,11 @@ def rates(traffic: "DataFrame", window_s: int = 60) -> "DataFrame":
 
 def subjects(traffic: "DataFrame") -> "DataFrame":
     """Return all subjects with their traffic and their place among all, the busiest first."""
+    publishers = sf.count_distinct("server", sf.when(_has_publisher(), sf.col("cid")))
     summed = traffic.groupBy("account", "subject", "prefix").agg(
         *_use(),
         _deliveries(),
-        sf.count_distinct("server", "cid").alias("publishers"),
+        sf.when(publishers > 0, publishers).alias("publishers"),
         sf.min("first_time").alias("first_time"),
         sf.max("last_time").alias("last_time"),
     )
@@ -47,10 +48,13 @@ def subjects(traffic: "DataFrame") -> "DataFrame":
 def talkers(traffic: "DataFrame", sessions: "DataFrame") -> "DataFrame":
     """Return all publishing clients with what they sent and their place, the busiest first.
 
-    A cid that was given twice is counted as one client under its latest name.
+    A cid that was given twice is counted as one client under its latest name. What a listener
+    recorded has no publishers.
     """
-    summed = traffic.groupBy(*_CLIENT).agg(
-        sf.count_distinct("subject").alias("subjects"), *_use(), _deliveries()
+    summed = (
+        traffic.where(_has_publisher())
+        .groupBy(*_CLIENT)
+        .agg(sf.count_distinct("subject").alias("subjects"), *_use(), _deliveries())
     )
     names = sessions.groupBy(*_CLIENT).agg(
         sf.max_by("client_name", "connected").alias("client_name")
@@ -60,15 +64,15 @@ def talkers(traffic: "DataFrame", sessions: "DataFrame") -> "DataFrame":
 
 
 def fan_out(traffic: "DataFrame") -> "DataFrame":
-    """Return how many messages were delivered zero, one, two, … times."""
-    deliveries = (sf.col("plain_deliveries") + sf.col("queue_deliveries")).alias("deliveries")
+    """Return how many messages were delivered zero, one, two, … times; null: not counted."""
+    deliveries = sf.when(_is_counted(), _each()).alias("deliveries")
     summed = traffic.groupBy("account", deliveries).agg(*_use())
     total = sf.sum("messages").over(Window.partitionBy("account"))
     return summed.withColumn("share", sf.col("messages") / total)
 
 
 def no_interest(traffic: "DataFrame") -> "DataFrame":
-    """Return the subjects with messages that reached nobody; `share` is of that subject's own."""
+    """Return the subjects with undelivered messages and the `share` of each subject's messages."""
     unheard = sf.col("no_interest") > 0
     summed = traffic.groupBy("account", "subject").agg(
         sf.sum("no_interest").alias("lost"),
@@ -103,31 +107,45 @@ def dead_subscriptions(
 
 
 def duplicate_subscriptions(subscriptions: "DataFrame", matches: "DataFrame") -> "DataFrame":
-    """Return the patterns that one client subscribed to more than once at a time.
+    """Return the patterns of a client whose messages it gets for another subscription as well.
 
-    `copies` is how many there were in all, and `wasted_deliveries` what those beyond the first got.
+    Of the plain subscriptions that match a message, the first one counts and the later ones waste
+    it: `overlaps` are the patterns of those before, `copies` how often such a message came at most.
+    A member of a queue group gets its messages instead of others, so it takes no part.
     """
-    keys = (*_CLIENT, "pattern", "queue")
-    one, other = subscriptions.alias("one"), subscriptions.alias("other")
-    same = [sf.col(f"one.{key}").eqNullSafe(sf.col(f"other.{key}")) for key in keys]
-    overlapping = (sf.col("one.since") <= sf.coalesce("other.until", sf.col("one.since"))) & (
-        sf.col("other.since") <= sf.coalesce("one.until", sf.col("other.since"))
+    client = ("server", "account", "cid", "client_name")
+    met = ("subject", "window_start")
+    # What a later batch took back leaves a sum of nothing.
+    heard = (
+        matches.where("queue IS NULL")
+        .groupBy(*client, "sid", "since", "pattern", *met)
+        .agg(sf.sum("messages").alias("messages"))
+        .where("messages > 0")
+        .join(subscriptions.select(*_SUBSCRIPTION, "until"), list(_SUBSCRIPTION))
     )
-    later = (sf.col("one.since") > sf.col("other.since")) | (
-        (sf.col("one.since") == sf.col("other.since")) & (sf.col("one.sid") > sf.col("other.sid"))
+    later, earlier = heard.alias("later"), heard.alias("earlier")
+    condition = sf.expr(
+        "(earlier.since, earlier.sid) < (later.since, later.sid) "
+        "AND later.since <= coalesce(earlier.until, later.since)"
     )
-    condition = overlapping & later
-    for equal in same:
-        condition = condition & equal
-    extra = one.join(other, condition, "left_semi").select("one.*")
-    sums = matches.groupBy(*_SUBSCRIPTION).agg(sf.sum("messages").alias("got"))
-    return (
-        extra.join(sums, list(_SUBSCRIPTION), "left")
-        .groupBy(*_CLIENT, "client_name", "pattern", "queue")
-        .agg(
-            (sf.count("*") + 1).alias("copies"),
-            sf.coalesce(sf.sum("got"), sf.lit(0)).alias("wasted_deliveries"),
-        )
+    for key in (*client, *met):
+        condition = condition & sf.col(f"later.{key}").eqNullSafe(sf.col(f"earlier.{key}"))
+    pairs = later.join(earlier, condition).select(
+        *(f"later.{name}" for name in (*client, "sid", "since", "pattern", *met)),
+        sf.col("earlier.pattern").alias("other"),
+        sf.least("later.messages", "earlier.messages").alias("both"),
+    )
+    wasted = pairs.groupBy(*client, "sid", "since", "pattern", *met).agg(
+        sf.collect_set("other").alias("others"),
+        (sf.count("*") + 1).alias("copies"),
+        sf.max("both").alias("wasted"),
+    )
+    return wasted.groupBy(*client, "pattern").agg(
+        sf.array_join(
+            sf.array_sort(sf.array_distinct(sf.flatten(sf.collect_set("others")))), ", "
+        ).alias("overlaps"),
+        sf.max("copies").alias("copies"),
+        sf.sum("wasted").alias("wasted_deliveries"),
     )
 
 
@@ -207,10 +225,12 @@ def reconciliation(traffic: "DataFrame", matches: "DataFrame") -> "DataFrame":
     """Return what the server counted as plain deliveries beside what matching finds.
 
     They differ where permissions, `no echo` or a dying connection kept a message from a match, and
-    where records were lost.
+    where records were lost. What a listener recorded counts no deliveries and is left out.
     """
-    counted = traffic.groupBy("server", "account").agg(
-        sf.sum(sf.col("plain_deliveries") * sf.col("messages")).alias("recorded")
+    counted = (
+        traffic.where(_is_counted())
+        .groupBy("server", "account")
+        .agg(sf.sum(sf.col("plain_deliveries") * sf.col("messages")).alias("recorded"))
     )
     found = (
         matches.where("queue IS NULL")
@@ -224,6 +244,32 @@ def reconciliation(traffic: "DataFrame", matches: "DataFrame") -> "DataFrame":
         "recorded",
         matched.alias("matched"),
         (sf.col("recorded") - matched).alias("difference"),
+    )
+
+
+def coverage(
+    traffic: "DataFrame", subscriptions: "DataFrame", sessions: "DataFrame"
+) -> "DataFrame":
+    """Return what was recorded of each server: a listener records nothing but messages."""
+    who = ("server", "account")
+    parts = (
+        traffic.select(
+            *who,
+            "messages",
+            sf.when(_is_counted(), sf.col("messages")).otherwise(0).alias("counted"),
+            sf.lit(0).alias("subscriptions"),
+            sf.lit(0).alias("sessions"),
+        ),
+        subscriptions.selectExpr(*who, "0L", "0L", "1", "0"),
+        sessions.selectExpr(*who, "0L", "0L", "0", "1"),
+    )
+    sums = ("messages", "counted", "subscriptions", "sessions")
+    return (
+        parts[0]
+        .union(parts[1])
+        .union(parts[2])
+        .groupBy(*who)
+        .agg(*(sf.sum(name).alias(name) for name in sums))
     )
 
 
@@ -252,6 +298,7 @@ def build(lake: "Lake", window_s: int = 60, prefix_tokens: int = 2) -> "Mapping[
         "latency": lambda: latency(read("exchanges"), prefix_tokens),
         "late_data": lambda: late_data(read("batches")),
         "reconciliation": lambda: reconciliation(traffic, read("matches")),
+        "coverage": lambda: coverage(traffic, read("subscriptions"), read("sessions")),
     }
     return {f"gold/{name}": make for name, make in builds.items()}
 
@@ -263,9 +310,28 @@ def _use() -> "tuple[Column, Column]":
     return sf.sum("messages").alias("messages"), sf.sum("bytes").alias("bytes")
 
 
+def _each() -> "Column":
+    return sf.col("plain_deliveries") + sf.col("queue_deliveries")
+
+
+def _is_counted() -> "Column":
+    """Tell traffic of which a server counted the deliveries.
+
+    A message that a server routed was delivered or had no interest. What a listener records has
+    neither: it cannot know.
+    """
+    return (_each() > 0) | (sf.col("no_interest") > 0)
+
+
+def _has_publisher() -> "Column":
+    """Tell traffic whose publisher is recorded; 0 is the server itself, or what a listener says."""
+    return _is_counted() | (sf.col("cid") != 0)
+
+
 def _deliveries() -> "Column":
-    each = sf.col("plain_deliveries") + sf.col("queue_deliveries")
-    return sf.sum(each * sf.col("messages")).alias("deliveries")
+    """Sum up deliveries; null where none were counted."""
+    counted = sf.when(_is_counted(), _each() * sf.col("messages"))
+    return sf.sum(counted).alias("deliveries")
 
 
 def _place(*ties: str) -> "Column":

@@ -23,7 +23,8 @@ from midge.pipeline.lake.opening import CHECKPOINT, clear, prepare
 from midge.pipeline.lake.settings import PipelineSettings
 from midge.pipeline.lake.storage import Storage, as_uri
 from midge.pipeline.lake.tables import GOLD, Lake
-from midge.pipeline.records.files import CLIENTS, DATA_SETS, INTEREST, MESSAGES, require_records
+from midge.pipeline.records.files import require_records
+from midge.pipeline.records.format import CLIENTS, DATA_SETS, INTEREST, MESSAGES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +35,7 @@ _WORKERS = 4
 
 @dataclass
 class Progress:
-    """What a run did so far."""
+    """Counts of what a run has done so far."""
 
     batches: int = 0
     files: int = 0
@@ -46,7 +47,7 @@ class Progress:
 
 
 Report = Callable[[str, Progress], None]
-"""Is told what happens now, and what was done so far."""
+"""Called with the name of the current step and the progress so far."""
 
 
 class LakeJob:
@@ -94,7 +95,7 @@ class LakeJob:
     def wait(self, query: "StreamingQuery", timeout_s: float | None = None) -> bool:
         """Wait for a query to end; return False when it is still running after `timeout_s`.
 
-        What went wrong in a batch is raised as it was, not as Spark wraps it.
+        The original exception of a failed batch is raised, without Spark's wrapper.
         """
         try:
             if timeout_s is None:
@@ -231,7 +232,7 @@ class LakeJob:
         lake.append("silver/batches", summary, batch)
 
     def _matches(self, added: "DataFrame", batch: int, *, is_interest_new: bool) -> "DataFrame":
-        """Match what a batch added, and correct what its interest says of earlier messages."""
+        """Match the new messages; correct earlier matches by the new subscriptions."""
         now = self.lake.read("silver/subscriptions")
         found = self._match(added, silver.intervals(now))
         newest = _newest(self.lake.read_before("silver/batches", batch))
@@ -270,9 +271,9 @@ class LakeJob:
 
 
 def _all_at_once(*works: Callable[[], None]) -> None:
-    """Do independent pieces of work, several at a time: small Spark jobs mostly wait for planning.
+    """Run independent functions in threads: small Spark jobs mostly wait for planning.
 
-    The first that fails is raised when all have ended.
+    The first exception is raised after all have ended.
     """
     with ThreadPoolExecutor(_WORKERS) as pool:
         for done in [pool.submit(work) for work in works]:

@@ -13,7 +13,7 @@ from midge.pipeline.lake.description import (
 from midge.pipeline.lake.settings import PipelineSettings
 from midge.pipeline.lake.storage import Storage, as_path
 from midge.pipeline.lake.tables import TABLES, Lake, LakeError
-from midge.pipeline.records.files import DATA_SETS
+from midge.pipeline.records.format import DATA_SETS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,7 @@ def open_lake(spark: "SparkSession", settings: PipelineSettings) -> tuple[Lake, 
     """Return the lake of `settings` for reading, and what it was made with.
 
     Raises:
-        LakeError: there is none, or its tables are not those that this midge knows.
+        LakeError: the directory holds no lake, or its tables differ from this midge's.
     """
     lake = Lake(spark, settings.lake_directory)
     description = description_of(lake) if lake.exists("silver/batches") else None
@@ -40,10 +40,10 @@ def open_lake(spark: "SparkSession", settings: PipelineSettings) -> tuple[Lake, 
 
 
 def prepare(lake: Lake, settings: PipelineSettings) -> None:
-    """Note in a new lake what it is made with; compare an old one.
+    """Write the description of a new lake; compare that of an old one with `settings`.
 
     Raises:
-        LakeError: it was made with something else, or cannot be gone on with.
+        LakeError: it was made with something else, or lacks its description or checkpoint.
     """
     wanted = Description.of(settings)
     kept = description_of(lake)
@@ -62,7 +62,7 @@ def prepare(lake: Lake, settings: PipelineSettings) -> None:
 
 
 def require_same_here(settings: PipelineSettings) -> None:
-    """Compare a lake on this machine with `settings`, without Spark; a new one is as wanted.
+    """Compare a lake on this machine with `settings`, without Spark. A new lake passes.
 
     Raises:
         LakeError: it was made with something else.
@@ -74,14 +74,14 @@ def require_same_here(settings: PipelineSettings) -> None:
 
 
 def description_of(lake: Lake) -> Description | None:
-    """Return what a lake was made with, or None when that was never noted."""
+    """Return what a lake was made with, or None when it has no description."""
     if not lake.exists(FILE):
         return None
     return read_description(lake.storage.root, lake.storage.read_text(FILE))
 
 
 def clear(lake: Lake, records: Storage) -> None:
-    """Delete the tables of a lake and what is known of them, if the records hold all of it.
+    """Delete the tables, checkpoint and description of a lake that the records can restore.
 
     Raises:
         LakeError: segments that are in the lake are no longer among the records.

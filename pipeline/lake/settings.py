@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from midge.pipeline.errors import PipelineError, reason_of
 from midge.pipeline.lake.tables import FORMATS, Format
-from midge.pipeline.matching.match import BROADCAST_MAX_PATTERNS, STRATEGIES, Strategy
+from midge.pipeline.matching.strategies import BROADCAST_MAX_PATTERNS, STRATEGIES, Strategy
 
 
 class SettingsError(PipelineError):

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as sf
 
-from midge.pipeline.matching.match import BROADCAST_MAX_PATTERNS, Strategy, match
+from midge.pipeline.lake.tables import INBOX
+from midge.pipeline.matching.match import match
+from midge.pipeline.matching.strategies import BROADCAST_MAX_PATTERNS, Strategy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -35,9 +37,13 @@ def messages(bronze: "DataFrame", prefix_tokens: int = 2) -> "DataFrame":
 
 
 def prefix_column(subject: "Column", tokens: int) -> "Column":
-    """Return the first tokens of subjects, closed by `.>` where more follow."""
+    """Return the first tokens of subjects, closed by `.>` where more follow.
+
+    All inboxes have the prefix `_INBOX.>`: their second token is another one for every client.
+    """
     start = sf.substring_index(subject, ".", tokens)
-    return sf.when(start == subject, subject).otherwise(sf.concat(start, sf.lit(".>")))
+    prefix = sf.when(start == subject, subject).otherwise(sf.concat(start, sf.lit(".>")))
+    return sf.when(subject.startswith(INBOX), sf.lit(f"{INBOX}>")).otherwise(prefix)
 
 
 def window_column(time: "Column", window_s: int) -> "Column":

@@ -16,12 +16,17 @@ from typing import TYPE_CHECKING, Literal
 
 from midge.pipeline.errors import PipelineError, reason_of
 from midge.pipeline.lake.storage import Storage, as_path
+from midge.protocol import record_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Format = Literal["parquet", "delta"]
 FORMATS: tuple[Format, ...] = ("parquet", "delta")
+
+
+INBOX = "_INBOX."
+"""How the subjects of replies begin; what follows is of one client and one request."""
 
 
 class LakeError(PipelineError):
@@ -58,6 +63,21 @@ class Table:
         return self.name.split("/")[0]
 
 
+_SPARK_TYPES = {
+    "time": "timestamp",
+    "headers": "map<string,array<string>>",
+    "int32": "int",
+    "int64": "bigint",
+    "bool": "boolean",
+}
+
+
+def _recorded(data_set: str) -> str:
+    """Return the columns of the record format as Spark's DDL."""
+    columns = record_columns.DATA_SETS[data_set]
+    return ", ".join(f"{each.name} {_SPARK_TYPES.get(each.kind, each.kind)}" for each in columns)
+
+
 _WHO = "server string, account string, cid bigint"
 _ORIGIN = "segment string, row bigint"
 _USE = "messages bigint, bytes bigint"
@@ -67,24 +87,19 @@ _TABLES = (
     Table(
         "bronze/messages",
         "a recorded message, as it is, and the segment and row it came from",
-        f"time timestamp, {_WHO}, subject string, reply string, headers map<string,array<string>>, "
-        "payload binary, size bigint, plain_deliveries int, queue_deliveries int, "
-        f"no_interest boolean, {_ORIGIN}",
+        f"{_recorded('messages')}, {_ORIGIN}",
         is_growing=True,
     ),
     Table(
         "bronze/interest",
         "a recorded beginning or end of a subscription",
-        f"time timestamp, {_WHO}, sid string, event string, subject string, queue string, "
-        f"delivered bigint, client_name string, {_ORIGIN}",
+        f"{_recorded('interest')}, {_ORIGIN}",
         is_growing=True,
     ),
     Table(
         "bronze/clients",
         "a recorded connect or disconnect",
-        f"time timestamp, {_WHO}, event string, client_name string, lang string, version string, "
-        "host string, port int, reason string, in_msgs bigint, out_msgs bigint, in_bytes bigint, "
-        f"out_bytes bigint, {_ORIGIN}",
+        f"{_recorded('clients')}, {_ORIGIN}",
         is_growing=True,
     ),
     Table(
@@ -163,7 +178,7 @@ _TABLES = (
     ),
     Table(
         "gold/fan_out",
-        "how many messages were delivered so many times",
+        "how many messages were delivered so many times; null where deliveries were not recorded",
         f"account string, deliveries int, {_USE}, share double",
     ),
     Table(
@@ -179,9 +194,9 @@ _TABLES = (
     ),
     Table(
         "gold/duplicate_subscriptions",
-        "a client's subscriptions that receive the same messages more than once",
+        "a client's pattern whose messages it receives for other subscriptions as well",
         "server string, account string, cid bigint, client_name string, pattern string, "
-        "queue string, copies bigint, wasted_deliveries bigint",
+        "overlaps string, copies bigint, wasted_deliveries bigint",
     ),
     Table(
         "gold/queue_balance",
@@ -218,6 +233,13 @@ _TABLES = (
         "gold/reconciliation",
         "the plain deliveries that the server counted, and those that matching finds",
         "server string, account string, recorded bigint, matched bigint, difference bigint",
+    ),
+    Table(
+        "gold/coverage",
+        "what was recorded of a server: all messages, those whose deliveries were counted, "
+        "subscriptions and connections",
+        "server string, account string, messages bigint, counted bigint, subscriptions bigint, "
+        "sessions bigint",
     ),
 )
 
@@ -313,7 +335,7 @@ def table_named(name: str) -> Table:
     """Return the table called `name`, such as `gold/rates`.
 
     Raises:
-        LakeError: there is none.
+        LakeError: no table has this name.
     """
     table = TABLES.get(name)
     if table is None:

@@ -9,7 +9,7 @@ with hardly a literal. `auto` chooses by size.
 import io
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as sf
@@ -25,16 +25,11 @@ from midge.pipeline.matching.pattern_shapes import (
     key_column,
     mask_column,
 )
+from midge.pipeline.matching.strategies import BROADCAST_MAX_PATTERNS, STRATEGIES, Strategy
 from midge.pipeline.matching.sublist_matcher import Matcher, worker_matcher
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-Strategy = Literal["auto", "broadcast", "shuffle"]
-STRATEGIES: tuple[Strategy, ...] = ("auto", "broadcast", "shuffle")
-
-BROADCAST_MAX_PATTERNS = 250_000
-"""Up to how many patterns `auto` broadcasts: each takes a worker some 700 bytes."""
 
 
 def match(

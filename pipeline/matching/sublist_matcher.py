@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from midge.sublist import SubList, Subscription
+from midge.sublist import OwnedSubscription, SubList
 
 Indices = npt.NDArray[np.int64]
 
@@ -42,7 +42,7 @@ class Matcher:
         scopes = zip(*(patterns.column(name).to_pylist() for name in scope), strict=True)
         for index, pattern in enumerate(patterns.column("pattern").to_pylist()):
             sublist = self._sublist(next(scopes) if scope else ())
-            sublist.insert(Subscription(pattern.encode(), owner=index))
+            sublist.insert(OwnedSubscription(pattern.encode(), owner=index))
 
     def match(self, subject: str | None, scope: tuple[object, ...] = ()) -> Indices:
         """Return the indices of the patterns that match `subject`; null matches nothing."""
@@ -95,7 +95,9 @@ class Matcher:
         if sublist is None:
             return _NOTHING
         plain = sublist.match(subject.encode()).plain
-        return np.fromiter((subscription.owner for subscription in plain), np.int64, len(plain))
+        return np.fromiter(
+            (subscription.owned_by() for subscription in plain), np.int64, len(plain)
+        )
 
     def _sublist(self, scope: tuple[object, ...]) -> SubList:
         sublist = self._sublists.get(scope)

@@ -90,7 +90,7 @@ class Client:
         return sid
 
     def new_inbox(self) -> bytes:
-        """Return a subject that nobody else subscribes to."""
+        """Return a new, unique subject for replies."""
         self._requests += 1
         return b"%b.%d" % (self._inbox, self._requests)
 
@@ -122,7 +122,7 @@ class Client:
         """Return the first answer to a request.
 
         Raises:
-            ServerError: the connection broke, or nobody answered in time.
+            ServerError: the connection broke, or no answer came in time.
 
         """
         reply = self.new_inbox()

@@ -8,9 +8,9 @@ documentation: `MSG subject sid [reply] size`, `HMSG subject sid [reply] headers
 from typing import NamedTuple
 
 from midge.pipeline.errors import ServerError
+from midge.protocol.headers import VERSION, read_headers
 
 _CONTROLS = (b"PING", b"PONG", b"INFO", b"-ERR", b"+OK")
-_STATUS_LINE = b"NATS/1.0"
 _SIZE_DIGITS_MAX = 10
 _WORDS_WITH_REPLY = 5
 _LINE_MAX_BYTES = 1 << 20
@@ -18,7 +18,7 @@ _LINE_MAX_BYTES = 1 << 20
 
 
 class Message(NamedTuple):
-    """One delivery. `headers` is the raw block, empty when there is none."""
+    """One delivery. `headers` is the raw block, empty without headers."""
 
     subject: bytes
     sid: bytes
@@ -150,14 +150,9 @@ def parse_headers(raw: bytes) -> Headers:
         ServerError: the block does not begin with `NATS/1.0`.
 
     """
-    first, *lines = raw.decode(errors="backslashreplace").split("\r\n")
-    if not first.startswith(_STATUS_LINE.decode()):
-        raise ServerError(f"headers begin with {first[:40]!r}, expected 'NATS/1.0'")
-    code, _, description = first[len(_STATUS_LINE) :].strip().partition(" ")
-    fields: dict[str, list[str]] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if colon:
-            fields.setdefault(name.strip(), []).append(value.strip())
+    if not raw.startswith(VERSION):
+        shown = raw[:40].partition(b"\r\n")[0].decode(errors="backslashreplace")
+        raise ServerError(f"headers begin with {shown!r}, expected {VERSION.decode()!r}")
+    code, description, fields = read_headers(raw, "backslashreplace")
     status = int(code) if code.isdecimal() and code.isascii() else 0
     return Headers(status, description, fields)

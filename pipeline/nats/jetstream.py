@@ -77,7 +77,7 @@ class JetStream:
         Raises:
             StreamNotFoundError: the stream is not there, or JetStream is off.
             StreamError: JetStream refused.
-            ServerError: the connection broke, or nobody answered in time.
+            ServerError: the connection broke, or no answer came in time.
 
         """
         payload = json.dumps(body).encode() if body else b""

@@ -86,7 +86,7 @@ def starting_seq(starting: str, state: StreamState, option: str = "startingOffse
     As in Spark's Kafka source, -2 and -1 in the JSON form stand for earliest and latest.
 
     Raises:
-        OptionError: it is none of these, or names another stream.
+        OptionError: it has another form, or names another stream.
 
     """
     text = starting.strip()

@@ -1,15 +1,7 @@
-"""Recorded messages as files; what is documented of it stands here, too."""
+"""Recorded messages as files; what is documented of it is exported here."""
 
-from midge.pipeline.records.files import (
-    CLIENTS,
-    INTEREST,
-    MESSAGES,
-    BadSegment,
-    DataSet,
-    RecordsError,
-    read_batches,
-    read_table,
-)
+from midge.pipeline.records.files import BadSegment, RecordsError, read_batches, read_table
+from midge.pipeline.records.format import CLIENTS, INTEREST, MESSAGES, DataSet
 
 __all__ = [
     "CLIENTS",

@@ -20,13 +20,8 @@ from midge.pipeline.errors import OptionError, ServerError, reason_of
 from midge.pipeline.nats.client import Client
 from midge.pipeline.nats.framing import Message, parse_headers
 from midge.pipeline.nats.options import ConnectOptions
-from midge.pipeline.records.files import (
-    MESSAGES,
-    RecordsError,
-    next_number,
-    segment_path,
-    write_segment,
-)
+from midge.pipeline.records.files import RecordsError, next_number, write_segment
+from midge.pipeline.records.format import MESSAGES, segment_path
 from midge.sublist.subjects import is_valid_subject, overlaps
 
 UNKNOWN_ACCOUNT = "$G"

@@ -18,12 +18,13 @@ import pyarrow.compute as pc
 from midge.pipeline.errors import OptionError, PublishError
 from midge.pipeline.nats.client import Client, frame
 from midge.pipeline.nats.options import ConnectOptions
-from midge.pipeline.records.files import MESSAGES, BadSegment, read_segment, servers_and_segments
+from midge.pipeline.records.files import BadSegment, read_segment, servers_and_segments
+from midge.pipeline.records.format import MESSAGES
 from midge.pipeline.subject_rewriting import Rewrite, rewrite_subject
 from midge.sublist.subjects import is_valid_subject, matches
 
 if TYPE_CHECKING:
-    from midge.pipeline.records.files import DataSet
+    from midge.pipeline.records.format import DataSet
 
 COLUMNS = ("time", "account", "subject", "reply", "headers", "payload", "size")
 """What replay needs to know of a message."""

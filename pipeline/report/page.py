@@ -1,14 +1,12 @@
 """The report: all gold tables in one HTML file that needs neither network nor Spark."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import plotly.graph_objects as go
 import plotly.io
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -18,109 +16,18 @@ from pyarrow import fs
 from midge.pipeline.errors import PipelineError, reason_of
 from midge.pipeline.lake.storage import as_path
 from midge.pipeline.lake.tables import GOLD, LakeError
-from midge.pipeline.report import plots
+from midge.pipeline.report.rows import Gold, Row, listened, span, subjects
+from midge.pipeline.report.sections import LISTENED, NOT_RECORDED, SECTIONS, Section
+from midge.pipeline.report.tables import render_table
 
-Gold = Mapping[str, Sequence[Mapping[str, Any]]]
-"""The rows of each gold table, by its name without the layer."""
-
-ROWS_MAX = 200
-"""How many rows of a table the report shows."""
-
-
-@dataclass(frozen=True)
-class _Section:
-    """A part of the report: a plot of a table, the table itself, or both."""
-
-    table: str
-    title: str
-    about: str
-    plot: Callable[[Sequence[Mapping[str, Any]]], go.Figure] | None = None
-    columns: tuple[str, ...] = ()
-    is_wide: bool = False
-    nothing: str = "Nothing to show."
-
-
-_SECTIONS = (
-    _Section(
-        "rates",
-        "Traffic",
-        "Messages a second by subject prefix.",
-        plots.rates,
-        is_wide=True,
-    ),
-    _Section("subjects", "Top subjects", "The busiest subjects by messages.", plots.subjects),
-    _Section("talkers", "Top talkers", "The clients that publish most.", plots.talkers),
-    _Section(
-        "fan_out",
-        "Fan-out",
-        "How often a message is delivered. Those in red reached nobody.",
-        plots.fan_out,
-    ),
-    _Section(
-        "no_interest",
-        "No interest",
-        "Subjects that are published to and that nobody listened to.",
-        plots.no_interest,
-        nothing="Every message reached somebody.",
-    ),
-    _Section(
-        "latency",
-        "Request and reply",
-        "Time to the first reply by the request's subject and where the reply went.",
-        plots.latency,
-        is_wide=True,
-        nothing="There were no requests with replies.",
-    ),
-    _Section(
-        "queue_balance",
-        "Queue groups",
-        "What each member got, and what would be even.",
-        plots.queue_balance,
-        is_wide=True,
-        nothing="There were no queue groups.",
-    ),
-    _Section(
-        "dead_subscriptions",
-        "Dead subscriptions",
-        "No message ever matched these.",
-        columns=("client_name", "pattern", "queue", "age_s", "server", "cid"),
-        nothing="Every subscription was used.",
-    ),
-    _Section(
-        "duplicate_subscriptions",
-        "Duplicate subscriptions",
-        "These receive the same messages more than once.",
-        columns=("client_name", "pattern", "queue", "copies", "wasted_deliveries", "cid"),
-        nothing="No client subscribed twice.",
-    ),
-    _Section("disconnects", "Disconnects", "Why connections ended.", plots.disconnects),
-    _Section(
-        "slow_consumers",
-        "Slow consumers",
-        "Clients that were cut off because they could not keep up.",
-        columns=("client_name", "disconnects", "reason", "out_msgs", "out_bytes", "last_time"),
-        nothing="Every client kept up.",
-    ),
-    _Section(
-        "late_data",
-        "Late data",
-        "Messages that came after the watermark, by batch of the job.",
-        plots.late_data,
-    ),
-    _Section(
-        "reconciliation",
-        "Reconciliation",
-        "Plain deliveries that the server counted, and those that matching finds.",
-        columns=("server", "account", "recorded", "matched", "difference"),
-    ),
-)
+_DASH = "\N{EN DASH}"
 
 
 def read_gold(lake: str) -> Gold:
     """Return the gold tables of a lake, by path or URI.
 
     Raises:
-        LakeError: there are none, or one is missing or cannot be read.
+        LakeError: the lake does not exist, or a table is missing or cannot be read.
     """
     system, root = _open(lake)
     gold: dict[str, list[dict[str, Any]]] = {}
@@ -154,15 +61,14 @@ def write_report(gold: Gold, path: Path, title: str = "midge traffic report") ->
 
 def render(gold: Gold, title: str = "midge traffic report") -> str:
     """Return the report as one HTML document."""
-    sections = "\n".join(_render_section(section, gold) for section in _SECTIONS)
-    links = "".join(f'<a href="#{each.table}">{escape(each.title)}</a>' for each in _SECTIONS)
+    sections = "\n".join(_render_section(section, gold) for section in SECTIONS)
+    links = "".join(f'<a href="#{each.table}">{escape(each.title)}</a>' for each in SECTIONS)
     figures = "".join(
         f'<div class="figure"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
         for name, value in headline(gold)
     )
-    style = (
-        resources.files("midge.pipeline.report").joinpath("report.css").read_text(encoding="utf-8")
-    )
+    note = f'<p class="note">{escape(LISTENED)}</p>' if listened(gold)[1] else ""
+    style, script = (_part(name) for name in ("report.css", "report.js"))
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -172,11 +78,12 @@ def render(gold: Gold, title: str = "midge traffic report") -> str:
 <link rel="icon" href="data:,">
 <style>{style}</style>
 <script>{get_plotlyjs()}</script>
+<script>{script}</script>
 </head>
 <body>
 <header>
 <h1>{escape(title)}</h1>
-<p>{escape(_span(gold))}</p>
+<p>{escape(_span(gold))}</p>{note}
 <nav>{links}</nav>
 <div class="figures">{figures}</div>
 </header>
@@ -192,23 +99,38 @@ def render(gold: Gold, title: str = "midge traffic report") -> str:
 def headline(gold: Gold) -> list[tuple[str, str]]:
     """Return the figures at the top of the report: what each is, and its value."""
     fan_out = gold["fan_out"]
-    messages = sum(row["messages"] for row in fan_out)
-    deliveries = sum(row["messages"] * row["deliveries"] for row in fan_out)
-    unheard = sum(row["messages"] for row in fan_out if row["deliveries"] == 0)
     slowest = max((row["p99_us"] for row in gold["latency"]), default=None)
     return [
-        ("messages", f"{messages:,}"),
+        ("messages", f"{sum(row['messages'] for row in fan_out):,}"),
         ("received", format_bytes(sum(row["bytes"] for row in fan_out))),
-        ("deliveries per message", f"{deliveries / max(1, messages):.2f}"),
-        ("messages to nobody", f"{unheard / max(1, messages):.1%}"),
-        ("subjects", f"{len(gold['subjects']):,}"),
-        ("publishing clients", f"{len(gold['talkers']):,}"),
-        (
-            "slowest p99 of replies",
-            "\N{EN DASH}" if slowest is None else f"{slowest / 1000:,.1f} ms",
-        ),
-        ("slow consumers", f"{sum(row['disconnects'] for row in gold['slow_consumers']):,}"),
+        *_of_deliveries(fan_out),
+        ("subjects", f"{len(subjects(gold)):,}"),
+        *_of_clients(gold),
+        ("slowest p99 of replies", _DASH if slowest is None else f"{slowest / 1000:,.1f} ms"),
     ]
+
+
+def _of_deliveries(fan_out: Sequence[Row]) -> list[tuple[str, str]]:
+    """Return the figures that need deliveries; those that were not counted take no part."""
+    names = ("deliveries per message", "messages to nobody")
+    counted = [row for row in fan_out if row["deliveries"] is not None]
+    messages = sum(row["messages"] for row in counted)
+    if fan_out and not counted:
+        return [(f"{name}: not recorded", _DASH) for name in names]
+    deliveries = sum(row["messages"] * row["deliveries"] for row in counted)
+    unheard = sum(row["messages"] for row in counted if row["deliveries"] == 0)
+    values = (f"{deliveries / max(1, messages):.2f}", f"{unheard / max(1, messages):.1%}")
+    return list(zip(names, values, strict=True))
+
+
+def _of_clients(gold: Gold) -> list[tuple[str, str]]:
+    """Return the figures that need to know who the clients are."""
+    by_themselves, listened_to = listened(gold)
+    slow = sum(row["disconnects"] for row in gold["slow_consumers"])
+    values = {"publishing clients": len(gold["talkers"]), "slow consumers": slow}
+    if listened_to and not by_themselves:
+        return [(f"{name}: not recorded", _DASH) for name in values]
+    return [(name, f"{value:,}") for name, value in values.items()]
 
 
 def format_bytes(size: float) -> str:
@@ -220,64 +142,47 @@ def format_bytes(size: float) -> str:
     return f"{size:,.1f} TiB"
 
 
-def _render_section(section: _Section, gold: Gold) -> str:
-    rows = gold[section.table]
-    if not rows:
-        body = f'<p class="nothing">{escape(section.nothing)}</p>'
-    elif section.plot is not None:
-        body = plotly.io.to_html(
-            section.plot(rows),
-            include_plotlyjs=False,
-            full_html=False,
-            div_id=f"plot-{section.table}",
-            config={"displaylogo": False, "responsive": True},
-        )
-    else:
-        body = _render_table(rows, section.columns)
+def _render_section(section: Section, gold: Gold) -> str:
     wide = ' class="wide"' if section.is_wide else ""
     return (
         f'<section id="{section.table}"{wide}><h2>{escape(section.title)}</h2>'
-        f'<p class="about">{escape(section.about)}</p>{body}</section>'
+        f'<p class="about">{escape(section.about)}</p>{_render_body(section, gold)}</section>'
     )
 
 
-def _render_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    head = "".join(
-        f"<th{_css_class(rows, name)}>{escape(name.replace('_', ' '))}</th>" for name in columns
+def _render_body(section: Section, gold: Gold) -> str:
+    """Return the plot or the table of a section, or the reason why it is empty."""
+    by_themselves, listened_to = listened(gold) if section.needs_server else ([], [])
+    if listened_to and not by_themselves:
+        return f'<p class="nothing">{escape(NOT_RECORDED)}</p>'
+    left_out = ""
+    if listened_to:
+        left_out = f'<p class="about">Not recorded of {escape(", ".join(listened_to))}.</p>'
+    rows = section.rows(gold)
+    if not rows:
+        return f'{left_out}<p class="nothing">{escape(section.nothing)}</p>'
+    if section.plot is None:
+        return left_out + render_table(section.table, rows, section.columns)
+    html: str = plotly.io.to_html(
+        section.plot(rows),
+        include_plotlyjs=False,
+        full_html=False,
+        div_id=f"plot-{section.table}",
+        config={"displaylogo": False, "responsive": True},
     )
-    lines = [
-        "<tr>"
-        + "".join(
-            f"<td{_css_class(rows, name)}>{escape(_cell(row[name]))}</td>" for name in columns
-        )
-        + "</tr>"
-        for row in rows[:ROWS_MAX]
-    ]
-    more = f'<p class="about">{len(rows) - ROWS_MAX:,} more.</p>' if len(rows) > ROWS_MAX else ""
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    return f'<div class="scroll">{table}{more}</div>'
+    return left_out + html
 
 
-def _css_class(rows: Sequence[Mapping[str, Any]], name: str) -> str:
-    is_number = all(isinstance(row[name], int | float) or row[name] is None for row in rows)
-    return ' class="number"' if is_number and rows[0][name] is not None else ""
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "\N{EN DASH}"
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}"
-    if isinstance(value, float):
-        return f"{value:,.1f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+def _part(name: str) -> str:
+    path = resources.files("midge.pipeline.report").joinpath(name)
+    return str(path.read_text(encoding="utf-8"))
 
 
 def _span(gold: Gold) -> str:
-    times = [row[name] for row in gold["subjects"] for name in ("first_time", "last_time")]
-    if not times:
+    times = span(gold)
+    if times is None:
         return "No messages were recorded."
-    return f"{min(times):%Y-%m-%d %H:%M:%S} to {max(times):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{times[0]:%Y-%m-%d %H:%M:%S} to {times[1]:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _open(lake: str) -> tuple[fs.FileSystem, str]:

@@ -1,25 +1,34 @@
 """The plots of the report, one function each: rows of a gold table in, a figure out.
 
-Subjects and names come from peers, so every text that goes into a figure is escaped first.
+Subjects and names come from peers, so every text that goes into a figure is escaped first. Bars
+begin at zero and their axes are linear: a bar's length is its value.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
-Row = Mapping[str, Any]
+from midge.pipeline.report.rows import Row, window_length
 
 TOP = 15
 """How many bars a ranking shows."""
 
+_WINDOWS_MAX = 20_000
+"""Up to so many windows, those without a message are drawn as zero. It bounds the page: a recording
+of a minute now and one of a minute next year would else be half a million points."""
+
+_TICKS_EACH_MAX = 10
+"""Up to this value every whole number has a tick; beyond it, Plotly's steps are whole anyway."""
+
 _PALETTE = (
-    *("#1f6f8b", "#e08e45", "#5a9367", "#b5526e", "#7a6fb0", "#c9b03c", "#4ba3c3", "#8a6d5a"),
-    *("#9aa7b2", "#d17a9a", "#3f7d5f", "#a05d2c"),
+    *("#2d86a6", "#e08e45", "#5a9f70", "#c2607e", "#8a7fc4", "#c9b03c", "#4ba3c3", "#a07d66"),
+    *("#9aa7b2", "#d17a9a", "#4f9170", "#b5693a"),
 )
-_OTHER = "#c9d1d8"
+_OTHER = "#b3bdc6"
+_CLEAR = "rgba(0,0,0,0)"
 
 
 def rates(rows: Sequence[Row]) -> go.Figure:
@@ -27,14 +36,20 @@ def rates(rows: Sequence[Row]) -> go.Figure:
     totals: defaultdict[str, float] = defaultdict(float)
     for row in rows:
         totals[row["prefix"]] += row["messages"]
-    busiest = sorted(totals, key=lambda prefix: (-totals[prefix], prefix))[: len(_PALETTE)]
-    windows = sorted({row["window_start"] for row in rows})
-    series: dict[str, defaultdict[Any, float]] = {name: defaultdict(float) for name in busiest}
+    busiest = sorted(totals, key=lambda prefix: (-totals[prefix], prefix))
+    windows = _windows(rows)
+    if len(windows) == 1:
+        length_s = window_length(rows).total_seconds()
+        top = busiest[:TOP]
+        return _ranking(top, [totals[prefix] / length_s for prefix in top], "messages/s")
+    series: dict[str, defaultdict[Any, float]] = {
+        name: defaultdict(float) for name in busiest[: len(_PALETTE)]
+    }
     other: defaultdict[Any, float] = defaultdict(float)
     for row in rows:
         series.get(row["prefix"], other)[row["window_start"]] += row["messages_per_s"]
     figure = go.Figure()
-    colors = dict(zip(busiest, _PALETTE, strict=False))
+    colors = dict(zip(series, _PALETTE, strict=False))
     stacked = [*series.items(), ("all others", other)] if other else list(series.items())
     for name, values in stacked:
         figure.add_scatter(
@@ -47,13 +62,13 @@ def rates(rows: Sequence[Row]) -> go.Figure:
             hovertemplate="%{y:,.1f}/s",
         )
     figure.update_layout(hovermode="x unified", yaxis_title="messages/s")
+    figure.update_yaxes(rangemode="tozero")
     return _styled(figure, height=380, has_legend=True)
 
 
 def subjects(rows: Sequence[Row]) -> go.Figure:
     """The busiest subjects by messages."""
-    top = sorted(rows, key=lambda row: row["place"])[:TOP]
-    return _ranking([row["subject"] for row in top], [row["messages"] for row in top], "messages")
+    return _ranking_of(rows[:TOP], "subject", _PALETTE[0])
 
 
 def talkers(rows: Sequence[Row]) -> go.Figure:
@@ -67,69 +82,96 @@ def fan_out(rows: Sequence[Row]) -> go.Figure:
     """How many messages were delivered how many times."""
     counts: defaultdict[int, int] = defaultdict(int)
     for row in rows:
-        counts[row["deliveries"]] += row["messages"]
+        if row["deliveries"] is not None:
+            counts[row["deliveries"]] += row["messages"]
+    deliveries = sorted(counts)
     figure = go.Figure()
     figure.add_bar(
-        x=sorted(counts),
-        y=[counts[each] for each in sorted(counts)],
-        marker_color=[_PALETTE[3] if each == 0 else _PALETTE[0] for each in sorted(counts)],
+        x=deliveries,
+        y=[counts[each] for each in deliveries],
+        marker_color=[_PALETTE[3] if each == 0 else _PALETTE[0] for each in deliveries],
         hovertemplate="%{x} deliveries: %{y:,} messages<extra></extra>",
+        # A bar of one message beside one of a million is seen by its number.
+        texttemplate="%{y:,}" if len(deliveries) <= TOP else None,
+        textposition="outside",
+        textfont_size=10,
+        constraintext="none",
+        cliponaxis=False,
     )
     figure.update_layout(xaxis_title="deliveries per message", yaxis_title="messages")
-    figure.update_yaxes(type="log")
+    figure.update_xaxes(**_whole(deliveries))
+    figure.update_yaxes(**_whole(counts.values()))
     return _styled(figure)
 
 
 def no_interest(rows: Sequence[Row]) -> go.Figure:
-    """The subjects with most messages that reached nobody."""
-    top = sorted(rows, key=lambda row: -row["messages"])[:TOP]
-    return _ranking(
-        [row["subject"] for row in top], [row["messages"] for row in top], "messages", _PALETTE[3]
-    )
+    """The subjects with the most undelivered messages."""
+    return _ranking_of(rows[:TOP], "subject", _PALETTE[3])
 
 
 def queue_balance(rows: Sequence[Row]) -> go.Figure:
     """Each member's share of its queue group beside the fair share."""
     ordered = sorted(rows, key=lambda row: (row["queue"], row["pattern"], row["cid"]))[: 4 * TOP]
-    names = [f"{row['queue']}: {_client(row)}" for row in ordered]
+    names = [_label(f"{row['queue']}: {_client(row)}") for row in ordered]
+    places = list(range(len(ordered)))
     figure = go.Figure()
     figure.add_bar(
-        x=[_label(name) for name in names],
+        x=places,
         y=[row["share"] for row in ordered],
         name="share",
         marker_color=_PALETTE[0],
-        hovertemplate="%{x}<br>%{y:.1%}<extra></extra>",
+        customdata=names,
+        hovertemplate="%{customdata}<br>%{y:.1%}<extra></extra>",
     )
     figure.add_scatter(
-        x=[_label(name) for name in names],
+        x=places,
         y=[row["fair_share"] for row in ordered],
         name="fair share",
         mode="markers",
         marker={"symbol": "line-ew-open", "size": 26, "color": _PALETTE[1], "line": {"width": 3}},
         hovertemplate="fair: %{y:.1%}<extra></extra>",
     )
+    figure.update_xaxes(tickmode="array", tickvals=places, ticktext=names)
     figure.update_yaxes(tickformat=".0%", rangemode="tozero")
     return _styled(figure, has_legend=True)
 
 
 def latency(rows: Sequence[Row]) -> go.Figure:
-    """Percentiles of the time to the reply, by the request's subject and the reply's prefix."""
+    """Percentiles of the time to the reply, by the request's subject and the reply's prefix.
+
+    Points, since the axis is logarithmic: a bar could not begin at zero there.
+    """
     ordered = sorted(rows, key=lambda row: (-row["requests"], row["subject"]))[:TOP]
     names = [_label(f"{row['subject']} → {row['reply_prefix']}", 44) for row in ordered]
+    places = list(range(len(ordered)))
     figure = go.Figure()
-    for column, color in (("p50_us", "#9cc7d4"), ("p90_us", "#4b93aa"), ("p99_us", "#12475a")):
-        figure.add_bar(
-            y=names,
-            x=[row[column] / 1000 for row in ordered],
+    for place, row in enumerate(ordered):
+        figure.add_scatter(
+            x=[_ms(row["p50_us"]), _ms(row["p99_us"])],
+            y=[place, place],
+            mode="lines",
+            line={"color": _OTHER, "width": 2},
+            showlegend=False,
+            hoverinfo="skip",
+        )
+    for column, color in (("p50_us", "#6db3c8"), ("p90_us", "#2d86a6"), ("p99_us", "#e08e45")):
+        figure.add_scatter(
+            y=places,
+            x=[_ms(row[column]) for row in ordered],
             name=column.removesuffix("_us"),
-            orientation="h",
-            marker_color=color,
+            mode="markers",
+            marker={"size": 11, "color": color},
             hovertemplate="%{x:,.2f} ms",
         )
-    figure.update_xaxes(type="log", title="ms")
-    figure.update_yaxes(autorange="reversed", automargin=True)
-    figure.update_layout(barmode="group", hovermode="y unified")
-    return _styled(figure, has_legend=True, height=max(300, 60 + 48 * len(names)))
+    ticks = _log_ticks([_ms(row[column]) for row in ordered for column in ("p50_us", "p99_us")])
+    figure.update_xaxes(
+        type="log", title="ms", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks]
+    )
+    figure.update_yaxes(
+        autorange="reversed", tickmode="array", tickvals=places, ticktext=names, zeroline=False
+    )
+    figure.update_layout(hovermode="y unified")
+    return _styled(figure, has_legend=True, height=max(200, 120 + 34 * len(names)))
 
 
 def disconnects(rows: Sequence[Row]) -> go.Figure:
@@ -153,48 +195,101 @@ def late_data(rows: Sequence[Row]) -> go.Figure:
             x=batches, y=values, name=name, marker_color=color, hovertemplate="%{y:,} messages"
         )
     figure.update_layout(barmode="stack", hovermode="x unified")
-    figure.update_xaxes(title="batch", dtick=max(1, len(batches) // 12))
+    figure.update_xaxes(title="batch", dtick=max(1, math.ceil(len(batches) / 12)), tickformat=",d")
+    figure.update_yaxes(title="messages", **_whole(row["messages"] for row in ordered))
     return _styled(figure, has_legend=True)
+
+
+def _ranking_of(rows: Sequence[Row], name: str, color: str) -> go.Figure:
+    return _ranking(
+        [row[name] for row in rows], [row["messages"] for row in rows], "messages", color
+    )
 
 
 def _ranking(
     names: Iterable[str], values: Sequence[float], unit: str, color: str = _PALETTE[0]
 ) -> go.Figure:
+    """Return horizontal bars; each has a place of its own, since labels may be cut alike."""
+    whole = [_label(name, 200) for name in names]
+    places = list(range(len(whole)))
+    is_count = all(isinstance(value, int) for value in values)
+    value = "%{x:,d}" if is_count else "%{x:,.1f}"
     figure = go.Figure()
     figure.add_bar(
-        y=[_label(name, 40) for name in names],
+        y=places,
         x=list(values),
         orientation="h",
         marker_color=color,
-        hovertemplate="%{y}<br>%{x:,} " + unit + "<extra></extra>",
+        customdata=whole,
+        hovertemplate=f"%{{customdata}}<br>{value} {unit}<extra></extra>",
     )
-    figure.update_yaxes(autorange="reversed", automargin=True, type="category")
-    figure.update_xaxes(title=unit)
-    return _styled(figure, height=max(240, 70 + 24 * len(values)))
+    figure.update_yaxes(
+        autorange="reversed",
+        tickmode="array",
+        tickvals=places,
+        ticktext=[_label(name, 40) for name in names],
+    )
+    figure.update_xaxes(title=unit, **(_whole(values) if is_count else {"rangemode": "tozero"}))
+    return _styled(figure, height=max(160, 90 + 24 * len(values)))
 
 
 def _styled(figure: go.Figure, *, height: int = 320, has_legend: bool = False) -> go.Figure:
+    """Set what all figures have in common; the page's script adds the colors of text and lines."""
     figure.update_layout(
         template="plotly_white",
         height=height,
-        margin={"l": 10, "r": 10, "t": 10, "b": 10},
+        margin={"l": 10, "r": 16, "t": 10, "b": 10},
+        paper_bgcolor=_CLEAR,
+        plot_bgcolor=_CLEAR,
         showlegend=has_legend,
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.01, "x": 0},
-        font={"family": "system-ui, sans-serif", "size": 12, "color": "#1d2733"},
+        font={"family": "system-ui, sans-serif", "size": 12},
         bargap=0.25,
     )
     figure.update_xaxes(automargin=True)
     figure.update_yaxes(automargin=True)
+    figure.update_traces(marker_line_width=0, selector={"type": "bar"})
     return figure
+
+
+def _whole(values: Iterable[float]) -> dict[str, Any]:
+    """Return the settings of an axis of counts: from zero, and ticks at whole numbers."""
+    most = max(values, default=0)
+    axis: dict[str, Any] = {"rangemode": "tozero", "tickformat": ",d"}
+    return axis | ({"dtick": 1} if most <= _TICKS_EACH_MAX else {})
+
+
+def _windows(rows: Sequence[Row]) -> list[Any]:
+    """Return the beginnings of all windows, those without a message included."""
+    known = sorted({row["window_start"] for row in rows})
+    length = window_length(rows)
+    count = round((known[-1] - known[0]) / length) + 1
+    return [known[0] + i * length for i in range(count)] if count <= _WINDOWS_MAX else known
+
+
+def _log_ticks(values: Sequence[float]) -> list[float]:
+    """Return 1, 2, 5, 10, … around `values`."""
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    return [digit * 10.0**power for power in range(low, high + 1) for digit in (1, 2, 5)]
+
+
+def _ms(latency_us: float) -> float:
+    """Return microseconds as milliseconds; a logarithmic axis has no place for 0."""
+    return max(latency_us, 1) / 1000
 
 
 def _client(row: Row) -> str:
     """Name a client as a reader knows it: two may have one name, so the cid comes along."""
+    if not row["cid"]:
+        return "the server itself"
     return f"{row['client_name'] or 'unnamed'} #{row['cid']}"
 
 
 def _label(text: str, length: int = 60) -> str:
-    """Return text from a peer for a figure: shortened in the middle, and no markup."""
+    """Return text from a peer for a figure: shortened in the middle, and no markup.
+
+    Plotly turns `&lt;`, `&gt;` and `&amp;` back into text, and shows every other escape as it is.
+    """
     if len(text) > length:
         text = f"{text[: length // 2]}…{text[-(length // 2 - 1) :]}"
-    return escape(text)
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -7,8 +7,8 @@ client = "new-dashboard"
 subject = "fleet.>"
 copies = 4
 
-[[remove]]                    # what both name and subject fit, either of them may be left out
-client = "wall-map"
+[[remove]]                    # clients, with what they publish; with subject = "…", only their
+client = "wall-map"           # subscriptions to exactly that
 
 [[split]]                     # clients that move to an account of their own
 clients = "van-*"
@@ -53,7 +53,10 @@ class Added:
 
 @dataclass(frozen=True)
 class Removed:
-    """Subscriptions that go: of the clients whose names fit, to exactly this subject."""
+    """Clients that go, with what they subscribe to and publish.
+
+    With `subject` only their subscriptions to exactly that go.
+    """
 
     client: str = "*"
     subject: str | None = None

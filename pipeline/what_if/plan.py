@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as sf
 
 from midge.pipeline.lake.silver import prefix_column
-from midge.pipeline.matching.match import BROADCAST_MAX_PATTERNS, Strategy, match
+from midge.pipeline.matching.match import match
+from midge.pipeline.matching.strategies import BROADCAST_MAX_PATTERNS, Strategy
 from midge.pipeline.subject_rewriting import Rewrite
-from midge.pipeline.what_if.change import Change, Split
+from midge.pipeline.what_if.change import Change, Removed, Split
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -40,9 +41,9 @@ class Totals:
     queue_deliveries: int
     delivered_bytes: int
     unheard: int
-    """Messages that reach nobody."""
-    crossings: float
-    """Messages from server to server."""
+    """Messages without a receiver."""
+    crossings: int
+    """Messages from server to server. Queue groups make some of it an expected value."""
 
     @property
     def fan_out(self) -> float:
@@ -58,10 +59,10 @@ class ServerLoad:
     clients: int
     in_msgs: int
     in_bytes: int
-    out_msgs: float
-    out_bytes: float
-    routed_in: float
-    routed_out: float
+    out_msgs: int
+    out_bytes: int
+    routed_in: int
+    routed_out: int
     peak_in_msgs_per_s: float
     """In the busiest window, on average over it."""
 
@@ -125,6 +126,9 @@ def proposed_flows(traffic: "DataFrame", sessions: "DataFrame", change: Change) 
         *("messages", "bytes", "window_start", "first_time", "last_time"),
         sf.lit(False).alias("is_copy"),
     )
+    for removed in change.remove:
+        if removed.subject is None:
+            flows = flows.where(~_is_of(removed))
     if change.split:
         # The number of a flow must be the same in all of its copies.
         flows = flows.localCheckpoint()
@@ -153,11 +157,9 @@ def proposed_subscriptions(
         _home(change.servers).alias("at"),
     )
     for removed in change.remove:
-        goes = sf.col("client_name").rlike(removed.name_pattern)
+        goes = _is_of(removed)
         if removed.subject is not None:
             goes = goes & (sf.col("pattern") == removed.subject)
-        if removed.account is not None:
-            goes = goes & (sf.col("account") == removed.account)
         kept = kept.where(~goes)
     for split in change.split:
         kept = kept.withColumn("account", _account_after(split))
@@ -187,7 +189,7 @@ def deliveries(
     """Return a row for every flow and subscription that it reaches, with its `share` of the flow.
 
     The share is 1 for a plain subscription. Of a queue group each member that may be chosen has an
-    equal part: those on the flow's own server, or all when there are none.
+    equal part: those on the flow's own server, or all members when it has none.
     """
     subjects = flows.select("account", "subject").distinct()
     patterns = subscriptions.select("account", "pattern").distinct()
@@ -222,6 +224,12 @@ def deliveries(
         .drop("members", "local")
     )
     return plain.unionByName(chosen)
+
+
+def _is_of(removed: Removed) -> "Column":
+    """Tell what belongs to the clients that an entry names."""
+    named = sf.col("client_name").rlike(removed.name_pattern)
+    return named if removed.account is None else named & (sf.col("account") == removed.account)
 
 
 def _split_flows(flows: "DataFrame", split: Split) -> "DataFrame":
@@ -292,7 +300,8 @@ def _totals(flows: "DataFrame", reached: "DataFrame") -> Totals:
     messages, size = (int(value or 0) for value in sent)
     plain, queued, delivered = (round(value or 0) for value in done)
     unheard = messages - int(heard[0] or 0)
-    return Totals(messages, size, plain, queued, delivered, unheard, float(crossings[0] or 0.0))
+    crossed = round(crossings[0] or 0)
+    return Totals(messages, size, plain, queued, delivered, unheard, crossed)
 
 
 def _crossings(reached: "DataFrame") -> "DataFrame":
@@ -328,11 +337,17 @@ def _server_loads(
     return [
         ServerLoad(
             server,
-            *(int(value) for value in clients.get(server, (0,))),
-            *(int(value) for value in inward.get(server, (0, 0))),
-            *outward.get(server, (0.0, 0.0)),
-            *arriving.get(server, (0.0,)),
-            *leaving.get(server, (0.0,)),
+            *(
+                round(value)
+                for counts, none in (
+                    (clients, (0,)),
+                    (inward, (0, 0)),
+                    (outward, (0, 0)),
+                    (arriving, (0,)),
+                    (leaving, (0,)),
+                )
+                for value in counts.get(server, none)
+            ),
             *peaks.get(server, (0.0,)),
         )
         for server in range(servers)

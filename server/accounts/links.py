@@ -111,13 +111,13 @@ class AccountLinks:
 
     def _link(self, plan: ImportPlan, link: RoutedSubscription) -> None:
         """Begin to carry messages over `link`."""
-        self._account(plan.source_account).sublist.insert(link)
+        self._account(plan.source_account).add(link)
         self._links[plan] = link
 
     def _unlink(self, plan: ImportPlan) -> None:
         """Carry no more messages over the link of `plan`, nor answers to what it has carried."""
         link = self._links.pop(plan)
-        self._account(plan.source_account).sublist.remove(link)
+        self._account(plan.source_account).remove(link)
         if isinstance(link, ServiceLink):
             link.forget_all()
 
@@ -202,7 +202,7 @@ class ServiceLink(RoutedSubscription):
         """Let no more answers through to `response`."""
         if self._waiting.pop(response.subject, None) is not None:
             self._reply_bytes -= len(response.reply)
-            self.exporter.sublist.remove(response)
+            self.exporter.remove(response)
 
     def forget_all(self) -> None:
         """Let no more answers through at all."""
@@ -225,7 +225,7 @@ class ServiceLink(RoutedSubscription):
         self._forget_stale(now_s)
         until_s = now_s + self._plan.response_threshold_s
         response = Response(self, _new_reply(), reply, until_s)
-        self.exporter.sublist.insert(response)
+        self.exporter.add(response)
         self._waiting[response.subject] = response
         self._reply_bytes += len(reply)
         return response

@@ -1,35 +1,16 @@
 """Subject mappings: rewrite a published subject before it is matched.
 
-A `Transform` turns the subjects that its source stands for into others. In its destination,
-``{{wildcard(n)}}`` (or ``$n``) is the token that the n-th ``*`` of the source stood for, and more
-functions cut, spread or hash such tokens:
-
-======================================  ============================================================
-``{{partition(size, n, m, …)}}``        a number below `size`, always the same for the same tokens
-``{{partition(size)}}``                 the same, for the whole subject
-``{{random(size)}}``                    any number below `size`
-``{{split(n, separator)}}``             the token, as several tokens
-``{{splitFromLeft(n, at)}}``            the token, as two: the first has `at` bytes
-``{{splitFromRight(n, at)}}``           the token, as two: the last has `at` bytes
-``{{sliceFromLeft(n, size)}}``          the token, as pieces of `size` bytes; the rest is last
-``{{sliceFromRight(n, size)}}``         the token, as pieces of `size` bytes; the rest is first
-``{{left(n, size)}}``                   the first `size` bytes of the token
-``{{right(n, size)}}``                  the last `size` bytes of the token
-======================================  ============================================================
-
-`Mappings` chooses among a mapping's destinations by weight. What the weights leave of 100 % keeps
-its subject, or is dropped when the source itself is among the destinations. Random numbers come
-from the generator that is handed in.
+`Mappings` chooses among a mapping's destinations, each a `Transform`, by weight. What the weights
+leave of 100 % keeps its subject, or is dropped when the source itself is among the destinations.
+Random numbers come from the generator that is handed in.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from midge.sublist.subjects import is_literal, is_valid_subject, matches
+from midge.sublist.subjects import is_literal, matches
+from midge.sublist.transform import Transform
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,64 +23,6 @@ CACHE_MAX = 1024
 
 CACHED_SUBJECT_MAX_BYTES = 256
 """Longer subjects are mapped anew each time."""
-
-_SIZE_MAX = 2**31 - 1
-_FUNCTION = re.compile(r"^\{\{\s*(\w+)\s*\((.*)\)\s*\}\}$")
-_POSITION = re.compile(r"^\$(\d{1,9})$")
-
-Part = Callable[[list[bytes]], bytes]
-"""Makes one piece of the destination of the tokens of a subject."""
-
-
-class Transform:
-    """Turn subjects that match `source` into others. Immutable."""
-
-    def __init__(
-        self, source: str, destination: str, random: Random, *, is_reversible: bool = False
-    ) -> None:
-        """Compile `destination`; `is_reversible` asks for each wildcard, unchanged.
-
-        Raises:
-            ValueError: a subject is bad, or a function or its arguments are.
-        """
-        self.source = source.encode()
-        self.destination = destination.encode()
-        tokens = destination.split(".")
-        if not is_valid_subject(self.source) or not _is_destination(tokens):
-            raise ValueError(f"expected subjects, got {source!r} to {destination!r}")
-        self._ends_in_fwc = tokens[-1] == ">"
-        source_tokens = self.source.split(b".")
-        if self._ends_in_fwc != (source_tokens[-1] == b">"):
-            raise ValueError(f"{source!r} and {destination!r} must both end in '>', or neither")
-        self._rest = len(source_tokens) - 1
-        compiler = _Compiler(source_tokens, random)
-        parts = [compiler.compile(token) for token in tokens]
-        self._parts = parts[:-1] if self._ends_in_fwc else parts
-        self.is_random = compiler.uses_random
-        if is_reversible and not compiler.is_reversible():
-            raise ValueError(f"{destination!r} must use each '*' of {source!r} once, unchanged")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Transform) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[bytes, bytes]:
-        """Return what makes two transforms the same."""
-        return self.source, self.destination
-
-    def apply(self, subject: bytes) -> bytes | None:
-        """Return what `subject` becomes, or None when the source does not match it."""
-        return self.rewrite(subject) if matches(subject, self.source) else None
-
-    def rewrite(self, subject: bytes) -> bytes:
-        """Return what `subject`, which the source matches, becomes."""
-        tokens = subject.split(b".")
-        pieces = [part(tokens) for part in self._parts]
-        if self._ends_in_fwc:
-            pieces += tokens[self._rest :]
-        return b".".join(pieces)
 
 
 class Mappings:
@@ -177,168 +100,3 @@ class _WeightedMapping:
             if drawn < reached:
                 return transform.rewrite(subject)
         return subject if self._keeps_rest else None
-
-
-class _Compiler:
-    """Turn the tokens of one destination into parts, and note what they use."""
-
-    def __init__(self, source_tokens: list[bytes], random: Random) -> None:
-        self._positions = [i for i, token in enumerate(source_tokens) if token == b"*"]
-        self._random = random
-        self._used: list[int] = []
-        self._changes = False
-        self.uses_random = False
-
-    def compile(self, token: str) -> Part:
-        """Return the part that `token` stands for; raises ValueError."""
-        position = _POSITION.match(token)
-        if position:
-            return self._wildcard(int(position[1]), token)
-        function = _FUNCTION.match(token)
-        if function is None:
-            if token.startswith("{{") and token.endswith("}}"):
-                raise ValueError(f"expected a function, got {token!r}")
-            return _always(token.encode())
-        arguments = [argument.lstrip() for argument in function[2].split(",")]
-        return self._function(function[1].lower(), arguments, token)
-
-    def is_reversible(self) -> bool:
-        """Tell whether each wildcard of the source stands once in the destination, unchanged."""
-        return not self._changes and sorted(self._used) == list(range(1, len(self._positions) + 1))
-
-    def _function(self, name: str, arguments: list[str], token: str) -> Part:
-        """Return the part that a call of `name` stands for."""
-        if name == "wildcard":
-            _check_count(arguments, 1, token)
-            return self._wildcard(_number(arguments[0], token), token)
-        self._changes = True
-        if name == "partition":
-            size = _number(arguments[0], token)
-            positions = [self._position(_number(n, token), token) for n in arguments[1:]]
-            return _partition(size, positions)
-        if name == "random":
-            _check_count(arguments, 1, token)
-            self.uses_random = True
-            return _random_number(_number(arguments[0], token), self._random)
-        _check_count(arguments, 2, token)
-        if name != "split" and name not in _CUTS:
-            raise ValueError(f"unknown function in {token!r}")
-        position = self._position(_number(arguments[0], token), token)
-        if name == "split":
-            return _split(position, arguments[1].encode(), token)
-        cut = _CUTS[name]
-        size = _number(arguments[1], token)
-        return lambda tokens: cut(tokens[position], size)
-
-    def _wildcard(self, n: int, token: str) -> Part:
-        """Return the part that is the n-th wildcard's token."""
-        self._used.append(n)
-        position = self._position(n, token)
-        return lambda tokens: tokens[position]
-
-    def _position(self, n: int, token: str) -> int:
-        """Return where in the source the n-th wildcard stands."""
-        if not 1 <= n <= len(self._positions):
-            raise ValueError(f"the source of {token!r} has {len(self._positions)} '*', not {n}")
-        return self._positions[n - 1]
-
-
-def _is_destination(tokens: list[str]) -> bool:
-    """Tell whether `tokens` may be a destination: none empty, no ``*``, ``>`` at the end only."""
-    # Blanks may stand inside functions, where a subject could have none.
-    return (
-        all(tokens)
-        and "*" not in tokens
-        and ">" not in tokens[:-1]
-        and not any(_breaks_a_line(token) for token in tokens)
-    )
-
-
-def _breaks_a_line(token: str) -> bool:
-    """Tell whether `token` holds what a control line could not carry."""
-    is_function = token.startswith("{{")
-    return any(c in "\r\n\t" or (c == " " and not is_function) for c in token)
-
-
-def _number(text: str, token: str) -> int:
-    """Read an argument that is a number."""
-    digits = text.strip()
-    if not digits.isascii() or not digits.isdigit() or int(digits[:11]) > _SIZE_MAX:
-        raise ValueError(f"expected a number, got {text!r} in {token!r}")
-    return int(digits)
-
-
-def _check_count(arguments: list[str], count: int, token: str) -> None:
-    """Refuse a wrong number of arguments."""
-    if len(arguments) != count:
-        raise ValueError(f"expected {count} arguments, got {len(arguments)} in {token!r}")
-
-
-def _always(literal: bytes) -> Part:
-    return lambda _: literal
-
-
-def _partition(size: int, positions: list[int]) -> Part:
-    def part(tokens: list[bytes]) -> bytes:
-        key = b"".join(tokens[i] for i in positions) if positions else b".".join(tokens)
-        return b"%d" % (_fnv1a(key) % size) if size else b"0"
-
-    return part
-
-
-def _random_number(size: int, random: Random) -> Part:
-    return lambda _: b"%d" % (random.randrange(size) if size else 0)
-
-
-def _split(position: int, separator: bytes, token: str) -> Part:
-    if not separator or b" " in separator or b"." in separator:
-        raise ValueError(f"expected a separator without blanks and dots in {token!r}")
-    return lambda tokens: b".".join(piece for piece in tokens[position].split(separator) if piece)
-
-
-def _split_from_left(token: bytes, at: int) -> bytes:
-    return token[:at] + b"." + token[at:] if 0 < at < len(token) else token
-
-
-def _split_from_right(token: bytes, at: int) -> bytes:
-    return token[:-at] + b"." + token[-at:] if 0 < at < len(token) else token
-
-
-def _slice_from_left(token: bytes, size: int) -> bytes:
-    if not 0 < size < len(token):
-        return token
-    return b".".join(token[i : i + size] for i in range(0, len(token), size))
-
-
-def _slice_from_right(token: bytes, size: int) -> bytes:
-    if not 0 < size < len(token):
-        return token
-    first = len(token) % size or size
-    cuts = [0, *range(first, len(token), size), len(token)]
-    return b".".join(token[i:j] for i, j in pairwise(cuts))
-
-
-def _left(token: bytes, size: int) -> bytes:
-    return token[:size] if size else token
-
-
-def _right(token: bytes, size: int) -> bytes:
-    return token[-size:] if size else token
-
-
-_CUTS: dict[str, Callable[[bytes, int], bytes]] = {
-    "splitfromleft": _split_from_left,
-    "splitfromright": _split_from_right,
-    "slicefromleft": _slice_from_left,
-    "slicefromright": _slice_from_right,
-    "left": _left,
-    "right": _right,
-}
-
-
-def _fnv1a(data: bytes) -> int:
-    """Return the 32-bit FNV-1a hash, by which partitions agree with nats-server's."""
-    value = 0x811C9DC5
-    for byte in data:
-        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
-    return value

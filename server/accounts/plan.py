@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, structs
 
-from midge.server.accounts.mapping import Mappings, Transform
+from midge.server.accounts.mapping import Mappings
 from midge.server.errors import ConfigError
 from midge.sublist.subjects import covers, is_valid_subject, overlaps
+from midge.sublist.transform import Transform
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,6 +10,8 @@ import base64
 import binascii
 from enum import Enum
 
+from midge.protocol.nkeys import USER_PREFIX, decode_nkey, encode_nkey
+
 _ENCODED_LENGTH = 56
 _SIGNATURE_BYTES = 64
 _SIGNATURE_MAX_LENGTH = 88
@@ -23,14 +25,12 @@ class KeyKind(Enum):
     CURVE = 23 << 3
     OPERATOR = 14 << 3
     SERVER = 13 << 3
-    USER = 20 << 3
+    USER = USER_PREFIX
 
 
 def encode_public_key(kind: KeyKind, key: bytes) -> str:
     """Return the 32 bytes of `key` in their base32 form."""
-    raw = bytes([kind.value]) + key
-    checksum = binascii.crc_hqx(raw, 0).to_bytes(2, "little")
-    return base64.b32encode(raw + checksum).decode().rstrip("=")
+    return encode_nkey(bytes([kind.value]) + key)
 
 
 def decode_public_key(kind: KeyKind, text: str) -> bytes | None:
@@ -38,13 +38,10 @@ def decode_public_key(kind: KeyKind, text: str) -> bytes | None:
     if len(text) != _ENCODED_LENGTH or not text.isascii():
         return None
     try:
-        raw = base64.b32decode(text)
-    except binascii.Error:
+        body = decode_nkey(text)
+    except ValueError:
         return None
-    checksum = binascii.crc_hqx(raw[:-2], 0).to_bytes(2, "little")
-    if raw[0] != kind.value or raw[-2:] != checksum:
-        return None
-    return raw[1:-2]
+    return body[1:] if body[0] == kind.value else None
 
 
 def is_public_key(kind: KeyKind, text: str) -> bool:

@@ -256,7 +256,7 @@ class Admission:
 
     def _conclude_again_and_flush(self, connection: Connection, verdict: Verdict) -> None:
         self._conclude_again(connection, verdict)
-        self._broker.router.flush()
+        self._broker.router.flush_unless_due()
 
     def _conclude_again(self, connection: Connection, verdict: Verdict) -> None:
         """Let a client stay with what it may do now, or send it away."""
@@ -315,7 +315,7 @@ class Admission:
                 self._send_away(connection, ended)
             elif before.get(identity.account) is not known[identity.account]:
                 self._question_again(connection)
-        self._broker.router.flush()
+        self._broker.router.flush_unless_due()
         self._schedule_scan()
 
     # Conclusions.
@@ -429,7 +429,7 @@ class Admission:
         left_s = identity.expires_at_s - self._broker.clock.wall()
         if left_s <= 0:
             connection.close(ClosedReason.AUTHENTICATION_EXPIRED, errors.AUTHENTICATION_EXPIRED)
-            self._broker.router.flush()
+            self._broker.router.flush_unless_due()
             return
         self._expiries[connection.cid] = self._broker.clock.call_later(
             min(left_s, _LONGEST_WAIT_S), self._watch_expiry, connection, identity

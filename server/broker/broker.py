@@ -398,7 +398,7 @@ class Broker:
         while left and slice_ and sublist.steps < last_step:
             slice_ -= 1
             subscription = left.pop()
-            sublist.remove(subscription)
+            account.remove(subscription)
             self.unsubscribed(connection, subscription, "disconnected")
         if left:
             self.clock.call_later(0, self.clean_up, connection, account, left, whole_slice)

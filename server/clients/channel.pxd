@@ -41,7 +41,7 @@ cdef class Channel(Client):
     cpdef object get_buffer(self, Py_ssize_t size_hint)
     cpdef void buffer_updated(self, Py_ssize_t count) except *
     cdef void _note_activity(self) except *
-    cdef void _finish_batch(self) except *
+    cdef void _finish_batch(self, Py_ssize_t read_bytes) except *
     cdef void spend(self, Py_ssize_t cost_bytes) except *
     cdef bint may_spend(self, Py_ssize_t cost_bytes) except -1
     cpdef void flushed(self) except *

@@ -100,7 +100,7 @@ class Channel(Client):
         transport.set_write_buffer_limits(high=0)
         self.outbound.attach(transport)
         self.opened()
-        self.router.flush()
+        self.router.flush_unless_due()
 
     def get_buffer(self, size_hint: int) -> memoryview:
         """Give the room for the next read."""
@@ -116,7 +116,7 @@ class Channel(Client):
             self.inbound.received(count)
         except ProtocolError as error:
             self._end_on_error(error)
-        self._finish_batch()
+        self._finish_batch(count)
 
     def feed(self, data: bytes) -> None:
         """Take `data`, from a transport that reads into buffers of its own."""
@@ -128,16 +128,16 @@ class Channel(Client):
             self.inbound.feed(data)
         except ProtocolError as error:
             self._end_on_error(error)
-        self._finish_batch()
+        self._finish_batch(len(data))
 
     def _note_activity(self) -> None:
         now = self.broker.clock.monotonic()
         self.last_active_at = now
         self.keepalive.last_heard = now
 
-    def _finish_batch(self) -> None:
-        """Write what came of a read, and read no further where somebody has to be waited for."""
-        self.router.flush()
+    def _finish_batch(self, read_bytes: int) -> None:
+        """End the batch that a read was; read no further where a client has to be waited for."""
+        self.router.end_batch(read_bytes)
         if self._ended:
             return
         if self.back_pressure.held_by is not None:
@@ -147,7 +147,7 @@ class Channel(Client):
 
     def eof_received(self) -> bool:
         """Hear that the client sends no more; what it has asked for is still answered."""
-        self.router.flush()
+        self.router.flush_unless_due()
         if self._halts == TURN_OVER and self.tls_facts() is not None:
             while self._halts == TURN_OVER and not self._ended:
                 self.turn_left = TURN_BYTES
@@ -203,7 +203,7 @@ class Channel(Client):
             self.inbound.resume()
         except ProtocolError as error:
             self._end_on_error(error)
-        self._finish_batch()
+        self._finish_batch(0)
         if self.parser.halted:
             return
         if self._eof and self.pending is None:
@@ -311,11 +311,11 @@ class Channel(Client):
         self.send(b"-ERR '%b'\r\n" % text.encode())
 
     def send_ping(self) -> None:
-        """Send PING at once, for no batch will end soon."""
+        """Send PING; no batch of reads may end soon."""
         if self.tracer is not None:
             self.tracer.sent("PING")
         self.send(_PING)
-        self.router.flush()
+        self.router.flush_unless_due()
 
     # What the classes on top do besides.
 

@@ -219,7 +219,7 @@ class Connection(PublishingClient):
             subscription = RoutedSubscription(subject, queue, sid, self)
             sublist = self.account.sublist
             steps = sublist.steps
-            if sublist.insert(subscription) is not None:
+            if self.account.add(subscription) is not None:
                 self.send_error(errors.INVALID_SUBJECT)
                 return
             self.spend((sublist.steps - steps) * STEP_BYTES)
@@ -255,7 +255,7 @@ class Connection(PublishingClient):
             self.tracer.subscription_removed(subscription)
         sublist = self.account.sublist
         steps = sublist.steps
-        sublist.remove(subscription)
+        self.account.remove(subscription)
         self.spend((sublist.steps - steps) * STEP_BYTES)
         self.broker.unsubscribed(self, subscription, cause)
 

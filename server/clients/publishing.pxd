@@ -6,6 +6,7 @@ from midge.protocol.frame cimport Frame, compose, with_subject
 from midge.server.clients.channel cimport Channel
 from midge.server.auth.permissions cimport Permissions
 from midge.server.routing cimport reserved
+from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.result cimport SubListResult
 from midge.sublist.sublist cimport SubList
 
@@ -39,4 +40,5 @@ cdef class PublishingClient(Channel):
                    is_led_astray=bint)
     cdef void _publish_guarded(self, Frame frame) except *
     cdef bytes _mapped(self, bytes subject)
+    @cython.locals(subscriptions=tuple, subscription=RoutedSubscription)
     cdef void _send_no_responders(self, Frame frame, bytes subject) except *

@@ -230,8 +230,9 @@ class PublishingClient(Channel):
     def _send_no_responders(self, frame: Frame, subject: bytes) -> None:
         """Tell the client that nobody is there on `subject`, if it listens for the answer."""
         reply = frame.reply_bytes() or b""
-        for subscription in self.account.sublist.match(reply).plain:
-            if subscription.owner is self:
+        subscriptions: tuple[Any, ...] = self.account.sublist.match(reply).plain
+        for subscription in subscriptions:
+            if subscription.client is self:
                 headers = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
                 self.outbound.append_message(compose(reply, b"", None, headers), subscription.sid)
                 self.router.touch(self)

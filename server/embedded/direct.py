@@ -171,7 +171,7 @@ class Direct(Publisher):
             raise ValueError(f"queue: expected a name without blanks, got {queue!r}")
         home = self.known_account(account)
         subscription = DirectSubscription(self, home, subject, group, callback, pending_max)
-        home.sublist.insert(subscription)
+        home.add(subscription)
         self.subscriptions[subscription] = None
         return subscription
 
@@ -202,7 +202,7 @@ class Direct(Publisher):
 
     def forget(self, subscription: DirectSubscription) -> None:
         """Take a subscription that has ended out of its account."""
-        subscription.account.sublist.remove(subscription)
+        subscription.account.remove(subscription)
         self.subscriptions.pop(subscription, None)
 
     def keep(self, task: asyncio.Task[Any]) -> None:

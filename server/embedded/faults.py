@@ -414,7 +414,7 @@ class Faults(Screen):
             fault.undo()
             if not self._active:
                 self.broker.screen_with(None)
-            self.broker.router.flush()
+            self.broker.router.flush_unless_due()
 
     def route(self, account: Account, publisher: Connection | None, frame: Frame) -> None:
         """Route a message past the faults."""
@@ -425,7 +425,7 @@ class Faults(Screen):
     def _begin(self, fault: Fault) -> Fault:
         self._active.append(fault)
         self.broker.screen_with(self)
-        self.broker.router.flush()
+        self.broker.router.flush_unless_due()
         return fault
 
     def _of(self, connection: Connection | None) -> list[MessageFault]:

@@ -346,7 +346,7 @@ class Interception:
 
     def flush(self) -> None:
         """Write what has been concluded."""
-        self._broker.router.flush()
+        self._broker.router.flush_unless_due()
 
     def close(self) -> None:
         """End all calls."""

@@ -27,9 +27,8 @@ class InternalPublisher:
         `publisher` is the client that it comes from, which a link passes on: it is held when a
         receiver falls far behind, and gets no echo. None is the process itself.
         """
-        taken = self.router.route(account, result, publisher, frame)
-        self.router.flush_soon()
-        return taken
+        self.router.flush_soon()  # observers go by turns of the loop, too
+        return self.router.route(account, result, publisher, frame)
 
     def publish(
         self,

@@ -88,12 +88,12 @@ class Services:
     ) -> Service:
         """Answer requests to `subject` in `account` by `handler` from now on."""
         service = Service(self, account, subject, handler, queue)
-        account.sublist.insert(service)
+        account.add(service)
         return service
 
     def withdraw(self, service: Service) -> None:
         """Take no more requests for `service`; those that wait are still answered."""
-        service.account.sublist.remove(service)
+        service.account.remove(service)
 
     def close(self) -> None:
         """Answer nothing more."""

@@ -36,7 +36,8 @@ class AccountJetStream:
     ) -> None:
         self.account = account
         self.limits = limits
-        self.interest = Interest(account)
+        self.interest = Interest()
+        account.interest_listener = self.interest
         self.sink = AccountSink(account, engine.publisher, self.interest)
         self.deliveries = Deliveries(engine.turns, account, self.sink)
         self._engine = engine
@@ -55,7 +56,7 @@ class AccountJetStream:
             self._own.append(Intake(subjects.ACK + b">", self._take_ack))
             self._own.append(Intake(subjects.FLOW_CONTROL + b">", self._take_flow_control))
         for subscription in self._own:
-            self.account.sublist.insert(subscription)
+            self.account.add(subscription)
         for store in self._engine.stores.recovered(self.account.name):
             self.streams.recover(store)
 
@@ -65,7 +66,7 @@ class AccountJetStream:
             self._stream_removed(stream)
             stream.audience.shut_down()
         for subscription in self._own:
-            self.account.sublist.remove(subscription)
+            self.account.remove(subscription)
         self._own.clear()
         self.streams.stop()
 
@@ -144,18 +145,18 @@ class AccountJetStream:
 
     def _stream_removed(self, stream: Stream) -> None:
         for subscription in self._of_streams.pop(stream, {}).values():
-            self.account.sublist.remove(subscription)
+            self.account.remove(subscription)
 
     def _listen(self, stream: Stream, config: StreamConfig) -> None:
         """Subscribe to a stream's subjects, and no longer to what is none of them."""
         held = self._of_streams[stream]
         for subject in [one for one in held if one not in config.subjects]:
-            self.account.sublist.remove(held.pop(subject))
+            self.account.remove(held.pop(subject))
         for subject in config.subjects:
             if subject not in held:
                 raw = subject.encode("utf-8", "surrogateescape")
                 held[subject] = StreamSubscription(raw, stream)
-                self.account.sublist.insert(held[subject])
+                self.account.add(held[subject])
 
     def consumer_gone(self, consumer: Consumer) -> None:
         """Drop what is kept for a consumer that has been deleted."""

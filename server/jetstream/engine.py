@@ -21,10 +21,8 @@ from midge.server.routing.observer import Observer
 
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
-    from midge.server.clients.connection import Connection
     from midge.server.config.options import Options
     from midge.server.routing.account import Account
-    from midge.server.routing.subscription import RoutedSubscription
 
 log = get_logger()
 
@@ -130,21 +128,6 @@ class Engine(Observer):
         made = AccountJetStream(self, account, self.limits_of(account.name))
         self.accounts[account.name] = made
         made.open()
-
-    def subscribed(self, connection: Connection, subscription: RoutedSubscription) -> None:
-        """Look whether a push consumer has got its first subscriber."""
-        self._look(connection.account)
-
-    def unsubscribed(
-        self, connection: Connection, subscription: RoutedSubscription, cause: str
-    ) -> None:
-        """Look whether a consumer has lost its last subscriber."""
-        self._look(connection.account)
-
-    def _look(self, account: Account) -> None:
-        found = self.accounts.get(account.name)
-        if found is not None:
-            found.interest.look()
 
     def _overfull(self) -> None:
         """Count a request that is dropped because too many wait."""

@@ -66,48 +66,45 @@ class AccountSink(Sink):
 
 
 class Interest:
-    """The subjects of one account that consumers deliver to, and whether anyone listens there.
+    """Whether anyone listens where consumers deliver to; the listener of one account's interest."""
 
-    `look` is called whenever a subscription of the account has begun or ended.
-    """
+    def __init__(self) -> None:
+        self._watched: dict[tuple[bytes, bytes | None], list[Watched]] = {}
 
-    def __init__(self, account: Account) -> None:
-        self._account = account
-        self._watched: dict[int, Watched] = {}
-        self._last = 0
-
-    def watch(self, subject: bytes, changed: Callable[[bool], object], group: bytes) -> int:
+    def watch(self, subject: bytes, changed: Callable[[bool], object], group: bytes) -> "Watched":
         """Begin to watch `subject`, in a queue group if `group` is not empty; returns a token."""
-        self._last += 1
-        watched = Watched(subject, changed, group)
-        watched.is_there = is_subscribed(self._account, subject, group)
-        self._watched[self._last] = watched
-        return self._last
+        watched = Watched((subject, group or None), changed)
+        self._watched.setdefault(watched.kind, []).append(watched)
+        return watched
 
     def unwatch(self, token: object) -> None:
         """Watch no more."""
-        if isinstance(token, int):
-            self._watched.pop(token, None)
+        if isinstance(token, Watched):
+            watched = self._watched.get(token.kind, [])
+            if token in watched:
+                watched.remove(token)
+            if not watched:
+                self._watched.pop(token.kind, None)
 
-    def look(self) -> None:
-        """Tell what has changed since the last look."""
-        for token, watched in list(self._watched.items()):
-            is_there = is_subscribed(self._account, watched.subject, watched.group)
-            if watched.is_there is not is_there and token in self._watched:
-                watched.is_there = is_there
-                watched.changed(is_there)
+    def interest_began(self, subject: bytes, queue: bytes | None) -> None:
+        """Tell that the first subscription of its kind is there."""
+        for watched in list(self._watched.get((subject, queue), ())):
+            watched.changed(True)
+
+    def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
+        """Tell that the last subscription of its kind has gone."""
+        for watched in list(self._watched.get((subject, queue), ())):
+            watched.changed(False)
 
 
 class Watched:
-    """A subject that is watched."""
+    """A subject, plain or with a queue group, and what to call when interest begins or ends."""
 
-    __slots__ = ("changed", "group", "is_there", "subject")
+    __slots__ = ("changed", "kind")
 
-    def __init__(self, subject: bytes, changed: Callable[[bool], object], group: bytes) -> None:
-        self.subject = subject
+    def __init__(self, kind: tuple[bytes, bytes | None], changed: Callable[[bool], object]) -> None:
+        self.kind = kind
         self.changed = changed
-        self.group = group
-        self.is_there = False
 
 
 def is_subscribed(account: Account, subject: bytes, group: bytes) -> bool:

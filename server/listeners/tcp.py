@@ -231,7 +231,7 @@ class Listener:
             return
         if context is not None and not connection.has_info:
             connection.send_info()
-            self._broker.router.flush()
+            self._broker.router.flush_unless_due()
 
 
 async def _begins_tls(accepted: socket.socket, wait_s: float) -> bool:

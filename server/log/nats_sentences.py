@@ -20,6 +20,7 @@ SENTENCES = {
     "websocket_listener_started": "Listening for websocket clients on {url}",
     "monitoring_started": "Starting http monitor on {address}",
     "monitoring_tls_started": "Starting https monitor on {address}",
+    "server_interpreted": "{text}",
     "server_ready": "Server is ready",
     "server_failed": "{error}",
     "signal_received": 'Trapped "{signal}" signal',

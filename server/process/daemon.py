@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import uvloop
 
 import midge
-from midge.protocol import COMPATIBLE_VERSION
+from midge.protocol import COMPATIBLE_VERSION, Parser
 from midge.protocol.errors import MidgeError
 from midge.server.config.reload_rules import changes
 from midge.server.log import logger as logging
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from midge.server.config.options import Options
 
 log = logging.get_logger()
+
+_INTERPRETED = (
+    "running interpreted, several times slower than compiled; "
+    "build midge with a C compiler and without MIDGE_PURE"
+)
 
 LISTENERS = {
     "nats": "client_listener_started",
@@ -163,6 +168,8 @@ class Daemon:
         self._warn(loaded)
 
     def _warn(self, loaded: Loaded) -> None:
+        if not is_compiled():
+            log.warning("server_interpreted", text=_INTERPRETED)
         for warning in loaded.warnings + loaded.file_warnings:
             log.warning("setting_doubtful", text=warning)
 
@@ -266,6 +273,11 @@ class Daemon:
         log.info("shutdown_started")
         await self._server.stop()
         log.info("server_stopped")
+
+
+def is_compiled() -> bool:
+    """Tell whether the hot modules are compiled."""
+    return hasattr(Parser, "__pyx_vtable__")
 
 
 def run(daemon_of: Callable[[], Daemon]) -> int:

@@ -15,7 +15,7 @@ from midge.server.process.go_flags import Flag
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from midge.server.process.go_flags import Given
+    from midge.server.process.go_flags import Given, Kind
 
 ACTIONS = (
     Flag(("h", "help"), "bool", ("help",)),
@@ -60,15 +60,20 @@ SETTINGS = (
 )
 """nats-server's flags that set something, and `--record`."""
 
+
+def _refused(names: tuple[str, ...], kind: Kind, feature: str) -> Flag:
+    return Flag(names, kind, (feature,), is_refused=True)
+
+
 UNSUPPORTED = (
-    Flag(("cluster", "cluster_listen"), "str", ("clustering",)),
-    Flag(("cluster_name", "cluster_advertise"), "str", ("clustering",)),
-    Flag(("routes",), "str", ("clustering",)),
-    Flag(("no_advertise",), "bool", ("clustering",)),
-    Flag(("connect_retries",), "int", ("clustering",)),
-    Flag(("profile",), "int", ("the Go profiler",)),
-    Flag(("s", "syslog"), "bool", ("syslog",)),
-    Flag(("r", "remote_syslog"), "str", ("syslog",)),
+    _refused(("cluster", "cluster_listen"), "str", "clustering"),
+    _refused(("cluster_name", "cluster_advertise"), "str", "clustering"),
+    _refused(("routes",), "str", "clustering"),
+    _refused(("no_advertise",), "bool", "clustering"),
+    _refused(("connect_retries",), "int", "clustering"),
+    _refused(("profile",), "int", "the Go profiler"),
+    _refused(("s", "syslog"), "bool", "syslog"),
+    _refused(("r", "remote_syslog"), "str", "syslog"),
 )
 """nats-server's flags for what midge does not have; the target names it."""
 

@@ -16,7 +16,7 @@ from midge.server.config.from_text import TRUTH
 from midge.server.config.type_check import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 Value = bool | int | str
 Kind = Literal["bool", "int", "str", "switch"]
@@ -41,6 +41,8 @@ class Flag(msgspec.Struct, frozen=True):
     """What it takes; a `switch` is a bool whose value may also follow, as `--flag true`."""
     target: tuple[str, ...]
     """The setting it sets, or one word for what the command itself looks at."""
+    is_refused: bool = False
+    """Whether it is known only to say that it is not supported; never suggested."""
 
 
 class Given(NamedTuple):
@@ -89,9 +91,10 @@ def parse(arguments: Sequence[str], flags: Iterable[Flag]) -> CommandLine:
     return CommandLine(given, rest)
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def _nearest(name: str, known: Mapping[str, Flag]) -> str:
     """Return what was probably meant; short names resemble each other too much."""
-    hint = nearest(name, [one for one in known if len(one) > 2]) if len(name) > 2 else ""
+    offered = [one for one, flag in known.items() if len(one) > 2 and not flag.is_refused]
+    hint = nearest(name, offered) if len(name) > 2 else ""
     return hint.replace("mean '", "mean '--")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midge.protocol.headers import read_headers
 from midge.server.recorder.schemas import HEADERS, MESSAGES, TIME
 
 if TYPE_CHECKING:
@@ -93,16 +94,6 @@ def rows_table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def parse_headers(block: bytes) -> list[tuple[str, list[str]]]:
-    """Take a header block apart: names as they were sent, each with its values in order."""
-    fields: dict[str, list[str]] = {}
-    for line in text(block).split("\r\n")[1:]:
-        name, colon, value = line.partition(":")
-        if colon:
-            fields.setdefault(name.strip(), []).append(value.strip())
-    return list(fields.items())
-
-
 def _fixed(kind: pa.DataType, column: Any, count: int) -> pa.Array:
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(column)], 0)
 
@@ -154,7 +145,7 @@ def _parsed(
         return None
     fields = seen.get(block)
     if fields is None:
-        fields = parse_headers(block)
+        fields = list(read_headers(block, "backslashreplace").fields.items())
         if len(seen) < _HEADER_BLOCKS_KEPT:
             seen[block] = fields
     return fields

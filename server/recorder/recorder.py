@@ -66,8 +66,10 @@ class Recorder(Observer):
         try:
             from midge.server.recorder.writer import Writer  # noqa: PLC0415 - needs pyarrow
         except ModuleNotFoundError as error:
+            from midge.extras import install_command  # noqa: PLC0415 - only for this message
+
             raise ConfigError(
-                f"recording needs the module '{error.name}'; pip install 'midge[recorder]'",
+                f"recording needs the module '{error.name}'; {install_command('recorder')}",
                 key="recorder.directory",
             ) from None
         options = broker.options.recorder

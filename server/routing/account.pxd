@@ -1,6 +1,7 @@
 # C types for account.py.
 
 from midge.sublist.sublist cimport SubList
+from midge.sublist.subscription cimport Subscription
 
 
 cdef class Account:
@@ -10,3 +11,6 @@ cdef class Account:
     cdef public dict clients
     cdef public object mapper
     cdef public bint system
+
+    cpdef object add(self, Subscription subscription)
+    cpdef object remove(self, Subscription subscription)

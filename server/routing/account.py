@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from midge.sublist.sublist import SubList
+from midge.sublist.sublist import InterestListener, SubList, SubListError
+from midge.sublist.subscription import Subscription
 
 if TYPE_CHECKING:
     from midge.server.routing.client import Client
@@ -12,7 +13,11 @@ SYSTEM_ACCOUNT = "$SYS"
 
 
 class Account:
-    """One subject space. Connections of different accounts never see each other's messages."""
+    """One subject space. Connections of different accounts never see each other's messages.
+
+    Whoever subscribes does so by `add` and `remove`, so that every interest is seen here; messages
+    are matched in `sublist` directly.
+    """
 
     __slots__ = ("__weakref__", "clients", "mapper", "name", "sublist", "system")
 
@@ -22,6 +27,27 @@ class Account:
         self.clients: dict[int, Client] = {}
         self.mapper: Any = None  # rewrites published subjects, when the account has mappings
         self.system = name == SYSTEM_ACCOUNT
+
+    def add(self, subscription: Subscription) -> SubListError | None:
+        """Add a subscription; None, or why it was refused. All subscriptions come in by here."""
+        return self.sublist.insert(subscription)
+
+    def remove(self, subscription: Subscription) -> SubListError | None:
+        """Remove a subscription; None, or NOT_FOUND. All subscriptions leave by here."""
+        return self.sublist.remove(subscription)
+
+    @property
+    def interest_listener(self) -> InterestListener | None:
+        """What is told of the first and the last interest of each kind, whatever it comes from."""
+        return self.sublist.listener
+
+    @interest_listener.setter
+    def interest_listener(self, listener: InterestListener | None) -> None:
+        self.sublist.listener = listener
+
+    def interest(self) -> list[tuple[bytes, bytes | None]]:
+        """List the subjects that there is interest in, each plain or with a queue group."""
+        return self.sublist.interest()
 
     def __repr__(self) -> str:
         clients, subscriptions = len(self.clients), len(self.sublist)

@@ -9,7 +9,8 @@ from midge.server.routing.observer cimport Observer
 from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.result cimport QueueGroup, SubListResult
 
-cdef int DENIED_SUBJECTS, NO_HEADERS
+cdef int BEHIND, DENIED_SUBJECTS, NO_HEADERS
+cdef Py_ssize_t _DIRTY_CHUNKS_MAX, _READ_BYTES_MAX
 cdef int REFUSED, TAKEN, FAILED
 
 
@@ -22,6 +23,7 @@ cdef class Router:
     cdef readonly object soon
     cdef list _dirty
     cdef bint _is_flush_due
+    cdef Py_ssize_t _read_bytes
 
     @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, failed=Py_ssize_t, outcome=int,
                    subscriptions=tuple, subscription=RoutedSubscription, group=QueueGroup)
@@ -40,8 +42,12 @@ cdef class Router:
     ) except -1
     cpdef void touch(self, Client client) except *
     cpdef void flush_soon(self) except *
-    @cython.locals(dirty=list, client=Client, done=Py_ssize_t)
+    cpdef void flush_unless_due(self) except *
+    cpdef void end_batch(self, Py_ssize_t read_bytes) except *
     cpdef void flush(self) except *
+    cdef void _note_dirty(self, Client client) except *
+    @cython.locals(dirty=list, client=Client, done=Py_ssize_t)
+    cdef void _write_dirty(self) except *
     @cython.locals(members=tuple, count=Py_ssize_t, start=Py_ssize_t, i=Py_ssize_t,
                    chosen=Py_ssize_t, outcome=int, member=RoutedSubscription)
     cdef int _deliver_to_group(self, QueueGroup group, Client publisher, Frame frame) except -1

@@ -11,6 +11,7 @@ from midge.sublist.subscription cimport Subscription
 cdef class RoutedSubscription(Subscription):
     cdef readonly Client client
 
+    cpdef object owned_by(self)
     cpdef bint receive(self, Client publisher, Frame frame) except -1
     cpdef bint takes_runs(self) noexcept
     @cython.locals(generation="unsigned long long", taken=Py_ssize_t)

@@ -19,8 +19,12 @@ class RoutedSubscription(Subscription):
         sid: bytes = b"",
         client: Client | None = None,
     ) -> None:
-        Subscription.__init__(self, subject, queue, sid, client)
+        Subscription.__init__(self, subject, queue, sid)
         self.client = client
+
+    def owned_by(self) -> object:
+        """Return the client, or None."""
+        return self.client
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Take `frame`, valid until this returns; False when it is not wanted after all.

@@ -265,7 +265,7 @@ class SystemRequests:
         line = self._broker.info_line(client).replace(b"INFO {", b'INFO {"ldm":true,', 1)
         client.outbound.append(line)
         self._broker.router.touch(client)
-        self._broker.router.flush()
+        self._broker.router.flush_unless_due()
         return {"server": self._events.server_info()}
 
     async def _reload(self, *_: Any) -> Answer:

@@ -115,17 +115,29 @@ def _quiet() -> Iterator[None]:
     options=st.sampled_from([OPEN, OPEN, GUARDED]),
     read_bytes=READ_BYTES,
     is_tls=st.booleans(),
+    is_coalescing=st.booleans(),
     seed=st.integers(0, 1000),
 )
 def test_no_split_changes_what_anybody_is_sent(
-    script: Script, options: Options, read_bytes: int, is_tls: bool, seed: int
+    script: Script,
+    options: Options,
+    read_bytes: int,
+    is_tls: bool,
+    is_coalescing: bool,
+    seed: int,
 ) -> None:
     expected = World(options, read_bytes=read_bytes, is_tls=is_tls).play(script, whole)
     for split in (byte_by_byte, at_random(seed)):
         assert World(options, read_bytes=read_bytes, is_tls=is_tls).play(script, split) == expected
     # Where nobody looks on, messages that are alike are routed in runs.
     for split, size in ((whole, 1 << 18), (whole, read_bytes), (at_random(seed), read_bytes)):
-        world = World(options, read_bytes=size, is_tls=is_tls, is_observed=False)
+        world = World(
+            options,
+            read_bytes=size,
+            is_tls=is_tls,
+            is_observed=False,
+            is_coalescing=is_coalescing,
+        )
         assert world.play(script, split) == expected
 
 
@@ -135,12 +147,24 @@ def test_no_split_changes_what_anybody_is_sent(
     options=st.sampled_from(PRESSED),
     read_bytes=READ_BYTES,
     is_tls=st.booleans(),
+    is_coalescing=st.booleans(),
     seed=st.integers(0, 1000),
 )
 def test_who_reads_slowly_harms_nobody_else(
-    script: Script, options: Options, read_bytes: int, is_tls: bool, seed: int
+    script: Script,
+    options: Options,
+    read_bytes: int,
+    is_tls: bool,
+    is_coalescing: bool,
+    seed: int,
 ) -> None:
     for split in (whole, at_random(seed)):
         for is_observed in (True, False):
-            world = World(options, read_bytes=read_bytes, is_tls=is_tls, is_observed=is_observed)
+            world = World(
+                options,
+                read_bytes=read_bytes,
+                is_tls=is_tls,
+                is_observed=is_observed,
+                is_coalescing=is_coalescing,
+            )
             world.play(script, split)

@@ -154,10 +154,16 @@ class World:
         read_bytes: int = 512,
         is_tls: bool = False,
         is_observed: bool = True,
+        is_coalescing: bool = False,
     ) -> None:
-        """Start a server; unless it `is_observed` there is no ledger, and no message is told of."""
+        """Start a server; unless it `is_observed` there is no ledger, and no message is told of.
+
+        If it `is_coalescing` it writes once for all sockets that are read in one round, as it does
+        on a loop.
+        """
         self.clock = ManualClock()
-        self.broker = Broker(options, self.clock, Random(1))
+        soon = (lambda flush: self.clock.call_later(0, flush)) if is_coalescing else None
+        self.broker = Broker(options, self.clock, Random(1), soon)
         self.broker.keys = KEYS  # the same in every world, since INFO shows them
         self.broker.shared_buffer = SharedBuffer(read_bytes)
         self.ledger = Ledger(self.broker) if is_observed else None

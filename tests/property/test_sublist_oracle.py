@@ -43,10 +43,28 @@ def oracle_matches(literal: bytes, pattern: bytes) -> bool:
     )
 
 
+class Listener:
+    """Knows what there is interest in from what it is told alone."""
+
+    def __init__(self, sublist: SubList) -> None:
+        self.interest: set[tuple[bytes, bytes | None]] = set()
+        self._sublist = sublist
+
+    def interest_began(self, subject: bytes, queue: bytes | None) -> None:
+        assert (subject, queue) not in self.interest
+        self.interest.add((subject, queue))
+        assert (subject, queue) in self._sublist.interest(), "the lock is free"
+
+    def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
+        self.interest.remove((subject, queue))
+        assert (subject, queue) not in self._sublist.interest()
+
+
 @given(SUBLISTS, STEPS)
 @settings(max_examples=300)
 def test_equals_a_linear_scan(kind: dict[str, int], steps: list[tuple]) -> None:
     sublist = SubList(**kind)
+    listener = sublist.listener = Listener(sublist)
     held: list[Subscription] = []
     for action, what, queue in steps:
         if action == "insert":
@@ -59,6 +77,10 @@ def test_equals_a_linear_scan(kind: dict[str, int], steps: list[tuple]) -> None:
             assert sublist.remove(held.pop(what % len(held))) is None
         elif action == "match":
             check(sublist, held, what)
+        assert listener.interest == {(one.subject, one.queue) for one in held}
+    interest = sublist.interest()
+    assert set(interest) == listener.interest
+    assert len(interest) == len(listener.interest)
     for subject in (b"a", b"a.b", b"a.b.c", b"b.a*"):
         check(sublist, held, subject)
     assert len(sublist) == len(held)

@@ -15,7 +15,8 @@ from midge.pipeline.commands import replay as replay_command
 from midge.pipeline.commands import terminal as console
 from midge.pipeline.fleet.fleet import build_fleet
 from midge.pipeline.fleet.recorded import Simulation
-from midge.pipeline.records.files import MESSAGES, list_segments
+from midge.pipeline.records.files import list_segments
+from midge.pipeline.records.format import MESSAGES
 
 pytestmark = pytest.mark.timeout(180)
 

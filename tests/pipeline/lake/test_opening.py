@@ -12,7 +12,8 @@ from midge.pipeline.lake.job import LakeJob
 from midge.pipeline.lake.opening import open_lake
 from midge.pipeline.lake.settings import PipelineSettings
 from midge.pipeline.lake.tables import LakeError
-from midge.pipeline.records.files import MESSAGES, list_segments
+from midge.pipeline.records.files import list_segments
+from midge.pipeline.records.format import MESSAGES
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -7,19 +7,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from midge.pipeline.records.files import (
-    CLIENTS,
-    DATA_SETS,
-    INTEREST,
-    MESSAGES,
     RecordsError,
     check_segment,
     list_segments,
     read_table,
     require_records,
-    schema_mismatch,
-    segment_path,
     write_records,
     write_segment,
+)
+from midge.pipeline.records.format import (
+    CLIENTS,
+    DATA_SETS,
+    INTEREST,
+    MESSAGES,
+    schema_mismatch,
+    segment_path,
 )
 
 START = datetime(2026, 3, 2, 8, 59, 58, tzinfo=UTC)

@@ -11,15 +11,8 @@ import pytest
 
 from midge.pipeline.nats.client import frame
 from midge.pipeline.nats.framing import FrameReader
-from midge.pipeline.records.files import (
-    CLIENTS,
-    DATA_SETS,
-    INTEREST,
-    MESSAGES,
-    check_segment,
-    list_segments,
-    read_table,
-)
+from midge.pipeline.records.files import check_segment, list_segments, read_table
+from midge.pipeline.records.format import CLIENTS, DATA_SETS, INTEREST, MESSAGES
 from midge.server.config.options import Listen, Options, Shutdown
 from midge.server.config.options import Recorder as RecorderOptions
 from midge.server.errors import ConfigError

@@ -8,7 +8,8 @@ import pytest
 from midge.pipeline.errors import OptionError, PublishError, ServerError
 from midge.pipeline.nats.client import Client
 from midge.pipeline.nats.options import ConnectOptions, ServerAddress
-from midge.pipeline.records.files import MESSAGES, read_batches, write_records
+from midge.pipeline.records.files import read_batches, write_records
+from midge.pipeline.records.format import MESSAGES
 from midge.pipeline.replay.on_spark import replay_from_spark
 from midge.pipeline.replay.replay import Pacer, Replayed, ReplayOptions, prepare, publish, replay
 from midge.pipeline.subject_rewriting import Rewrite

@@ -42,12 +42,13 @@ def sample():
         ],
         "subjects": [
             {
+                "account": "$G",
                 "subject": subject,
                 "messages": 100 - place,
                 "bytes": 5,
                 "place": place,
                 "first_time": START,
-                "last_time": START + timedelta(minutes=4),
+                "last_time": START + timedelta(minutes=5),
             }
             for place, subject in enumerate(["fleet.eu", HOSTILE, "a.b"], 1)
         ],
@@ -56,7 +57,7 @@ def sample():
             {"deliveries": 0, "messages": 250, "bytes": 1024},
             {"deliveries": 2, "messages": 750, "bytes": 2048},
         ],
-        "no_interest": [{"subject": HOSTILE, "messages": 250}],
+        "no_interest": [{"account": "$G", "subject": HOSTILE, "messages": 250}],
         "latency": [{"subject": HOSTILE, "reply_prefix": "_INBOX.>", "requests": 5} | latency],
         "queue_balance": [
             client(cid, f"m{cid}")
@@ -73,7 +74,31 @@ def sample():
         "reconciliation": [
             {"server": "s", "account": "$G", "recorded": 10, "matched": 9, "difference": 1}
         ],
+        "coverage": [covered("s1", 1000, 1000, 4, 4)],
     }
+
+
+def covered(server, messages, counted, subscriptions=0, sessions=0):
+    return {
+        "server": server,
+        "account": "$G",
+        "messages": messages,
+        "counted": counted,
+        "subscriptions": subscriptions,
+        "sessions": sessions,
+    }
+
+
+def listened():
+    """What comes of records that `midge record` wrote: messages, and nothing about clients."""
+    empty = {name: [] for name in sample()}
+    kept = {name: sample()[name] for name in ("rates", "subjects", "latency", "late_data")}
+    uncounted = [{"deliveries": None, "messages": 297, "bytes": 15}]
+    return empty | kept | {"fan_out": uncounted, "coverage": [covered("nats", 297, 0)]}
+
+
+def section(document, name):
+    return document.partition(f'<section id="{name}"')[2].partition("</section>")[0]
 
 
 def test_nothing_in_it_points_at_the_network():
@@ -100,9 +125,45 @@ def test_the_headline_sums_up():
 def test_empty_tables_are_said_to_be_empty_and_long_ones_are_cut():
     document = render(sample())
     assert "Every client kept up." in document
-    assert "100 more." in document
+    assert "280 more rows" in document
+    assert document.count("<tr><td") == 301
     empty = render({table.name.removeprefix("gold/"): [] for table in GOLD})
     assert "No messages were recorded." in empty
+
+
+def test_a_table_that_is_far_too_long_says_where_the_rest_is():
+    gold = sample()
+    gold["dead_subscriptions"] = gold["dead_subscriptions"] * 4
+    document = section(render(gold), "dead_subscriptions")
+    assert "gold/dead_subscriptions in the lake has 200 more." in document
+
+
+def test_what_was_not_recorded_is_said_to_be_not_recorded():
+    document = render(listened())
+    assert "what listens to a server, as midge record does" in document
+    figures = dict(headline(listened()))
+    for name in ("deliveries per message", "messages to nobody", "publishing clients"):
+        assert figures[f"{name}: not recorded"] == "\N{EN DASH}"
+    for name in (
+        *("talkers", "fan_out", "no_interest", "queue_balance", "dead_subscriptions"),
+        *("duplicate_subscriptions", "disconnects", "slow_consumers", "reconciliation"),
+    ):
+        assert "Not recorded." in section(document, name), name
+    for name in ("rates", "subjects", "latency", "late_data"):
+        assert "Not recorded." not in section(document, name), name
+    for claim in ("reached somebody", "was used", "kept up", "100.0%"):
+        assert claim not in document
+
+
+def test_what_one_of_several_servers_did_not_record_is_named():
+    gold = sample()
+    gold["coverage"] = [*gold["coverage"], covered("<nats>", 50, 0)]
+    gold["fan_out"] = [*gold["fan_out"], {"deliveries": None, "messages": 50, "bytes": 1}]
+    document = render(gold)
+    assert "Not recorded of &lt;nats&gt;." in section(document, "talkers")
+    assert "Not recorded" not in section(document, "latency")
+    assert dict(headline(gold))["messages to nobody"] == "25.0%"
+    assert "what listens to a server" not in render(sample())
 
 
 def test_gold_is_read_from_plain_parquet(tmp_path):
@@ -195,7 +256,40 @@ def test_hostile_names_stay_text_in_the_browser(page):
 
 
 @pytest.mark.browser
-def test_the_page_fits_a_phone(page):
+def test_names_are_escaped_once(page):
+    """A label reads as the name does, shortened in the middle."""
+    names = page.eval_on_selector_all(
+        "#subjects .ytick text", "all => all.map(each => each.textContent)"
+    )
+    assert names == ["fleet.eu", f"{HOSTILE[:20]}…{HOSTILE[-19:]}", "a.b"]
+    legend = page.eval_on_selector_all(
+        "#rates .legendtext", "all => all.map(each => each.textContent)"
+    )
+    assert f"{HOSTILE[:30]}…{HOSTILE[-29:]}" in legend
+
+
+CUT = """all => all.flatMap(table => [...table.querySelectorAll("td")])
+    .filter(cell => cell.getBoundingClientRect().right > document.documentElement.clientWidth
+        || cell.scrollWidth > cell.clientWidth + 1).length"""
+
+
+@pytest.mark.browser
+def test_the_page_fits_a_phone_and_cuts_no_table(page):
+    assert page.eval_on_selector_all("table", CUT) == 0
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_function("document.documentElement.scrollWidth <= 391")
+    assert page.eval_on_selector_all("table", CUT) == 0
     page.set_viewport_size({"width": 1280, "height": 900})
+
+
+@pytest.mark.browser
+def test_light_and_dark_follow_the_reader(page):
+    color = "getComputedStyle(document.body).backgroundColor"
+    label = "getComputedStyle(document.querySelector('#subjects .ytick text')).fill"
+    shown = {}
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        ink = "rgb(227, 233, 238)" if scheme == "dark" else "rgb(29, 39, 51)"
+        page.wait_for_function(f"{label} === '{ink}'")
+        shown[scheme] = page.evaluate(color)
+    assert shown == {"dark": "rgb(16, 22, 28)", "light": "rgb(245, 247, 249)"}

@@ -1,6 +1,6 @@
 """What-if routing, against simulated servers that really made the change, and by hand."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,7 +9,7 @@ from midge.pipeline.fleet.fleet import Listening, Member, build_fleet
 from midge.pipeline.fleet.recorded import Simulation
 from midge.pipeline.lake import silver
 from midge.pipeline.lake.tables import TABLES
-from midge.pipeline.records.files import DATA_SETS
+from midge.pipeline.records.format import DATA_SETS
 from midge.pipeline.what_if.change import parse_change
 from midge.pipeline.what_if.plan import _home, plan
 
@@ -121,11 +121,14 @@ def test_the_load_of_several_servers_adds_up(tables, recorded):
     assert three.totals.plain_deliveries == one.totals.plain_deliveries
     assert three.totals.queue_deliveries == pytest.approx(one.totals.queue_deliveries, abs=1)
     assert sum(each.in_msgs for each in three.servers) == recorded.truth.total
-    assert sum(each.out_msgs for each in three.servers) == pytest.approx(one.servers[0].out_msgs)
+    assert sum(each.out_msgs for each in three.servers) == pytest.approx(
+        one.servers[0].out_msgs, abs=2
+    )
     routed_in = sum(each.routed_in for each in three.servers)
     routed_out = sum(each.routed_out for each in three.servers)
-    assert routed_in == pytest.approx(routed_out)
-    assert routed_in == pytest.approx(three.totals.crossings)
+    # Each figure is rounded for itself.
+    assert routed_in == pytest.approx(routed_out, abs=3)
+    assert routed_in == pytest.approx(three.totals.crossings, abs=3)
     # A message crosses at most once to each other server.
     assert three.totals.crossings <= 2 * recorded.truth.total
     assert sum(each.clients for each in three.servers) == one.servers[0].clients
@@ -171,6 +174,25 @@ def test_queue_groups_are_one_delivery_whatever_their_patterns(small):
     assert (totals.plain_deliveries, totals.queue_deliveries) == (132, 66)
     assert totals.delivered_bytes == 1980
     assert totals.fan_out == pytest.approx(198 / 96)
+
+
+def test_a_client_that_is_removed_publishes_nothing_any_more(small):
+    totals = plan(small, parse_change({"remove": [{"client": "pub"}]})).totals
+    assert (totals.messages, totals.plain_deliveries, totals.queue_deliveries) == (6, 12, 6)
+    nothing = plan(small, parse_change({"remove": [{"account": "$G"}]}))
+    assert (nothing.totals.messages, nothing.servers[0].clients) == (0, 0)
+    other = plan(small, parse_change({"remove": [{"client": "pub", "account": "X"}]})).totals
+    # With a subject, only subscriptions go.
+    one = plan(small, parse_change({"remove": [{"client": "*", "subject": "a.*"}]})).totals
+    assert (other.messages, one.messages, one.plain_deliveries) == (96, 96, 66)
+
+
+def test_counts_are_whole_numbers(small):
+    outcome = plan(small, parse_change({"servers": 3}))
+    for part in (outcome.totals, *outcome.servers):
+        counts = asdict(part)
+        counts.pop("peak_in_msgs_per_s", None)
+        assert {type(value) for value in counts.values()} == {int}
 
 
 def test_a_split_cuts_what_is_not_shared(small):

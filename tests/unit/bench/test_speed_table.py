@@ -1,5 +1,7 @@
 """The speed table of README.md, made from a results page."""
 
+from pathlib import Path
+
 import pytest
 
 from bench import speed_table
@@ -56,3 +58,16 @@ def test_scenario_that_is_not_there_is_an_error() -> None:
 def test_page_without_a_place_for_it_is_an_error() -> None:
     with pytest.raises(ValueError, match="expected the lines"):
         speed_table.replaced("# midge\n", RESULTS)
+
+
+def test_figures_that_nobody_can_measure_again_are_not_published(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results, readme = tmp_path / "RESULTS.md", tmp_path / "README.md"
+    results.write_text(RESULTS.replace("0123456789ab", "0123456789ab with uncommitted changes"))
+    readme.write_text("as it was")
+    monkeypatch.setattr(speed_table, "RESULTS", results)
+    monkeypatch.setattr(speed_table, "README", readme)
+    assert speed_table.main() == 1
+    assert readme.read_text() == "as it was"
+    assert "RESULTS.md was measured with uncommitted changes" in capsys.readouterr().err

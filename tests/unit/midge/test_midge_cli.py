@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 import types
@@ -64,8 +65,59 @@ def test_a_missing_package_names_the_extra(
     monkeypatch.setitem(cli.COMMANDS, "pretend", command)
     assert cli.main(["pretend"]) == 1
     module = "no_such_module_at_all"
-    expected = f"midge pretend: needs the module '{module}'; pip install 'midge[pipeline]'\n"
-    assert capsys.readouterr().err == expected
+    told = capsys.readouterr().err
+    assert told.startswith(f"midge pretend: needs the module '{module}'; python -m pip install '")
+    assert "'pyspark" in told
+    assert told.count("\n") == 1
+
+
+def test_a_reader_that_has_had_enough_is_no_traceback(tmp_path: Path) -> None:
+    """What `| head -1` does, whether the text comes from a command or from its help."""
+    module = tmp_path / "chatty.py"
+    module.write_text(
+        "def talk(arguments):\n"
+        "    for i in range(100_000):\n        print('line', i)\n"
+        "    return 0\n"
+    )
+    for words in (["chatty"], ["--help"], ["serve", "-h"], ["replay", "--help"]):
+        code = (
+            "import sys; from midge import cli;"
+            "cli.COMMANDS['chatty'] = cli.Command('chatty:talk', 'x');"
+            f"sys.exit(cli.main({words!r}))"
+        )
+        done = subprocess.run(
+            ["/bin/sh", "-c", '"$0" -c "$1" 2>err | (exec true); cat err', sys.executable, code],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": f"{tmp_path}:{Path(cli.__file__).parent.parent}"},
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=True,
+        )
+        assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["record"],
+        ["replay"],
+        ["pipeline"],
+        *(["pipeline", name] for name in ("run", "stream", "match", "plan", "report", "demo")),
+    ],
+)
+def test_help_needs_nothing_installed(words: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "for name in ('pyarrow', 'pyspark', 'pandas', 'numpy', 'plotly', 'deltalake', 'py4j'):\n"
+        "    sys.modules[name] = None\n"
+        f"from midge.cli import main\nsys.exit(main({[*words, '--help']!r}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"usage: midge {words[0]}")
 
 
 def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from midge.protocol.headers import find_malformed, format_headers, parse_headers
+from midge.protocol.headers import (
+    find_malformed,
+    format_headers,
+    parse_headers,
+    read_headers,
+)
 
 
 def test_headers_survive_the_block() -> None:
@@ -39,3 +44,14 @@ def test_nothing_can_be_injected(headers: dict[str, str]) -> None:
 def test_malformed_blocks_are_explained(block: bytes, complaint: str | None) -> None:
     found = find_malformed(block)
     assert (found is None) if complaint is None else (complaint in str(found))
+
+
+def test_a_block_is_taken_apart_as_its_reader_decodes() -> None:
+    block = b"NATS/1.0 409  Consumer Deleted \r\nA: \xff\r\nno colon\r\nA:2 \r\n\r\n"
+    assert read_headers(block, "backslashreplace") == (
+        "409",
+        "Consumer Deleted",
+        {"A": ["\\xff", "2"]},
+    )
+    assert read_headers(block).fields["A"] == ["\udcff", "2"]
+    assert parse_headers(b"NATS/1.0 503\r\nStatus: x\r\n: y\r\n\r\n") == {"Status": ["503", "x"]}

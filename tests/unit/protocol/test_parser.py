@@ -417,3 +417,80 @@ def test_a_run_ends_before_a_payload_without_its_end() -> None:
     with pytest.raises(ProtocolError, match="payload not followed"):
         Parser(handler).feed(data, 0, len(data))
     assert len(handler.commands) == 6
+
+
+# A publish as clients write it, whole in the buffer, has a way of its own through the parser. One
+# whose verb is in small letters goes the general way, so the two are compared.
+
+
+def outcome(data: bytes, **limits: int) -> tuple[object, ...]:
+    """Give all that can be seen of how `data` was read."""
+    reading = Reading(**limits)
+    told = reading.outcome([data])
+    recorder = reading.recorder
+    return told, recorder.commands, recorder.tails, recorder.repeated, len(reading.rest)
+
+
+def is_general(arguments: bytes, **limits: int) -> bool:
+    """Tell whether PUB with these arguments and payload is read as the general way reads it."""
+    before = b"PUB other 1\r\nx\r\n"
+    plain = outcome(before + b"PUB " + arguments, **limits)
+    return plain == outcome(before + b"pub " + arguments, **limits)
+
+
+@pytest.mark.parametrize("length", range(1, 41))
+def test_plain_publishes_of_any_length(length: int) -> None:
+    subject = (b"abcdefg." * 6)[: length - 1] + b"z"
+    lines = [b"%b %d\r\n%b\r\n" % (subject, size, bytes(range(size))) for size in range(41)]
+    expected = [publish(subject, bytes(range(size))) for size in range(41)]
+    assert commands(b"".join(b"PUB " + line for line in lines)) == expected
+    assert all(is_general(line) for line in lines)
+
+
+@pytest.mark.parametrize("at", [0, 1, 6, 7, 8, 9, 15, 16, 19])
+def test_any_byte_anywhere_in_a_plain_subject(at: int) -> None:
+    for byte in range(256):
+        subject = bytearray(b"s" * 20)
+        subject[at] = byte
+        assert is_general(b"%b 2\r\nhi\r\n" % bytes(subject)), byte
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        b" 2\r\nhi\r\n",
+        b"  a 2\r\nhi\r\n",
+        b"a\r\nhi\r\n",
+        b"a \r\nhi\r\n",
+        b"a  2\r\nhi\r\n",
+        b"a 2\nhi\r\n",
+        b"a 2 \r\nhi\r\n",
+        b"a 2\r\nhi\n",
+        b"a 2\r\nhi\rx",
+        b"a 2\r\nhix",
+        b"a 2\rxhi\r\n",
+        b"a 2x\r\nhi\r\n",
+        b"a -2\r\nhi\r\n",
+        b"a r 2\r\nhi\r\n",
+        b"a 3 2\r\nhi\r\n",
+        b"a 000000002\r\nhi\r\n",
+        b"a 0000000002\r\nhi\r\n",
+        b"a 99999999999999999999\r\nhi\r\n",
+    ],
+)
+def test_what_is_nearly_a_plain_publish(arguments: bytes) -> None:
+    assert all(is_general(arguments[:end]) for end in range(len(arguments) + 1))
+
+
+@pytest.mark.parametrize("limits", [{"max_payload": 3}, {"max_payload": -1}, {}])
+@pytest.mark.parametrize("max_control_line", [6, 7, 8])
+def test_limits_of_plain_publishes(limits: dict[str, int], max_control_line: int) -> None:
+    assert is_general(b"abcd 4\r\n1234\r\n", max_control_line=max_control_line, **limits)
+    assert is_general(b"abcd 3\r\n123\r\n", max_control_line=max_control_line, **limits)
+
+
+def test_no_publish_before_connect_however_plain() -> None:
+    reading = Reading()
+    reading.parser.connect_required = True
+    assert reading.outcome([b"PUB a 2\r\nhi\r\n"]) == AUTHORIZATION_VIOLATION
+    assert reading.commands == []

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midge.sublist import EMPTY_RESULT, SubList, SubListError, SubListResult, Subscription
+from midge.sublist import (
+    EMPTY_RESULT,
+    OwnedSubscription,
+    SubList,
+    SubListError,
+    SubListResult,
+    Subscription,
+)
 from midge.sublist.subjects import is_valid_subject, matches
 
 
@@ -222,7 +229,7 @@ def test_what_has_been_found_does_not_hold_on_to_who_has_left(pattern: bytes, ch
 
 def test_owners_differ() -> None:
     one, other = object(), object()
-    subscriptions = [Subscription(b"a", owner=owner) for owner in (one, other, one)]
+    subscriptions = [OwnedSubscription(b"a", owner=owner) for owner in (one, other, one)]
     assert SubListResult(tuple(subscriptions[:2])).owners_differ()
     assert not SubListResult(tuple(subscriptions)).owners_differ()
     assert EMPTY_RESULT.owners_differ()
@@ -422,3 +429,20 @@ def test_steps_tell_what_was_done(sublist: SubList) -> None:
     assert before < done
     sublist.match(b"a.b.1")
     assert sublist.steps == done, "it was at hand"
+
+
+@pytest.mark.parametrize("length", [4, 7, 8, 15, 16, 17, 24, 31, 32, 33])
+def test_remembered_subjects_that_differ_in_a_byte_or_two_are_told_apart(length: int) -> None:
+    # So many that most of the sets in which they are remembered hold several.
+    sublist = SubList()
+    subscriptions: dict[bytes, Subscription] = {}
+    for number in range(6_000):
+        subject = bytearray(b"s" * length)
+        subject[number % length] = 0x41 + number // length % 50
+        subject[number * 7 % length] = 0x41 + number // length // 50 % 50
+        subscriptions.setdefault(bytes(subject), Subscription(bytes(subject)))
+    for subscription in subscriptions.values():
+        sublist.insert(subscription)
+    for _ in range(3):  # found, remembered, and found again
+        for subject, subscription in subscriptions.items():
+            assert sublist.match_within(subject, 0, length).plain == (subscription,)

@@ -269,10 +269,10 @@ def test_the_client_needs_nats_py(tmp_path: Path, root: Path) -> None:
     (tmp_path / "conftest.py").write_text("import sys; sys.modules['nats'] = None")
     arguments = ["-o", "asyncio_mode=auto"]
     printed = run(tmp_path, root, "async def test_it(nats_client):\n    pass\n", *arguments)
-    assert "test_it: nats_client needs nats-py; pip install 'midge[testing]'" in printed
+    assert "test_it: nats_client needs nats-py; python -m pip install 'pytest" in printed
     use = "import midge.testing\ndef test_it():\n    midge.testing.SettlingClient\n"
     printed = run(tmp_path, root, use)
-    assert "midge.testing.SettlingClient needs nats-py; pip install 'midge[testing]'" in printed
+    assert "midge.testing.SettlingClient needs nats-py; python -m pip install" in printed
 
 
 def test_the_client_needs_a_pytest_asyncio_that_works(tmp_path: Path, root: Path) -> None:

@@ -70,7 +70,7 @@ def internal(soon: Soon) -> InternalPublisher:
 
 def receiver(account: Account, subject: bytes = b"a") -> Receiver:
     client = Receiver(account)
-    account.sublist.insert(RoutedSubscription(subject, None, b"1", client))
+    account.add(RoutedSubscription(subject, None, b"1", client))
     return client
 
 

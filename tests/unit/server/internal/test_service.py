@@ -21,7 +21,7 @@ class Asker(RoutedSubscription):
     def __init__(self, internal: InternalPublisher, name: str) -> None:
         super().__init__(b"answers")
         self.account = Account(name)
-        self.account.sublist.insert(self)
+        self.account.add(self)
         self.answers: list[bytes] = []
         self._internal = internal
 

@@ -18,6 +18,7 @@ from midge.server.config.load import Loaded
 from midge.server.config.options import Logging, Options, Process
 from midge.server.errors import ConfigError
 from midge.server.log import logger as logging
+from midge.server.process import daemon
 from midge.server.process.daemon import Daemon
 
 if TYPE_CHECKING:
@@ -109,6 +110,18 @@ async def logged(log_file: Path, text: str) -> None:
 
 def send(number: signal.Signals) -> None:
     os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+async def test_an_interpreted_server_warns_at_start(
+    log_file: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    monkeypatch.setattr(daemon, "is_compiled", lambda: compiled)
+    running = await Stage(options(log_file)).ready()
+    send(signal.SIGTERM)
+    assert await running == 0
+    warned = [line for line in lines(log_file) if line.startswith("[WRN] running interpreted")]
+    assert len(warned) == (0 if compiled else 1)
 
 
 async def test_sigterm_ends_it_with_exit_code_0(log_file: Path, tmp_path: Path) -> None:

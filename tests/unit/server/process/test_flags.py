@@ -9,8 +9,14 @@ import pytest
 
 from midge.server.config import schema
 from midge.server.errors import ConfigError
-from midge.server.process.flags import USAGE, check_tls_flags, server_flags, setting_values
-from midge.server.process.go_flags import parse
+from midge.server.process.flags import (
+    UNSUPPORTED,
+    USAGE,
+    check_tls_flags,
+    server_flags,
+    setting_values,
+)
+from midge.server.process.go_flags import FlagError, parse
 
 
 def settings_of(*arguments: str) -> dict[str, Any]:
@@ -83,3 +89,12 @@ def test_tls_flags_need_certificate_and_key(arguments: list[str], missing: str) 
 def test_usage_names_every_short_flag() -> None:
     for flag in ("-a,", "-p,", "-c,", "-sl,", "-DV ", "-DVV ", "--record", "--tlscacert"):
         assert flag in USAGE
+
+
+@pytest.mark.parametrize("name", [name for flag in UNSUPPORTED for name in flag.names])
+def test_a_flag_that_is_refused_is_never_suggested(name: str) -> None:
+    refused = {f"'--{one}'" for flag in UNSUPPORTED for one in flag.names}
+    for typed in (f"{name}x", name[:-1] + "__", f"x{name}"):
+        with pytest.raises(FlagError) as raised:
+            parse([f"--{typed}", "x"], server_flags())
+        assert not any(one in str(raised.value) for one in refused)

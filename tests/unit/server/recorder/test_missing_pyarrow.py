@@ -17,6 +17,6 @@ def test_the_extra_is_named_in_one_line_and_nothing_starts(tmp_path):
     )
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
-    assert "recording needs the module 'pyarrow'; pip install 'midge[recorder]'" in last
+    assert "recording needs the module 'pyarrow'; python -m pip install 'pyarrow" in last
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "records").exists()

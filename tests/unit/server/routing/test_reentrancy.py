@@ -156,7 +156,7 @@ def play(
 ) -> Outcome:
     world = World(Options(), read_bytes=read_bytes, is_tls=is_tls, is_observed=False)
     meddler = kind(world, deed)
-    assert world.broker.global_account.sublist.insert(meddler) is None
+    assert world.broker.global_account.add(meddler) is None
     outcome = world.play(Script([introduction] * 3, steps), split)
     assert getattr(meddler, "longest", 0) >= longest
     assert not world.broker.clients
@@ -210,7 +210,7 @@ class Broken(RoutedSubscription):
 
 def test_a_fault_of_an_internal_subscriber_is_no_concern_of_the_publisher() -> None:
     world = World(Options(), is_observed=False)
-    world.broker.global_account.sublist.insert(Broken(b"a"))
+    world.broker.global_account.add(Broken(b"a"))
     requests = b"SUB r 1\r\nPUB a r 1\r\n1\r\nPUB b r 0\r\n\r\n"
     step: Step = ("feed", PUBLISHER, requests + b"PING\r\n")
     introduction = b'CONNECT {"headers":true,"no_responders":true}\r\n'

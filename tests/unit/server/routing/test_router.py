@@ -36,7 +36,7 @@ class Receiver(Client):
         return SWALLOWED if self.swallows else super().checked(subscription, publisher, frame)
 
     def finished(self, subscription) -> None:
-        self.account.sublist.remove(subscription)
+        self.account.remove(subscription)
 
     def flushed(self) -> None:
         self.flushes += 1
@@ -48,7 +48,7 @@ def subscribe(
     """Subscribe a new receiver."""
     client = Receiver(len(account.sublist) + 1, account)
     subscription = RoutedSubscription(subject, queue, sid, client)
-    assert account.sublist.insert(subscription) is None
+    assert account.add(subscription) is None
     return subscription
 
 
@@ -189,7 +189,7 @@ class Callback(RoutedSubscription):
 
 def test_without_a_client(account: Account) -> None:
     callback = Callback(b"a")
-    account.sublist.insert(callback)
+    account.add(callback)
     assert publish(Router(), account, 4) == 2
     assert callback.delivered == 2
 
@@ -315,7 +315,7 @@ def test_a_run_in_which_each_message_counts_is_not_delivered_as_one(account: Acc
 
 def test_one_client_with_two_subscriptions_gets_them_in_turn(account: Account) -> None:
     member = subscribe(account)
-    assert account.sublist.insert(RoutedSubscription(b"*", None, b"2", member.client)) is None
+    assert account.add(RoutedSubscription(b"*", None, b"2", member.client)) is None
     assert feed_run(account) == [0]
     sids = [line.split(b" ")[2] for line in member.client.wire.written.split(b"MSG")[1:]]
     assert sids == [b"1", b"2"] * 5 or sids == [b"2", b"1"] * 5
@@ -356,7 +356,7 @@ PAYLOADS = [b"%d" % i for i in range(5)]
 
 def test_an_internal_subscriber_takes_a_run(account: Account) -> None:
     internal, member = Store(), subscribe(account)
-    account.sublist.insert(internal)
+    account.add(internal)
     assert feed_run(account) == [4]
     assert (internal.payloads, internal.delivered, internal.runs) == (PAYLOADS, 5, [4])
     assert member.client.wire.written == DELIVERED
@@ -368,7 +368,7 @@ def test_clients_get_as_many_of_a_run_as_the_internal_subscriber_takes(
     account: Account, most: int
 ) -> None:
     internal, member = Store(most), subscribe(account)
-    account.sublist.insert(internal)
+    account.add(internal)
     assert feed_run(account) == [most]
     assert (internal.payloads, internal.delivered) == (PAYLOADS, 5)
     assert member.client.wire.written == DELIVERED
@@ -378,7 +378,7 @@ def test_a_run_goes_one_by_one_to_an_internal_subscriber_that_does_not_take_any(
     account: Account,
 ) -> None:
     callback = Callback(b"a")
-    account.sublist.insert(callback)
+    account.add(callback)
     assert feed_run(account) == [0]
     assert callback.delivered == 2
 
@@ -386,7 +386,7 @@ def test_a_run_goes_one_by_one_to_an_internal_subscriber_that_does_not_take_any(
 def test_a_run_goes_one_by_one_where_two_internal_subscribers_are(account: Account) -> None:
     internals = [Store(), Store()]
     for internal in internals:
-        account.sublist.insert(internal)
+        account.add(internal)
     assert feed_run(account) == [0]
     assert [internal.payloads for internal in internals] == [PAYLOADS] * 2
 
@@ -414,7 +414,7 @@ def test_what_happens_within_a_run_counts_for_its_clients(account: Account, deed
     router.observer = observer = CountingRuns()
     member = subscribe(account)
     internal = Ends(member, deed)
-    account.sublist.insert(internal)
+    account.add(internal)
     feed_run(account, router)
     assert internal.payloads == PAYLOADS
     assert member.delivered == {"limit": 3, "close": 1}[deed]
@@ -427,7 +427,7 @@ def test_a_fault_of_an_internal_subscriber_is_contained(account: Account) -> Non
     router.observer = observer = Counting()
     members = [subscribe(account) for _ in range(2)]
     internal = Store(fails_at=b"x")
-    account.sublist.insert(internal)
+    account.add(internal)
     assert publish(router, account) == 3, "the one that failed was there"
     router.flush()
     assert [member.client.wire.written for member in members] == [b"MSG a 1 1\r\nx\r\n"] * 2
@@ -437,7 +437,7 @@ def test_a_fault_of_an_internal_subscriber_is_contained(account: Account) -> Non
 
 def test_a_member_of_a_queue_group_that_fails_has_had_its_chance(account: Account) -> None:
     router = Router()
-    account.sublist.insert(Store(fails_at=b"x", queue=b"q"))
+    account.add(Store(fails_at=b"x", queue=b"q"))
     other = subscribe(account, queue=b"q")
     assert publish(router, account, 10) == 10
     assert (other.delivered, router.faults.count) == (5, 5)
@@ -448,7 +448,7 @@ def test_what_was_taken_of_a_run_before_a_fault_counts(account: Account) -> None
     router.observer = observer = CountingRuns()
     member = subscribe(account)
     internal = Store(fails_at=b"3")
-    account.sublist.insert(internal)
+    account.add(internal)
     feed_run(account, router)
     assert internal.payloads == [b"0", b"1", b"2", b"4"]
     assert (internal.delivered, router.faults.count) == (4, 1)

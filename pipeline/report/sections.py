@@ -1,0 +1,138 @@
+"""The sections of the report: what each shows, and what it says when there is nothing to show."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from midge.pipeline.report import plots, rows
+from midge.pipeline.report.rows import Gold, Row
+
+NOT_RECORDED = "Not recorded."
+
+LISTENED = (
+    "Some of this was not recorded: what listens to a server, as midge record does, hears the "
+    "messages, but not who sends them, who takes them and who else is there. "
+    "midge serve --record records all of it."
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report: a plot of a table, or the table itself."""
+
+    table: str
+    title: str
+    about: str
+    plot: Callable[[Sequence[Row]], go.Figure] | None = None
+    columns: tuple[str, ...] = ()
+    is_wide: bool = False
+    nothing: str = "Nothing to show."
+    needs_server: bool = True
+    """Whether only a server that records by itself knows it, and no listener."""
+    chosen: Callable[[Gold], Sequence[Row]] | None = None
+    """What of gold is shown; by default all rows of `table`."""
+
+    def rows(self, gold: Gold) -> Sequence[Row]:
+        """Return the rows that are shown."""
+        return gold[self.table] if self.chosen is None else self.chosen(gold)
+
+
+SECTIONS = (
+    Section(
+        "rates",
+        "Traffic",
+        "Messages a second by subject prefix. "
+        "A first or last window that was recorded in part is left out.",
+        plots.rates,
+        is_wide=True,
+        needs_server=False,
+        chosen=rows.whole_windows,
+    ),
+    Section(
+        "subjects",
+        "Top subjects",
+        "The busiest subjects by messages; all inboxes count as one.",
+        plots.subjects,
+        needs_server=False,
+        chosen=rows.subjects,
+    ),
+    Section("talkers", "Top talkers", "The clients that publish most.", plots.talkers),
+    Section(
+        "fan_out",
+        "Fan-out",
+        "How often a message is delivered. Those in red reached nobody.",
+        plots.fan_out,
+        chosen=lambda gold: [row for row in gold["fan_out"] if row["deliveries"] is not None],
+    ),
+    Section(
+        "no_interest",
+        "No interest",
+        "Subjects that are published to and that nobody listened to.",
+        plots.no_interest,
+        nothing="Every message reached somebody.",
+        chosen=rows.no_interest,
+    ),
+    Section(
+        "latency",
+        "Request and reply",
+        "Time to the first reply by the request's subject and where the reply went.",
+        plots.latency,
+        is_wide=True,
+        nothing="There were no requests with replies.",
+        needs_server=False,
+    ),
+    Section(
+        "queue_balance",
+        "Queue groups",
+        "What each member got, and what would be even.",
+        plots.queue_balance,
+        is_wide=True,
+        nothing="No member of a queue group has left: what it got is recorded when it ends.",
+    ),
+    Section(
+        "dead_subscriptions",
+        "Dead subscriptions",
+        "No message ever matched these.",
+        columns=("client_name", "pattern", "queue", "age_s", "server", "cid"),
+        is_wide=True,
+        nothing="Every subscription was used.",
+    ),
+    Section(
+        "duplicate_subscriptions",
+        "Duplicate subscriptions",
+        "A client receives the messages of these patterns for other subscriptions as well.",
+        columns=("client_name", "pattern", "overlaps", "copies", "wasted_deliveries", "cid"),
+        is_wide=True,
+        nothing="No client received a message twice.",
+    ),
+    Section(
+        "disconnects",
+        "Disconnects",
+        "Why connections ended.",
+        plots.disconnects,
+        nothing="No connection ended.",
+    ),
+    Section(
+        "late_data",
+        "Late data",
+        "Messages that came after the watermark, by batch of the job.",
+        plots.late_data,
+        needs_server=False,
+    ),
+    Section(
+        "slow_consumers",
+        "Slow consumers",
+        "Clients that were cut off because they could not keep up.",
+        columns=("client_name", "disconnects", "reason", "out_msgs", "out_bytes", "last_time"),
+        is_wide=True,
+        nothing="Every client kept up.",
+    ),
+    Section(
+        "reconciliation",
+        "Reconciliation",
+        "Plain deliveries that the server counted, and those that matching finds.",
+        columns=("server", "account", "recorded", "matched", "difference"),
+        is_wide=True,
+    ),
+)

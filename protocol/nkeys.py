@@ -1,0 +1,38 @@
+"""The text form of nkeys: prefix and key with a CRC-16 behind them, in base32 without padding.
+
+A public key has one prefix byte for its kind, a seed two. What a key is for, and the cryptography,
+is not of interest here.
+"""
+
+import base64
+import binascii
+
+USER_PREFIX = 20 << 3
+"""The prefix byte of a user's public key, which makes its first letter a U."""
+
+_CHECKSUM_BYTES = 2
+
+
+def encode_nkey(body: bytes) -> str:
+    """Return prefix and key in their text form."""
+    return base64.b32encode(body + _checksum(body)).decode().rstrip("=")
+
+
+def decode_nkey(text: str) -> bytes:
+    """Return prefix and key.
+
+    Raises:
+        ValueError: `text` is not base32, or its checksum is wrong; the message says which.
+    """
+    try:
+        raw = base64.b32decode(text + "=" * (-len(text) % 8))
+    except (binascii.Error, ValueError) as error:
+        raise ValueError("is not base32") from error
+    body, checksum = raw[:-_CHECKSUM_BYTES], raw[-_CHECKSUM_BYTES:]
+    if not body or checksum != _checksum(body):
+        raise ValueError("has a typing error (its CRC is wrong)")
+    return body
+
+
+def _checksum(body: bytes) -> bytes:
+    return binascii.crc_hqx(body, 0).to_bytes(_CHECKSUM_BYTES, "little")

@@ -1,0 +1,259 @@
+"""When output is written: once for all that is read in one turn of the loop, unless it is much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from midge.protocol.frame import compose
+from midge.server.broker.broker import Broker
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.connection import Connection
+from midge.server.config.options import Limits, Options
+from midge.server.routing.account import Account
+from midge.server.routing.client import Client
+from midge.server.routing.outbound import CHUNK_BYTES, ChunkPool
+from midge.server.routing.router import Router
+from midge.server.routing.subscription import RoutedSubscription
+from midge.testing import ManualClock
+from tests.support.transports import Transport
+
+CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
+MIB = 1 << 20
+
+
+class Soon:
+    """Functions to be called at the end of this turn of a loop."""
+
+    def __init__(self) -> None:
+        self.due: list[Callable[[], None]] = []
+
+    def __call__(self, function: Callable[[], None]) -> None:
+        self.due.append(function)
+
+    def turn(self) -> int:
+        """Call what is due; return how many functions that were."""
+        due, self.due = self.due, []
+        for function in due:
+            function()
+        return len(due)
+
+
+class Socket(Transport):
+    """A transport that counts writes; while it is `full` it keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+        self.full = False
+        self.kept = 0
+        self.aborted = False
+
+    def write(self, data: memoryview) -> None:
+        self.writes += 1
+        if self.full:
+            self.kept += len(data)
+        else:
+            super().write(data)
+
+    def get_write_buffer_size(self) -> int:
+        return self.kept
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class Receiver(Client):
+    """A client that notes when its owner was told to look at its socket."""
+
+    def __init__(self, account: Account, pool: ChunkPool) -> None:
+        super().__init__(len(account.sublist), account, pool)
+        self.socket = Socket()
+        self.outbound.attach(self.socket)
+        self.flushes = 0
+        account.add(RoutedSubscription(b"a.%d" % self.cid, None, b"1", self))
+
+    def flushed(self) -> None:
+        self.flushes += 1
+
+
+class World:
+    """A router with receivers, each of a subject of its own."""
+
+    def __init__(self, receivers: int = 1) -> None:
+        self.soon = Soon()
+        self.router = Router(soon=self.soon)
+        self.account = Account("A")
+        pool = ChunkPool()
+        self.receivers = [Receiver(self.account, pool) for _ in range(receivers)]
+
+    def publish(self, receiver: int = 0, payload: bytes = b"x") -> None:
+        subject = b"a.%d" % receiver
+        result = self.account.sublist.match(subject)
+        self.router.route(self.account, result, None, compose(subject, payload))
+
+    def writes(self) -> int:
+        return sum(receiver.socket.writes for receiver in self.receivers)
+
+
+def test_all_that_is_read_in_a_turn_is_one_write() -> None:
+    world = World(2)
+    for _ in range(5):
+        world.publish(0)
+        world.publish(1)
+        world.router.end_batch(100)
+    assert (world.writes(), len(world.soon.due)) == (0, 1)
+    assert world.router.batches == 5
+    world.soon.turn()
+    assert world.writes() == 2
+    assert world.receivers[0].socket.written == b"MSG a.0 1 1\r\nx\r\n" * 5
+    assert [receiver.flushes for receiver in world.receivers] == [1, 1]
+    assert world.soon.turn() == 0
+
+
+def test_the_next_turn_has_a_flush_of_its_own() -> None:
+    world = World()
+    for turn in range(3):
+        world.publish()
+        world.router.end_batch(100)
+        assert world.soon.turn() == 1
+        assert world.writes() == turn + 1
+
+
+def test_many_chunks_are_written_at_once() -> None:
+    world = World(65)
+    for receiver in range(64):
+        world.publish(receiver)
+        world.router.end_batch(100)
+    assert world.writes() == 0
+    world.publish(64)
+    assert world.writes() == 0, "a batch is not cut"
+    world.router.end_batch(100)
+    assert world.writes() == 65
+    world.publish(0)
+    world.router.end_batch(100)
+    assert world.writes() == 65
+    world.soon.turn()
+    assert world.writes() == 66
+
+
+def test_after_much_has_been_read_it_is_written_at_once() -> None:
+    world = World()
+    for _ in range(4):
+        world.publish()
+        world.router.end_batch(MIB // 4)
+    assert world.writes() == 0
+    world.publish()
+    world.router.end_batch(1)
+    assert world.writes() == 1
+    world.publish()
+    world.router.end_batch(MIB // 2)
+    assert world.writes() == 1
+
+
+def test_a_receiver_whose_socket_is_full_is_looked_at_at_once() -> None:
+    world = World()
+    (receiver,) = world.receivers
+    receiver.socket.full = True
+    world.publish(payload=bytes(CHUNK_BYTES // 2))
+    assert (receiver.flushes, receiver.outbound.behind) == (0, False)
+    world.publish(payload=bytes(CHUNK_BYTES // 2))
+    assert (receiver.flushes, receiver.outbound.behind) == (1, True)
+
+
+def test_what_a_flush_could_not_write_is_written_in_the_next_turn() -> None:
+    world = World(3)
+    broken = world.receivers[0].socket
+
+    def fail(data: memoryview) -> None:
+        del broken.write  # type: ignore[method-assign]
+        raise OSError("broken")
+
+    broken.write = fail  # type: ignore[method-assign]
+    for receiver in range(3):
+        world.publish(receiver)
+    with pytest.raises(OSError, match="broken"):
+        world.soon.turn()
+    assert world.soon.turn() == 1
+    assert [receiver.socket.writes for receiver in world.receivers[1:]] == [1, 1]
+
+
+class Server:
+    """A broker whose connections are read by hand."""
+
+    def __init__(self, **limits: int) -> None:
+        self.soon = Soon()
+        self.broker = Broker(Options(limits=Limits(**limits)), ManualClock(), Random(1), self.soon)
+
+    def connect(self) -> tuple[Connection, Socket]:
+        connection = self.broker.make_connection(("127.0.0.1", 1))
+        socket = Socket()
+        connection.connection_made(socket)
+        connection.feed(CONNECT)
+        self.soon.turn()
+        socket.take()
+        return connection, socket
+
+    def receiver(self) -> tuple[Connection, Socket]:
+        connection, socket = self.connect()
+        connection.feed(b"SUB a 1\r\n")
+        return connection, socket
+
+
+def test_a_thousand_publishers_and_one_receiver_that_reads_nothing() -> None:
+    """All are ready in one poll: what waits for the receiver is bounded all the same."""
+    limit = 8 * MIB
+    server = Server(max_pending_bytes=limit)
+    receiver, socket = server.receiver()
+    socket.full = True
+    publishers = [server.connect() for _ in range(1000)]
+    read = b"PUB a 1000\r\n%b\r\n" % bytes(1000) * 16
+    rounds = 0
+    while receiver.reason is None and rounds < 10:
+        rounds += 1
+        for publisher, publishing in publishers:
+            if publishing.is_reading and receiver.reason is None:
+                publisher.feed(read)
+                assert receiver.outbound.pending_bytes() <= limit + 2 * len(read)
+        server.soon.turn()
+    assert receiver.reason is ClosedReason.SLOW_CONSUMER_PENDING
+    assert socket.aborted
+    assert server.broker.stalled_clients > 0
+    assert all(publisher.reason is None for publisher, _ in publishers)
+
+
+def test_what_is_dirty_is_written_when_its_connection_closes() -> None:
+    server = Server()
+    receiver, socket = server.receiver()
+    publisher, _ = server.connect()
+    publisher.feed(b"PUB a 1\r\n1\r\nPUB a 1\r\n2\r\n")
+    assert socket.written == b""
+    receiver.close(ClosedReason.SERVER_SHUTDOWN)
+    assert socket.written == b"MSG a 1 1\r\n1\r\nMSG a 1 1\r\n2\r\n"
+    server.soon.turn()
+    assert socket.writes == 1
+
+
+def test_what_a_client_sent_before_its_end_is_written() -> None:
+    server = Server()
+    _, socket = server.receiver()
+    publisher, _ = server.connect()
+    publisher.feed(b"PUB a 1\r\n1\r\n")
+    publisher.eof_received()
+    publisher.connection_lost(None)
+    server.soon.turn()
+    assert socket.written == b"MSG a 1 1\r\n1\r\n"
+
+
+def test_a_client_that_has_gone_is_no_harm_to_the_flush() -> None:
+    server = Server()
+    receiver, _ = server.receiver()
+    _, other = server.receiver()
+    publisher, _ = server.connect()
+    publisher.feed(b"PUB a 1\r\n1\r\n")
+    receiver.connection_lost(ConnectionResetError())
+    server.soon.turn()
+    assert other.written == b"MSG a 1 1\r\n1\r\n"
+    assert receiver.outbound.pending_bytes() == 0
