@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from midge.server.config.table import Count, Seconds, Secret, Table
+from midge.server.config.table import Count, Seconds, Table
 
 SyncInterval = Annotated[str, Meta(pattern=r"^(always|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+)$")]
 """`always`, or a duration as Go writes it."""
@@ -68,12 +68,6 @@ class JetStream(Table, frozen=True, kw_only=True):
     """Accepted for nats-server's sake; it places replicas, which midge does not have."""
     ack_format: Literal["v1", "v2"] = "v1"
     """Format of the ack and flow control subjects; `v2` is nats-server's `js_ack_fc_v2`."""
-    cipher: Literal["", "chacha", "aes"] = ""
-    """Cipher of the store with a `key`; empty means `chacha`."""
-    key: Secret = ""
-    """Key that the store is encrypted with; empty means it is not."""
-    prev_key: Secret = ""
-    """Key that the store was encrypted with before, when `key` is new."""
     limits: JetStreamLimits = JetStreamLimits()
     """Bounds that hold for every stream and consumer."""
 

@@ -396,12 +396,6 @@ class Keywords(TypedDict, total=False):
     """Accepted for nats-server's sake; it places replicas, which midge does not have."""
     jetstream_ack_format: Literal["v1", "v2"]
     """Format of the ack and flow control subjects; `v2` is nats-server's `js_ack_fc_v2`."""
-    jetstream_cipher: Literal["", "aes", "chacha"]
-    """Cipher of the store with a `key`; empty means `chacha`."""
-    jetstream_key: str
-    """Key that the store is encrypted with; empty means it is not."""
-    jetstream_prev_key: str
-    """Key that the store was encrypted with before, when `key` is new."""
     jetstream_limits_max_ack_pending: int
     """Most unacknowledged messages of a consumer, and their default; 0 means no limit."""
     jetstream_limits_max_request_batch: int

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 from midge.server.config.nats_conf.sections import Handler, Key, Missing, Section, read_map
 from midge.server.config.nats_conf.values import (
     boolean,
-    choice,
     entries,
     fail,
     integer,
     limit,
     seconds,
-    secret,
     text,
 )
 
@@ -64,16 +62,6 @@ def _unused_switch(_: Section, node: Node) -> None:
     boolean(node)
 
 
-def _tpm(_: Section, node: Node) -> None:
-    fail(node, 'field "tpm": midge does not support keys in a TPM; set `key` instead')
-
-
-def _cipher(node: Node) -> str:
-    """Return the cipher by its one of nats-server's names."""
-    word = choice("chacha", "chachapoly", "aes")(node)
-    return "aes" if word == "aes" else "chacha"
-
-
 def _cluster_traffic(_: Section, node: Node) -> None:
     """Accept what only replicated streams would use."""
     if text(node).lower() not in {"system", "owner", ""}:
@@ -95,7 +83,7 @@ _LIMITS: dict[str, Handler] = {
     "batch": _nested("", _BATCH),
 }
 
-_SERVER: dict[str, Handler] = {
+SERVER: dict[str, Handler] = {
     "strict": Key("strict", boolean),
     "enabled": Key("enabled", boolean),
     "enable": Key("enabled", boolean),
@@ -110,13 +98,13 @@ _SERVER: dict[str, Handler] = {
     "max_file_store": Key("max_file_bytes", storage_size),
     "max_file": Key("max_file_bytes", storage_size),
     "domain": Key("domain", text),
-    "key": Key("key", secret),
-    "ek": Key("key", secret),
-    "encryption_key": Key("key", secret),
-    "prev_key": Key("prev_key", secret),
-    "prev_ek": Key("prev_key", secret),
-    "prev_encryption_key": Key("prev_key", secret),
-    "cipher": Key("cipher", _cipher),
+    "key": Missing("encryption at rest"),
+    "ek": Missing("encryption at rest"),
+    "encryption_key": Missing("encryption at rest"),
+    "prev_key": Missing("encryption at rest"),
+    "prev_ek": Missing("encryption at rest"),
+    "prev_encryption_key": Missing("encryption at rest"),
+    "cipher": Missing("encryption at rest"),
     "extension_hint": Missing("JetStream extension hints"),
     "limits": _nested("limits", _LIMITS),
     "unique_tag": Key("unique_tag", text),
@@ -129,10 +117,10 @@ _SERVER: dict[str, Handler] = {
     "meta_compact": _unused,
     "meta_compact_size": _unused,
     "meta_compact_sync": _unused_switch,
-    "tpm": _tpm,
+    "tpm": Missing("keys in a TPM"),
 }
 
-_ACCOUNT: dict[str, Handler] = {
+ACCOUNT: dict[str, Handler] = {
     "enabled": Key("enabled", boolean),
     "enable": Key("enabled", boolean),
     "max_memory": Key("max_memory_bytes", storage_size),
@@ -178,12 +166,12 @@ def _read(section: Section, node: Node, table: Mapping[str, Handler]) -> None:
 
 def read_jetstream(section: Section, node: Node) -> None:
     """Read the server's block."""
-    _read(section.table("jetstream", node), node, _SERVER)
+    _read(section.table("jetstream", node), node, SERVER)
 
 
 def read_account_jetstream(section: Section, node: Node) -> None:
     """Read an account's block."""
-    _read(section.table("jetstream", node), node, _ACCOUNT)
+    _read(section.table("jetstream", node), node, ACCOUNT)
 
 
 def read_feature_flags(section: Section, node: Node) -> None:
