@@ -12,6 +12,7 @@ variables change the build:
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -42,6 +43,8 @@ HEADERS = ("*.pxd", "*.h")
 DIRECTIVES = {"language_level": 3, "annotation_typing": False, "embedsignature": True}
 CHECKS = {"boundscheck": True, "wraparound": True, "nonecheck": True, "overflowcheck": True}
 
+CIMPORT = re.compile(r"^\s*from\s+([\w.]+)\s+cimport\s+(\([^)]*\)|[^\n]*)", re.MULTILINE)
+
 LAST_VARIANT = Path("build", "variant")
 
 
@@ -69,16 +72,47 @@ def variant() -> str:
     return f"{checks}-{sanitizer}" if sanitizer else checks
 
 
-def is_older_than_headers(c_folder: Path) -> bool:
-    """Tell whether a generated file is older than any `.pxd` or `.h`.
+def headers_by_module() -> dict[str, Path]:
+    """Map the name of every module that has a `.pxd` to it."""
+    return {
+        ".".join(pxd.with_suffix("").parts): pxd
+        for folder in COMPILED_FOLDERS
+        for pxd in Path("midge", folder).rglob("*.pxd")
+    }
+
+
+def headers_of(module: str, headers: dict[str, Path]) -> set[Path]:
+    """Return the headers of a module and of all that it cimports, however indirectly.
+
+    A C header belongs to every `.pxd` of its folder.
+    """
+    found: set[str] = set()
+    ahead = [module]
+    while ahead:
+        name = ahead.pop()
+        if name in headers and name not in found:
+            found.add(name)
+            for package, names in CIMPORT.findall(headers[name].read_text()):
+                # `from midge.protocol cimport frame` means a module, and so may any name.
+                inner = re.split(r"[\s,()\\]+", names)
+                ahead += [package, *(f"{package}.{one}" for one in inner if one)]
+    inlined = {headers[name] for name in found}
+    return inlined | {header for pxd in inlined for header in pxd.parent.glob("*.h")}
+
+
+def drop_outdated(c_folder: Path) -> None:
+    """Delete the generated files that are older than a `.pxd` that they inline.
 
     Cython follows `from midge.protocol cimport frame` to the package and not to `frame.pxd`, so it
-    would miss a change in what it inlines.
+    would miss a change there.
     """
-    folders = [Path("midge", folder) for folder in COMPILED_FOLDERS]
-    headers = [path for folder in folders for kind in HEADERS for path in folder.rglob(kind)]
-    newest = max((path.stat().st_mtime for path in headers), default=0.0)
-    return any(path.stat().st_mtime < newest for path in c_folder.rglob("*.c"))
+    headers = headers_by_module()
+    for name in compiled_modules():
+        generated = c_folder.joinpath(*name.split(".")).with_suffix(".c")
+        if generated.exists():
+            made = generated.stat().st_mtime
+            if any(pxd.stat().st_mtime > made for pxd in headers_of(name, headers)):
+                generated.unlink()
 
 
 def missing_compiler() -> str:
@@ -147,13 +181,15 @@ class CythonBuild(build_ext):
         from Cython.Build import cythonize  # noqa: PLC0415 - a pure build does without Cython
 
         c_folder = Path("build", "cython", variant())
+        drop_outdated(c_folder)
         directives: dict[str, Any] = DIRECTIVES | (CHECKS if is_set("MIDGE_BOUNDSCHECK") else {})
         translated = cythonize(
             self.extensions,
             build_dir=str(c_folder),
             compiler_directives=directives,
             include_path=["."],
-            force=self.force or is_older_than_headers(c_folder),
+            force=self.force,
+            nthreads=os.cpu_count() or 1,
         )
         c_sources = {extension.name: extension for extension in translated}
         for extension in self.extensions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -67,3 +68,24 @@ def test_make_run_ends_in_what_to_try_next(root: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", ["README.md"])
 def test_the_speed_table_is_of_code_that_there_is(root: Path, page: str) -> None:
     assert "uncommitted" not in (root / page).read_text()
+
+
+def test_a_generated_file_goes_with_the_headers_that_it_inlines(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = runpy.run_path(str(root / "setup.py"))
+    monkeypatch.chdir(root)
+    headers = setup["headers_by_module"]()
+    router = setup["headers_of"]("midge.server.routing.router", headers)
+    named = {str(path) for path in router}
+    assert "midge/protocol/frame.pxd" in named  # by way of others
+    assert "midge/protocol/memory.pxd" in named  # cimported from its package
+    assert "midge/server/clients/channel.pxd" not in named
+    generated = tmp_path / "midge" / "server" / "routing" / "router.c"
+    generated.parent.mkdir(parents=True)
+    newest = max(path.stat().st_mtime for path in router)
+    for made, stays in ((newest + 1, True), (newest - 1, False)):
+        generated.touch()
+        os.utime(generated, (made, made))
+        setup["drop_outdated"](tmp_path)
+        assert generated.exists() is stays
