@@ -411,6 +411,7 @@ class Consumer(Tracking):
         self.stand_before(seq)
         self.last_delivery_ns = 0
         self.last_ack_ns = 0
+        self.host.moved(self)
         self.count_pending()
         if self.log is not None:
             self.log.save()
