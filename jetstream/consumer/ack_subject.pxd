@@ -2,6 +2,8 @@
 
 cimport cython
 
+from midge.protocol cimport memory
+
 cdef int _NUMBERS_MAX_BYTES, _DOTS, _DOTS_SECOND, _DIGITS_MAX, _FRACTION_DIGITS
 cdef unsigned long long _SECOND_NS
 cdef unsigned char _DOT, _ZERO, _NINE

@@ -5,6 +5,8 @@ sequence>.<time>.<pending>``. The second one has the domain and a hash of the ac
 stream, and may have further tokens behind.
 """
 
+from midge.protocol import memory
+
 _NUMBERS_MAX_BYTES = 5 * 21  # twenty digits and a dot each
 _FRACTION_DIGITS = 9
 _SECOND_NS = 1_000_000_000
@@ -41,7 +43,7 @@ class AckSubject:
         at = write_digits(data, at, time_ns - second * _SECOND_NS)
         data[at] = _DOT
         at = write_number(data, at + 1, pending)
-        return bytes(data[:at])
+        return memory.take(data, 0, at)
 
 
 def write_digits(data: bytearray, at: int, value: int) -> int:

@@ -6,7 +6,7 @@ cdef int DELAYED, NOWHERE, QUEUED
 
 
 @cython.final
-
+@cython.no_gc
 cdef class Entry:
     cdef readonly unsigned long long seq
     cdef readonly unsigned long long consumer_seq

@@ -4,6 +4,7 @@ cimport cython
 
 
 @cython.final
+@cython.no_gc
 cdef class PullRequest:
     cdef readonly bytes reply
     cdef public long long left
