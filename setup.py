@@ -27,6 +27,7 @@ INLINE_ONLY = frozenset(
         "midge.jetstream.store.file.native",
         "midge.jetstream.store.numbers",
         "midge.protocol.memory",
+        "midge.server.routing.reserved",
         "midge.sublist.octets",
         "midge.sublist.thread_lock",
     }

@@ -2,7 +2,7 @@
 
 cimport cython
 
-cdef bytes _VERSION, _LINE_END, REQUEST_INFO
+cdef bytes _VERSION, _LINE_END
 cdef int _EMPTY_SIZE, _CR, _LF, _COLON, _SPACE
 
 
