@@ -257,6 +257,8 @@ class ConsumerSet(ConsumerHost):
             consumer.count_pending()
             if self.retention == "interest":
                 self._drop_unneeded(consumer.floor_seq)
+        if config.sourcing:
+            consumer.reset(0)  # whoever sources asks again for what it has not confirmed
 
     def _check_new(self, config: ConsumerConfig, allowed: Allowance) -> None:
         limitable = [one for one in self._by_name.values() if not one.config.sourcing]
