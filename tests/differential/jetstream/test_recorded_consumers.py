@@ -144,7 +144,8 @@ class Run:
 
 
 def programs() -> list[tuple[int, list[Any]]]:
-    return [tuple(json.loads(line)) for line in (RECORDED / "programs.jsonl").open()]
+    lines = (RECORDED / "programs.jsonl").read_text().splitlines()
+    return [tuple(json.loads(line)) for line in lines]
 
 
 @pytest.mark.parametrize(("seed", "recorded"), programs(), ids=lambda one: str(one)[:6])
