@@ -135,6 +135,8 @@ class Stream:
         self.now_ns = self.clock.wall_ns()
         for msg_id, seq, time_ns in self.store.ids():
             self.dedup.add(msg_id, seq, time_ns)
+            if seq == self.store.last_seq:
+                self.last_msg_id = msg_id
         self.expiry.start()
         self.schedules.start()
         self.enforce_limits()
