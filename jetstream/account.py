@@ -263,6 +263,8 @@ class JetStreamAccount:
         """Refuse a stream for which account or server have no room; raises JetStreamError."""
         if 0 < limits.max_consumers < config.max_consumers:
             raise errors.MAXIMUM_CONSUMERS_LIMIT.error()
+        if not config.storage:
+            return  # which storage that is, is known only after the defaults
         is_memory = config.storage == MEMORY
         size = 1 if size < 0 else size
         others = [
