@@ -10,6 +10,7 @@ cdef class Audience:
     cdef StreamStore _store
     cdef unsigned long long _announced_seq
     cdef readonly object consumers
+    cdef readonly dict names
 
     cpdef void announce_soon(self) except *
     @cython.locals(store=StreamStore, visible="unsigned long long", seq="unsigned long long",

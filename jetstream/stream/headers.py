@@ -10,8 +10,6 @@ _VERSION = b"NATS/1.0"
 _EMPTY_SIZE = 12  # of a block without lines
 _LINE_END = b"\r\n"
 _CR = 0x0D
-_LF = 0x0A
-_COLON = 0x3A
 _SPACE = 0x20
 
 REQUEST_INFO = b"Nats-Request-Info"

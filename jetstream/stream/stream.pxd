@@ -4,14 +4,17 @@ cimport cython
 
 from midge.jetstream.sink cimport Sink
 from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.stream cimport ack_text
 from midge.jetstream.stream.answers cimport Answers
 from midge.jetstream.stream.audience cimport Audience
 from midge.jetstream.stream.dedup cimport Dedup
+from midge.jetstream.stream.header_scan cimport HeaderScan
 from midge.jetstream.stream.incoming cimport Incoming
 from midge.jetstream.stream.usage cimport Usage
+from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame
 
-cdef int _HEADERS_MAX, _RECORD_MAX, _LAST_OF_FAST_BATCH
+cdef int _HEADERS_MAX, _RECORD_MAX, _LAST_OF_FAST_BATCH, _NOTHING, _OTHERS
 cdef long long _SECOND_NS
 cdef bytes _NO_BYTES
 
@@ -29,6 +32,7 @@ cdef class Stream:
     cdef readonly Answers answers
     cdef readonly Dedup dedup
     cdef readonly Audience audience
+    cdef HeaderScan _scan
     cdef readonly object consumers
     cdef readonly set followers
     cdef public bytes last_msg_id
@@ -63,8 +67,13 @@ cdef class Stream:
     cdef bint _is_plain
     cdef public bint is_expiry_armed
 
-    @cython.locals(seq="unsigned long long", reply=bytes)
+    @cython.locals(seq="unsigned long long", reply=bytes, found=int)
     cpdef void publish_frame(self, Frame frame, long long now_ns=*) except *
+    @cython.locals(start=Py_ssize_t)
+    cdef int _look_at(self, Frame frame) except -1
+    cdef unsigned long long _append(self, Frame frame) except? 0
+    @cython.locals(msg_id=bytes, known="unsigned long long", seq="unsigned long long", reply=bytes)
+    cdef unsigned long long _append_once(self, Frame frame) except? 0
     cpdef void publish(
         self, bytes subject, bytes reply, bytes headers_of, bytes payload
     ) except *
@@ -94,5 +103,3 @@ cdef class Stream:
     cpdef void refuse(self, Incoming message, object error) except *
     cdef void _refuse(self, bytes reply, object error) except *
 
-
-cdef bytes _ack_body(bytes head, unsigned long long seq)

@@ -14,7 +14,7 @@ from midge.jetstream.config.stream import INTEREST, MEMORY, NEW, StreamConfig
 from midge.jetstream.errors import ApiError
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.store.interface import StoreError, StreamStore
-from midge.jetstream.stream import checks, counters, headers
+from midge.jetstream.stream import ack_text, checks, counters, header_scan, headers
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.answers import Answers
 from midge.jetstream.stream.audience import Audience
@@ -24,6 +24,7 @@ from midge.jetstream.stream.direct_get import DirectGet
 from midge.jetstream.stream.events import StreamEvents
 from midge.jetstream.stream.expiry import Expiry
 from midge.jetstream.stream.fast_batches import FastBatches
+from midge.jetstream.stream.header_scan import HeaderScan
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.jetstream.stream.origins import Follower, Origins
 from midge.jetstream.stream.republish import Republisher
@@ -31,6 +32,7 @@ from midge.jetstream.stream.schedules import Schedules
 from midge.jetstream.stream.surroundings import Surroundings
 from midge.jetstream.stream.ttl import INVALID, parse_ttl
 from midge.jetstream.stream.usage import Usage
+from midge.protocol import memory
 from midge.protocol.errors import quote
 from midge.protocol.frame import Frame
 from midge.sublist.transform import Transform
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 _HEADERS_MAX = 65535  # nats-server notes the length of the headers in 16 bits
 _RECORD_MAX = 32 * 1024 * 1024  # the largest record that nats-server writes to a file
 _SECOND_NS = 1_000_000_000
+_NOTHING = header_scan.NOTHING
+_OTHERS = header_scan.OTHERS
 _NO_BYTES = b""
 _LAST_OF_FAST_BATCH = 0x49  # the last byte of a reply subject that may belong to a fast batch
 
@@ -72,6 +76,7 @@ class Stream:
         self.answers = Answers(store, self.sink, self.is_memory)
         self.dedup = Dedup(config.duplicate_window_ns)
         self.audience = Audience(self, config)
+        self._scan = HeaderScan()
         self.consumers = self.audience.consumers
         self.followers: set[Follower] = set()
         self.last_msg_id = b""
@@ -189,37 +194,76 @@ class Stream:
         if self.is_closed:
             return
         self.now_ns = now_ns or self.clock.wall_ns()
-        if (
-            frame.header_size > 0
-            or not self._is_plain
-            or not self._has_room(frame.size)
-            or (
-                frame.reply_end > frame.reply_start
-                and frame.data[frame.base + frame.reply_end - 1] == _LAST_OF_FAST_BATCH
-            )
-        ):
-            headers_of = frame.header_bytes()
+        found = self._look_at(frame)
+        if found == _OTHERS:
             self._publish(
                 frame.subject_bytes(),
                 frame.reply_bytes() or _NO_BYTES,
-                headers_of or _NO_BYTES,
+                frame.header_bytes() or _NO_BYTES,
                 frame.payload_bytes(),
             )
             return
         try:
-            seq = self.store.append_frame(frame, self.now_ns)
+            seq = self._append(frame) if found == _NOTHING else self._append_once(frame)
         except StoreError as error:
             self._refuse(frame.reply_bytes() or _NO_BYTES, _store_failed(error))
             return
-        self.last_msg_id = _NO_BYTES
+        if not seq:
+            return
         if self._max_per_subject > 0:
             self.store.trim_subject(frame.subject_bytes(), self._max_per_subject)
         self._stored()
         reply = frame.reply_bytes() if self.acks else None
         if reply is not None:
-            self.answers.send(reply, _NO_BYTES, _ack_body(self.ack_head, seq), True)
-        if self.followers or len(self.consumers):
+            self.answers.send(reply, _NO_BYTES, ack_text.plain(self.ack_head, seq), True)
+        if self.followers or self.audience.names:
             self.audience.announce_soon()
+
+    def _look_at(self, frame: Frame) -> int:
+        """Tell whether a message is a plain one, has an id, or needs a closer look."""
+        if not self._is_plain or not self._has_room(frame.size):
+            return _OTHERS
+        if (
+            frame.reply_end > frame.reply_start
+            and frame.data[frame.base + frame.reply_end - 1] == _LAST_OF_FAST_BATCH
+        ):
+            return _OTHERS
+        if frame.header_size <= 0:
+            return _NOTHING
+        if frame.header_size > _HEADERS_MAX:
+            return _OTHERS
+        start = frame.base + frame.payload
+        return self._scan.scan(frame.data, start, start + frame.header_size)
+
+    def _append(self, frame: Frame) -> int:
+        """Store a message without an id; return its sequence."""
+        seq = self.store.append_frame(frame, self.now_ns)
+        self.last_msg_id = _NO_BYTES
+        return seq
+
+    def _append_once(self, frame: Frame) -> int:
+        """Store a message with an id unless that is known; return its sequence, 0 if answered."""
+        msg_id = memory.take(frame.data, self._scan.id_start, self._scan.id_end)
+        known = self.dedup.find(msg_id, self.now_ns)
+        if known:
+            reply = frame.reply_bytes() if self.acks else None
+            if reply is not None:
+                body = self.ack_head + b'%d,"duplicate": true}' % known
+                self.answers.send(reply, _NO_BYTES, body, True)
+            return 0
+        seq = self.store.append(
+            frame.subject_bytes(),
+            frame.header_bytes() or _NO_BYTES,
+            frame.payload_bytes(),
+            self.now_ns,
+            0,
+            0,
+            msg_id or None,
+        )
+        self.last_msg_id = msg_id
+        if msg_id:
+            self.dedup.add(msg_id, seq, self.now_ns)
+        return seq
 
     def publish(self, subject: bytes, reply: bytes, headers_of: bytes, payload: bytes) -> None:
         """Take a published message from its parts."""
@@ -334,7 +378,7 @@ class Stream:
                 republisher.payload_for(message),
                 False,
             )
-        if self.followers or len(self.consumers):
+        if self.followers or self.audience.names:
             self.audience.announce_soon()
         return seq
 
@@ -533,11 +577,6 @@ class Stream:
         if last is None:
             return None
         return bool(headers.find(last.headers, names.SCHEDULE))
-
-
-def _ack_body(head: bytes, seq: int) -> bytes:
-    """Return the ack of a plain message."""
-    return head + b"%d}" % seq
 
 
 def _full(description: str) -> ApiError:
