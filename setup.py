@@ -28,6 +28,7 @@ INLINE_ONLY = frozenset(
         "midge.jetstream.store.numbers",
         "midge.jetstream.stream.ack_text",
         "midge.protocol.memory",
+        "midge.server.routing.reserved",
         "midge.sublist.octets",
         "midge.sublist.thread_lock",
     }

@@ -72,17 +72,18 @@ def _rounds_side_by_side(setup: Setup, scenario: Scenario) -> Iterator[tuple[int
     # The server whose turn it is not is idle, and costs nothing that could be seen.
     with ExitStack() as stack:
         flags, tls = stack.enter_context(_prepared(setup, scenario))
+        monitored = getattr(scenario, "monitored", False)
         contestants = [
-            stack.enter_context(servers.running(command, flags, tls))
+            stack.enter_context(servers.running(command, flags, tls, monitored=monitored))
             for command in (setup.a, setup.b)
         ]
-        for side in _turns(setup.rounds):
+        for side in turns(setup.rounds):
             yield side, _quiet_run(setup, scenario, contestants[side])
 
 
 def _rounds_on_fresh_servers(setup: Setup, scenario: Scenario) -> Iterator[tuple[int, Measurement]]:
     with _prepared(setup, scenario) as (flags, tls):
-        for side in _turns(setup.rounds):
+        for side in turns(setup.rounds):
             command = (setup.a, setup.b)[side]
             with servers.running(command, flags, tls) as server:
                 yield side, _quiet_run(setup, scenario, server)
@@ -117,7 +118,7 @@ def _quiet_run(setup: Setup, scenario: Scenario, server: servers.Server) -> Meas
     return min(attempts, key=lambda measurement: measurement.get("others_busy", 0.0))
 
 
-def _turns(rounds: int) -> Iterator[int]:
+def turns(rounds: int) -> Iterator[int]:
     """Yield 0 for A and 1 for B: A B, B A, A B …, so that drift of the machine hits both."""
     for number in range(rounds):
         yield from (0, 1) if number % 2 == 0 else (1, 0)

@@ -54,6 +54,8 @@ class Flow:
     """The queue group that the subscribers join, so that one of them gets each message."""
     subjects: int = 1
     """Distinct subjects that the publisher goes through, in a fixed shuffled order."""
+    prefix: bytes = b"load"
+    """What the subjects begin with."""
     wildcard: bool = False
     """Subscribe with one `>` instead of one subscription per subject."""
     headers: bytes = b""
@@ -125,12 +127,34 @@ class Flow:
         payload = b"x" * self.payload_bytes
         return len(frames.msg(self.subject_names(0)[0], sid, payload, headers=self.headers))
 
+    def delivered_bytes(self, chunk: frames.Chunk) -> int:
+        """Return the length of what a subscriber receives for a chunk.
+
+        A delivered frame is the published one with a sid and a blank more, and MSG in place of PUB.
+        """
+        sid = b"1" if self.wildcard else self._sids()[0]
+        return len(chunk.data) + chunk.messages * (len(sid) + 1)
+
+    def check(self, totals: Sequence[int], offered: Sequence[int]) -> None:
+        """Compare what every subscriber received with what each group was offered, in bytes.
+
+        Raises:
+            ScenarioError: there is a difference.
+        """
+        frame_bytes = self.delivered_frame_bytes()
+        for group in range(self.groups):
+            received = [whole_frames(n, frame_bytes) for n in totals[self.members(group)]]
+            expected = offered[group] // frame_bytes
+            even = self.queue or len(set(received)) == 1
+            if sum(received) != expected or not even:
+                raise ScenarioError(f"{expected} deliveries expected, got {received}")
+
     def members(self, group: int) -> slice:
         """Return which subscriber connections belong to a group."""
         return slice(group * self.subscribers, (group + 1) * self.subscribers)
 
     def _prefix(self, group: int) -> bytes:
-        return frames.numbered(b"load", self.groups)[group]
+        return frames.numbered(self.prefix, self.groups)[group]
 
     def _sids(self) -> list[bytes]:
         width = len(str(self.subjects))
@@ -193,16 +217,10 @@ class _Cast:
         if self.subscriber is None:
             return
         self.subscriber.ask("settle")
-        totals: list[int] = self.subscriber.answer()
-        frame_bytes = self.flow.delivered_frame_bytes()
-        for group in range(self.flow.groups):
-            received = [whole_frames(n, frame_bytes) for n in totals[self.flow.members(group)]]
-            expected = self.counters.offered[group] // frame_bytes
-            even = self.flow.queue or len(set(received)) == 1
-            if sum(received) != expected or not even:
-                raise ScenarioError(
-                    f"{self.server.name}: {expected} deliveries expected, got {received}"
-                )
+        try:
+            self.flow.check(self.subscriber.answer(), self.counters.offered)
+        except ScenarioError as error:
+            raise ScenarioError(f"{self.server.name}: {error}") from None
 
 
 def _words(subjects: Sequence[str]) -> str:
@@ -249,19 +267,20 @@ def _publish(
 ) -> None:
     """Serve "publish for so many seconds" until dismissed (publisher process)."""
     sock.settimeout(None)  # with a time-out, Python polls the socket before every call
-    delivered_bytes = flow.delivered_frame_bytes() * flow.copies
-    endless = itertools.cycle(flow.chunks(group))
+    endless = itertools.cycle(
+        [(chunk, flow.delivered_bytes(chunk) * flow.copies) for chunk in flow.chunks(group)]
+    )
     while True:
         seconds: float = pipe.recv()
         messages = 0
         started_ns = time.monotonic_ns()
         end_ns = started_ns + int(seconds * 1e9)
         while time.monotonic_ns() < end_ns:
-            chunk = next(endless)
+            chunk, delivered_bytes = next(endless)
             if flow.rate_max:
                 _await_turn(started_ns, messages / flow.rate_max)
             _await_window(counters, group, flow.members(group))
-            counters.offered[group] += chunk.messages * delivered_bytes
+            counters.offered[group] += delivered_bytes
             sock.sendall(chunk.data)
             messages += chunk.messages
         wire.round_trip(sock)

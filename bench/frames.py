@@ -1,13 +1,16 @@
 """The bytes that the load generator sends, built before the clock starts.
 
-Every frame of a scenario has the same length, so that the receiving side can count messages by
-counting bytes: subjects and sids are padded with zeros to a fixed width.
+The receiving side counts messages by counting bytes. So every frame of most scenarios has the same
+length: subjects and sids are padded with zeros to a fixed width.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 CRLF = b"\r\n"
+Line = tuple[bytes, int]
+"""Subject and payload size of one message."""
+
 HEADER_BLOCK = b"NATS/1.0\r\nTrace-Id: 0af7651916cd43dd8448eb211c80319c\r\n\r\n"
 
 
@@ -57,6 +60,22 @@ def chunks(frames: Sequence[bytes], chunk_bytes: int) -> list[Chunk]:
     repeats = max(per_chunk // len(frames), 1)
     sequence = list(frames) * repeats
     return [Chunk(b"".join(batch), len(batch)) for batch in _batches(sequence, per_chunk)]
+
+
+def packed(frames: Sequence[bytes], chunk_bytes: int) -> list[Chunk]:
+    """Pack frames of any length, in order and uncut, into chunks of at most `chunk_bytes`.
+
+    A frame that is longer than that has a chunk of its own.
+    """
+    found: list[list[bytes]] = []
+    room = 0
+    for frame in frames:
+        if not found or len(frame) > room:
+            found.append([])
+            room = chunk_bytes
+        found[-1].append(frame)
+        room -= len(frame)
+    return [Chunk(b"".join(batch), len(batch)) for batch in found]
 
 
 def _batches(sequence: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:

@@ -30,6 +30,8 @@ METRICS = {
         Metric("cpu_us", "server CPU", "µs"),
         Metric("p50_us", "latency p50", "µs"),
         Metric("p99_us", "latency p99", "µs"),
+        Metric("p999_us", "latency p99.9", "µs"),
+        Metric("max_us", "longest", "µs"),
         Metric("rss_bytes", "memory each", "B"),
         Metric("generator_busy", "generator", "cores", compared=False),
         Metric("others_busy", "others", "cores", compared=False),

@@ -12,6 +12,8 @@ from bench.connections import Churn, HeldSubscriptions, IdleConnections
 from bench.flow import Flow
 from bench.latency import RequestReply
 from bench.metrics import Measurement
+from bench.mixed import Mixed, service_subjects, telemetry_subjects
+from bench.open_loop import OpenLoop
 from bench.servers import Server
 
 
@@ -34,7 +36,22 @@ class Scenario(Protocol):
         """Warm up, measure for about that long and return the figures of one round."""
 
 
+_SERVICES = {"topics": tuple(service_subjects()), "bytes_min": 20, "bytes_max": 400}
+_TELEMETRY = {"topics": tuple(telemetry_subjects()), "bytes_min": 8, "bytes_max": 32}
+
 SCENARIOS: tuple[Scenario, ...] = (
+    Mixed(name="services", title="services, 20 to 400 B", **_SERVICES),
+    Mixed(name="telemetry", title="telemetry, 8 to 32 B", **_TELEMETRY),
+    Mixed(name="services_6", title="services, 6 subscribers", subscribers=6, **_SERVICES),
+    Mixed(name="telemetry_6", title="telemetry, 6 subscribers", subscribers=6, **_TELEMETRY),
+    OpenLoop(name="open_200", title="200 writers, 20,000/s", connections=200, rate=20_000),
+    OpenLoop(
+        name="open_400",
+        title="400 writers, 40,000/s",
+        connections=400,
+        rate=40_000,
+        monitored=False,
+    ),
     Flow(name="publish_16", title="publish only, 16 B", subscribers=0),
     Flow(name="one_16", title="one-to-one, 16 B"),
     Flow(name="one_128", title="one-to-one, 128 B", payload_bytes=128),
@@ -48,6 +65,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Flow(name="wildcard_1k", title="wildcard, 1,000 subjects", subjects=1_000, wildcard=True),
     Flow(name="subjects_50k", title="50,000 distinct subjects", subjects=50_000, wildcard=True),
     Flow(name="subscriptions_100k", title="100,000 subscriptions", subjects=100_000),
+    Flow(name="js_subject_16", title="one-to-one on $JS., 16 B", prefix=b"$JS.load"),
     Flow(name="headers", title="one-to-one, headers, 16 B", headers=frames.HEADER_BLOCK),
     Flow(name="rules_100", title="one-to-one, 100 permission rules", rules=100),
     Flow(name="tls_16", title="one-to-one over TLS, 16 B", tls=True),
@@ -61,6 +79,12 @@ SCENARIOS: tuple[Scenario, ...] = (
 )
 
 TARGETS: Mapping[str, Mapping[str, float]] = {
+    "services": {"rate": 4.0, "cpu_us": 1 / 5},
+    "telemetry": {"rate": 4.0, "cpu_us": 1 / 5},
+    "services_6": {"rate": 3.0, "cpu_us": 1 / 4},
+    "telemetry_6": {"rate": 3.0, "cpu_us": 1 / 4},
+    "open_200": {"p999_us": 1.0, "max_us": 1.0},
+    "open_400": {"cpu_us": 0.4, "p999_us": 1.0},
     "publish_16": {"rate": 4.0, "cpu_us": 1 / 4},
     "one_16": {"rate": 5.0, "cpu_us": 1 / 7},
     "one_128": {"rate": 3.0, "cpu_us": 1 / 4},

@@ -53,6 +53,8 @@ class Server:
     name: str
     pid: int
     address: wire.Address
+    monitoring_port: int = 0
+    """Where it serves its pages by HTTP, if it was started so."""
 
     def cpu_s(self) -> float:
         """Return the CPU time used so far, threads and child processes included."""
@@ -65,17 +67,24 @@ class Server:
 
 @contextmanager
 def running(
-    command: Command, flags: Sequence[str] = (), tls: ssl.SSLContext | None = None
+    command: Command,
+    flags: Sequence[str] = (),
+    tls: ssl.SSLContext | None = None,
+    *,
+    monitored: bool = False,
 ) -> Iterator[Server]:
-    """Run a server on a free loopback port for the length of the block.
+    """Run a server on a free loopback port for the length of the block; `monitored`, with HTTP.
 
     Raises:
         StartError: it ended early or does not greet with INFO in time.
     """
+    pages = free_port() if monitored else 0
+    more = ("-m", str(pages)) if monitored else ()
     with tempfile.TemporaryFile() as output:
-        process, port = _start([*command.argv, *flags], output)
+        process, port = _start([*command.argv, *flags, *more], output)
         try:
-            yield Server(command.name, process.pid, wire.Address("127.0.0.1", port, tls))
+            address = wire.Address("127.0.0.1", port, tls)
+            yield Server(command.name, process.pid, address, pages)
         finally:
             _stop(process)
 

@@ -37,11 +37,16 @@ def tier_of(replicas: int) -> str:
 
 @dataclass(slots=True)
 class ServerLimits:
-    """The limits of the server, and what of them streams have reserved by `max_bytes`."""
+    """The limits of the server, and what of them streams have reserved by `max_bytes`.
+
+    Those of duplicate windows and of consumers are none when they are 0.
+    """
 
     max_memory: int = UNLIMITED
     max_storage: int = UNLIMITED
     duplicate_window_max_ns: int = 0
+    max_ack_pending: int = 0
+    max_request_batch: int = 0
     reserved_memory: int = 0
     reserved_storage: int = 0
 

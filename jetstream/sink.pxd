@@ -10,5 +10,6 @@ cdef class Sink:
         bytes payload
     ) except -1
     cpdef bint has_interest(self, bytes subject) except -1
-    cpdef object watch_interest(self, bytes subject, object changed)
+    cpdef bint is_subscribed(self, bytes subject, bytes group) except -1
+    cpdef object watch_interest(self, bytes subject, object changed, bytes group)
     cpdef object unwatch_interest(self, object token)

@@ -38,8 +38,18 @@ class Sink:
         """Tell whether a subscription of the account would get what is sent to `subject`."""
         raise NotImplementedError
 
-    def watch_interest(self, subject: bytes, changed: Callable[[bool], object]) -> object:
-        """Call `changed` when `subject` gains its first or loses its last subscription.
+    def is_subscribed(self, subject: bytes, group: bytes) -> bool:
+        """Tell whether there is a subscription of exactly `subject`.
+
+        A wildcard that matches does not count. With `group`, it must be one of that queue group;
+        with an empty one, a plain subscription.
+        """
+        raise NotImplementedError
+
+    def watch_interest(
+        self, subject: bytes, changed: Callable[[bool], object], group: bytes
+    ) -> object:
+        """Call `changed` whenever what `is_subscribed` tells becomes another.
 
         Returns:
             A token for `unwatch_interest`.

@@ -5,26 +5,30 @@ Like pytest's caplog, for messages.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
 import threading
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Unpack
 
 from midge.protocol.headers import parse_headers
-from midge.protocol.text import decode, encode
+from midge.protocol.text import decode
 from midge.server.broker.broker import Observer
-from midge.sublist.subjects import is_valid_subject, matches
+from midge.testing.wanted import Verdict, wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from midge.protocol.frame import Frame
     from midge.server.clients.connection import Connection
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
+    from midge.testing.wanted import Criteria, DeliveryCriteria, DeliveryKind, Kind, Wanted
 
 KEPT_MAX = 100_000
 """Messages that a capture keeps of either kind; the oldest go first."""
+
+_QUIET_S = 0.1  # a message takes less than a hundredth of that to a server in the same process
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +49,29 @@ class Captured:
         """The payload as text; bytes that are no UTF-8 are shown as escapes."""
         return self.payload.decode("utf-8", "backslashreplace")
 
+    @property
+    def json(self) -> Any:
+        """What the payload says as JSON. Raises: ValueError."""
+        return json.loads(self.payload)
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What an assertion looks for."""
 
-    pattern: str
-    payload: bytes | None = None
-    headers: dict[str, list[str]] | None = None
-    to: str | None = None
+class _Waiter:
+    """A coroutine that waits for the next message, in whatever loop it runs."""
 
-    def holds(self, message: Captured) -> bool:
-        """Tell whether a message, whose subject matches already, is what is looked for."""
-        return (
-            self.payload in (None, message.payload)
-            and self.to in (None, message.client)
-            and all(
-                message.headers.get(name) == values for name, values in (self.headers or {}).items()
-            )
-        )
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def wake(self) -> None:
+        """Let it go on; may be called in any thread."""
+        if not self._event.is_set():
+            with contextlib.suppress(RuntimeError):  # its loop was closed while it waited
+                self._loop.call_soon_threadsafe(self._event.set)
+
+    async def woken(self) -> None:
+        """Wait for the next `wake`; one since the last wait counts."""
+        await self._event.wait()
+        self._event.clear()
 
 
 class Capture(Observer):
@@ -73,6 +81,7 @@ class Capture(Observer):
         self._published: deque[Captured] = deque(maxlen=KEPT_MAX)
         self._delivered: deque[Captured] = deque(maxlen=KEPT_MAX)
         self._changed = threading.Condition(threading.RLock())
+        self._waiters: set[_Waiter] = set()
 
     # What it sees, in the server's thread.
 
@@ -90,6 +99,8 @@ class Capture(Observer):
         with self._changed:
             messages.append(message)
             self._changed.notify_all()
+            for waiter in self._waiters:
+                waiter.wake()
 
     # What it tells, in any thread.
 
@@ -107,7 +118,7 @@ class Capture(Observer):
 
     def matching(self, pattern: str) -> list[Captured]:
         """Return the published messages whose subjects `pattern` stands for."""
-        return _matching(self.messages, pattern)
+        return wanted("published", pattern).matching(self.messages)
 
     def clear(self) -> None:
         """Forget everything so far."""
@@ -115,87 +126,114 @@ class Capture(Observer):
             self._published.clear()
             self._delivered.clear()
 
-    def assert_published(
-        self,
-        pattern: str,
-        *,
-        count: int | None = None,
-        payload: bytes | str | None = None,
-        headers: Mapping[str, str | list[str]] | None = None,
-        timeout_s: float = 1.0,
-    ) -> list[Captured]:
+    def assert_published(self, pattern: str, **criteria: Unpack[Criteria]) -> list[Captured]:
         """Return the published messages that match, or fail with what there was instead.
 
-        Without `count` one or more must match; `headers` names those that must be there, among
-        others. What a client has sent may still be on its way, so this waits for it, at most
-        `timeout_s`; it blocks the thread, so in an async test flush the client before.
+        Without `count` one or more must match. What a client has sent may still be on its way, so
+        this waits for it, at most `timeout_s`. That blocks the thread: where an event loop runs in
+        it, a message that is not there yet is an error at once; `wait_published` waits there.
         """
         __tracebackhide__ = True
-        wanted = Wanted(pattern, _payload(payload), _headers(headers))
-        return self._expect("published", self._published, wanted, count, timeout_s)
+        return self._block(wanted("published", pattern, **criteria))
 
     def assert_delivered(
-        self,
-        pattern: str,
-        *,
-        to: str | None = None,
-        count: int | None = None,
-        payload: bytes | str | None = None,
-        headers: Mapping[str, str | list[str]] | None = None,
-        timeout_s: float = 1.0,
+        self, pattern: str, **criteria: Unpack[DeliveryCriteria]
     ) -> list[Captured]:
         """Return the deliveries to clients that match, or to the one called `to`; else fail.
 
         As `assert_published`; a message counts once for each subscription that it is written to.
         """
         __tracebackhide__ = True
-        wanted = Wanted(pattern, _payload(payload), _headers(headers), to)
-        return self._expect("delivered", self._delivered, wanted, count, timeout_s)
+        return self._block(wanted("delivered", pattern, **criteria))
 
-    def assert_nothing_published(self, pattern: str = ">") -> None:
-        """Fail when anything that matches was published so far.
+    def assert_nothing_published(self, pattern: str = ">", **kind: Unpack[Kind]) -> None:
+        """Fail when anything that matches was published so far, or is within `quiet_s`.
 
-        It does not wait: a client's messages may still be on their way, so flush it before.
+        Without `quiet_s` it does not wait: a client's messages may still be on their way, so flush
+        it before.
         """
         __tracebackhide__ = True
-        self.assert_published(pattern, count=0)
+        self._block(wanted("published", pattern, count=0, **kind))
 
-    def assert_nothing_delivered(self, pattern: str = ">", *, to: str | None = None) -> None:
-        """Fail when anything that matches was delivered, or delivered to `to`."""
+    def assert_nothing_delivered(self, pattern: str = ">", **kind: Unpack[DeliveryKind]) -> None:
+        """Fail when anything that matches was delivered so far, or is within `quiet_s`."""
         __tracebackhide__ = True
-        self.assert_delivered(pattern, to=to, count=0)
+        self._block(wanted("delivered", pattern, count=0, **kind))
 
-    def _expect(
-        self,
-        what: str,
-        messages: Iterable[Captured],
-        wanted: Wanted,
-        count: int | None,
-        timeout_s: float,
+    async def wait_published(self, pattern: str, **criteria: Unpack[Criteria]) -> list[Captured]:
+        """Wait as `assert_published` does, and let the loop go on meanwhile."""
+        __tracebackhide__ = True
+        return await self._await(wanted("published", pattern, **criteria))
+
+    async def wait_delivered(
+        self, pattern: str, **criteria: Unpack[DeliveryCriteria]
     ) -> list[Captured]:
+        """Wait as `assert_delivered` does, and let the loop go on meanwhile."""
         __tracebackhide__ = True
-        found: list[Captured] = []
+        return await self._await(wanted("delivered", pattern, **criteria))
 
-        def is_there() -> bool:
-            nonlocal found
-            found = [one for one in _matching(messages, wanted.pattern) if wanted.holds(one)]
-            return len(found) == count if count is not None else bool(found)
+    async def wait_nothing_published(self, pattern: str = ">", **kind: Unpack[Kind]) -> None:
+        """Fail when anything that matches was published, or is within `quiet_s` (0.1 s)."""
+        __tracebackhide__ = True
+        kind.setdefault("quiet_s", _QUIET_S)
+        await self._await(wanted("published", pattern, count=0, **kind))
 
+    async def wait_nothing_delivered(
+        self, pattern: str = ">", **kind: Unpack[DeliveryKind]
+    ) -> None:
+        """Fail when anything that matches was delivered, or is within `quiet_s` (0.1 s)."""
+        __tracebackhide__ = True
+        kind.setdefault("quiet_s", _QUIET_S)
+        await self._await(wanted("delivered", pattern, count=0, **kind))
+
+    def _block(self, wanted: Wanted) -> list[Captured]:
+        """Wait in this thread for what is wanted; return it, or fail."""
+        __tracebackhide__ = True
+        for verdict, wait_s in wanted.waits:
+
+            def is_over(verdict: Verdict = verdict) -> bool:
+                return self._verdict(wanted) is not verdict
+
+            with self._changed:
+                if wait_s > 0 and not is_over():
+                    if _runs_loop():
+                        return self._concluded(wanted, _would_block(wanted))
+                    self._changed.wait_for(is_over, wait_s)
+        return self._concluded(wanted)
+
+    async def _await(self, wanted: Wanted) -> list[Captured]:
+        """Wait in this loop for what is wanted; return it, or fail."""
+        __tracebackhide__ = True
+        waiter = _Waiter()
         with self._changed:
-            if self._changed.wait_for(is_there, timeout_s):
-                return found
-            everything = list(messages)
-        from midge.testing.failure_message import explain  # noqa: PLC0415 - only who fails needs it
+            self._waiters.add(waiter)
+        try:
+            for verdict, wait_s in wanted.waits:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        while self._verdict(wanted) is verdict:
+                            await waiter.woken()
+        finally:
+            with self._changed:
+                self._waiters.discard(waiter)
+        return self._concluded(wanted)
 
-        near = _matching(everything, wanted.pattern)
-        raise AssertionError(explain(what, wanted, count, everything, near))
+    def _kept(self, wanted: Wanted) -> list[Captured]:
+        return self.messages if wanted.what == "published" else self.delivered
 
+    def _verdict(self, wanted: Wanted) -> Verdict:
+        return wanted.judge(self._kept(wanted))
 
-def _matching(messages: Iterable[Captured], pattern: str) -> list[Captured]:
-    raw = encode(pattern)
-    if not is_valid_subject(raw):
-        raise ValueError(f"pattern: expected tokens separated by dots, got {pattern!r}")
-    return [message for message in messages if matches(encode(message.subject), raw)]
+    def _concluded(self, wanted: Wanted, hint: str = "") -> list[Captured]:
+        """Return what was found, or fail; with a `hint` fail in any case, and end with it."""
+        __tracebackhide__ = True
+        kept = self._kept(wanted)
+        lines = [] if wanted.judge(kept) is Verdict.RIGHT else [_explained(wanted, kept)]
+        if hint:
+            lines.append(hint)
+        if lines:
+            raise AssertionError("\n".join(lines))
+        return wanted.found(kept)
 
 
 def _captured(frame: Frame, client: Client | None, deliveries: int) -> Captured:
@@ -211,11 +249,25 @@ def _captured(frame: Frame, client: Client | None, deliveries: int) -> Captured:
     )
 
 
-def _payload(payload: bytes | str | None) -> bytes | None:
-    return payload.encode() if isinstance(payload, str) else payload
+def _explained(wanted: Wanted, kept: list[Captured]) -> str:
+    from midge.testing.failure_message import explain  # noqa: PLC0415 - only who fails needs it
+
+    return explain(wanted, kept)
 
 
-def _headers(headers: Mapping[str, str | list[str]] | None) -> dict[str, list[str]] | None:
-    if headers is None:
-        return None
-    return {name: [one] if isinstance(one, str) else one for name, one in headers.items()}
+def _runs_loop() -> bool:
+    """Tell whether waiting in this thread would keep an event loop from going on."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _would_block(wanted: Wanted) -> str:
+    """Say what to call instead of what cannot wait here."""
+    nothing = "nothing_" if wanted.count == 0 else ""
+    return (
+        f"assert_{nothing}{wanted.what} cannot wait in an async test, where it would stop the "
+        f"loop; use: await nats_capture.wait_{nothing}{wanted.what}(…)"
+    )

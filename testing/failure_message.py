@@ -6,25 +6,22 @@ import difflib
 import json
 from typing import TYPE_CHECKING
 
+from midge.testing.wanted import ANYTHING, Verdict
+
 if TYPE_CHECKING:
-    from midge.testing.capture import Captured, Wanted
+    from midge.testing.capture import Captured
+    from midge.testing.wanted import Wanted
 
 _SHOWN_MAX = 20
 _PAYLOAD_MAX_BYTES = 80
 _DIFFERENCE_MAX_LINES = 40
 
 
-def explain(
-    what: str,
-    wanted: Wanted,
-    count: int | None,
-    everything: list[Captured],
-    near: list[Captured],
-) -> str:
-    """Say what was `wanted`, and show `everything` there was; `near` has the right subjects."""
-    found = sum(wanted.holds(message) for message in near)
-    expected = "at least 1 message" if count is None else _messages(count)
-    lines = [f"expected {expected} {what} {_described(wanted)}, got {found or 'none'}"]
+def explain(wanted: Wanted, everything: list[Captured]) -> str:
+    """Say what was `wanted`, and show `everything` there was."""
+    what, near = wanted.what, wanted.matching(everything)
+    right = [message for message in near if wanted.holds(message)]
+    lines = [f"expected {_expected(wanted)}, got {len(right) or 'none'}"]
     if not everything:
         return f"{lines[0]}\nnothing was {what}"
     lines.append(f"{what} ({len(everything)} in all; = as expected, ~ only the subject is):")
@@ -32,12 +29,19 @@ def explain(
     if hidden > 0:
         lines.append(f"    … {hidden} before")
     for message in everything[-_SHOWN_MAX:]:
-        mark = " " if message not in near else "=" if wanted.holds(message) else "~"
+        mark = "=" if message in right else "~" if message in near else " "
         lines.append(f"  {mark} {_line(what, message)}")
     missing = [message for message in near if not wanted.holds(message)]
-    if missing and found < (1 if count is None else count):
+    if missing and wanted.judge(everything) is Verdict.TOO_FEW:
         lines += _difference(wanted, missing)
     return "\n".join(lines)
+
+
+def _expected(wanted: Wanted) -> str:
+    """Put into words what is looked for, and how many of it."""
+    messages = "at least 1 message" if wanted.count is None else _messages(wanted.count)
+    more = f" and no more within {wanted.quiet_s:g} s" if wanted.quiet_s else ""
+    return f"{messages} {wanted.what} {_described(wanted)}{more}"
 
 
 def _messages(count: int) -> str:
@@ -53,6 +57,10 @@ def _described(wanted: Wanted) -> str:
         parts.append(f"with payload {_shown(wanted.payload)}")
     if wanted.headers:
         parts.append(f"with headers {wanted.headers}")
+    if wanted.json is not ANYTHING:
+        parts.append(f"with JSON {json.dumps(wanted.json, default=repr)}")
+    if wanted.where is not None:
+        parts.append(f"where {getattr(wanted.where, '__name__', wanted.where)}")
     return " ".join(parts)
 
 
@@ -72,15 +80,18 @@ def _line(what: str, message: Captured) -> str:
 
 def _difference(wanted: Wanted, missing: list[Captured]) -> list[str]:
     """Show where the nearest of the messages that are not as expected differs from that."""
-    if wanted.payload is None:
+    payload = wanted.payload
+    if payload is None and wanted.json is not ANYTHING:
+        payload = json.dumps(wanted.json, default=repr).encode()
+    if payload is None:
         return []
-    expected = _lines(wanted.payload)
+    expected = _lines(payload)
     nearest = max(missing, key=lambda one: _likeness(expected, _lines(one.payload)))
     got = _lines(nearest.payload)
-    if nearest.payload == wanted.payload:
+    if nearest.payload == payload or (wanted.payload is None and got == expected):
         return []
     if got == expected:  # the same JSON, written in another way
-        expected, got = [repr(wanted.payload)], [repr(nearest.payload)]
+        expected, got = [repr(payload)], [repr(nearest.payload)]
     shown = list(difflib.ndiff(expected, got))[:_DIFFERENCE_MAX_LINES]
     head = f"the nearest, on {nearest.subject!r} (- expected, + got):"
     return [head, *(f"    {line.rstrip()}" for line in shown)]

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.metadata
 import importlib.util
 import inspect
+import re
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 _SCOPES = ("function", "class", "module", "session")
 _STRICT = ("off", "warn", "error")
+
+_ASYNCIO_MIN = 1, 1
+"""Of pytest-asyncio; before, a fixture could not be registered under another name."""
 
 
 class _Running(NamedTuple):
@@ -141,6 +146,7 @@ def _client_fixture(item: Any) -> str:
         raise _mistake(f"{item.nodeid}: nats_client needs an async test")
     asyncio_mark = item.get_closest_marker("asyncio")
     if asyncio_mark is not None and plugins.hasplugin("asyncio"):
+        _require_asyncio_version(item)
         plugins.import_plugin("midge.testing.asyncio_client")
         default = item.config.getini("asyncio_default_test_loop_scope") or "function"
         return f"_nats_client_in_{asyncio_mark.kwargs.get('loop_scope') or default}_loop"
@@ -149,6 +155,17 @@ def _client_fixture(item: Any) -> str:
         return "_nats_client_in_anyio_loop"
     wanted = "pytest-asyncio or anyio to run the test"
     raise _mistake(f"{item.nodeid}: nats_client needs {wanted}")
+
+
+def _require_asyncio_version(item: Any) -> None:
+    """Name the version that is needed, where an older one fails with a traceback of its own."""
+    found = importlib.metadata.version("pytest-asyncio")
+    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < _ASYNCIO_MIN:
+        least = ".".join(map(str, _ASYNCIO_MIN))
+        raise _mistake(
+            f"{item.nodeid}: nats_client needs pytest-asyncio {least} or newer, found {found}; "
+            f"pip install 'pytest-asyncio>={least}'"
+        )
 
 
 def _mistake(text: str) -> BaseException:

@@ -30,7 +30,7 @@ def _compile() -> None:
     """Build the extension module beside its source, unless it is newer than all it is made of."""
     source = Path(__file__).with_name("loops.py")
     target = source.with_name(f"loops{sysconfig.get_config_var('EXT_SUFFIX')}")
-    made_of = [source, *source.parent.glob("*.pxd"), *ROOT.glob("[!b]*/*.pxd")]
+    made_of = [source, *source.parent.glob("*.pxd"), *ROOT.glob("[!b.]*/**/*.pxd")]
     if target.exists() and target.stat().st_mtime > max(p.stat().st_mtime for p in made_of):
         return
     from Cython.Build import cythonize  # noqa: PLC0415 - only a compiled build has it installed

@@ -7,10 +7,37 @@ the caller divides by their number.
 
 from midge.protocol.frame import Frame
 from midge.protocol.parser import Parser
+from midge.server.routing.account import Account
+from midge.server.routing.client import Client
 from midge.server.routing.outbound import Outbound
+from midge.server.routing.router import Router
+from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.result import SubListResult
 from midge.sublist.sublist import SubList
 from midge.sublist.subscription import Subscription
+
+
+class Counting(RoutedSubscription):
+    """An internal subscriber that counts what it gets; what it costs is what getting it costs."""
+
+    def __init__(self, subject: bytes) -> None:
+        RoutedSubscription.__init__(self, subject)
+        self.messages = 0
+
+    def receive(self, publisher: Client | None, frame: Frame) -> bool:
+        """Count a message."""
+        self.messages += 1
+        return True
+
+    def takes_runs(self) -> bool:
+        """Tell that it does."""
+        return True
+
+    def receive_run(self, publisher: Client | None, frame: Frame, count: int) -> int:
+        """Count `count` messages."""
+        self.messages += count
+        frame.base += count * frame.end
+        return count
 
 
 def match(sublist: SubList, subjects: list[bytes]) -> SubListResult:
@@ -56,3 +83,11 @@ def fan_out(outbounds: list[Outbound], frame: Frame, sid: bytes, count: int) -> 
             outbound.append_message(frame, sid)
     for outbound in outbounds:
         outbound.flush()
+
+
+def route(
+    router: Router, account: Account, result: SubListResult, frame: Frame, count: int
+) -> None:
+    """Route a frame to those in `result` so many times."""
+    for _ in range(count):
+        router.route(account, result, None, frame)

@@ -170,10 +170,19 @@ class _Publisher(Client):
 
     def on_publish_run(self, frame: Frame, count: int) -> int:
         result = self.account.sublist.match(frame.subject_bytes())
-        if self.router.route_run(self.account, result, self, frame, count):
-            return count
-        self.on_publish(frame)
-        return 1
+        taken = self.router.route_run(self.account, result, self, frame, count)
+        if not taken:
+            self.on_publish(frame)
+        return taken or 1
+
+
+@pytest.mark.limit(100)
+def test_deliver_to_an_internal_subscriber(loops: ModuleType, measure: Measure) -> None:
+    account, router, count = Account("A"), Router(), 20_000
+    account.sublist.insert(loops.Counting(b"orders.>"))
+    frame = compose(b"orders.eu.berlin", b"x" * 16)
+    result = account.sublist.match(b"orders.eu.berlin")
+    measure(loops.route, lambda: (router, account, result, frame, count), count)
 
 
 @pytest.mark.parametrize("recorded", ["unrecorded", "without_payloads", "with_payloads"])

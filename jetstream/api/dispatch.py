@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from midge.jetstream import errors
 from midge.jetstream.account import JetStreamAccount
-from midge.jetstream.api import messages, streams
+from midge.jetstream.api import consumers, messages, streams
 from midge.jetstream.api.call import Call, Family
 from midge.jetstream.config.versions import is_known_level
 from midge.jetstream.errors import ApiError, JetStreamError
@@ -31,9 +31,6 @@ def account_info(call: Call) -> None:
 
 ACCOUNT_INFO = Family("account_info_response", account_info)
 
-CONSUMER_FAMILIES: dict[str, Callable[[list[str]], Family | None]] = {}
-"""What finds the requests about consumers, by the token behind ``CONSUMER``."""
-
 
 def find(tokens: list[str]) -> Family | None:
     """Return the request that the tokens behind ``$JS.API`` stand for; None for none."""
@@ -42,8 +39,7 @@ def find(tokens: list[str]) -> Family | None:
     if len(tokens) < 2:
         return None
     if tokens[0] == "CONSUMER":
-        finder = CONSUMER_FAMILIES.get(tokens[1])
-        return finder(tokens) if finder is not None else None
+        return consumers.find(tokens)
     return _find_stream(tokens) if tokens[0] == "STREAM" else None
 
 
@@ -117,7 +113,7 @@ def take(
 def take_ack(account: JetStreamAccount, subject: bytes, reply: bytes, body: bytes) -> bool:
     """Take an ack of either format; False when there is no such consumer."""
     consumer = _consumer_of_ack(account, subject)
-    if consumer is None:
+    if consumer is None or not consumer.takes_acks():
         return False
     consumer.ack(subject, reply, body)
     return True

@@ -21,6 +21,9 @@ cdef class Consumer(Tracking):
     cdef public unsigned long long last_per_subject_upto
     cdef AckSubject _ack_subject
     cdef object _pause_timer
+    cdef object _pace
+    cdef object _hold_timer
+    cdef unsigned long long _held_seq
     cdef unsigned long long _turn
     cdef bint _is_at_limit
     cdef unsigned long long _removals

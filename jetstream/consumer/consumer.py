@@ -11,6 +11,8 @@ from midge.jetstream.clock import Timer
 from midge.jetstream.config.consumer import ConsumerConfig
 from midge.jetstream.consumer.ack_subject import AckSubject
 from midge.jetstream.consumer.host import ConsumerHost
+from midge.jetstream.consumer.log import ConsumerLog
+from midge.jetstream.consumer.pace import Pace, pace_of
 from midge.jetstream.consumer.start import start_of
 from midge.jetstream.consumer.tracking import NO_ACKS, Tracking
 from midge.jetstream.json.times import ZERO_TIME_NS, Timestamp
@@ -42,6 +44,9 @@ class Consumer(Tracking):
         self.last_per_subject_upto = 0
         self._ack_subject = AckSubject(ack_prefix(host, name))
         self._pause_timer: Timer | None = None
+        self._pace: Pace | None = None
+        self._hold_timer: Timer | None = None
+        self._held_seq = 0
         self._turn = 0
         self._is_at_limit = False
         self._removals = host.store.removals - host.known_removals
@@ -53,8 +58,13 @@ class Consumer(Tracking):
         self.filters = config.filters()
         self.headers_only = config.headers_only
         self.paused_until_ns = config.pause_until.ns if config.pause_until is not None else 0
+        self._pace = pace_of(config, self.host, self.store.last_seq, self._pace)
 
     # Life.
+
+    def keep_state(self) -> None:
+        """Have the state stored from now on."""
+        self.log = ConsumerLog(self)
 
     def place_at_start(self) -> None:
         """Stand where the deliver policy says."""
@@ -73,11 +83,15 @@ class Consumer(Tracking):
 
     def stop(self) -> None:
         """End without a word; what was delivered may be restored later."""
+        if self.log is not None:
+            self.log.stop()
         self.is_closed = True
         self._arm_ack_timer(0)
-        if self._pause_timer is not None:
-            self._pause_timer.cancel()
-            self._pause_timer = None
+        for timer in (self._pause_timer, self._hold_timer):
+            if timer is not None:
+                timer.cancel()
+        self._pause_timer = None
+        self._hold_timer = None
         self.pending.clear()
 
     def release(self) -> None:
@@ -108,8 +122,9 @@ class Consumer(Tracking):
     def stored(self, seq: int) -> None:
         """Take note that a message that matches the filters has become visible."""
         if seq > self.counted_seq:
-            self.num_pending += 1
             self.counted_seq = seq
+            if seq >= self.next_seq:
+                self.num_pending += 1
         if seq >= self.next_seq and not self.is_ready:
             self.signal()
 
@@ -141,7 +156,9 @@ class Consumer(Tracking):
 
     def signal(self) -> None:
         """Ask for a turn, if there is anybody to deliver to."""
-        if not self.is_ready and not self.is_closed and self._may_deliver():
+        if self.is_ready or self.is_closed or self._hold_timer is not None:
+            return
+        if self._may_deliver():
             self.is_ready = True
             self.host.ready(self)
 
@@ -184,14 +201,28 @@ class Consumer(Tracking):
         raise NotImplementedError
 
     def _delivered(self, target: bytes, size: int) -> None:
-        """Take note that a message has been handed over."""
+        """Take note that a message has been handed over; `size` is that of what went out."""
 
     def _not_taken(self, target: bytes) -> None:
         """Take note that nobody took the message that `_target` found a receiver for."""
 
     def _held_back(self, message: StoredMessage, size: int) -> bool:
         """Tell whether a message must wait: for its time in a replay, or for the rate limit."""
-        return False
+        if self._pace is None:
+            return False
+        if message.seq == self._held_seq:
+            self._held_seq = 0
+            return False
+        delay_ns = self._pace.delay_ns(message.seq, message.time_ns, size, self._now_ns)
+        if delay_ns <= 0:
+            return False
+        self._held_seq = message.seq
+        self._hold_timer = self.clock.call_later(delay_ns / _SECOND_NS, self._release_held)
+        return True
+
+    def _release_held(self) -> None:
+        self._hold_timer = None
+        self.signal()
 
     def _more_headers(self, headers: bytes) -> bytes:
         """Add to the headers of a message what the consumer has to say with it."""
@@ -232,7 +263,7 @@ class Consumer(Tracking):
         if deliveries == 1:
             self.num_pending -= 1
         self._note_delivery(message.seq, deliveries)
-        self._delivered(target, size)
+        self._delivered(target, size + len(target) - len(message.subject))
         return size + MESSAGE_COST
 
     def _note_delivery(self, seq: int, deliveries: int) -> None:
@@ -252,7 +283,10 @@ class Consumer(Tracking):
         else:
             self._track(seq, consumer_seq)
         if self.log is not None:
-            self.log.delivered(seq)
+            if self.ack_policy == NO_ACKS:
+                self.log.moved()
+            else:
+                self.log.changed(seq)
 
     def _put_back(self, seq: int, deliveries: int, is_first: bool) -> None:
         """Undo the choice of a message."""
@@ -350,6 +384,8 @@ class Consumer(Tracking):
             self.events.paused(config.pause_until)
         if config.inactive_threshold_ns != old.inactive_threshold_ns:
             self.watch_activity()
+        if self.log is not None:
+            self.log.save()
         self.signal()
 
     def watch_activity(self) -> None:
@@ -375,7 +411,7 @@ class Consumer(Tracking):
         self.last_ack_ns = 0
         self.count_pending()
         if self.log is not None:
-            self.log.replaced()
+            self.log.save()
         self.signal()
         return seq
 

@@ -11,15 +11,18 @@ from midge.jetstream.clock import Clock
 from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config import consumer_rules, names
 from midge.jetstream.config.consumer import Allowance, ConsumerConfig
-from midge.jetstream.config.stream import StreamConfig
+from midge.jetstream.config.stream import FILE, StreamConfig
+from midge.jetstream.consumer import state
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.consumer.push import PushConsumer
 from midge.jetstream.consumer.tracking import Tracking
 from midge.jetstream.sink import Sink
 from midge.jetstream.store.interface import StreamStore
-from midge.sublist import SubList, Subscription
 from midge.sublist.subjects import covers
+from midge.sublist.sublist import SubList
+from midge.sublist.subscription import Subscription
 
 _MATCHES_REMEMBERED = 4096
 _ID_LENGTH = 22
@@ -57,6 +60,7 @@ class ConsumerSet(ConsumerHost):
         self.has_second_acks = around.has_second_acks
         self.max_payload = around.max_payload
         self._around = around
+        self._ready = around.ready
         self._by_name: dict[bytes, Consumer] = {}
         self._unfiltered: tuple[Consumer, ...] = ()
         self._filters = SubList()
@@ -93,7 +97,7 @@ class ConsumerSet(ConsumerHost):
 
     def ready(self, consumer: Consumer) -> None:
         """See `ConsumerHost.ready`."""
-        self._around.ready(consumer)
+        self._ready(consumer)
 
     def random(self) -> float:
         """See `ConsumerHost.random`."""
@@ -159,9 +163,12 @@ class ConsumerSet(ConsumerHost):
         if not self._by_name:
             return
         if self.store.first_seq > self._lowest_seq:
+            self._lowest_seq = 0
             for consumer in self._by_name.values():
                 consumer.trimmed()
-            self._lowest_seq = min(one.lowest_seq() for one in self._by_name.values())
+                lowest = consumer.lowest_seq()
+                if self._lowest_seq == 0 or lowest < self._lowest_seq:
+                    self._lowest_seq = lowest
 
     def purged(self, subject: bytes = b"") -> None:
         """Take note that messages were purged: of one subject, or of all."""
@@ -199,6 +206,8 @@ class ConsumerSet(ConsumerHost):
         consumer = self._made(config, name or self._new_name())
         consumer.created_ns = self.clock.wall_ns()
         consumer.place_at_start()
+        if consumer.log is not None:
+            consumer.log.save()
         self._insert(consumer)
         consumer.start()
         consumer.events.created()
@@ -207,7 +216,23 @@ class ConsumerSet(ConsumerHost):
     def _made(self, config: ConsumerConfig, name: bytes) -> Consumer:
         if not config.durable_name and config.inactive_threshold_ns <= 0:
             config.inactive_threshold_ns = configuration.DEFAULT_INACTIVE_THRESHOLD_NS
-        return PullConsumer(self, config, name)
+        consumer: Consumer
+        if config.is_pull():
+            consumer = PullConsumer(self, config, name)
+        else:
+            consumer = PushConsumer(self, config, name)
+        if self.config.storage == FILE and not config.direct and not config.mem_storage:
+            consumer.keep_state()
+        return consumer
+
+    def restore(self) -> None:
+        """Take up the consumers that were stored with the stream."""
+        for name, snapshot, operations in list(self.store.consumers()):
+            stored = state.restore(snapshot, operations)
+            consumer = self._made(stored.config, name)
+            state.take_up(consumer, stored)
+            self._insert(consumer)
+            consumer.start()
 
     def _change(self, consumer: Consumer, config: ConsumerConfig, action: str) -> None:
         if action == "create" and not configuration.is_same(config, consumer.config):
@@ -216,9 +241,8 @@ class ConsumerSet(ConsumerHost):
             others = self._filters_of_others(consumer.name)
             consumer_rules.check_work_queue(config, others, is_new=False)
         if config != consumer.config:
-            has_interest = bool(consumer.config.deliver_subject) and self.sink.has_interest(
-                names.to_bytes(consumer.config.deliver_subject)
-            )
+            deliver_subject = names.to_bytes(consumer.config.deliver_subject)
+            has_interest = bool(deliver_subject) and self.sink.has_interest(deliver_subject)
             consumer_rules.check_update(consumer.config, config, has_deliver_interest=has_interest)
         filters = consumer.filters
         consumer.change(config)
@@ -257,10 +281,8 @@ class ConsumerSet(ConsumerHost):
         """Delete a consumer, and the messages that were kept for it alone."""
         if self._by_name.get(consumer.name) is not consumer:
             return
-        consumer.events.deleted()
-        consumer.release()
-        consumer.stop()
         floor_seq = consumer.floor_seq
+        self._end(consumer)
         self._withdraw(consumer)
         del self._by_name[consumer.name]
         self.store.delete_consumer(consumer.name)
@@ -270,11 +292,17 @@ class ConsumerSet(ConsumerHost):
     def delete_all(self) -> None:
         """Delete all consumers with their stream, whose messages go anyway."""
         for consumer in self:
-            consumer.events.deleted()
-            consumer.release()
-            consumer.stop()
+            self._end(consumer)
             self._withdraw(consumer)
         self._by_name.clear()
+
+    def _end(self, consumer: Consumer) -> None:
+        """End a consumer for good."""
+        consumer.events.deleted()
+        consumer.release()
+        if consumer.log is not None:
+            consumer.log.drop()
+        consumer.stop()
 
     def stop(self) -> None:
         """End all consumers; their state stays."""

@@ -3,6 +3,7 @@
 cimport cython
 
 from midge.jetstream.consumer.ack_subject cimport AckNumbers
+from midge.jetstream.consumer.host cimport ConsumerHost
 from midge.jetstream.consumer.pending cimport Entry, Pending
 from midge.jetstream.sink cimport Sink
 from midge.jetstream.store.interface cimport StoredMessage, StreamStore
@@ -11,7 +12,7 @@ cdef long long _ACK_TIMER_SLACK_NS, _SECOND_NS
 
 
 cdef class Tracking:
-    cdef readonly object host
+    cdef readonly ConsumerHost host
     cdef readonly object config
     cdef readonly bytes name
     cdef readonly StreamStore store

@@ -105,8 +105,8 @@ class Tracking:
         if entry is not None:
             count = self._delivery_count(seq)
             self._terminate(seq, entry.consumer_seq, count, _GONE, b"")
-        elif self.redelivered:
-            self.redelivered.pop(seq, None)
+        elif self.redelivered and self.redelivered.pop(seq, None) is not None and self.log:
+            self.log.changed(seq)
 
     def trimmed(self) -> None:
         """Take note that the oldest messages have gone."""
@@ -120,6 +120,8 @@ class Tracking:
             for seq in [seq for seq in self.redelivered if seq < first_seq]:
                 del self.redelivered[seq]
                 self.queue.pop(seq, None)
+                if self.log is not None:
+                    self.log.changed(seq)
 
     def purged(self, first_seq: int, *, is_wider: bool) -> None:
         """Take note of a purge that left nothing of the purged subjects below `first_seq`.
@@ -142,6 +144,17 @@ class Tracking:
         for seq in [seq for seq in self.queue if not self.store.exists(seq)]:
             del self.queue[seq]
         self.show_floor()
+        if self.log is not None:
+            self.log.save()
+
+    def forget(self, entry: Entry) -> None:
+        """Forget a message that was found to be gone when the state was restored."""
+        self.pending.remove(entry)
+        self.redelivered.pop(entry.seq, None)
+        self._move_floor(entry)
+        self._move_shown_floor(entry)
+        if self.log is not None:
+            self.log.changed(entry.seq)
 
     def _drop_purged(self, entry: Entry) -> None:
         """Forget a message that was purged."""
@@ -152,7 +165,7 @@ class Tracking:
         self.redelivered.pop(entry.seq, None)
         self.last_ack_ns = self.clock.wall_ns()
         if self.log is not None:
-            self.log.settled(entry.seq)
+            self.log.changed(entry.seq)
 
     def show_floor(self) -> None:
         """Have reports show the floor that decides, and all before `next_seq` as delivered."""
@@ -252,7 +265,7 @@ class Tracking:
         self.last_delivery_ns = self.clock.wall_ns()
         self._move_floor(entry)
         if self.log is not None:
-            self.log.settled(seq)
+            self.log.changed(seq)
 
     def _move_floor(self, entry: Entry) -> None:
         """Move the floor that decides, after `entry` has been taken out of those pending."""
@@ -349,10 +362,11 @@ class Tracking:
             self._move_floor(entry)
             self._move_shown_floor(entry)
             if self.log is not None:
-                self.log.settled(seq)
-        if self.redelivered:
-            self.redelivered.pop(seq, None)
+                self.log.changed(seq)
+        if self.redelivered and self.redelivered.pop(seq, None) is not None:
             self.queue.pop(seq, None)
+            if self.log is not None:
+                self.log.changed(seq)
         elif self.queue:
             self.queue.pop(seq, None)
 
@@ -372,7 +386,7 @@ class Tracking:
             if entry.seq != seq:
                 others.append(entry.seq)
             if self.log is not None:
-                self.log.settled(entry.seq)
+                self.log.changed(entry.seq)
             entry = self.pending.first
         return others
 
@@ -409,6 +423,8 @@ class Tracking:
         due_ns = sent_ns + self.pending.wait_ns(again)
         entry.sent_ns = sent_ns
         self.last_delivery_ns = self.clock.wall_ns()
+        if self.log is not None:
+            self.log.changed(entry.seq)
         self.pending.wait_until(entry, due_ns)
         if self._ack_timer_ns == 0 or due_ns < self._ack_timer_ns:
             self._arm_ack_timer(due_ns)
@@ -419,6 +435,8 @@ class Tracking:
         if entry is None:
             return
         self.last_delivery_ns = self.clock.wall_ns()
+        if self.log is not None:
+            self.log.changed(seq)
         now_ns = self.clock.monotonic_ns()
         if seq in self.queue or self.ack_wait_ns == 0:
             entry.sent_ns = now_ns

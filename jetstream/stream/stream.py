@@ -145,6 +145,7 @@ class Stream:
         self.expiry.start()
         self.schedules.start()
         self.enforce_limits()
+        self.consumers.restore()
 
     def changed(self, old: StreamConfig) -> None:
         """See to what follows a change of the configuration."""
@@ -172,7 +173,7 @@ class Stream:
         if limit > 0:
             crowded = [state.subject for state in self.store.subjects() if state.count > limit]
             for subject in crowded:
-                self.store.trim_subject(subject, limit)
+                self.trim_subject(subject, limit)
         if self._has_limits:
             self.store.enforce(self._max_msgs, self._max_bytes)
         self.removed()
@@ -211,7 +212,7 @@ class Stream:
         if not seq:
             return
         if self._max_per_subject > 0:
-            self.store.trim_subject(frame.subject_bytes(), self._max_per_subject)
+            self.trim_subject(frame.subject_bytes(), self._max_per_subject)
         self._stored()
         reply = frame.reply_bytes() if self.acks else None
         if reply is not None:
@@ -363,7 +364,7 @@ class Stream:
             raise Refused(_store_failed(error)) from None
         self._remember(message, seq)
         if self._max_per_subject > 0:
-            self.store.trim_subject(subject, self._max_per_subject)
+            self.trim_subject(subject, self._max_per_subject)
         self._stored()
         if message.ttl_s:
             self.expiry.add(seq, self.store.last_time_ns, message.ttl_s)
@@ -463,6 +464,8 @@ class Stream:
             0 < self._max_msgs < store.messages or 0 < self._max_bytes < store.bytes
         ):
             store.enforce(self._max_msgs, self._max_bytes)
+            if len(self.consumers):
+                self.consumers.trimmed()
         self._account()
         if not self.is_expiry_armed:
             self.expiry.arm()
@@ -473,6 +476,15 @@ class Stream:
         if used != self._used_bytes:
             self.usage.add(used - self._used_bytes)
             self._used_bytes = used
+
+    def trim_subject(self, subject: bytes, keep: int) -> None:
+        """Remove the oldest messages of a subject but `keep`; consumers are told of each."""
+        store = self.store
+        if not len(self.consumers):
+            store.trim_subject(subject, keep)
+            return
+        while store.count_for_subject(subject) > keep:
+            self.remove(store.first_for_subject(subject))
 
     def release_usage(self) -> None:
         """Use nothing any more: the stream is deleted."""

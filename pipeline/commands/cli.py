@@ -52,6 +52,7 @@ def _add_run(actions: "_Actions") -> None:
     parser = _add(actions, "run", commands.run_job, _RUN)
     _add_records(parser)
     _add_lake(parser)
+    _add_rebuild(parser)
     _add_spark(parser)
 
 
@@ -59,6 +60,7 @@ def _add_stream(actions: "_Actions") -> None:
     parser = _add(actions, "stream", commands.stream, _STREAM)
     _add_records(parser)
     _add_lake(parser)
+    _add_rebuild(parser)
     _add_spark(parser)
     parser.add_argument(
         "--for", dest="for_s", type=positive_number, metavar="SECONDS", help="end after so long"
@@ -155,6 +157,14 @@ def _add_lake(parser: argparse.ArgumentParser) -> None:
         help="directory or URI of the tables (default: lake)",
     )
     parser.add_argument("--format", choices=FORMATS, help="plain Parquet, or a Delta log beside it")
+
+
+def _add_rebuild(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--rebuild",
+        action="store_true",
+        help="make the lake over from the records: after other settings, or another midge",
+    )
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:

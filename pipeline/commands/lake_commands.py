@@ -62,23 +62,23 @@ def run_job(args: argparse.Namespace) -> None:
     """Take all new records into the lake and rebuild gold."""
     settings = settings_of(args)
     with bars() as show:
-        progress = fill(settings, show)
+        progress = fill(settings, show, rebuild=args.rebuild)
     tell(progress, settings)
 
 
-def fill(settings: PipelineSettings, show: "Bars") -> "Progress":
+def fill(settings: PipelineSettings, show: "Bars", *, rebuild: bool = False) -> "Progress":
     """Fill the lake of `settings` from its records, with progress bars."""
-    _require(settings)
+    _require(settings, rebuild=rebuild)
     with session(settings, show) as spark:
-        return make_job(spark, settings, show).run()
+        return make_job(spark, settings, show, rebuild=rebuild).run()
 
 
 def stream(args: argparse.Namespace) -> None:
     """Follow the records until interrupted, or for `--for` seconds."""
     settings = settings_of(args)
-    _require(settings)
+    _require(settings, rebuild=args.rebuild)
     with bars() as show, session(settings, show) as spark, stop_signals() as stop_asked:
-        job = make_job(spark, settings, show)
+        job = make_job(spark, settings, show, rebuild=args.rebuild)
         query = job.stream()
         left_s = args.for_s
         while not stop_asked() and (left_s is None or left_s > 0):
@@ -90,7 +90,9 @@ def stream(args: argparse.Namespace) -> None:
     tell(job.progress, settings)
 
 
-def make_job(spark: "SparkSession", settings: PipelineSettings, show: "Bars") -> "LakeJob":
+def make_job(
+    spark: "SparkSession", settings: PipelineSettings, show: "Bars", *, rebuild: bool = False
+) -> "LakeJob":
     """Return the job of `settings`, which moves the bars."""
     from midge.pipeline.lake.job import LakeJob
     from midge.pipeline.lake.tables import GOLD
@@ -108,7 +110,7 @@ def make_job(spark: "SparkSession", settings: PipelineSettings, show: "Bars") ->
         else:
             show.update("segments", progress.files, total, step)
 
-    return LakeJob(spark, settings, report)
+    return LakeJob(spark, settings, report, rebuild=rebuild)
 
 
 def tell(progress: "Progress", settings: PipelineSettings) -> None:
@@ -125,7 +127,7 @@ def tell(progress: "Progress", settings: PipelineSettings) -> None:
 
 def match_subjects(args: argparse.Namespace) -> None:
     """Match recorded messages with patterns; write the pairs, or print the counts."""
-    from midge.pipeline.lake.job import open_lake
+    from midge.pipeline.lake.opening import open_lake
     from midge.pipeline.matching.match import match, match_counts
 
     settings = settings_of(args)
@@ -133,7 +135,8 @@ def match_subjects(args: argparse.Namespace) -> None:
         if args.messages:
             messages = _read_parquet(spark, "messages", args.messages)
         else:
-            messages = open_lake(spark, settings).read("silver/messages")
+            lake, _ = open_lake(spark, settings)
+            messages = lake.read("silver/messages")
         patterns = _patterns(spark, settings, args.patterns)
         scope = [name for name in ("server", "account") if name in patterns.columns]
         strategy = args.strategy or settings.match_strategy
@@ -155,7 +158,7 @@ def match_subjects(args: argparse.Namespace) -> None:
 
 def what_if(args: argparse.Namespace) -> None:
     """Say what a change would lead to, beside what was recorded."""
-    from midge.pipeline.lake.job import open_lake
+    from midge.pipeline.lake.opening import open_lake
     from midge.pipeline.what_if.change import Change, load_change
     from midge.pipeline.what_if.plan import plan
 
@@ -164,7 +167,7 @@ def what_if(args: argparse.Namespace) -> None:
     if args.servers is not None:
         change = replace(change, servers=args.servers)
     with bars() as show, session(settings, show) as spark:
-        lake = open_lake(spark, settings)
+        lake, made_with = open_lake(spark, settings)
         outcomes = []
         for done, each in enumerate((Change(), change)):
             show.update("routing", done, 2)
@@ -174,8 +177,8 @@ def what_if(args: argparse.Namespace) -> None:
                     each,
                     strategy=settings.match_strategy,
                     broadcast_max_patterns=settings.broadcast_max_patterns,
-                    window_s=settings.window_s,
-                    prefix_tokens=settings.prefix_tokens,
+                    window_s=made_with.settings["window_s"],
+                    prefix_tokens=made_with.settings["prefix_tokens"],
                 )
             )
         show.update("routing", 2, 2)
@@ -196,8 +199,9 @@ def write_html(args: argparse.Namespace) -> None:
     say(f"{args.output}")
 
 
-def _require(settings: PipelineSettings) -> None:
-    """Say that there are no records, or no lake can be, before Spark takes its seconds to start."""
+def _require(settings: PipelineSettings, *, rebuild: bool) -> None:
+    """Check records and lake before Spark takes its seconds to start."""
+    from midge.pipeline.lake.opening import require_same_here
     from midge.pipeline.lake.tables import require_writable
     from midge.pipeline.records.files import require_records
 
@@ -205,15 +209,17 @@ def _require(settings: PipelineSettings) -> None:
         require_records(Path(settings.records_directory))
     if "://" not in settings.lake_directory:
         require_writable(settings.lake_directory)
+        if not rebuild:
+            require_same_here(settings)
 
 
 def _patterns(spark: "SparkSession", settings: PipelineSettings, path: Path | None) -> "DataFrame":
     """Return the patterns of a text file or a Parquet file, or those that were subscribed to."""
-    from midge.pipeline.lake.job import open_lake
+    from midge.pipeline.lake.opening import open_lake
 
     if path is None:
-        subscriptions = open_lake(spark, settings).read("silver/subscriptions")
-        return subscriptions.select("server", "account", "pattern").distinct()
+        lake, _ = open_lake(spark, settings)
+        return lake.read("silver/subscriptions").select("server", "account", "pattern").distinct()
     if path.suffix == ".parquet":
         return _read_parquet(spark, "patterns", str(path))
     try:

@@ -19,18 +19,15 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as sf
 
 from midge.pipeline.lake import bronze, gold, silver
+from midge.pipeline.lake.opening import CHECKPOINT, clear, prepare
 from midge.pipeline.lake.settings import PipelineSettings
-from midge.pipeline.lake.storage import as_uri
-from midge.pipeline.lake.tables import GOLD, Lake, LakeError
+from midge.pipeline.lake.storage import Storage, as_uri
+from midge.pipeline.lake.tables import GOLD, Lake
 from midge.pipeline.records.files import CLIENTS, DATA_SETS, INTEREST, MESSAGES, require_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
-
-CHECKPOINT = "_checkpoint"
-"""The checkpoint lies in the lake, so that tables and progress come and go together."""
-
 
 _WORKERS = 4
 
@@ -53,12 +50,12 @@ Report = Callable[[str, Progress], None]
 
 
 class LakeJob:
-    """Fills the lake of `settings` from its records.
+    """Fills the lake of `settings` from its records; with `rebuild`, from nothing.
 
     Raises:
         RecordsError: there is no record directory.
-        LakeError: the lake was filled with other settings, which would mix what does not belong
-            together.
+        LakeError: the lake was made with other settings, tables or versions, or rebuilding it would
+            lose what is no longer recorded.
     """
 
     def __init__(
@@ -66,6 +63,8 @@ class LakeJob:
         spark: "SparkSession",
         settings: PipelineSettings,
         report: Report = lambda *_: None,
+        *,
+        rebuild: bool = False,
     ) -> None:
         if "://" not in settings.records_directory:
             require_records(Path(settings.records_directory))
@@ -77,6 +76,9 @@ class LakeJob:
         self._report = report
         self._gold_built_s = float("-inf")
         self._failure: Exception | None = None
+        if rebuild:
+            clear(self.lake, Storage(spark, settings.records_directory))
+        prepare(self.lake, settings)
 
     def run(self) -> Progress:
         """Take everything that is recorded and not yet in the lake, then rebuild gold."""
@@ -265,21 +267,6 @@ class LakeJob:
         row = self.lake.read_batch("silver/batches", batch).first()
         self.progress.messages += row.messages if row else 0
         self._report("batch done", self.progress)
-
-
-def open_lake(spark: "SparkSession", settings: PipelineSettings) -> Lake:
-    """Return the lake of `settings` for reading.
-
-    Raises:
-        LakeError: there is none.
-    """
-    lake = Lake(spark, settings.lake_directory, settings.format)
-    if not lake.exists("silver/batches"):
-        raise LakeError(
-            f"{settings.lake_directory}: holds no lake yet; "
-            "expected the tables of `midge pipeline run`"
-        )
-    return lake
 
 
 def _all_at_once(*works: Callable[[], None]) -> None:

@@ -28,6 +28,7 @@ class Storage:
         self.root = as_uri(root)
         jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no public door to Hadoop's file systems
         self._path_class = jvm.org.apache.hadoop.fs.Path
+        self._io_utils = jvm.org.apache.commons.io.IOUtils
         base = self._path_class(self.root)
         self._fs = base.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
         self._qualified_root = self._fs.makeQualified(base).toString().rstrip("/") + "/"
@@ -56,6 +57,22 @@ class Storage:
             self.delete(old)
         else:
             self.rename(place, target)
+
+    def read_text(self, place: str) -> str:
+        """Return all of a small file."""
+        stream = self._fs.open(self._path(place))
+        try:
+            return str(self._io_utils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write_text(self, place: str, text: str) -> None:
+        """Write a small file, in place of what is there."""
+        stream = self._fs.create(self._path(place), True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
 
     def delete(self, place: str) -> None:
         """Delete a file or a directory with all that is in it; what is not there is no error."""

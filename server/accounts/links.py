@@ -19,6 +19,7 @@ import msgspec
 
 from midge.protocol.frame import Frame, compose, with_subject
 from midge.server.accounts.mapping import Mappings
+from midge.server.routing.reserved import REPLY_PREFIX
 from midge.server.routing.subscription import RoutedSubscription
 
 if TYPE_CHECKING:
@@ -33,9 +34,7 @@ if TYPE_CHECKING:
     from midge.server.clock import Clock
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
-    from midge.server.routing.router import Router
-
-REPLY_PREFIX = b"_R_."
+    from midge.sublist.result import SubListResult
 
 REQUESTS_MAX = 65536
 """Most unanswered requests of one import; the oldest gives way."""
@@ -52,6 +51,9 @@ _INFO_FIELDS = (
 """What stands in ``Nats-Request-Info``, in nats-server's order."""
 
 
+RouteFrame = Callable[["Account", "SubListResult", Frame, "Client | None"], int]
+"""Routes a frame to those in a result, from the publisher that it comes from."""
+
 Describe = Callable[["Client | None"], dict[str, Any]]
 """Tells what a service may know of a requesting client when the import shares it."""
 
@@ -61,14 +63,14 @@ class AccountLinks:
 
     def __init__(
         self,
-        router: Router,
+        route: RouteFrame,
         clock: Clock,
         random: Random,
         account: Callable[[str], Account],
         describe: Describe,
     ) -> None:
-        """Route with `router`; `account` gives the account of a name."""
-        self.router = router
+        """Deliver by `route`; `account` gives the account of a name."""
+        self.route = route
         self.clock = clock
         self.describe = describe
         self._random = random
@@ -126,7 +128,6 @@ class StreamLink(RoutedSubscription):
     def __init__(self, links: AccountLinks, plan: StreamImport, importer: Account) -> None:
         RoutedSubscription.__init__(self, plan.source)
         self._links = links
-        self._router = links.router
         self._transform = plan.transform
         self._importer = importer
 
@@ -142,7 +143,7 @@ class StreamLink(RoutedSubscription):
         seen = with_subject(frame, subject)
         links.carrying = StreamLink
         try:
-            return self._router.route(self._importer, result, publisher, seen) > 0
+            return links.route(self._importer, result, seen, publisher) > 0
         finally:
             links.carrying = None
 
@@ -154,7 +155,7 @@ class ServiceLink(RoutedSubscription):
         self, links: AccountLinks, plan: ServiceImport, importer: Account, exporter: Account
     ) -> None:
         RoutedSubscription.__init__(self, plan.source)
-        self.router = links.router
+        self.route = links.route
         self.importer = importer
         self.exporter = exporter
         self.response_type = plan.response_type
@@ -186,7 +187,7 @@ class ServiceLink(RoutedSubscription):
         request = compose(subject, frame.payload_bytes(), token, headers)
         links.carrying, links.request_info = ServiceLink, info
         try:
-            taken = self.router.route(self.exporter, result, publisher, request)
+            taken = links.route(self.exporter, result, request, publisher)
         finally:
             links.carrying, links.request_info = before, told_before
         if taken == 0 and response is not None:
@@ -286,7 +287,7 @@ class Response(RoutedSubscription):
         if not result.fan_out():
             return False
         answer = compose(self.reply, frame.payload_bytes(), None, frame.header_bytes())
-        return service.router.route(service.importer, result, publisher, answer) > 0
+        return service.route(service.importer, result, answer, publisher) > 0
 
 
 def with_request_info(headers: bytes | None, info: bytes) -> bytes:

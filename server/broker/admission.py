@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from midge.protocol import errors
-from midge.server.accounts.links import REPLY_PREFIX, AccountLinks
+from midge.server.accounts.links import AccountLinks
 from midge.server.accounts.plan import plan_accounts, plan_configured
 from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, Verdict
 from midge.server.auth.permissions import Permissions
@@ -23,6 +23,8 @@ from midge.server.broker.pending_auth import PendingAuth
 from midge.server.clients.client_info import shared_info
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.log.logger import get_logger
+from midge.server.routing.reserved import RESERVED_REPLIES, RESERVED_SUBJECTS
+from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
@@ -41,8 +43,6 @@ NO_LIMIT = -1
 
 _NONCE_BYTES = 11
 _SYSTEM_QUEUE = b"_sys_"
-_RESERVED_SUBJECTS = (b"$NRG.", b"_GR_.")
-_RESERVED_REPLIES = (REPLY_PREFIX, b"_GR_.", b"$JS.ACK.")
 _LONGEST_WAIT_S = 3600.0
 """Expiries are looked at by the wall clock at least so often, for it may jump."""
 
@@ -65,7 +65,7 @@ class Admission:
         options = broker.options
         self.authenticator = Authenticator(options, wall_clock=broker.clock.wall)
         self.links = AccountLinks(
-            broker.router, broker.clock, broker.random, broker.account, self._describe
+            broker.internal.route_frame, broker.clock, broker.random, broker.account, self._describe
         )
         self.links.apply(plan_configured(options))
         self._by_address: Counter[str] = Counter()
@@ -79,7 +79,9 @@ class Admission:
 
     def _describe(self, client: Client | None) -> dict[str, Any]:
         """Return what a service may be told of a requesting client; nothing of this process."""
-        return {} if client is None else shared_info(self._broker, cast("Connection", client))
+        if client is None or client.role != Role.CLIENT:
+            return {}
+        return shared_info(self._broker, cast("Connection", client))
 
     # Coming in.
 
@@ -182,7 +184,7 @@ class Admission:
     ) -> str | None:
         """Return the -ERR text for a message that may not be published, or None."""
         permissions = connection.permissions
-        allowed = not subject.startswith(_RESERVED_SUBJECTS) and (
+        allowed = not subject.startswith(RESERVED_SUBJECTS) and (
             permissions is None
             or permissions.may_publish(subject)
             or permissions.use_response(subject, self._broker.clock.monotonic())
@@ -194,7 +196,7 @@ class Admission:
     def refuse_reply(self, frame: Frame) -> str | None:
         """Return the -ERR text for a reply subject that no client may name, or None."""
         reply = frame.reply_bytes()
-        if reply is not None and reply.startswith(_RESERVED_REPLIES):
+        if reply is not None and reply.startswith(RESERVED_REPLIES):
             return errors.reply_violation(reply)
         return None
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from midge.protocol import COMPATIBLE_VERSION, errors
 from midge.protocol.errors import ProtocolError
 from midge.protocol.frame import Frame
@@ -27,12 +29,15 @@ from midge.server.clients.fair_turns import FairTurns
 from midge.server.clients.protocol_trace import Tracer, client_label
 from midge.server.clock import Clock
 from midge.server.config.options import Options
+from midge.server.internal.publisher import InternalPublisher
 from midge.server.log.logger import get_logger
 from midge.server.routing.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 from midge.server.routing.client import Client
+from midge.server.routing.contained_faults import ContainedFaults
 from midge.server.routing.observer import Observer
 from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.router import SWALLOWED, Router
+from midge.server.routing.several_observers import SeveralObservers
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist import SubList
 
@@ -74,19 +79,6 @@ class Screen:
         """Change what a connection is told of the server."""
 
 
-class _Several(Observer):
-    """Several observers of messages as one."""
-
-    def __init__(self, observers: list[Observer]) -> None:
-        self._observers = observers
-
-    def message_routed(
-        self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
-    ) -> None:
-        for observer in self._observers:
-            observer.message_routed(account, publisher, frame, plain, queued)
-
-
 class Totals:
     """Counts over connections that have gone, and of what happened to them."""
 
@@ -120,12 +112,21 @@ class Totals:
 class Broker:
     """The shared state of one server's connections; `clock` and `random` are its only such sources.
 
+    `soon` has a function called in a later turn of the loop, if there is one. `internal` is the
+    way to the router of all that is no connection.
+
     `clients` are the live connections by cid, `closed` the last ones that went, oldest first.
     `closed_by_reason` and `errors_sent` (by kind) count what they say; `limit_hits` counts by name
     what these do not show.
     """
 
-    def __init__(self, options: Options, clock: Clock, random: Random) -> None:
+    def __init__(
+        self,
+        options: Options,
+        clock: Clock,
+        random: Random,
+        soon: Callable[[Callable[[], None]], object] | None = None,
+    ) -> None:
         self.options = options
         self.clock = clock
         self.random = random
@@ -134,7 +135,8 @@ class Broker:
         self.chunks = ChunkPool()
         self.turns = FairTurns(clock)
         chooser = random if options.routing.queue_selection == "random" else None
-        self.router = Router(chooser)
+        self.router = Router(chooser, ContainedFaults(clock.monotonic), soon)
+        self.internal = InternalPublisher(self.router)
         self.observers: list[Observer] = []
         self._message_observers: list[Observer] = []
         self.accounts: dict[str, Account] = {}
@@ -162,6 +164,14 @@ class Broker:
         if operator is not None and operator.system_account:
             self.system_account = self.account(operator.system_account)
 
+    def _show(self, event: str, *arguments: object) -> None:
+        """Call the method `event` of every observer, and contain what any of them raises."""
+        for observer in self.observers:
+            try:
+                getattr(observer, event)(*arguments)
+            except Exception as error:  # noqa: BLE001 - the client has no part in it
+                self.router.faults.note(observer, error)
+
     # Connections.
 
     def account(self, name: str) -> Account:
@@ -176,8 +186,7 @@ class Broker:
             )
             account = Account(name, sublist)
             self.accounts[name] = account
-            for observer in self.observers:
-                observer.account_made(account)
+            self._show("account_made", account)
         return account
 
     def make_connection(self, peer: tuple[str, int], listener_kind: str = "STANDARD") -> Connection:
@@ -215,8 +224,7 @@ class Broker:
 
     def client_connected(self, connection: Connection) -> None:
         """Hear that the client has been let in."""
-        for observer in self.observers:
-            observer.client_connected(connection)
+        self._show("client_connected", connection)
 
     def client_closed(self, connection: Connection) -> None:
         """Hear that a connection has ended; its transport may have some last words to write."""
@@ -228,8 +236,7 @@ class Broker:
         self.closed.append(ClosedClient(connection, self.clock.monotonic()))
         if connection.reason is not None:
             self._note_end(connection, connection.reason)
-        for observer in self.observers:
-            observer.client_closed(connection)
+        self._show("client_closed", connection)
 
     def _note_end(self, connection: Connection, reason: ClosedReason) -> None:
         """Count and log why a connection has ended."""
@@ -374,15 +381,13 @@ class Broker:
 
     def subscribed(self, connection: Connection, subscription: RoutedSubscription) -> None:
         """Hear of a new subscription."""
-        for observer in self.observers:
-            observer.subscribed(connection, subscription)
+        self._show("subscribed", connection, subscription)
 
     def unsubscribed(
         self, connection: Connection, subscription: RoutedSubscription, cause: str
     ) -> None:
         """Hear of the end of one."""
-        for observer in self.observers:
-            observer.unsubscribed(connection, subscription, cause)
+        self._show("unsubscribed", connection, subscription, cause)
 
     def clean_up(
         self, connection: Connection, account: Account, left: list[RoutedSubscription], slice_: int
@@ -444,7 +449,7 @@ class Broker:
             info.tls_verify = True
 
     def _info(self) -> Info:
-        limits = self.options.limits
+        limits, jetstream = self.options.limits, self.options.jetstream
         host, _, port = self.options.listen.client_advertise.rpartition(":")
         if not host:
             host, port = port or self.host, ""
@@ -457,6 +462,8 @@ class Broker:
             port=int(port or self.port),
             headers=limits.header_support,
             max_payload=limits.max_payload_bytes,
+            jetstream=True if jetstream.enabled else UNSET,
+            domain=(jetstream.enabled and jetstream.domain) or UNSET,
             xkey=self.keys.xkey,
         )
 
@@ -478,7 +485,7 @@ class Broker:
         several = self._message_observers
         self.router.observer = several[0] if len(several) == 1 else None
         if len(several) > 1:
-            self.router.observer = _Several(several)
+            self.router.observer = SeveralObservers(several, self.router.faults)
 
     def close(self) -> None:
         """Let go of what outlives connections."""

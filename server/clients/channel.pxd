@@ -45,6 +45,7 @@ cdef class Channel(Client):
     cdef void spend(self, Py_ssize_t cost_bytes) except *
     cdef bint may_spend(self, Py_ssize_t cost_bytes) except -1
     cpdef void flushed(self) except *
+    cpdef bint run_goes_on(self, unsigned long long generation) except -1
     cpdef void hold_for(self, Client receiver) except *
     cpdef void held(self, Client publisher) except *
     cpdef void release(self) except *

@@ -264,6 +264,10 @@ class Channel(Client):
         if self.outbound.pending_bytes() > self.max_pending_bytes:  # of answers, which nobody asks
             self.close(ClosedReason.SLOW_CONSUMER_PENDING)
 
+    def run_goes_on(self, generation: int) -> bool:
+        """Tell whether nothing has halted the parser, and the next message is for the same."""
+        return not self.parser.halted and self.account.sublist.generation == generation
+
     def hold_for(self, receiver: Client) -> None:
         """Hear that `receiver` is far behind; this connection is read no further for a moment."""
         self.back_pressure.hold_for(receiver)

@@ -5,11 +5,11 @@ cimport cython
 from midge.protocol.frame cimport Frame, compose, with_subject
 from midge.server.clients.channel cimport Channel
 from midge.server.auth.permissions cimport Permissions
+from midge.server.routing cimport reserved
 from midge.sublist.result cimport SubListResult
 from midge.sublist.sublist cimport SubList
 
 cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED, RESERVED
-cdef int _DOLLAR, _J, _N, _UNDERSCORE, _G, _R
 cdef Py_ssize_t COMMAND_BYTES, _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, STEP_BYTES
 
 
@@ -23,10 +23,11 @@ cdef class PublishingClient(Channel):
     cdef unsigned long long _generation
 
     cpdef void on_publish(self, Frame frame) except *
-    @cython.locals(result=SubListResult, cost=Py_ssize_t)
+    @cython.locals(result=SubListResult, cost=Py_ssize_t, taken=Py_ssize_t)
     cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
     cdef void forget_match(self) except *
-    @cython.locals(reserved=bint)
+    @cython.locals(is_reserved=bint, data="const unsigned char *", base=Py_ssize_t,
+                   start=Py_ssize_t, end=Py_ssize_t)
     cdef void _note_reserved(self, Frame frame) except *
     @cython.locals(subject=bytes)
     cdef bytes _subject_of(self, Frame frame)
@@ -34,11 +35,8 @@ cdef class PublishingClient(Channel):
     cdef SubListResult _match(self, Frame frame)
     @cython.locals(result=SubListResult, taken=Py_ssize_t, offers="long long")
     cdef void _route(self, Frame frame) except *
-    @cython.locals(checks=int, subject=bytes, target=bytes, may_publish=bint)
+    @cython.locals(checks=int, subject=bytes, target=bytes, may_publish=bint,
+                   is_led_astray=bint)
     cdef void _publish_guarded(self, Frame frame) except *
     cdef bytes _mapped(self, bytes subject)
     cdef void _send_no_responders(self, Frame frame, bytes subject) except *
-
-
-@cython.locals(first=int, second=int)
-cdef bint _may_be_reserved(const unsigned char *data, Py_ssize_t start)

@@ -10,6 +10,8 @@ from midge.protocol import errors
 from midge.protocol.frame import Frame, compose, with_subject
 from midge.protocol.messages import ConnectOptions
 from midge.server.clients.channel import COMMAND_BYTES, STEP_BYTES, Channel
+from midge.server.routing import reserved
+from midge.server.routing.reserved import RESERVED_SUBJECTS
 from midge.server.routing.slow_path import (
     MAPPED,
     PEDANTIC,
@@ -26,16 +28,9 @@ from midge.sublist.sublist import SubList
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
 
-# The first two bytes of the subjects that are the server's own: $NRG. and $JS.ACK., _GR_. and _R_.
-# The inboxes of clients, which are as common as other subjects, begin with _I.
-_DOLLAR, _J, _N = 0x24, 0x4A, 0x4E
-_UNDERSCORE, _G, _R = 0x5F, 0x47, 0x52
-
 # What a delivery uses up of a turn besides its bytes.
 _DELIVERY_BYTES = 128
 _DELIVERY_IN_RUN_BYTES = 16
-
-_OWN = (b"$NRG.", b"_GR_.")  # subjects that mappings must not lead clients to
 
 
 class PublishingClient(Channel):
@@ -77,20 +72,21 @@ class PublishingClient(Channel):
     def on_publish_run(self, frame: Frame, count: int) -> int:
         """Route messages that differ in their payloads only, all at once if nothing forbids it.
 
-        Gives how many: as many as there is time for in this turn, and then it is over.
+        Returns how many: as many as there is time for in this turn, and no more after one that an
+        internal subscriber has taken and that has changed who gets the next.
         """
         if not self.publish_checks:
             result = self._match(frame)
             cost = len(result.plain) * (frame.end + _DELIVERY_IN_RUN_BYTES)
             if cost and not self.may_spend(cost * count):
                 count = max(self.turn_left // cost + 1, 1)
-            if (result or not frame.has_reply()) and self.router.route_run(
-                self.account, result, self, frame, count
-            ):
-                self.in_messages += count
-                self.in_bytes += count * frame.size
-                self.spend(cost * count)
-                return count
+            if result or not frame.has_reply():
+                taken = self.router.route_run(self.account, result, self, frame, count)
+                if taken:
+                    self.in_messages += taken
+                    self.in_bytes += taken * frame.size
+                    self.spend(cost * taken)
+                    return taken
         self.on_publish(frame)
         return 1
 
@@ -109,11 +105,14 @@ class PublishingClient(Channel):
         Channel.send_ping(self)
 
     def _note_reserved(self, frame: Frame) -> None:
-        """Note whether `frame` might name a subject that only the server may publish to."""
-        reserved = _may_be_reserved(frame.data, frame.base + frame.subject_start)
-        if not reserved and frame.reply_end > frame.reply_start:
-            reserved = _may_be_reserved(frame.data, frame.base + frame.reply_start)
-        if reserved:
+        """Note whether `frame` names a subject that is the server's own."""
+        data, base = frame.data, frame.base
+        start, end = base + frame.subject_start, base + frame.subject_end
+        is_reserved = reserved.is_reserved_subject(data, start, end)
+        if not is_reserved and frame.reply_end > frame.reply_start:
+            start, end = base + frame.reply_start, base + frame.reply_end
+            is_reserved = reserved.is_reserved_reply(data, start, end)
+        if is_reserved:
             self.publish_checks |= RESERVED
         else:
             self.publish_checks &= ~RESERVED
@@ -165,7 +164,8 @@ class PublishingClient(Channel):
         target = self._mapped(subject) if checks & MAPPED else subject
         named = target or subject  # a message that weights leave out must be allowed, too
         may_publish = not checks & RESTRICTED or self.permissions.may_publish(named)
-        if checks & RESERVED or not may_publish or (checks & MAPPED and named.startswith(_OWN)):
+        is_led_astray = checks & MAPPED and named.startswith(RESERVED_SUBJECTS)
+        if checks & RESERVED or not may_publish or is_led_astray:
             refusal = self.broker.admission.refuse_publish(self, named, frame)
             if refusal is not None:
                 self.send_error(refusal)
@@ -236,11 +236,3 @@ class PublishingClient(Channel):
                 self.outbound.append_message(compose(reply, b"", None, headers), subscription.sid)
                 self.router.touch(self)
                 return
-
-
-def _may_be_reserved(data: bytearray, start: int) -> bool:
-    """Tell by its first two bytes, or one and a space, whether a subject may be the server's."""
-    first, second = data[start], data[start + 1]
-    if first == _UNDERSCORE:
-        return second == _G or second == _R
-    return first == _DOLLAR and (second == _J or second == _N)

@@ -6,7 +6,6 @@ it came from, so that errors name the place and `midge check` can show it.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import re
 import tomllib
@@ -18,6 +17,7 @@ import msgspec
 from midge.server.config import schema
 from midge.server.config.contradictions import find_contradictions
 from midge.server.config.from_text import from_text
+from midge.server.config.layer import Layer, read_text
 from midge.server.config.options import Options
 from midge.server.config.to_toml import Writer
 from midge.server.config.toml_lines import KeyLines
@@ -25,13 +25,10 @@ from midge.server.config.type_check import Problem, find_problems, format_path, 
 from midge.server.errors import CombinedConfigError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from os import PathLike
 
     from midge.server.config.type_check import Path as KeyPath
-
-FILE_SIZE_MAX_BYTES = 16 << 20
-"""Largest configuration file; real ones are a thousand times smaller."""
 
 TOML_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 """What the parser of TOML says of the place of an error."""
@@ -43,16 +40,6 @@ DEEP_KEY = re.compile(
 
 NOT_SETTINGS = frozenset({"MIDGE_PURE"})
 """Variables that begin like settings but concern the build."""
-
-
-class Layer(NamedTuple):
-    """The values of one source, as nested plain values, and where each was written."""
-
-    values: dict[str, Any]
-    where: Callable[[KeyPath], str]
-    error: type[ConfigError] = ConfigError
-    """How errors of this source look."""
-    warnings: tuple[str, ...] = ()
 
 
 class Loaded(NamedTuple):
@@ -137,28 +124,6 @@ def read_file(file: Path) -> Layer:
         return f"{file}:{line}" if line else str(file)
 
     return Layer(values, where)
-
-
-def read_text(file: Path) -> str:
-    """Return the text of a configuration file of acceptable size.
-
-    Raises: ConfigError when it cannot be read, is too large, or is not UTF-8.
-    """
-    try:
-        with file.open("rb") as stream:
-            content = stream.read(FILE_SIZE_MAX_BYTES + 1)
-    except OSError as error:
-        verb = "read" if error.errno == errno.EISDIR else "open"
-        reason = (error.strerror or str(error)).lower()
-        raise ConfigError(f"{verb} {file}: {reason}") from None
-    if len(content) > FILE_SIZE_MAX_BYTES:
-        limit = FILE_SIZE_MAX_BYTES >> 20
-        raise ConfigError(f"expected at most {limit} MiB", where=str(file))
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError("expected UTF-8 text", where=f"{file}:{line}") from None
 
 
 def _read_environment(environment: Mapping[str, str], unknown: list[str]) -> Layer:

@@ -419,8 +419,8 @@ class Faults(Screen):
     def route(self, account: Account, publisher: Connection | None, frame: Frame) -> None:
         """Route a message past the faults."""
         subject = frame.subject_bytes()
-        self.broker.router.route(account, account.sublist.match(subject), publisher, frame)
-        self.broker.router.flush()
+        result = account.sublist.match(subject)
+        self.broker.internal.route_frame(account, result, frame, publisher)
 
     def _begin(self, fault: Fault) -> Fault:
         self._active.append(fault)
@@ -457,7 +457,7 @@ class Faults(Screen):
             connection.out_messages += 1
             connection.out_bytes += frame.size
             self.broker.router.touch(connection)
-            self.broker.clock.call_later(0, self.broker.router.flush)
+            self.broker.router.flush_soon()
 
     def _find(self, client: str | int) -> Connection:
         """Find a client. Raises: ValueError when none, or several, are called so."""

@@ -3,9 +3,8 @@
 cimport cython
 
 from midge.protocol.frame cimport Frame, compose, with_subject
+from midge.server.internal.publisher cimport InternalPublisher
 from midge.server.routing.account cimport Account
-from midge.server.routing.router cimport Router
-from midge.sublist.result cimport SubListResult
 from midge.sublist.subjects cimport is_valid_publish_subject
 
 
@@ -14,21 +13,18 @@ cdef class Publisher:
     cdef readonly object loop
     cdef readonly long long in_messages
     cdef readonly long long in_bytes
-    cdef Router _router
+    cdef InternalPublisher _internal
     cdef dict _subjects
-    cdef bint _is_flushing
 
     @cython.locals(topic=bytes, answer_to=bytes, block=bytes, content=bytes, size=Py_ssize_t,
-                   largest=Py_ssize_t, home=Account, frame=Frame, result=SubListResult)
+                   largest=Py_ssize_t, home=Account, frame=Frame)
     cpdef Py_ssize_t send(
         self, object subject, object payload, object headers, object reply, str account
     ) except -1
     cpdef Account known_account(self, str name)
-    cpdef void flush(self) except *
     @cython.locals(known=bytes)
     cdef bytes _valid(self, object subject, str what)
     cpdef Py_ssize_t _mapped(self, Account account, bytes subject, Frame frame) except -1
-    cdef Py_ssize_t _deliver(self, Account account, SubListResult result, Frame frame) except -1
 
 
 cpdef bytes literal_subject(object subject, str what=*)

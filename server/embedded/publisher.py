@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from midge.protocol.frame import Frame, compose, with_subject
 from midge.protocol.headers import format_headers
 from midge.protocol.text import encode
+from midge.server.internal.publisher import InternalPublisher
 from midge.server.routing.account import GLOBAL_ACCOUNT, Account
-from midge.server.routing.router import Router
-from midge.sublist.result import SubListResult
 from midge.sublist.subjects import is_valid_publish_subject
 
 if TYPE_CHECKING:
@@ -28,8 +27,7 @@ class Publisher:
     """The process's own way to the router; `in_messages` and `in_bytes` count what it published."""
 
     __slots__ = (
-        "_is_flushing",
-        "_router",
+        "_internal",
         "_subjects",
         "broker",
         "in_bytes",
@@ -42,9 +40,8 @@ class Publisher:
         self.loop = loop
         self.in_messages = 0
         self.in_bytes = 0
-        self._router: Router = broker.router
+        self._internal: InternalPublisher = broker.internal
         self._subjects: dict[str, bytes] = {}
-        self._is_flushing = False
 
     def publish(
         self,
@@ -90,10 +87,7 @@ class Publisher:
             return broker.publish_direct(home, frame, self._mapped)
         if home.mapper is not None:
             return self._mapped(home, topic, compose(topic, content, answer_to, block))
-        result = home.sublist.match(topic)
-        if self._router.observer is None and not result.plain and not result.queues:
-            return 0
-        return self._deliver(home, result, compose(topic, content, answer_to, block))
+        return self._internal.publish(home, topic, content, answer_to, block)
 
     def known_account(self, name: str) -> Account:
         """Give the account called `name`. Raises: ValueError when there is none."""
@@ -102,11 +96,6 @@ class Publisher:
             known = ", ".join(sorted(self.broker.accounts))
             raise ValueError(f"account: expected one of {known}, got {name!r}")
         return account
-
-    def flush(self) -> None:
-        """Write to the clients what this turn of the loop has brought them."""
-        self._is_flushing = False
-        self._router.flush()
 
     def _valid(self, subject: str | bytes, what: str) -> bytes:
         """Do what `literal_subject` does, and remember it."""
@@ -129,15 +118,7 @@ class Publisher:
             if mapped != subject:
                 subject = mapped
                 frame = with_subject(frame, mapped)
-        return self._deliver(account, account.sublist.match(subject), frame)
-
-    def _deliver(self, account: Account, result: SubListResult, frame: Frame) -> int:
-        """Route `frame`; it is written with all others of this turn of the loop."""
-        taken = self._router.route(account, result, None, frame)
-        if not self._is_flushing:
-            self._is_flushing = True
-            self.loop.call_soon(self.flush)
-        return taken
+        return self._internal.route_frame(account, account.sublist.match(subject), frame, None)
 
 
 def literal_subject(subject: str | bytes, what: str = "subject") -> bytes:

@@ -26,6 +26,7 @@ from midge.server.auth.permissions import PermissionRules
 from midge.server.interceptors.api import ClientInfo, Connect, Deliver, Publish, Refuse, Subscribe
 from midge.server.interceptors.calls import Call, InterceptorCalls
 from midge.server.interceptors.pending import PendingCommands, PendingDeliveries
+from midge.server.routing.role import Role
 from midge.server.routing.router import SWALLOWED
 
 if TYPE_CHECKING:
@@ -248,7 +249,7 @@ class Interception:
         event = Deliver(
             client_info(connection),
             *_message(frame),
-            None if publisher is None else client_info(publisher),
+            client_info(publisher) if publisher and publisher.role == Role.CLIENT else None,
             decode(subscription.subject),
             None if subscription.queue is None else decode(subscription.queue),
         )

@@ -88,6 +88,11 @@ class HubCollector(Collector):
         yield CounterMetricFamily(
             "midge_log_lines_lost", "Lines that could not be written", JOURNAL.lost_lines
         )
+        yield CounterMetricFamily(
+            "midge_internal_faults",
+            "Exceptions of the server's own subscribers and observers",
+            broker.router.faults.count,
+        )
 
     def _accounts(self) -> Iterator[Metric]:
         broker = self._state.broker

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from midge.protocol import COMPATIBLE_VERSION
 from midge.server.config.options import WebSocket
-from midge.server.monitoring import go_format
+from midge.server.monitoring import go_format, jsz
 from midge.server.monitoring.account_totals import server_totals
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _settings(state: "State") -> dict[str, Any]:
         "leaf": {},
         "mqtt": {},
         "websocket": _websocket(state),
-        "jetstream": {},
+        "jetstream": jsz.section(state.jetstream),
         "tls_timeout": go_format.number(options.tls.timeout_s),
         "write_deadline": go_format.nanoseconds(limits.write_deadline_s),
     }

@@ -54,13 +54,13 @@ SETTINGS = (
     Flag(("tlskey",), "str", ("tls", "key_file")),
     Flag(("tlsverify",), "bool", ("tls", "verify")),
     Flag(("tlscacert",), "str", ("tls", "ca_file")),
+    Flag(("js", "jetstream"), "bool", ("jetstream", "enabled")),
+    Flag(("sd", "store_dir"), "str", ("jetstream", "store_dir")),
     Flag(("record",), "str", ("recorder", "directory")),
 )
 """nats-server's flags that set something, and `--record`."""
 
 UNSUPPORTED = (
-    Flag(("js", "jetstream"), "bool", ("JetStream",)),
-    Flag(("sd", "store_dir"), "str", ("JetStream",)),
     Flag(("cluster", "cluster_listen"), "str", ("clustering",)),
     Flag(("cluster_name", "cluster_advertise"), "str", ("clustering",)),
     Flag(("routes",), "str", ("clustering",)),
@@ -101,6 +101,10 @@ Server Options:
         --ports_file_dir <dir>       Creates a ports file in the specified directory
                                      (<executable_name>_<pid>.ports)
         --record <dir>               Record what is routed as Parquet files
+
+JetStream Options:
+    -js, --jetstream                 Enable JetStream functionality
+    -sd, --store_dir <dir>           Set the storage directory
 
 Logging Options:
     -l, --log <file>                 File to redirect log output

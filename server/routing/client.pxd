@@ -6,7 +6,7 @@ from midge.server.routing.account cimport Account
 from midge.server.routing.outbound cimport Outbound
 from midge.sublist.subscription cimport Subscription
 
-cdef int CLOSED
+cdef int CLOSED, _CLIENT
 
 
 cdef class Client(Handler):
@@ -15,6 +15,7 @@ cdef class Client(Handler):
     cdef readonly Outbound outbound
     cdef public int deliver_checks
     cdef public bint dirty
+    cdef readonly int role
     cdef public long long in_messages
     cdef public long long in_bytes
     cdef public long long out_messages
@@ -23,6 +24,7 @@ cdef class Client(Handler):
     cpdef Frame checked(self, Subscription subscription, Client publisher, Frame frame)
     cpdef void finished(self, Subscription subscription) except *
     cpdef void flushed(self) except *
+    cpdef bint run_goes_on(self, unsigned long long generation) except -1
     cpdef void hold_for(self, Client receiver) except *
     cpdef void release(self) except *
     cpdef void held(self, Client publisher) except *

@@ -5,15 +5,20 @@ from typing import TYPE_CHECKING
 from midge.protocol.handler import Handler
 from midge.server.routing.account import Account
 from midge.server.routing.outbound import ChunkPool, Outbound
+from midge.server.routing.role import Role
 from midge.server.routing.slow_path import CLOSED
 
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
     from midge.sublist.subscription import Subscription
 
+_CLIENT = int(Role.CLIENT)  # a C number where this is compiled
+
 
 class Client(Handler):
     """One receiver of messages, and their sender too; `deliver_checks` holds bits of slow_path.py.
+
+    `role` is one of role.py: most are what NATS calls clients.
 
     The counts are of messages and of their bytes, header and payload. `dirty` tells that the
     router has put output into `outbound` and will flush it.
@@ -25,6 +30,7 @@ class Client(Handler):
         self.outbound = Outbound(pool)
         self.deliver_checks = 0
         self.dirty = False
+        self.role = _CLIENT
         self.in_messages = 0
         self.in_bytes = 0
         self.out_messages = 0
@@ -41,6 +47,13 @@ class Client(Handler):
 
     def flushed(self) -> None:
         """Hear that the router has flushed `outbound`, to see whether the socket took it."""
+
+    def run_goes_on(self, generation: int) -> bool:
+        """Tell, as a publisher in the middle of a run, whether the next message is for the same.
+
+        `generation` is that of its account's SubList when the run began.
+        """
+        return self.account.sublist.generation == generation
 
     def hold_for(self, receiver: "Client") -> None:
         """Hear, as a publisher, that `receiver` is far behind with what it was sent."""

@@ -10,34 +10,71 @@ from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.result cimport QueueGroup, SubListResult
 
 cdef int DENIED_SUBJECTS, NO_HEADERS
+cdef int REFUSED, TAKEN, FAILED
 
 
 cdef class Router:
     cdef public object chooser
+    cdef readonly object faults
     cdef public Observer observer
     cdef readonly unsigned long long batches
     cdef readonly long long offers
+    cdef readonly object soon
     cdef list _dirty
+    cdef bint _is_flush_due
 
-    @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, subscriptions=tuple,
-                   subscription=RoutedSubscription,
-                   group=QueueGroup)
+    @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, failed=Py_ssize_t, outcome=int,
+                   subscriptions=tuple, subscription=RoutedSubscription, group=QueueGroup)
     cpdef Py_ssize_t route(
         self, Account account, SubListResult result, Client publisher, Frame frame
     ) except -1
-    @cython.locals(subscriptions=tuple, subscription=RoutedSubscription, client=Client, checks=int,
-                   observer=Observer)
-    cpdef bint route_run(
+    @cython.locals(subscriptions=tuple, subscription=RoutedSubscription,
+                   internal=RoutedSubscription, observer=Observer)
+    cpdef Py_ssize_t route_run(
         self, Account account, SubListResult result, Client publisher, Frame frame,
         Py_ssize_t count
     ) except -1
     @cython.locals(client=Client, allowed=Frame, checks=int)
-    cpdef bint deliver(
+    cpdef int deliver(
         self, RoutedSubscription subscription, Client publisher, Frame frame
     ) except -1
     cpdef void touch(self, Client client) except *
+    cpdef void flush_soon(self) except *
     @cython.locals(dirty=list, client=Client, done=Py_ssize_t)
     cpdef void flush(self) except *
     @cython.locals(members=tuple, count=Py_ssize_t, start=Py_ssize_t, i=Py_ssize_t,
-                   chosen=Py_ssize_t, member=RoutedSubscription)
-    cdef bint _deliver_to_group(self, QueueGroup group, Client publisher, Frame frame) except -1
+                   chosen=Py_ssize_t, outcome=int, member=RoutedSubscription)
+    cdef int _deliver_to_group(self, QueueGroup group, Client publisher, Frame frame) except -1
+    @cython.locals(client=Client, checks=int)
+    cdef bint _takes_run(self, RoutedSubscription subscription, Frame frame) except -1
+    @cython.locals(subscriptions=tuple, subscription=RoutedSubscription, client=Client)
+    cdef void _append_run(
+        self, Account account, SubListResult result, Client publisher, Frame frame,
+        Py_ssize_t count
+    ) except *
+    @cython.locals(base=Py_ssize_t, taken=Py_ssize_t, has_failed=bint)
+    cdef Py_ssize_t _route_run_through(
+        self, RoutedSubscription internal, Account account, SubListResult result,
+        Client publisher, Frame frame, Py_ssize_t count
+    ) except -1
+    @cython.locals(subscriptions=tuple, subscription=RoutedSubscription)
+    cdef bint _all_take_run(self, SubListResult result, Frame frame) except -1
+    @cython.locals(subscriptions=tuple, subscription=RoutedSubscription)
+    cdef void _route_past(
+        self, RoutedSubscription internal, Account account, SubListResult result,
+        Client publisher, Frame frame, Py_ssize_t plain
+    ) except *
+    @cython.locals(base=Py_ssize_t)
+    cdef int _receive(
+        self, RoutedSubscription subscription, Client publisher, Frame frame
+    ) except -1
+    @cython.locals(observer=Observer)
+    cdef void _show_message(
+        self, Account account, Client publisher, Frame frame, Py_ssize_t plain,
+        Py_ssize_t queued
+    ) except *
+    @cython.locals(observer=Observer, base=Py_ssize_t)
+    cdef void _show_run(
+        self, Account account, Client publisher, Frame frame, Py_ssize_t count,
+        Py_ssize_t plain
+    ) except *

@@ -5,16 +5,23 @@ random one, that can take it. Frames are only appended here; `flush` writes once
 connection that got something, at the end of the batch of reads in which it came.
 """
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from midge.protocol.frame import Frame
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
+from midge.server.routing.contained_faults import ContainedFaults
 from midge.server.routing.observer import Observer
 from midge.server.routing.slow_path import DENIED_SUBJECTS, NO_HEADERS
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.result import QueueGroup, SubListResult
+
+REFUSED = 0
+TAKEN = 1
+FAILED = 2
+"""What becomes of a delivery."""
 
 SWALLOWED = Frame()
 """What `Client.checked` gives for a frame that it has taken; it delivers and counts it later."""
@@ -27,35 +34,62 @@ class Router:
     `observer`, if any, is told of every message once it has been routed. `batches` goes up with
     every batch of reads, so that who looks on need not ask for the time of each message. `offers`
     counts the subscriptions that messages were offered to, whether they took them or not, in every
-    account that a message came to: the work that its publisher has made.
+    account that a message came to: the work that its publisher has made. `faults` are those of
+    internal subscribers and observers, which end nobody's connection. `soon` has a function called
+    in a later turn of the loop; without it, `flush_soon` does nothing and its callers flush.
     """
 
-    __slots__ = ("_dirty", "batches", "chooser", "observer", "offers")
+    __slots__ = (
+        "_dirty",
+        "_is_flush_due",
+        "batches",
+        "chooser",
+        "faults",
+        "observer",
+        "offers",
+        "soon",
+    )
 
-    def __init__(self, chooser: Random | None = None) -> None:
+    def __init__(
+        self,
+        chooser: Random | None = None,
+        faults: ContainedFaults | None = None,
+        soon: Callable[[Callable[[], None]], object] | None = None,
+    ) -> None:
         self.chooser = chooser
+        self.faults = faults or ContainedFaults()
         self.observer: Observer | None = None
         self.batches = 0
         self.offers = 0
+        self.soon = soon
         self._dirty: list[Client] = []
+        self._is_flush_due = False
 
     def route(
         self, account: Account, result: SubListResult, publisher: Client | None, frame: Frame
     ) -> int:
-        """Deliver `frame` to those in `result`, of `account`; give how many have taken it."""
-        plain = 0
+        """Deliver `frame` to those in `result`, of `account`; return how many have taken it.
+
+        Internal subscribers that have failed count among them: somebody was there.
+        """
+        plain = failed = queued = 0
         subscriptions: tuple[Any, ...] = result.plain  # routed ones, in the SubLists of a server
         self.offers += len(subscriptions)
         for subscription in subscriptions:
-            if self.deliver(subscription, publisher, frame):
+            outcome = self.deliver(subscription, publisher, frame)
+            if outcome == TAKEN:
                 plain += 1
-        queued = 0
+            elif outcome == FAILED:
+                failed += 1
         for group in result.queues:
-            if self._deliver_to_group(group, publisher, frame):
+            outcome = self._deliver_to_group(group, publisher, frame)
+            if outcome == TAKEN:
                 queued += 1
+            elif outcome == FAILED:
+                failed += 1
         if self.observer is not None:
-            self.observer.message_routed(account, publisher, frame, plain, queued)
-        return plain + queued
+            self._show_message(account, publisher, frame, plain, queued)
+        return plain + queued + failed
 
     def route_run(
         self,
@@ -64,59 +98,51 @@ class Router:
         publisher: Client | None,
         frame: Frame,
         count: int,
-    ) -> bool:
-        """Deliver `count` messages, `frame` the first, to those in `result`, one after the other.
+    ) -> int:
+        """Deliver up to `count` messages, `frame` the first, to those in `result`; return how many.
 
-        They lie one behind the other and differ in their payloads only. False, and then nothing has
-        happened, when somebody has to look at each of them.
+        They lie one behind the other and differ in their payloads only. 0, and then nothing has
+        happened, when each of them has to be looked at.
         """
         observer = self.observer
         if result.queues or (observer is not None and not observer.sees_runs()):
-            return False
+            return 0
+        internal = None
         subscriptions: tuple[Any, ...] = result.plain
         for subscription in subscriptions:
-            client = subscription.client
-            if client is None or subscription.max_messages > 0:
-                return False
-            checks = client.deliver_checks
-            if checks & ~(NO_HEADERS | DENIED_SUBJECTS):
-                return False
-            if checks & NO_HEADERS and frame.header_size >= 0:
-                return False
-            if checks & DENIED_SUBJECTS and client.checked(subscription, None, frame) is not frame:
-                return False  # all have one subject, so that one answer counts for all
+            if subscription.client is not None:
+                if not self._takes_run(subscription, frame):
+                    return 0
+            elif internal is None and subscription.max_messages == 0 and subscription.takes_runs():
+                internal = subscription
+            else:
+                return 0
         if len(subscriptions) > 1 and not result.owners_differ():
-            return False  # a client sees the messages of all its subscriptions in turn
-        for subscription in subscriptions:
-            client = subscription.client
-            client.outbound.append_run(frame, subscription.sid, count)
-            client.out_messages += count
-            client.out_bytes += count * frame.size
-            subscription.delivered += count
-            self.touch(client)
-        if observer is not None:
-            observer.run_routed(account, publisher, frame, count, len(subscriptions))
-        return True
+            return 0  # a client sees the messages of all its subscriptions in turn
+        if internal is not None:
+            return self._route_run_through(internal, account, result, publisher, frame, count)
+        self._append_run(account, result, publisher, frame, count)
+        return count
 
     def deliver(
         self, subscription: RoutedSubscription, publisher: Client | None, frame: Frame
-    ) -> bool:
-        """Deliver `frame` to one subscription; False when it cannot or may not take it."""
+    ) -> int:
+        """Deliver `frame` to one subscription; return TAKEN, REFUSED or FAILED.
+
+        It is refused by a receiver that cannot or may not take it, and only internal ones fail.
+        """
         client = subscription.client
         if client is None:
-            if not subscription.receive(publisher, frame):
-                return False
-            subscription.delivered += 1
-            return True
+            return self._receive(subscription, publisher, frame)
         checks = client.deliver_checks
         if checks == NO_HEADERS and frame.header_size < 0:
             checks = 0  # what it could not read is not there
         if checks:
             allowed = client.checked(subscription, publisher, frame)
             if allowed is None:
-                return False
+                return REFUSED
             if allowed is SWALLOWED:
-                return True
+                return TAKEN
             frame = allowed
         client.outbound.append_message(frame, subscription.sid)
         client.out_messages += 1
@@ -127,13 +153,25 @@ class Router:
         if not client.dirty:
             client.dirty = True
             self._dirty.append(client)
-        return True
+        return TAKEN
 
     def touch(self, client: Client) -> None:
         """Have `client` flushed with the others: something has been appended to its output."""
         if not client.dirty:
             client.dirty = True
             self._dirty.append(client)
+
+    def flush_soon(self) -> None:
+        """Have what has been appended written, with everything else of this turn of the loop."""
+        if self._is_flush_due or self.soon is None:
+            return
+        if self._dirty or self.observer is not None:  # which goes by `batches`
+            self._is_flush_due = True
+            self.soon(self._flush_now)
+
+    def _flush_now(self) -> None:
+        self._is_flush_due = False
+        self.flush()
 
     def flush(self) -> None:
         """Write what has been appended since the last flush."""
@@ -153,15 +191,164 @@ class Router:
             if done < len(dirty):
                 self._dirty = dirty[done:] + self._dirty  # one fault is not to silence the others
 
-    def _deliver_to_group(self, group: QueueGroup, publisher: Client | None, frame: Frame) -> bool:
-        """Deliver `frame` to the first member, from the one whose turn it is on, that takes it."""
+    def _deliver_to_group(self, group: QueueGroup, publisher: Client | None, frame: Frame) -> int:
+        """Deliver `frame` to the first member, from the one whose turn it is on, that takes it.
+
+        A member that fails has had its chance: what it did before it failed is not known, so no
+        other is asked.
+        """
         members: tuple[Any, ...] = group.members
         count = len(members)
         start = group.turn if self.chooser is None else self.chooser.randrange(count)
         for i in range(count):
             chosen = (start + i) % count
             self.offers += 1
-            if self.deliver(members[chosen], publisher, frame):
+            outcome = self.deliver(members[chosen], publisher, frame)
+            if outcome != REFUSED:
                 group.turn = chosen + 1
-                return True
-        return False
+                return outcome
+        return REFUSED
+
+    # Runs.
+
+    def _takes_run(self, subscription: RoutedSubscription, frame: Frame) -> bool:
+        """Tell whether a client's subscription gets all messages of the run that `frame` begins."""
+        client = subscription.client
+        if client is None or subscription.max_messages > 0:
+            return False
+        checks = client.deliver_checks
+        if checks & ~(NO_HEADERS | DENIED_SUBJECTS):
+            return False
+        if checks & NO_HEADERS and frame.header_size >= 0:
+            return False
+        # All have one subject, so that one answer counts for all.
+        return not checks & DENIED_SUBJECTS or client.checked(subscription, None, frame) is frame
+
+    def _append_run(
+        self,
+        account: Account,
+        result: SubListResult,
+        publisher: Client | None,
+        frame: Frame,
+        count: int,
+    ) -> None:
+        """Write `count` messages to the clients in `result`, and show them to the observer."""
+        subscriptions: tuple[Any, ...] = result.plain
+        for subscription in subscriptions:
+            client = subscription.client
+            if client is None:
+                continue  # internal, and has had them
+            client.outbound.append_run(frame, subscription.sid, count)
+            client.out_messages += count
+            client.out_bytes += count * frame.size
+            subscription.delivered += count
+            self.touch(client)
+        if self.observer is not None:
+            self._show_run(account, publisher, frame, count, len(subscriptions))
+
+    def _route_run_through(
+        self,
+        internal: RoutedSubscription,
+        account: Account,
+        result: SubListResult,
+        publisher: Client | None,
+        frame: Frame,
+        count: int,
+    ) -> int:
+        """Deliver as many messages of a run to everyone as `internal` takes; return how many.
+
+        If it fails, what it took before counts; the message with which it failed goes to the
+        others, and is not offered to it again.
+        """
+        base = frame.base
+        has_failed = False
+        try:
+            taken = min(internal.receive_run(publisher, frame, count), count)
+        except Exception as error:  # noqa: BLE001 - the publisher has no part in it
+            taken = min(max((frame.base - base) // frame.end, 0), count - 1)
+            has_failed = True
+            self.faults.note(internal, error)
+        finally:
+            frame.base = base
+        if taken > 0:
+            internal.delivered += taken
+            if self._all_take_run(result, frame):
+                self._append_run(account, result, publisher, frame, taken)
+            else:
+                for _ in range(taken):
+                    self._route_past(internal, account, result, publisher, frame, 1)
+                    frame.base += frame.end
+        if has_failed:
+            frame.base = base + taken * frame.end
+            self._route_past(internal, account, result, publisher, frame, 0)
+            taken += 1
+        frame.base = base
+        return taken
+
+    def _all_take_run(self, result: SubListResult, frame: Frame) -> bool:
+        """Tell whether the clients in `result` still get all messages of a run."""
+        subscriptions: tuple[Any, ...] = result.plain
+        for subscription in subscriptions:
+            if subscription.client is not None and not self._takes_run(subscription, frame):
+                return False
+        return True
+
+    def _route_past(
+        self,
+        internal: RoutedSubscription,
+        account: Account,
+        result: SubListResult,
+        publisher: Client | None,
+        frame: Frame,
+        plain: int,
+    ) -> None:
+        """Deliver `frame` to the clients in `result`; `internal` has had it, as `plain` says."""
+        subscriptions: tuple[Any, ...] = result.plain
+        for subscription in subscriptions:
+            if subscription is internal or 0 < subscription.max_messages <= subscription.delivered:
+                continue
+            if self.deliver(subscription, publisher, frame) == TAKEN:
+                plain += 1
+        if self.observer is not None:
+            self._show_message(account, publisher, frame, plain, 0)
+
+    # What may fail: each has a function of its own, for a `try` costs its function time.
+
+    def _receive(
+        self, subscription: RoutedSubscription, publisher: Client | None, frame: Frame
+    ) -> int:
+        """Have an internal subscriber take `frame`, and contain what it raises."""
+        base = frame.base
+        try:
+            if not subscription.receive(publisher, frame):
+                return REFUSED
+        except Exception as error:  # noqa: BLE001 - the publisher has no part in it
+            frame.base = base
+            self.faults.note(subscription, error)
+            return FAILED
+        subscription.delivered += 1
+        return TAKEN
+
+    def _show_message(
+        self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
+    ) -> None:
+        """Show a message to the observer, and contain what that raises."""
+        observer = self.observer
+        assert observer is not None, "there is something to show because there is an observer"
+        try:
+            observer.message_routed(account, publisher, frame, plain, queued)
+        except Exception as error:  # noqa: BLE001 - the publisher has no part in it
+            self.faults.note(observer, error)
+
+    def _show_run(
+        self, account: Account, publisher: Client | None, frame: Frame, count: int, plain: int
+    ) -> None:
+        """Show a run to the observer, and contain what that raises."""
+        observer = self.observer
+        assert observer is not None, "there is something to show because there is an observer"
+        base = frame.base
+        try:
+            observer.run_routed(account, publisher, frame, count, plain)
+        except Exception as error:  # noqa: BLE001 - the publisher has no part in it
+            frame.base = base
+            self.faults.note(observer, error)

@@ -12,3 +12,6 @@ cdef class RoutedSubscription(Subscription):
     cdef readonly Client client
 
     cpdef bint receive(self, Client publisher, Frame frame) except -1
+    cpdef bint takes_runs(self) noexcept
+    @cython.locals(generation="unsigned long long", taken=Py_ssize_t)
+    cpdef Py_ssize_t receive_run(self, Client publisher, Frame frame, Py_ssize_t count) except -1

@@ -23,5 +23,31 @@ class RoutedSubscription(Subscription):
         self.client = client
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
-        """Take `frame`, valid until this returns; False when it is not wanted after all."""
+        """Take `frame`, valid until this returns; False when it is not wanted after all.
+
+        An exception is contained: it is counted and logged, and the message is not taken.
+        """
         return False
+
+    def takes_runs(self) -> bool:
+        """Tell whether `receive_run` may stand for as many calls of `receive`."""
+        return False
+
+    def receive_run(self, publisher: Client | None, frame: Frame, count: int) -> int:
+        """Take up to `count` messages, `frame` the first; return how many. Called if `takes_runs`.
+
+        They lie one behind the other, each `frame.end` bytes long, and all have the control line of
+        the first. `frame.base` is moved on by `frame.end` after each one taken, so that an
+        exception leaves to see how many were; the router moves it back. Clients get as many as are
+        taken here, so this must stop after a message that has changed who gets the next one, or
+        with which the publisher has used up its turn: see `Client.run_goes_on`. When it takes none,
+        the first is given to `receive`.
+        """
+        generation = 0 if publisher is None else publisher.account.sublist.generation
+        taken = 0
+        while taken < count and self.receive(publisher, frame):
+            taken += 1
+            frame.base += frame.end
+            if publisher is not None and not publisher.run_goes_on(generation):
+                break
+        return taken

@@ -95,8 +95,7 @@ class SystemEvents(Observer):
         if not result:
             return
         frame = compose(subject, msgspec.json.encode(document))
-        self._broker.router.route(account, result, None, frame)
-        self._broker.router.flush()
+        self._broker.internal.route_frame(account, result, frame, None)
 
     def _has_listeners(self) -> bool:
         """Tell whether anybody but the server itself has subscribed in the system account."""

@@ -1,21 +1,19 @@
 """The system account's services: what `$SYS.REQ...` answers, as the `nats` command line asks it."""
 
-import asyncio
 import json
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from midge.protocol.errors import MidgeError
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
-from midge.server.log.logger import get_logger
-from midge.server.monitoring import absent, accounts, connz, go_format, subsz, varz
+from midge.server.internal.service import Request, Services
+from midge.server.monitoring import absent, accounts, connz, go_format, healthz, jsz, subsz, varz
 from midge.server.monitoring.arguments import Arguments, BadArgument
-from midge.server.routing.subscription import RoutedSubscription
 
 if TYPE_CHECKING:
-    from midge.protocol.frame import Frame
     from midge.server.auth.identity import Identity
     from midge.server.config.options import Options
     from midge.server.routing.account import Account
@@ -32,29 +30,6 @@ _RENAMED = {"account": "acc", "subscriptions": "subs", "subject_filter": "filter
 _MAX_WAITING = 64
 """Requests of one account that may wait for their turn; further ones get no answer."""
 
-log = get_logger()
-
-
-class Service(RoutedSubscription):
-    """A subscription of the server's own, answered by `handler` within `account`."""
-
-    def __init__(
-        self, subject: str, account: "Account", handler: Handler, requests: "SystemRequests"
-    ) -> None:
-        super().__init__(subject.encode(), None, b"")
-        self._account = account
-        self._handler = handler
-        self._requests = requests
-
-    def receive(self, publisher: "Client | None", frame: "Frame") -> bool:
-        """Take a request; False when it names no place for the answer."""
-        reply = frame.reply_bytes()
-        if reply is None:
-            return False
-        document, subject = frame.payload_bytes(), frame.subject_bytes()
-        self._requests.begin(self._handler, self._account, publisher, (document, subject, reply))
-        return True
-
 
 class SystemRequests:
     """Subscribes the services, and answers; `events` lends its state and publishes the answers."""
@@ -63,9 +38,9 @@ class SystemRequests:
         self._events = events
         self._state = events.state
         self._broker = events.state.broker
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting: Counter[str] = Counter()
-        self._turn = asyncio.Lock()
+        self._services = Services(
+            self._broker.internal, waiting_max=_MAX_WAITING, overfull=self._note_overfull
+        )
         self.subscribed = 0
 
     def subscribe_system(self) -> None:
@@ -85,7 +60,7 @@ class SystemRequests:
             "SUBSZ": self._named(self._subsz, subscriptions=True),
             "INFO": self._named(self._accountz),
             "LEAFZ": self._page(lambda given: absent.leafz(self._state, given)),
-            "JSZ": self._no_jetstream,
+            "JSZ": self._account_jsz,
             "STATZ": self._named_statistics,
             "CONNS": self._named_connections,
         }
@@ -101,66 +76,35 @@ class SystemRequests:
             self._offer("$SYS.REQ.SERVER.PING.CONNZ", account, self._own_connections)
 
     def _offer(self, subject: str, account: "Account", handler: Handler) -> None:
-        account.sublist.insert(Service(subject, account, handler, self))
+        async def answer(request: Request) -> bytes | None:
+            return await self._answer(handler, request)
+
+        self._services.offer(account, subject.encode(), answer)
         self.subscribed += account is self._broker.system_account
+
+    def _note_overfull(self) -> None:
+        self._broker.limit_hits["system_requests"] += 1
 
     def close(self) -> None:
         """Answer nothing more."""
-        for task in list(self._tasks):
-            task.cancel()
+        self._services.close()
 
     # Answering.
 
-    def begin(
-        self,
-        handler: Handler,
-        account: "Account",
-        publisher: "Client | None",
-        request: tuple[bytes, bytes, bytes],
-    ) -> None:
-        """Start to answer `request`: its payload, its subject and where the answer goes."""
-        if self._waiting[account.name] >= _MAX_WAITING:
-            self._broker.limit_hits["system_requests"] += 1
-            return
-        self._waiting[account.name] += 1
-        task = asyncio.ensure_future(self._answer_in_turn(handler, account, publisher, request))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _answer_in_turn(
-        self,
-        handler: Handler,
-        account: "Account",
-        publisher: "Client | None",
-        request: tuple[bytes, bytes, bytes],
-    ) -> None:
-        """Answer when all who asked before have their answers."""
+    async def _answer(self, handler: Handler, request: Request) -> bytes | None:
+        """Make the answer to `request`, or say what is wrong with it."""
         try:
-            async with self._turn:
-                await self._answer(handler, account, publisher, request)
-        finally:
-            self._waiting[account.name] -= 1
-
-    async def _answer(
-        self,
-        handler: Handler,
-        account: "Account",
-        publisher: "Client | None",
-        request: tuple[bytes, bytes, bytes],
-    ) -> None:
-        document, subject, reply = request
-        try:
-            given = json.loads(document) if document.strip() else {}
+            given = json.loads(request.payload) if request.payload.strip() else {}
             if not isinstance(given, dict):
                 raise ValueError("expected a JSON object")  # noqa: TRY004 - the peer's value
-            meant = self._is_meant(given)
-            answer = await handler(account, publisher, given, subject) if meant else None
+            if not self._is_meant(given):
+                return None
+            answer = await handler(request.account, request.publisher, given, request.subject)
         except (ValueError, RecursionError) as error:
             answer = self._refusal(400, str(error))
         except (BadArgument, MidgeError) as error:
             answer = self._refusal(500, str(error))
-        if answer is not None:
-            self._events.publish(account, reply, answer)
+        return None if answer is None else msgspec.json.encode(answer)
 
     def _is_meant(self, given: Answer) -> bool:
         """Tell whether this is one of the servers that a request to all of them is for."""
@@ -192,11 +136,10 @@ class SystemRequests:
             "GATEWAYZ": lambda given: absent.gatewayz(state, given),
             "LEAFZ": lambda given: absent.leafz(state, given),
             "ACCOUNTZ": lambda given: accounts.accountz(state, given),
-            "JSZ": lambda given: absent.jsz(state, given),
-            "HEALTHZ": lambda given: _health(*absent.healthz(state, given)),
+            "HEALTHZ": lambda given: _health(*healthz.healthz(state, given)),
         }
         pages: dict[str, Handler] = {name: self._page(page) for name, page in plain.items()}
-        pages |= {"STATSZ": self._statsz, "IDZ": self._idz}
+        pages |= {"STATSZ": self._statsz, "IDZ": self._idz, "JSZ": self._jsz}
         return pages | {"CONNZ": self._connz, "SUBSZ": self._subsz}
 
     def _page(self, page: Callable[[Arguments], Any]) -> Handler:
@@ -231,8 +174,21 @@ class SystemRequests:
         page = accounts.accountz(self._state, _arguments(given))
         return self._wrapped(page.get("account_detail", page))
 
-    async def _no_jetstream(self, *_: Any) -> Answer:
-        raise BadArgument("jetstream not enabled")
+    async def _jsz(self, _account: Any, _publisher: Any, given: Answer, _subject: bytes) -> Answer:
+        return self._wrapped(await jsz.jsz(self._state, _arguments(given)))
+
+    async def _account_jsz(
+        self, _account: Any, _publisher: Any, given: Answer, subject: bytes
+    ) -> Answer:
+        """Answer about JetStream of the account that the subject names."""
+        name = _account_in(subject)
+        if self._state.jetstream is None:
+            raise BadArgument("jetstream not enabled")
+        home = self._state.jetstream.accounts.get(name)
+        if home is None or home.limits is None:
+            raise BadArgument("jetstream not enabled for account")
+        page = await jsz.jsz(self._state, _arguments({**given, "acc": name}))
+        return self._wrapped(page["account_details"][0])
 
     def _named(self, handler: Handler, **always: Any) -> Handler:
         """Answer about the account that stands in the subject; `always` is what is asked."""

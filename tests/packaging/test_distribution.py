@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.packaging.processes import python_environment, run, started_server
+from tests.unit.midge.surfaces import lists, sources
 
 pytestmark = [pytest.mark.packaging, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -61,6 +62,12 @@ def test_sdist_holds_real_files_and_nothing_built(dist: Path, root: Path) -> Non
     assert package_files(root) <= names
     assert {"setup.py", "pyproject.toml", "LICENSE", "README.md", "constraints.txt"} <= names
     assert not [name for name in names if name.endswith((".so", ".c", ".pyc"))]
+
+
+def test_sdist_holds_what_is_listed(dist: Path) -> None:
+    with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
+        names = [member.name.partition("/")[2] for member in archive if member.isfile()]
+    assert lists.differences("distributed", set(sources.distributed_files(names))) == []
 
 
 def test_wheel_holds_the_sources_and_every_extension(dist: Path, root: Path) -> None:

@@ -20,6 +20,7 @@ from midge.server.accounts.plan import plan_accounts
 from midge.server.config.options import Account as Table
 from midge.server.config.options import Export, Import, ImportSource
 from midge.server.errors import ConfigError
+from midge.server.internal.publisher import InternalPublisher
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.router import Router
@@ -125,7 +126,7 @@ def test_messages_show_where_the_imports_say_and_nowhere_else(
     accounts: dict[str, Account] = {}
     router = Router()
     links = AccountLinks(
-        router,
+        InternalPublisher(router).route_frame,
         StillClock(),
         Random(0),
         lambda name: accounts.setdefault(name, Account(name)),

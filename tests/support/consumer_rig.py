@@ -13,6 +13,7 @@ from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.consumer_set import ConsumerSet, Surroundings
 from midge.jetstream.consumer.info import info_of
 from midge.jetstream.sink import Sink
+from midge.jetstream.store.interface import StreamStore
 from midge.jetstream.store.memory import MemoryStore
 
 SECOND_NS = 1_000_000_000
@@ -118,7 +119,12 @@ class CollectingSink(Sink):
     def has_interest(self, subject: bytes) -> bool:
         return subject not in self.without_interest and subject.startswith(self.interest_prefixes)
 
-    def watch_interest(self, subject: bytes, changed: Callable[[bool], object]) -> object:
+    def is_subscribed(self, subject: bytes, group: bytes) -> bool:
+        return self.has_interest(subject)
+
+    def watch_interest(
+        self, subject: bytes, changed: Callable[[bool], object], group: bytes
+    ) -> object:
         token = (subject, changed)
         self.watchers.append(token)
         return token
@@ -137,10 +143,12 @@ class CollectingSink(Sink):
 class Rig:
     """One memory stream ``S`` and its consumers."""
 
-    def __init__(self, **stream: Any) -> None:
-        self.clock = TurnedClock()
+    def __init__(
+        self, *, store: StreamStore | None = None, clock: TurnedClock | None = None, **stream: Any
+    ) -> None:
+        self.clock = clock or TurnedClock()
         self.sink = CollectingSink()
-        self.store = MemoryStore()
+        self.store = store or MemoryStore()
         self.config = StreamConfig(name="S", subjects=["a.>"], num_replicas=1, storage="memory")
         for key, value in stream.items():
             setattr(self.config, key, value)

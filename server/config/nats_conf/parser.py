@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from midge.server.config import load as config
+from midge.server.config.layer import FILE_SIZE_MAX_BYTES, read_text
 from midge.server.config.nats_conf.errors import ConfError
 from midge.server.config.nats_conf.lexer import Kind, Lexer
 from midge.server.errors import ConfigError
@@ -59,7 +59,7 @@ class Source:
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Look variables up in `environment` when no file defines them."""
         self.environment = environment
-        self.bytes_left = config.FILE_SIZE_MAX_BYTES
+        self.bytes_left = FILE_SIZE_MAX_BYTES
         self.files_left = INCLUDES_MAX
         self.open_files: list[Path] = []
         self.open_variables: list[str] = []
@@ -69,13 +69,13 @@ class Source:
         self.files_left -= 1
         if self.files_left < 0:
             raise ConfError(f"{file}: expected at most {INCLUDES_MAX} files with all includes")
-        text = config.read_text(file)
+        text = read_text(file)
         if "\0" in text:
             line = text[: text.index("\0")].count("\n") + 1
             raise ConfError("expected text, found a NUL character", where=f"{file}:{line}")
         self.bytes_left -= len(text)
         if self.bytes_left < 0:
-            limit = config.FILE_SIZE_MAX_BYTES >> 20
+            limit = FILE_SIZE_MAX_BYTES >> 20
             raise ConfError(f"{file}: expected at most {limit} MiB with all includes")
         return text
 

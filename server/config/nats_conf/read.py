@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from midge.server.config import load as config
+from midge.server.config.layer import Layer
 from midge.server.config.nats_conf.errors import ConfError
 from midge.server.config.nats_conf.parser import Node, Source, parse_file
 from midge.server.config.nats_conf.sections import Result, Section, read_map
@@ -22,7 +22,7 @@ ERRORS_MAX = 100
 """Most errors of one file that are told."""
 
 
-def read_conf_file(file: Path, environment: Mapping[str, str] | None = None) -> config.Layer:
+def read_conf_file(file: Path, environment: Mapping[str, str] | None = None) -> Layer:
     """Return the values of `file` with the place of each.
 
     Variables that the file does not define are looked up in `environment`, by default the
@@ -43,7 +43,7 @@ def read_conf_file(file: Path, environment: Mapping[str, str] | None = None) -> 
         ends = range(len(path), 0, -1)
         return next((result.places[path[:n]] for n in ends if path[:n] in result.places), str(file))
 
-    return config.Layer(result.values, where, ConfError, tuple(result.warnings))
+    return Layer(result.values, where, ConfError, tuple(result.warnings))
 
 
 def _all_of(errors: list[ConfigError], file: str) -> ConfigError:

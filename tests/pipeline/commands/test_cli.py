@@ -74,6 +74,15 @@ def test_from_records_to_report_plan_and_match(one_session, simulation, records,
     )
     assert f"{vans:,}" in capsys.readouterr().out
 
+    config = tmp_path / "other.toml"
+    config.write_text("[pipeline]\nwindow_s = 5\n")
+    words = ("run", "--records", records, "--lake", lake, "--config", config)
+    capsys.readouterr()
+    assert call(cli, *words) == 1
+    assert "made with window_s = 60, and this run says window_s = 5" in capsys.readouterr().err
+    assert call(cli, *words, "--rebuild") == 0
+    assert f"{simulation.truth.total:,} messages from" in capsys.readouterr().out
+
     change = tmp_path / "change.toml"
     change.write_text('servers = 2\n[[remove]]\nclient = "dashboard-*"\n')
     assert call(cli, "plan", change, "--lake", lake, "--json") == 0
@@ -91,8 +100,8 @@ def test_stream_follows_until_told_to_stop(
 ):
     make_job = commands.make_job
 
-    def make_stopping_job(*args):
-        job = make_job(*args)
+    def make_stopping_job(*args, **options):
+        job = make_job(*args, **options)
         note = job._note
 
         def note_and_stop(*details):
@@ -215,7 +224,7 @@ def test_what_spark_raises_is_one_line(one_session, records, tmp_path, capsys):
     """A lake whose parts are in the way: nothing that we look for by ourselves."""
     lake = tmp_path / "lake"
     lake.mkdir()
-    (lake / "_checkpoint").write_text("not a directory")
+    (lake / "_scratch").write_text("not a directory")
     assert call(cli, "run", "--records", records, "--lake", lake) == 1
     told = capsys.readouterr().err
     assert told.startswith("midge pipeline run: Spark: ")

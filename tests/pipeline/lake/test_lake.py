@@ -9,7 +9,8 @@ import pytest
 
 from midge.pipeline.fleet.fleet import build_fleet, dead_subjects, duplicate_listeners
 from midge.pipeline.fleet.recorded import Simulation
-from midge.pipeline.lake.job import LakeJob, open_lake
+from midge.pipeline.lake.job import LakeJob
+from midge.pipeline.lake.opening import open_lake
 from midge.pipeline.lake.settings import PipelineSettings
 from midge.pipeline.lake.tables import GOLD, TABLES, Lake, LakeError
 from midge.pipeline.records.files import (

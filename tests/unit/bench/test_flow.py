@@ -8,7 +8,7 @@ from bench.flow import Flow, whole_frames
 from bench.metrics import ScenarioError
 from bench.scenarios import SCENARIOS, TARGETS, select
 
-FLOWS = [scenario for scenario in SCENARIOS if isinstance(scenario, Flow)]
+FLOWS = [scenario for scenario in SCENARIOS if type(scenario) is Flow]
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
@@ -19,6 +19,7 @@ def test_every_frame_of_a_flow_has_one_length(flow: Flow) -> None:
     pub_bytes = len(chunks[0].data) // chunks[0].messages
     sid = flow.subscriptions(0)[-1].split()[-1]
     assert flow.delivered_frame_bytes() == pub_bytes + len(sid) + 1
+    assert flow.delivered_bytes(chunks[0]) == chunks[0].messages * flow.delivered_frame_bytes()
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)

@@ -47,3 +47,10 @@ def test_many_frames_go_to_several_chunks_in_order_and_uncut() -> None:
 
 def test_a_frame_larger_than_the_chunk_is_sent_whole() -> None:
     assert frames.chunks([b"x" * 100], 10) == [frames.Chunk(b"x" * 100, 1)]
+
+
+def test_frames_of_any_length_are_packed_in_order_and_uncut() -> None:
+    packed = frames.packed([b"12", b"345", b"6", b"789012345", b"x"], 5)
+    assert [chunk.data for chunk in packed] == [b"12345", b"6", b"789012345", b"x"]
+    assert [chunk.messages for chunk in packed] == [2, 1, 1, 1]
+    assert frames.packed([], 5) == []

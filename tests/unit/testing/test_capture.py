@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 import pytest
 
 import midge
-from midge.testing import Capture, SettlingClient
+from midge.testing import Capture, Captured, SettlingClient
 from midge.testing.tracing import TraceKeeper
 
 
@@ -36,7 +38,7 @@ async def scene() -> AsyncIterator[Scene]:
 def complaint(capture: Capture, pattern: str, **wanted: object) -> str:
     """Return what an assertion says that does not hold."""
     with pytest.raises(AssertionError) as raised:
-        capture.assert_published(pattern, timeout_s=0, **wanted)  # type: ignore[arg-type]
+        capture.assert_published(pattern, **{"timeout_s": 0, **wanted})  # type: ignore[arg-type]
     return str(raised.value)
 
 
@@ -149,6 +151,111 @@ async def test_other_headers_and_long_payloads(scene: Scene) -> None:
     assert "expected at least 1 message published on 'a' with headers {'k': ['w']}" in said
     assert "xxx' and 20 bytes more  headers {'k': ['v']}" in said
     assert "nearest" not in said
+
+
+ORDER = {"number": 1, "item": "tea"}
+
+
+async def test_json_is_compared_as_json(scene: Scene) -> None:
+    scene.server.publish("a", '{"item":"tea","number":1}')
+    scene.server.publish("a", "null")
+    scene.server.publish("a", b"\xff")
+    (message,) = scene.capture.assert_published("a", json=ORDER, count=1)
+    assert message.json == ORDER
+    scene.capture.assert_published("a", json=None, count=1)
+    said = complaint(scene.capture, "a", json=ORDER | {"number": 2})
+    assert """on 'a' with JSON {"number": 2, "item": "tea"}, got none""" in said
+    assert '-   "number": 2' in said
+    assert '+   "number": 1' in said
+
+
+async def test_a_predicate_decides(scene: Scene) -> None:
+    def is_small(message: Captured) -> bool:
+        return len(message.payload) < 2
+
+    for payload in ("1", "22", "3"):
+        scene.server.publish("a", payload)
+    found = scene.capture.assert_published("a", where=is_small, count=2)
+    assert [message.text for message in found] == ["1", "3"]
+    said = complaint(scene.capture, "a", where=is_small, count=1)
+    assert "expected 1 message published on 'a' where is_small, got 2" in said
+
+
+def later(server: midge.Server, *subjects: str) -> None:
+    """Publish in a later turn of the loop, one at a time."""
+    loop = asyncio.get_running_loop()
+    for turn, subject in enumerate(subjects, 1):
+        loop.call_later(turn * 0.01, server.publish, subject, str(turn))
+
+
+async def test_a_coroutine_waits_for_what_is_on_its_way(scene: Scene) -> None:
+    later(scene.server, "a", "b", "a")
+    (first,) = await scene.capture.wait_published("a", timeout_s=5)
+    assert first.text == "1"
+    await scene.capture.wait_published("a", count=2, timeout_s=5)
+    await scene.client.subscribe("a")
+    await scene.client.flush()
+    later(scene.server, "a")
+    await scene.capture.wait_delivered("a", to="till", count=1, timeout_s=5)
+    with pytest.raises(AssertionError, match="expected at least 1 message published on 'c'"):
+        await scene.capture.wait_published("c", timeout_s=0.01)
+
+
+async def test_one_too_many_is_noticed_while_it_is_quiet(scene: Scene) -> None:
+    later(scene.server, "a", "b", "a")
+    with pytest.raises(AssertionError) as raised:
+        await scene.capture.wait_published("a", count=1, timeout_s=5, quiet_s=5)
+    assert "expected 1 message published on 'a' and no more within 5 s, got 2" in str(raised.value)
+    found = await scene.capture.wait_published("a", count=2, quiet_s=0.02)
+    assert len(found) == 2
+    await scene.capture.wait_nothing_published("c", quiet_s=0.01)
+    await scene.capture.wait_nothing_delivered(quiet_s=0)
+    later(scene.server, "c")
+    with pytest.raises(AssertionError, match="expected no message published on 'c'"):
+        await scene.capture.wait_nothing_published("c", quiet_s=5)
+
+
+async def test_blocking_where_a_loop_runs_is_told_at_once(scene: Scene) -> None:
+    scene.server.publish("a")
+    hint = "use: await nats_capture.wait_published(…)"
+    for wanted in ({"count": 2}, {"payload": "x"}, {"count": 1, "quiet_s": 600.0}):
+        begun_s = time.monotonic()
+        said = complaint(scene.capture, "a", **{"timeout_s": 600.0, **wanted})
+        assert said.endswith(hint)
+        assert time.monotonic() - begun_s < 60
+    # What cannot be mended by waiting is not blamed on that.
+    assert hint not in complaint(scene.capture, "a", count=0, timeout_s=600.0)
+    with pytest.raises(AssertionError, match=r"use: await .*wait_nothing_published"):
+        scene.capture.assert_nothing_published("b", quiet_s=600.0)
+    scene.capture.assert_published("a", count=1)
+
+
+def test_a_thread_waits_as_long_as_it_is_quiet() -> None:
+    with midge.run_in_thread(port=-1) as server:
+        keeper, capture = TraceKeeper(), Capture()
+        server.call(keeper.watch)
+        server.call(lambda inner: keeper.attach(capture, inner))
+        server.publish("a")
+        capture.assert_published("a", count=1, quiet_s=0.01)
+        server.call(lambda inner: later(inner, "a"))
+        with pytest.raises(AssertionError, match="and no more within 30 s, got 2"):
+            capture.assert_published("a", count=1, quiet_s=30)
+
+
+async def test_a_coroutine_waits_for_a_server_in_another_thread() -> None:
+    with midge.run_in_thread(port=-1) as server:
+        keeper, capture = TraceKeeper(), Capture()
+        server.call(keeper.watch)
+        server.call(lambda inner: keeper.attach(capture, inner))
+        server.call(lambda inner: later(inner, "a", "a"))
+        await capture.wait_published("a", count=2, timeout_s=30)
+
+
+def test_keywords_without_meaning_are_named() -> None:
+    with pytest.raises(ValueError, match="quiet_s: needs a count"):
+        Capture().assert_published("a", quiet_s=1.0)
+    with pytest.raises(TypeError, match="'playload'"):
+        Capture().assert_published("a", playload="x")  # type: ignore[call-arg]
 
 
 def test_nothing_at_all_and_patterns_that_cannot_be() -> None:

@@ -275,6 +275,18 @@ def test_the_client_needs_nats_py(tmp_path: Path, root: Path) -> None:
     assert "midge.testing.SettlingClient needs nats-py; pip install 'midge[testing]'" in printed
 
 
+def test_the_client_needs_a_pytest_asyncio_that_works(tmp_path: Path, root: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import importlib.metadata as m\nreal = m.version\n"
+        "m.version = lambda name: '1.0.0' if name == 'pytest-asyncio' else real(name)\n"
+    )
+    test = "async def test_it(nats_client):\n    pass\n"
+    printed = run(tmp_path, root, test, "-o", "asyncio_mode=auto")
+    assert "test_it: nats_client needs pytest-asyncio 1.1 or newer, found 1.0.0" in printed
+    assert "pip install 'pytest-asyncio>=1.1'" in printed
+    assert "plugin.py" not in printed
+
+
 @pytest.mark.parametrize("name", ["midge_scope", "midge_strict"])
 def test_a_setting_without_meaning_is_told_at_once(tmp_path: Path, root: Path, name: str) -> None:
     printed = run(tmp_path, root, "def test_it():\n    pass\n", "-o", f"{name}=foo")

@@ -22,6 +22,7 @@ from midge.server.config.options import (
     Mapping,
     MappingDestination,
 )
+from midge.server.internal.publisher import InternalPublisher
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.router import Router
@@ -82,7 +83,11 @@ class World:
         self.clock = Clock()
         self.router = Router()
         self.links = AccountLinks(
-            self.router, self.clock, Random(1), self.account, lambda client: {"rtt": 5, "user": "u"}
+            InternalPublisher(self.router).route_frame,
+            self.clock,
+            Random(1),
+            self.account,
+            lambda client: {"rtt": 5, "user": "u"},
         )
         self.links.apply(plan_accounts(tables))
 

@@ -28,6 +28,13 @@ STEPS: list[Step] = [
     ("feed", PUBLISHER, b"SUB a 1\r\nPING\r\n" + RUN + b"PING\r\n" + RUN),
     ("feed", FIRST, b"PING\r\n"),
 ]
+PLAIN_STEPS: list[Step] = [
+    ("feed", FIRST, b"SUB a 1\r\n"),
+    ("feed", SECOND, b"SUB > 2\r\n"),
+    ("feed", PUBLISHER, b"PING\r\n" + RUN + b"PING\r\n" + RUN),
+    ("feed", FIRST, b"PING\r\n"),
+]
+"""No two subscriptions of one client and no queue group, so that it is routed in runs."""
 
 
 class Meddler(RoutedSubscription):
@@ -45,6 +52,20 @@ class Meddler(RoutedSubscription):
             self._deed(self._world, frame)
             self._busy = False
         return True
+
+
+class RunMeddler(Meddler):
+    """Takes runs, and does its deed from inside of them; `longest` is the longest that it took."""
+
+    longest = 0
+
+    def takes_runs(self) -> bool:
+        return True
+
+    def receive_run(self, publisher: Client | None, frame: Frame, count: int) -> int:
+        taken = super().receive_run(publisher, frame, count)
+        self.longest = max(self.longest, taken)
+        return taken
 
 
 def connection(world: World, client: int) -> Connection | None:
@@ -128,11 +149,16 @@ def play(
     *,
     read_bytes: int,
     is_tls: bool,
+    kind: type[Meddler] = Meddler,
+    steps: list[Step] = STEPS,
+    longest: int = 0,
+    introduction: bytes = b'CONNECT {"headers":true}\r\n',
 ) -> Outcome:
     world = World(Options(), read_bytes=read_bytes, is_tls=is_tls, is_observed=False)
-    meddler = Meddler(world, deed)
+    meddler = kind(world, deed)
     assert world.broker.global_account.sublist.insert(meddler) is None
-    outcome = world.play(Script([b'CONNECT {"headers":true}\r\n'] * 3, STEPS), split)
+    outcome = world.play(Script([introduction] * 3, steps), split)
+    assert getattr(meddler, "longest", 0) >= longest
     assert not world.broker.clients
     assert list(world.broker.global_account.sublist) == [meddler]
     return outcome
@@ -147,6 +173,53 @@ def test_what_happens_while_routing_happens_the_same_however_it_came(
     assert play(deed, whole, read_bytes=1 << 18, is_tls=is_tls) == expected
     assert play(deed, whole, read_bytes=512, is_tls=is_tls) == expected
     assert sum(sent.count(b"MSG") for sent in expected[0]) > 20
+
+
+@pytest.mark.parametrize("is_tls", [False, True], ids=["tcp", "tls"])
+@pytest.mark.parametrize(
+    "deed", [close_publisher, unsubscribe, unsubscribe_soon, subscribe, flush, resume]
+)
+def test_what_happens_within_a_run_happens_as_with_messages_that_come_one_by_one(
+    deed: Callable[[World, Frame], None], is_tls: bool
+) -> None:
+    def played(split: Callable[[bytes], Iterable[bytes]], longest: int) -> Outcome:
+        return play(
+            deed,
+            split,
+            read_bytes=1 << 18,
+            is_tls=is_tls,
+            kind=RunMeddler,
+            steps=PLAIN_STEPS,
+            longest=longest,
+            introduction=b'CONNECT {"headers":true,"verbose":false,"pedantic":false}\r\n',
+        )
+
+    expected = played(byte_by_byte, 0)
+    outcome = played(whole, 3)
+    assert outcome[0] == expected[0]
+    assert outcome[1][2:] == expected[1][2:], "a publisher that is closed is counted at once"
+    assert sum(sent.count(b"MSG") for sent in expected[0]) >= 16
+
+
+class Broken(RoutedSubscription):
+    """Fails with every message."""
+
+    def receive(self, publisher: Client | None, frame: Frame) -> bool:
+        raise RuntimeError("the store is broken")
+
+
+def test_a_fault_of_an_internal_subscriber_is_no_concern_of_the_publisher() -> None:
+    world = World(Options(), is_observed=False)
+    world.broker.global_account.sublist.insert(Broken(b"a"))
+    requests = b"SUB r 1\r\nPUB a r 1\r\n1\r\nPUB b r 0\r\n\r\n"
+    step: Step = ("feed", PUBLISHER, requests + b"PING\r\n")
+    introduction = b'CONNECT {"headers":true,"no_responders":true}\r\n'
+    world.take(step, [introduction], whole)
+    sent = bytes(world.sockets[0].sent)
+    assert sent.count(b"NATS/1.0 503") == 1, "of b alone: on a somebody was there"
+    assert sent.endswith(b"PONG\r\n")
+    assert world.broker.router.faults.count == 1
+    world.play(Script([introduction], []), whole)
 
 
 def connections() -> int:

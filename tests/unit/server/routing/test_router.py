@@ -226,7 +226,7 @@ class Keeps(Handler):
         super().__init__()
         self.router = router
         self.account = account
-        self.answers: list[bool] = []
+        self.answers: list[int] = []
 
     def on_publish(self, frame) -> None:
         self.router.route(self.account, self.account.sublist.match(b"a"), None, frame)
@@ -234,13 +234,12 @@ class Keeps(Handler):
     def on_publish_run(self, frame, count) -> int:
         result = self.account.sublist.match(b"a")
         self.answers.append(self.router.route_run(self.account, result, None, frame, count))
-        if self.answers[-1]:
-            return count
-        self.on_publish(frame)
-        return 1
+        if not self.answers[-1]:
+            self.on_publish(frame)
+        return self.answers[-1] or 1
 
 
-def feed_run(account: Account, router: Router | None = None) -> list[bool]:
+def feed_run(account: Account, router: Router | None = None) -> list[int]:
     """Publish RUN; give what `route_run` said to it."""
     handler = Keeps(router or Router(), account)
     data = bytearray(RUN)
@@ -251,7 +250,7 @@ def feed_run(account: Account, router: Router | None = None) -> list[bool]:
 
 def test_a_run_reaches_everybody_in_order_and_is_counted(account: Account) -> None:
     members = [subscribe(account, subject) for subject in (b"a", b"*", b">")]
-    assert feed_run(account) == [True]
+    assert feed_run(account) == [4]
     for member in members:
         assert member.client.wire.written == DELIVERED
         assert member.delivered == member.client.out_messages == 5
@@ -276,7 +275,7 @@ def test_a_run_is_shown_as_one_to_who_sees_runs(account: Account) -> None:
     router = Router()
     router.observer = observer = CountingRuns()
     member = subscribe(account)
-    assert feed_run(account, router) == [True]
+    assert feed_run(account, router) == [4]
     assert member.client.wire.written == DELIVERED
     assert (observer.told, observer.runs) == ([(1, 0)], [(b"1", 4, 1)])
 
@@ -285,7 +284,7 @@ def test_a_run_is_shown_message_by_message_to_who_does_not(account: Account) -> 
     router = Router()
     router.observer = observer = Counting()
     subscribe(account)
-    assert feed_run(account, router) == [False]
+    assert feed_run(account, router) == [0]
     assert observer.told == [(1, 0)] * 5
 
 
@@ -310,19 +309,182 @@ def test_a_run_longer_than_a_chunk_is_whole(account: Account) -> None:
 def test_a_run_in_which_each_message_counts_is_not_delivered_as_one(account: Account) -> None:
     member = subscribe(account)
     member.max_messages = 3
-    assert feed_run(account) == [False]
+    assert feed_run(account) == [0]
     assert member.client.wire.written == DELIVERED[: 3 * len(DELIVERED) // 5]
 
 
 def test_one_client_with_two_subscriptions_gets_them_in_turn(account: Account) -> None:
     member = subscribe(account)
     assert account.sublist.insert(RoutedSubscription(b"*", None, b"2", member.client)) is None
-    assert feed_run(account) == [False]
+    assert feed_run(account) == [0]
     sids = [line.split(b" ")[2] for line in member.client.wire.written.split(b"MSG")[1:]]
     assert sids == [b"1", b"2"] * 5 or sids == [b"2", b"1"] * 5
 
 
 def test_a_run_for_a_queue_group_is_shared_out(account: Account) -> None:
     members = [subscribe(account, queue=b"q") for _ in range(5)]
-    assert feed_run(account) == [False]
+    assert feed_run(account) == [0]
     assert [member.delivered for member in members] == [1] * 5
+
+
+class Store(RoutedSubscription):
+    """An internal subscriber that takes runs; `most` messages of one, and notes all payloads."""
+
+    def __init__(self, most: int = 100, fails_at: bytes = b"", queue: bytes | None = None) -> None:
+        super().__init__(b"a", queue)
+        self.most = most
+        self.fails_at = fails_at
+        self.payloads: list[bytes] = []
+        self.runs: list[int] = []
+
+    def receive(self, publisher, frame) -> bool:
+        if frame.payload_bytes() == self.fails_at:
+            raise RuntimeError("the store is broken")
+        self.payloads.append(frame.payload_bytes())
+        return True
+
+    def takes_runs(self) -> bool:
+        return True
+
+    def receive_run(self, publisher, frame, count) -> int:
+        self.runs.append(count)
+        return super().receive_run(publisher, frame, min(count, self.most))
+
+
+PAYLOADS = [b"%d" % i for i in range(5)]
+
+
+def test_an_internal_subscriber_takes_a_run(account: Account) -> None:
+    internal, member = Store(), subscribe(account)
+    account.sublist.insert(internal)
+    assert feed_run(account) == [4]
+    assert (internal.payloads, internal.delivered, internal.runs) == (PAYLOADS, 5, [4])
+    assert member.client.wire.written == DELIVERED
+    assert member.delivered == 5
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_clients_get_as_many_of_a_run_as_the_internal_subscriber_takes(
+    account: Account, most: int
+) -> None:
+    internal, member = Store(most), subscribe(account)
+    account.sublist.insert(internal)
+    assert feed_run(account) == [most]
+    assert (internal.payloads, internal.delivered) == (PAYLOADS, 5)
+    assert member.client.wire.written == DELIVERED
+
+
+def test_a_run_goes_one_by_one_to_an_internal_subscriber_that_does_not_take_any(
+    account: Account,
+) -> None:
+    callback = Callback(b"a")
+    account.sublist.insert(callback)
+    assert feed_run(account) == [0]
+    assert callback.delivered == 2
+
+
+def test_a_run_goes_one_by_one_where_two_internal_subscribers_are(account: Account) -> None:
+    internals = [Store(), Store()]
+    for internal in internals:
+        account.sublist.insert(internal)
+    assert feed_run(account) == [0]
+    assert [internal.payloads for internal in internals] == [PAYLOADS] * 2
+
+
+class Ends(Store):
+    """Has something happen that ends the run, with the message "2"."""
+
+    def __init__(self, member: RoutedSubscription, deed: str) -> None:
+        super().__init__()
+        self.member = member
+        self.deed = deed
+
+    def receive(self, publisher, frame) -> bool:
+        if frame.payload_bytes() == b"2":
+            if self.deed == "limit":
+                self.member.max_messages = 3
+            else:
+                self.member.client.deliver_checks |= CLOSED
+        return super().receive(publisher, frame)
+
+
+@pytest.mark.parametrize("deed", ["limit", "close"])
+def test_what_happens_within_a_run_counts_for_its_clients(account: Account, deed: str) -> None:
+    router = Router()
+    router.observer = observer = CountingRuns()
+    member = subscribe(account)
+    internal = Ends(member, deed)
+    account.sublist.insert(internal)
+    feed_run(account, router)
+    assert internal.payloads == PAYLOADS
+    assert member.delivered == {"limit": 3, "close": 1}[deed]
+    assert observer.runs == []
+    assert sum(plain for plain, _ in observer.told) == 5 + member.delivered
+
+
+def test_a_fault_of_an_internal_subscriber_is_contained(account: Account) -> None:
+    router = Router()
+    router.observer = observer = Counting()
+    members = [subscribe(account) for _ in range(2)]
+    internal = Store(fails_at=b"x")
+    account.sublist.insert(internal)
+    assert publish(router, account) == 3, "the one that failed was there"
+    router.flush()
+    assert [member.client.wire.written for member in members] == [b"MSG a 1 1\r\nx\r\n"] * 2
+    assert (internal.delivered, router.faults.count) == (0, 1)
+    assert observer.told == [(2, 0)]
+
+
+def test_a_member_of_a_queue_group_that_fails_has_had_its_chance(account: Account) -> None:
+    router = Router()
+    account.sublist.insert(Store(fails_at=b"x", queue=b"q"))
+    other = subscribe(account, queue=b"q")
+    assert publish(router, account, 10) == 10
+    assert (other.delivered, router.faults.count) == (5, 5)
+
+
+def test_what_was_taken_of_a_run_before_a_fault_counts(account: Account) -> None:
+    router = Router()
+    router.observer = observer = CountingRuns()
+    member = subscribe(account)
+    internal = Store(fails_at=b"3")
+    account.sublist.insert(internal)
+    feed_run(account, router)
+    assert internal.payloads == [b"0", b"1", b"2", b"4"]
+    assert (internal.delivered, router.faults.count) == (4, 1)
+    assert member.client.wire.written == DELIVERED
+    assert observer.runs == [(b"1", 2, 2)]
+    assert observer.told == [(2, 0), (1, 0), (2, 0)]
+
+
+class Failing(Observer):
+    """An observer that raises what it is given."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def sees_runs(self) -> bool:
+        return True
+
+    def message_routed(self, account, publisher, frame, plain, queued) -> None:
+        raise self.error
+
+    def run_routed(self, account, publisher, frame, count, plain) -> None:
+        raise self.error
+
+
+def test_a_fault_of_an_observer_is_contained(account: Account) -> None:
+    router = Router()
+    router.observer = Failing(RuntimeError("no"))
+    member = subscribe(account)
+    assert feed_run(account, router) == [4]
+    assert member.client.wire.written == DELIVERED
+    assert router.faults.count == 2
+
+
+def test_what_ends_the_process_is_not_contained(account: Account) -> None:
+    router = Router()
+    router.observer = Failing(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        publish(router, account)
+    assert router.faults.count == 0

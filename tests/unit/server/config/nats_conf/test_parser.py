@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from midge.server.config import load as config
+from midge.server.config.nats_conf import parser
 from midge.server.config.nats_conf.parser import INCLUDE_DEPTH_MAX, Node, Source, parse_file
 from midge.server.errors import ConfigError
 
@@ -142,7 +142,7 @@ def test_includes_that_multiply_end(files: Files) -> None:
 
 
 def test_all_files_together_are_bounded(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "FILE_SIZE_MAX_BYTES", 1000)
+    monkeypatch.setattr(parser, "FILE_SIZE_MAX_BYTES", 1000)
     files.write("one.conf", "x: 1\n" * 100)
     assert "MiB with all includes" in files.refuse("include one.conf\ninclude one.conf\n" * 2)
 

@@ -1,0 +1,84 @@
+"""Messages as services and devices send them: no two lines in a row are alike.
+
+A server that takes what repeats in one go gains nothing here: subject and size change with every
+message, so that each is parsed, matched and appended by itself.
+"""
+
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench import frames, wire
+from bench.flow import MAX_PINGS, Flow
+from bench.metrics import ScenarioError
+
+SERVICES = ("orders", "billing", "stock", "users", "mailer")
+EVENTS = ("created", "changed", "closed")
+SENSORS = ("temperature", "load", "rpm")
+
+_CYCLE_BYTES = 4 * 1024 * 1024
+"""What a publisher sends before it begins again: longer than any cache of lines would be."""
+
+
+def service_subjects() -> list[bytes]:
+    """Return the subjects of 5 services with 40 instances each and 3 events."""
+    return [
+        b"svc.%s.%d.%s" % (service.encode(), instance, event.encode())
+        for service, instance, event in itertools.product(SERVICES, range(40), EVENTS)
+    ]
+
+
+def telemetry_subjects() -> list[bytes]:
+    """Return the subjects of 200 devices with 3 sensors each."""
+    return [
+        b"tel.dev%d.%s" % (device, sensor.encode())
+        for device, sensor in itertools.product(range(200), SENSORS)
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixed(Flow):
+    """One publisher that goes through subjects and sizes at random; who subscribes gets it all."""
+
+    topics: tuple[bytes, ...]
+    bytes_min: int
+    bytes_max: int
+    wildcard: bool = True
+
+    def subject_names(self, group: int) -> list[bytes]:
+        """Return the subjects that the publisher goes through."""
+        return list(self.topics)
+
+    def lines(self) -> list[frames.Line]:
+        """Return subject and size of every message of a cycle; neighbours differ."""
+        choose = random.Random(self.name)
+        found: list[frames.Line] = []
+        total_bytes = 0
+        while total_bytes < _CYCLE_BYTES or found[-1] == found[0]:
+            line = (choose.choice(self.topics), choose.randint(self.bytes_min, self.bytes_max))
+            if not found or found[-1] != line:
+                found.append(line)
+                total_bytes += len(line[0]) + line[1]
+        return found
+
+    def chunks(self, group: int) -> list[frames.Chunk]:
+        """Build what the publisher sends, over and over."""
+        payload = b"x" * self.bytes_max
+        pubs = [frames.pub(subject, payload[:size]) for subject, size in self.lines()]
+        return frames.packed(pubs, self.chunk_bytes)
+
+    def subscriptions(self, group: int) -> list[bytes]:
+        """Build the SUB line of one subscriber connection."""
+        return [frames.sub(b">", b"1", self.queue)]
+
+    def check(self, totals: Sequence[int], offered: Sequence[int]) -> None:
+        """Compare the bytes that every subscriber received with what was published.
+
+        Raises:
+            ScenarioError: there is a difference.
+        """
+        expected = offered[0] // self.copies
+        for total in totals:
+            if total - expected not in range(0, (MAX_PINGS + 1) * len(wire.PING), len(wire.PING)):
+                raise ScenarioError(f"{expected} bytes expected, got {list(totals)}")

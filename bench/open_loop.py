@@ -1,0 +1,193 @@
+"""Latency under a rate that the server has no say in: the scenarios of many small writers.
+
+Every connection publishes to its neighbour's subject at its own times, whatever has arrived. Each
+message carries the moment of its send call, so that what the generator is late by is none of the
+server's, and no wait is left out because a slow answer kept the next question back.
+"""
+
+import array
+import gc
+import random
+import select
+import socket
+import time
+import urllib.request
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import ClassVar
+
+from bench import frames, stats, wire
+from bench.counters import Counters
+from bench.meter import Reading, figures
+from bench.metrics import Measurement, ScenarioError
+from bench.servers import Server
+from bench.workers import STALL_TIMEOUT_S, Worker, staff
+
+WARM_UP_S = 0.5
+SCRAPE_EVERY_S = 1.0
+PAGES = ("/varz", "/connz", "/subsz")
+"""The monitoring pages that both servers have; they are asked for while the messages flow."""
+
+STAMP_BYTES = 16
+"""A message is the time of its sending, in nanoseconds and as digits."""
+
+_RECEIVE_BYTES = 64 * 1024
+_POLL_S = 0.002
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenLoop:
+    """So many connections that together publish so many messages a second, evenly."""
+
+    fresh_server: ClassVar[bool] = False
+
+    name: str
+    title: str
+    connections: int
+    rate: int
+    """Messages a second, of all connections together."""
+    monitored: bool = True
+    """Ask for monitoring pages meanwhile, as a scraper does."""
+
+    def run(self, server: Server, seconds: float) -> Measurement:
+        """Publish for the given time and return CPU and latency percentiles.
+
+        Raises:
+            ScenarioError: a message is missing.
+        """
+        with ExitStack() as stack:
+            workers = stack.enter_context(staff())
+            socks = self._connected(server, stack)
+            counters = Counters(1, 1)
+            receiver = Worker("the receiver", _receive, socks, counters)
+            sender = Worker("the sender", _send, self, socks, counters)
+            workers += [receiver, sender]
+            if self.monitored:
+                workers.append(Worker("the scraper", _scrape, server.monitoring_port))
+            self._exchange(workers, counters, WARM_UP_S)
+            before = Reading.take(server, workers)
+            started_s = time.monotonic()
+            latencies = self._exchange(workers, counters, seconds)
+            elapsed_s = time.monotonic() - started_s
+            after = Reading.take(server, workers)
+        used = figures(before, after, len(latencies), elapsed_s)
+        return {**{name: used[name] for name in used if name != "rate"}, **percentiles(latencies)}
+
+    def _connected(self, server: Server, stack: ExitStack) -> list[socket.socket]:
+        """Open the connections; each subscribes to the subject of its own number."""
+        socks = []
+        for subject in self.subjects():
+            sock = stack.enter_context(closing(wire.connect(server.address)))
+            sock.sendall(frames.sub(subject, b"1"))
+            wire.round_trip(sock)
+            sock.settimeout(None)
+            socks.append(sock)
+        return socks
+
+    def _exchange(
+        self, workers: Sequence[Worker], counters: Counters, seconds: float
+    ) -> Sequence[int]:
+        """Have messages sent for so long and all received; return latencies in nanoseconds."""
+        receiver, sender = workers[:2]
+        sender.ask(seconds)
+        sender.answer(seconds + STALL_TIMEOUT_S)
+        stalled_at = time.monotonic() + STALL_TIMEOUT_S
+        while counters.outstanding_bytes():
+            receiver.raise_failure()
+            if time.monotonic() > stalled_at:
+                raise ScenarioError(f"{counters.outstanding_bytes()} messages never arrived")
+            time.sleep(_POLL_S)
+        receiver.ask("latencies")
+        latencies: array.array[int] = receiver.answer()
+        return latencies
+
+    def subjects(self) -> list[bytes]:
+        """Return the subject of each connection, all of one length."""
+        return frames.numbered(b"open", self.connections)
+
+    def order(self) -> list[int]:
+        """Return in which order the connections publish: each once, then again from the start."""
+        numbers = list(range(self.connections))
+        random.Random(self.name).shuffle(numbers)
+        return numbers
+
+
+def percentiles(latencies_ns: Sequence[int]) -> Measurement:
+    """Return the latencies that are reported, in microseconds."""
+    ordered = sorted(latencies_ns)
+    ranks = {"p50_us": 50, "p99_us": 99, "p999_us": 99.9, "max_us": 100}
+    return {name: stats.percentile(ordered, rank) / 1e3 for name, rank in ranks.items()}
+
+
+def stamps(data: bytes, frame_bytes: int) -> list[int]:
+    """Return the times that whole MSG frames of equal length carry."""
+    end = STAMP_BYTES + len(frames.CRLF)
+    return [
+        int(data[at - end : at - len(frames.CRLF)])
+        for at in range(frame_bytes, len(data) + 1, frame_bytes)
+    ]
+
+
+def _send(pipe: Connection, scenario: OpenLoop, socks: list[socket.socket], sent: Counters) -> None:
+    """Serve "publish for so many seconds" until dismissed (sender process)."""
+    gc.disable()
+    subjects = scenario.subjects()
+    heads = [b"PUB %b %d\r\n" % (subject, STAMP_BYTES) for subject in subjects]
+    turns = [(socks[number], heads[number - 1]) for number in scenario.order()]
+    while True:
+        seconds: float = pipe.recv()
+        started_ns = time.monotonic_ns()
+        for number in range(int(seconds * scenario.rate)):
+            due_ns = started_ns + number * 1_000_000_000 // scenario.rate
+            if (ahead_ns := due_ns - time.monotonic_ns()) > 0:
+                time.sleep(ahead_ns / 1e9)
+            sock, head = turns[number % len(turns)]
+            sock.sendall(b"%b%016d\r\n" % (head, time.monotonic_ns()))
+            sent.offered[0] += 1
+        pipe.send(None)
+
+
+def _receive(pipe: Connection, socks: list[socket.socket], counters: Counters) -> None:
+    """Note when messages arrive; on request, answer with all latencies (receiver process)."""
+    gc.disable()
+    subject = frames.numbered(b"open", len(socks))[0]
+    frame_bytes = len(frames.msg(subject, b"1", b"0" * STAMP_BYTES))
+    by_fd = {sock.fileno(): sock for sock in socks}
+    rests = dict.fromkeys(by_fd, b"")
+    poller = select.epoll()
+    for fd in (pipe.fileno(), *by_fd):
+        poller.register(fd, select.EPOLLIN)
+    latencies = array.array("q")
+    while True:
+        for fd, _ in poller.poll():
+            if fd == pipe.fileno():
+                pipe.recv()
+                pipe.send(latencies)
+                latencies = array.array("q")
+                continue
+            data = rests[fd] + by_fd[fd].recv(_RECEIVE_BYTES)
+            now_ns = time.monotonic_ns()
+            if len(data) % frame_bytes:
+                data = _without_pings(data, len(rests[fd]))
+            whole = len(data) // frame_bytes * frame_bytes
+            rests[fd] = data[whole:]
+            found = stamps(data[:whole], frame_bytes)
+            latencies.extend([now_ns - stamp for stamp in found])
+            counters.received[0] += len(found)
+
+
+def _without_pings(data: bytes, known: int) -> bytes:
+    if len(data) == known:
+        raise ScenarioError("the server closed a connection")
+    return data.replace(wire.PING, b"")
+
+
+def _scrape(_pipe: Connection, port: int) -> None:
+    """Ask for the pages again and again until dismissed (scraper process)."""
+    while True:
+        for page in PAGES:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{page}", timeout=30) as answer:
+                answer.read()
+        time.sleep(SCRAPE_EVERY_S)

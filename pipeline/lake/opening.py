@@ -1,0 +1,108 @@
+"""Opening a lake: for reading, for adding to what it holds, or emptied to be made over."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from midge.pipeline.lake.description import (
+    FILE,
+    Description,
+    read_description,
+    require_readable,
+    require_same,
+)
+from midge.pipeline.lake.settings import PipelineSettings
+from midge.pipeline.lake.storage import Storage, as_path
+from midge.pipeline.lake.tables import TABLES, Lake, LakeError
+from midge.pipeline.records.files import DATA_SETS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHECKPOINT = "_checkpoint"
+"""The checkpoint lies in the lake, so that tables and progress come and go together."""
+
+
+def open_lake(spark: "SparkSession", settings: PipelineSettings) -> tuple[Lake, Description]:
+    """Return the lake of `settings` for reading, and what it was made with.
+
+    Raises:
+        LakeError: there is none, or its tables are not those that this midge knows.
+    """
+    lake = Lake(spark, settings.lake_directory)
+    description = description_of(lake) if lake.exists("silver/batches") else None
+    if description is None:
+        raise LakeError(
+            f"{settings.lake_directory}: holds no lake yet; "
+            "expected the tables of `midge pipeline run`"
+        )
+    require_readable(settings.lake_directory, description)
+    return lake, description
+
+
+def prepare(lake: Lake, settings: PipelineSettings) -> None:
+    """Note in a new lake what it is made with; compare an old one.
+
+    Raises:
+        LakeError: it was made with something else, or cannot be gone on with.
+    """
+    wanted = Description.of(settings)
+    kept = description_of(lake)
+    has_tables = any(lake.exists(name) for name in TABLES)
+    has_checkpoint = lake.exists(CHECKPOINT)
+    if not has_tables and not has_checkpoint:
+        lake.storage.write_text(FILE, wanted.to_json())
+        return
+    missing = FILE if kept is None else CHECKPOINT
+    if kept is None or not has_checkpoint:
+        raise LakeError(
+            f"{settings.lake_directory}: was filled before, but has no {missing}; "
+            "make it over with --rebuild"
+        )
+    require_same(settings.lake_directory, kept, wanted)
+
+
+def require_same_here(settings: PipelineSettings) -> None:
+    """Compare a lake on this machine with `settings`, without Spark; a new one is as wanted.
+
+    Raises:
+        LakeError: it was made with something else.
+    """
+    path = Path(as_path(settings.lake_directory)).expanduser() / FILE
+    if path.exists():
+        kept = read_description(settings.lake_directory, path.read_text(encoding="utf-8"))
+        require_same(settings.lake_directory, kept, Description.of(settings))
+
+
+def description_of(lake: Lake) -> Description | None:
+    """Return what a lake was made with, or None when that was never noted."""
+    if not lake.exists(FILE):
+        return None
+    return read_description(lake.storage.root, lake.storage.read_text(FILE))
+
+
+def clear(lake: Lake, records: Storage) -> None:
+    """Delete the tables of a lake and what is known of them, if the records hold all of it.
+
+    Raises:
+        LakeError: segments that are in the lake are no longer among the records.
+    """
+    here = {file.place for file in records.files("")}
+    known = {segment for name in DATA_SETS for segment in _segments(lake, f"bronze/{name}")}
+    lost = sorted(known - here)
+    if lost:
+        raise LakeError(
+            f"{as_path(lake.storage.root)}: {len(lost):,} of the {len(known):,} segments in it are "
+            f"no longer recorded, such as {lost[0]}; making it over would lose them, so name "
+            "another --lake"
+        )
+    # The description goes first: what an interruption leaves is not taken for a whole lake.
+    for place in (FILE, CHECKPOINT, "_scratch", *TABLES):
+        lake.storage.delete(place)
+
+
+def _segments(lake: Lake, name: str) -> set[str]:
+    """Return the segments that a table of bronze has rows of."""
+    if not lake.exists(name):
+        return set()
+    rows = lake.spark.read.schema("segment string").parquet(lake.path(name)).distinct().collect()
+    return {row.segment for row in rows}

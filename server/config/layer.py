@@ -1,0 +1,49 @@
+"""One source of options: its plain values with their places, and the text of the file it is in."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from midge.server.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from midge.server.config.type_check import Path as KeyPath
+
+FILE_SIZE_MAX_BYTES = 16 << 20
+"""Largest configuration file; real ones are a thousand times smaller."""
+
+
+class Layer(NamedTuple):
+    """The values of one source, as nested plain values, and where each was written."""
+
+    values: dict[str, Any]
+    where: Callable[[KeyPath], str]
+    error: type[ConfigError] = ConfigError
+    """How errors of this source look."""
+    warnings: tuple[str, ...] = ()
+
+
+def read_text(file: Path) -> str:
+    """Return the text of a configuration file of acceptable size.
+
+    Raises: ConfigError when it cannot be read, is too large, or is not UTF-8.
+    """
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(FILE_SIZE_MAX_BYTES + 1)
+    except OSError as error:
+        verb = "read" if error.errno == errno.EISDIR else "open"
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(f"{verb} {file}: {reason}") from None
+    if len(content) > FILE_SIZE_MAX_BYTES:
+        limit = FILE_SIZE_MAX_BYTES >> 20
+        raise ConfigError(f"expected at most {limit} MiB", where=str(file))
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError("expected UTF-8 text", where=f"{file}:{line}") from None

@@ -1,0 +1,159 @@
+"""Requests that the server itself answers: subjects in accounts, and whose turn it is there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import TYPE_CHECKING, NamedTuple
+
+from midge.server.routing.subscription import RoutedSubscription
+
+if TYPE_CHECKING:
+    from midge.protocol.frame import Frame
+    from midge.server.internal.publisher import InternalPublisher
+    from midge.server.routing.account import Account
+    from midge.server.routing.client import Client
+
+ANSWERED_IN_TURN = 32
+"""Requests of one account that are answered, if nothing has to be awaited, before others."""
+
+
+class Request(NamedTuple):
+    """A request to a service, copied out of the frame that it came in."""
+
+    account: Account
+    publisher: Client | None
+    subject: bytes
+    reply: bytes
+    headers: bytes | None
+    payload: bytes
+
+
+Handler = Callable[[Request], "bytes | Awaitable[bytes | None] | None"]
+"""Makes the payload of the answer, or None when there is to be none; plain or async."""
+
+
+class Service(RoutedSubscription):
+    """A subject, or pattern, that `handler` answers within one account."""
+
+    def __init__(
+        self,
+        services: Services,
+        account: Account,
+        subject: bytes,
+        handler: Handler,
+        queue: bytes | None,
+    ) -> None:
+        RoutedSubscription.__init__(self, subject, queue)
+        self.account = account
+        self.handler = handler
+        self._services = services
+
+    def receive(self, publisher: Client | None, frame: Frame) -> bool:
+        """Take a request; False when it names no place for the answer."""
+        reply = frame.reply_bytes()
+        if reply is None:
+            return False
+        payload, headers = frame.payload_bytes(), frame.header_bytes()
+        subject = frame.subject_bytes()
+        request = Request(self.account, publisher, subject, reply, headers, payload)
+        self._services.take(self, request)
+        return True
+
+
+class Services:
+    """Services that share a bound: at most `waiting_max` requests of each account may wait.
+
+    Within an account, requests are answered one after the other, as they came; accounts do not wait
+    for each other. A request beyond the bound gets no answer, and `overfull` is called.
+    """
+
+    def __init__(
+        self,
+        publisher: InternalPublisher,
+        *,
+        waiting_max: int,
+        overfull: Callable[[], object],
+    ) -> None:
+        self._publisher = publisher
+        self._waiting_max = waiting_max
+        self._overfull = overfull
+        self._waiting: dict[Account, deque[tuple[Service, Request]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def offer(
+        self, account: Account, subject: bytes, handler: Handler, queue: bytes | None = None
+    ) -> Service:
+        """Answer requests to `subject` in `account` by `handler` from now on."""
+        service = Service(self, account, subject, handler, queue)
+        account.sublist.insert(service)
+        return service
+
+    def withdraw(self, service: Service) -> None:
+        """Take no more requests for `service`; those that wait are still answered."""
+        service.account.sublist.remove(service)
+
+    def close(self) -> None:
+        """Answer nothing more."""
+        self._waiting.clear()
+        for task in list(self._tasks):
+            task.cancel()
+
+    def take(self, service: Service, request: Request) -> None:
+        """Have `request` answered when its turn comes."""
+        waiting = self._waiting.get(request.account)
+        if waiting is None:
+            waiting = self._waiting[request.account] = deque()
+            asyncio.get_running_loop().call_soon(self._answer_waiting, request.account)
+        elif len(waiting) >= self._waiting_max:
+            self._overfull()
+            return
+        waiting.append((service, request))
+
+    def _answer_waiting(self, account: Account) -> None:
+        """Answer what waits in `account`, until an answer has to be awaited or others have a turn.
+
+        A request keeps its place in the queue until it has been answered.
+        """
+        waiting = self._waiting.get(account)
+        for _ in range(ANSWERED_IN_TURN):
+            if not waiting:
+                self._waiting.pop(account, None)
+                return
+            service, request = waiting[0]
+            try:
+                answer = service.handler(request)
+            except Exception as error:  # noqa: BLE001 - a handler's fault ends nothing else
+                answer = None
+                self._publisher.router.faults.note(service, error)
+            if isawaitable(answer):
+                task = asyncio.ensure_future(self._await(service, request, answer))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+                return
+            waiting.popleft()
+            self._send(request, answer)
+        asyncio.get_running_loop().call_soon(self._answer_waiting, account)
+
+    async def _await(
+        self, service: Service, request: Request, pending: Awaitable[bytes | None]
+    ) -> None:
+        """Send the answer when it is there, and go on with what waits behind it."""
+        answer = None
+        try:
+            answer = await pending
+        except Exception as error:  # noqa: BLE001 - a handler's fault ends nothing else
+            self._publisher.router.faults.note(service, error)
+        waiting = self._waiting.get(request.account)
+        if waiting:
+            waiting.popleft()
+            self._send(request, answer)
+            self._answer_waiting(request.account)
+
+    def _send(self, request: Request, answer: bytes | None) -> None:
+        """Publish an answer, if there is one and somebody waits for it."""
+        account = request.account
+        if answer is not None and account.sublist.has_interest(request.reply):
+            self._publisher.publish(account, request.reply, answer)

@@ -1,0 +1,162 @@
+"""JetStream of one account: its own subjects, its streams' subjects, and the turns of consumers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.jetstream import errors
+from midge.jetstream.account import JetStreamAccount
+from midge.jetstream.api import dispatch
+from midge.jetstream.stream.surroundings import Surroundings
+from midge.server.jetstream import routes, subjects
+from midge.server.jetstream.delivery import Deliveries
+from midge.server.jetstream.ingest import StreamSubscription
+from midge.server.jetstream.sink import AccountSink, Interest
+from midge.server.jetstream.subjects import ApiService, Intake
+
+if TYPE_CHECKING:
+    from midge.jetstream.config.stream import StreamConfig
+    from midge.jetstream.consumer.consumer import Consumer
+    from midge.jetstream.limits import AccountLimits
+    from midge.jetstream.stream.stream import Stream
+    from midge.server.internal.service import Request
+    from midge.server.jetstream.engine import Engine
+    from midge.server.routing.account import Account
+    from midge.server.routing.subscription import RoutedSubscription
+
+
+class AccountJetStream:
+    """JetStream in one account, from `open` to `close`.
+
+    `limits` is None where the account may not use JetStream: then requests are answered with that.
+    """
+
+    def __init__(
+        self, engine: Engine, account: Account, limits: dict[str, AccountLimits] | None
+    ) -> None:
+        self.account = account
+        self.limits = limits
+        self.interest = Interest(account)
+        self.sink = AccountSink(account, engine.publisher, self.interest)
+        self.deliveries = Deliveries(engine.turns, account, self.sink)
+        self._engine = engine
+        self._own: list[RoutedSubscription] = []
+        self._of_streams: dict[Stream, dict[str, StreamSubscription]] = {}
+        self.streams = self._make_streams()
+
+    def open(self) -> None:
+        """Listen on the subjects of JetStream's own, and take up the streams that are stored."""
+        services, domain = self._engine.services, self._engine.options.domain
+        self._own.append(ApiService(services, self.account, subjects.API, self))
+        if domain:
+            prefix = b"$JS.%b.API." % domain.encode()
+            self._own.append(ApiService(services, self.account, prefix, self))
+        if self.limits is not None:
+            self._own.append(Intake(subjects.ACK + b">", self._take_ack))
+            self._own.append(Intake(subjects.FLOW_CONTROL + b">", self._take_flow_control))
+        for subscription in self._own:
+            self.account.sublist.insert(subscription)
+        for store in self._engine.stores.recovered(self.account.name):
+            self.streams.recover(store)
+
+    def close(self) -> None:
+        """Listen no more; consumers' waiting requests are told of the shutdown."""
+        for stream in list(self._of_streams):
+            self._stream_removed(stream)
+            stream.audience.shut_down()
+        for subscription in self._own:
+            self.account.sublist.remove(subscription)
+        self._own.clear()
+        self.streams.stop()
+
+    def _make_streams(self) -> JetStreamAccount:
+        engine = self._engine
+        surroundings = Surroundings(
+            self.sink,
+            engine.clock,
+            engine.random,
+            engine.options.domain,
+            engine.max_payload,
+            account=self.account.name,
+            ready=self.deliveries.ready,
+            has_second_acks=engine.options.ack_format == "v2",
+        )
+        streams = JetStreamAccount(
+            self.account.name,
+            surroundings,
+            lambda config: engine.stores.make(self.account.name, config),
+            engine.limits,
+            self.limits,
+            engine.memory,
+            engine.storage,
+        )
+        streams.is_strict = engine.options.strict
+        streams.server_name = engine.server_name
+        streams.stream_added = self._stream_added
+        streams.stream_changed = self._stream_changed
+        streams.stream_removed = self._stream_removed
+        return streams
+
+    # What clients ask for.
+
+    def answer(self, request: Request) -> None:
+        """Answer a request to the API; the answer may come later, once it is durable."""
+        reply = request.reply
+
+        def respond(answer: bytes) -> None:
+            if reply:
+                self.sink.send(reply, b"", b"", answer)
+
+        if self.limits is None:
+            refusal = dispatch.refuse(request.subject, errors.NOT_ENABLED_FOR_ACCOUNT)
+            if refusal is not None:
+                respond(refusal)
+            return
+        headers = request.headers or b""
+        dispatch.handle(self.streams, request.subject, headers, request.payload, respond)
+
+    def take_at_once(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
+        """Take a pull or a direct request, which wait for no other; False where none answers."""
+        if self.limits is None:
+            return False
+        take = routes.take_pull if subject.startswith(routes.NEXT) else routes.take_direct_get
+        return take(self.streams, subject, reply, headers, payload)
+
+    def _take_ack(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
+        """Take an ack; False when there is no such consumer."""
+        return routes.take_ack(self.streams, subject, reply, payload)
+
+    def _take_flow_control(
+        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> bool:
+        """Take the answer to a flow control request; False when there is no such consumer."""
+        return routes.take_flow_control(self.streams, subject, headers)
+
+    # What streams are there.
+
+    def _stream_added(self, stream: Stream) -> None:
+        self._of_streams[stream] = {}
+        self._listen(stream, stream.config)
+
+    def _stream_changed(self, stream: Stream, old: StreamConfig) -> None:
+        if stream.config.subjects != old.subjects:
+            self._listen(stream, stream.config)
+
+    def _stream_removed(self, stream: Stream) -> None:
+        for subscription in self._of_streams.pop(stream, {}).values():
+            self.account.sublist.remove(subscription)
+
+    def _listen(self, stream: Stream, config: StreamConfig) -> None:
+        """Subscribe to a stream's subjects, and no longer to what is none of them."""
+        held = self._of_streams[stream]
+        for subject in [one for one in held if one not in config.subjects]:
+            self.account.sublist.remove(held.pop(subject))
+        for subject in config.subjects:
+            if subject not in held:
+                raw = subject.encode("utf-8", "surrogateescape")
+                held[subject] = StreamSubscription(raw, stream)
+                self.account.sublist.insert(held[subject])
+
+    def consumer_gone(self, consumer: Consumer) -> None:
+        """Drop what is kept for a consumer that has been deleted."""
+        self.deliveries.forget(consumer)

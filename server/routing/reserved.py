@@ -1,0 +1,27 @@
+"""The subjects that are the server's own, which no client may publish to or be answered on.
+
+They are told from all others by their whole first tokens: what merely begins alike, such as the
+requests to `$JS.API.` and the inboxes in `_INBOX.`, stays on the fast path.
+
+This module is the interpreted twin of ``reserved.pxd``: there the two functions are comparisons in
+C, which the compiled modules inline.
+"""
+
+REPLY_PREFIX = b"_R_."
+"""How the reply subjects begin that the server makes for requests to other accounts."""
+
+RESERVED_SUBJECTS = (b"$NRG.", b"_GR_.")
+"""How the subjects begin that no client may publish to."""
+
+RESERVED_REPLIES = (REPLY_PREFIX, b"_GR_.", b"$JS.ACK.")
+"""How the reply subjects begin that no client may name."""
+
+
+def is_reserved_subject(data: bytearray, start: int, end: int) -> bool:
+    """Tell whether no client may publish to the subject in ``data[start:end]``."""
+    return data.startswith(RESERVED_SUBJECTS, start, end)
+
+
+def is_reserved_reply(data: bytearray, start: int, end: int) -> bool:
+    """Tell whether no client may name the reply subject in ``data[start:end]``."""
+    return data.startswith(RESERVED_REPLIES, start, end)

@@ -1,0 +1,13 @@
+"""What a client is to the server, which is another question than by which listener it came in."""
+
+from enum import IntEnum
+
+
+class Role(IntEnum):
+    """The roles; `Client.role` holds one as a C integer."""
+
+    CLIENT = 0
+    SYSTEM = 1
+    JETSTREAM = 2
+    LEAF = 3
+    ROUTE = 4

@@ -1,0 +1,161 @@
+"""What an assertion of a capture looks for, and when it has been found."""
+
+from __future__ import annotations
+
+import enum
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from midge.protocol.text import encode
+from midge.sublist.subjects import is_valid_subject, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from midge.testing.capture import Captured
+
+
+class Kind(TypedDict, total=False):
+    """What a message must be to count."""
+
+    payload: bytes | str | None
+    """Exactly this payload."""
+    json: object
+    """A payload that is JSON and equal to this, however it is written."""
+    headers: Mapping[str, str | list[str]] | None
+    """These headers, among others."""
+    where: Callable[[Captured], bool] | None
+    """Messages for which this is true."""
+    quiet_s: float
+    """How long to watch for one too many; needs a count. 0 by default: not at all."""
+
+
+class Criteria(Kind, total=False):
+    """What messages must be, how many must come, and in which time."""
+
+    count: int | None
+    """So many, no more; None: one or more."""
+    timeout_s: float
+    """How long to wait for them; 1 s by default."""
+
+
+class DeliveryKind(Kind, total=False):
+    """What a delivery must be to count."""
+
+    to: str | None
+    """Deliveries to the client of this name."""
+
+
+class DeliveryCriteria(Criteria, DeliveryKind, total=False):
+    """What deliveries must be, how many must come, and in which time."""
+
+
+class Verdict(enum.Enum):
+    """What the messages that there are say about an assertion."""
+
+    TOO_FEW = enum.auto()
+    RIGHT = enum.auto()
+    TOO_MANY = enum.auto()
+
+
+class _Any:
+    def __repr__(self) -> str:
+        return "anything"
+
+
+ANYTHING: Any = _Any()
+"""No JSON in particular; None is JSON's null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an assertion looks for; made by `wanted`."""
+
+    what: str
+    """`published` or `delivered`."""
+    pattern: str
+    to: str | None
+    payload: bytes | None
+    json: object
+    headers: dict[str, list[str]]
+    where: Callable[[Captured], bool] | None
+    count: int | None
+    timeout_s: float
+    quiet_s: float
+
+    @property
+    def waits(self) -> tuple[tuple[Verdict, float], ...]:
+        """What to wait for the end of, and how long, one after the other."""
+        return (Verdict.TOO_FEW, self.timeout_s), (Verdict.RIGHT, self.quiet_s)
+
+    def matching(self, messages: Iterable[Captured]) -> list[Captured]:
+        """Return the messages on the right subjects."""
+        raw = encode(self.pattern)
+        return [message for message in messages if matches(encode(message.subject), raw)]
+
+    def found(self, messages: Iterable[Captured]) -> list[Captured]:
+        """Return the messages that are looked for."""
+        return [message for message in self.matching(messages) if self.holds(message)]
+
+    def holds(self, message: Captured) -> bool:
+        """Tell whether a message, whose subject matches already, is what is looked for."""
+        return (
+            self.payload in (None, message.payload)
+            and self.to in (None, message.client)
+            and all(message.headers.get(name) == values for name, values in self.headers.items())
+            and (self.json is ANYTHING or _is_json(message.payload, self.json))
+            and (self.where is None or bool(self.where(message)))
+        )
+
+    def judge(self, messages: Iterable[Captured]) -> Verdict:
+        """Say whether these are as many as are wanted."""
+        found = len(self.found(messages))
+        if self.count is None:
+            return Verdict.RIGHT if found else Verdict.TOO_FEW
+        if found == self.count:
+            return Verdict.RIGHT
+        return Verdict.TOO_FEW if found < self.count else Verdict.TOO_MANY
+
+
+def wanted(  # noqa: PLR0913 - the keywords of every assertion
+    what: str,
+    pattern: str,
+    *,
+    to: str | None = None,
+    payload: bytes | str | None = None,
+    json: object = ANYTHING,
+    headers: Mapping[str, str | list[str]] | None = None,
+    where: Callable[[Captured], bool] | None = None,
+    count: int | None = None,
+    timeout_s: float = 1.0,
+    quiet_s: float = 0.0,
+) -> Wanted:
+    """Return what the keywords of an assertion describe; see `Criteria`.
+
+    Raises:
+        ValueError: the pattern is no subject, or `quiet_s` stands without `count`.
+    """
+    if not is_valid_subject(encode(pattern)):
+        raise ValueError(f"pattern: expected tokens separated by dots, got {pattern!r}")
+    if quiet_s and count is None:
+        raise ValueError("quiet_s: needs a count, after which no more may come")
+    return Wanted(
+        what,
+        pattern,
+        to,
+        payload.encode() if isinstance(payload, str) else payload,
+        json,
+        {name: [one] if isinstance(one, str) else one for name, one in (headers or {}).items()},
+        where,
+        count,
+        timeout_s,
+        quiet_s,
+    )
+
+
+def _is_json(payload: bytes, expected: object) -> bool:
+    try:
+        return bool(json.loads(payload) == expected)
+    except (ValueError, RecursionError):
+        return False
