@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 class Audience:
-    """The consumers of one stream, told of messages as these become visible.
-
-    `names` is the table of `consumers` itself: whether it is empty is asked for every message.
-    """
+    """The consumers of one stream, told of messages as these become visible."""
 
     def __init__(self, stream: Stream, config: StreamConfig) -> None:
         self._stream = stream
@@ -39,7 +36,6 @@ class Audience:
             shared.max_payload,
         )
         self.consumers = ConsumerSet(config, stream.store, around)
-        self.names = self.consumers._by_name  # noqa: SLF001 - asked for every message
 
     def follow(self, config: StreamConfig) -> None:
         """Follow a change of the stream's configuration."""

@@ -2,6 +2,7 @@
 
 cimport cython
 
+from midge.jetstream.consumer.consumer_set cimport ConsumerSet
 from midge.jetstream.sink cimport Sink
 from midge.jetstream.store.interface cimport StreamStore
 from midge.jetstream.stream cimport ack_text
@@ -33,7 +34,7 @@ cdef class Stream:
     cdef readonly Dedup dedup
     cdef readonly Audience audience
     cdef HeaderScan _scan
-    cdef readonly object consumers
+    cdef readonly ConsumerSet consumers
     cdef readonly set followers
     cdef public bytes last_msg_id
     cdef public long long now_ns
@@ -97,6 +98,8 @@ cdef class Stream:
     cdef void _stored(self) except *
     @cython.locals(used="long long")
     cdef void _account(self) except *
+    @cython.locals(store=StreamStore)
+    cpdef void trim_subject(self, bytes subject, Py_ssize_t keep) except *
     @cython.locals(body=bytes)
     cpdef void acknowledge(self, Incoming message, unsigned long long seq, bytes tail) except *
     cdef bytes _ack_tail(self, Incoming message)

@@ -217,7 +217,7 @@ class Stream:
         reply = frame.reply_bytes() if self.acks else None
         if reply is not None:
             self.answers.send(reply, _NO_BYTES, ack_text.plain(self.ack_head, seq), True)
-        if self.followers or self.audience.names:
+        if self.followers or len(self.consumers):
             self.audience.announce_soon()
 
     def _look_at(self, frame: Frame) -> int:
@@ -379,7 +379,7 @@ class Stream:
                 republisher.payload_for(message),
                 False,
             )
-        if self.followers or self.audience.names:
+        if self.followers or len(self.consumers):
             self.audience.announce_soon()
         return seq
 
