@@ -12,7 +12,7 @@ from midge.jetstream.config.stream import MEMORY, STREAM, StreamConfig
 from midge.jetstream.config.versions import API_LEVEL
 from midge.jetstream.json import encode, structure
 from midge.jetstream.limits import NO_TIER, AccountLimits, ServerLimits, tier_of
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store.interface import StoreError, StreamStore
 from midge.jetstream.stream.stream import Stream
 from midge.jetstream.stream.surroundings import Surroundings
 from midge.jetstream.stream.usage import Usage
@@ -175,6 +175,12 @@ class JetStreamAccount:
         stream = self._add(config, store, stored["created"])
         stream.start()
         return stream
+
+    def lost(self, error: StoreError) -> None:
+        """Take back what a failed sync has lost of the file streams, and tell the publishers."""
+        for stream in self.streams.values():
+            if not stream.is_memory:
+                stream.lost(error)
 
     def stop(self) -> None:
         """End all timers of all streams."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 from midge.protocol.errors import MidgeError, quote
@@ -41,13 +42,17 @@ class Timestamp(NamedTuple):
 def format_time(ns: int) -> str:
     """Return a moment in UTC as RFC 3339, with as many digits of the second as it needs."""
     seconds, rest = divmod(ns, SECOND_NS)
-    if seconds < 0:
-        text = _format_early(seconds)
-    else:
-        text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    text = _format_second(seconds)
     if not rest:
         return text + "Z"
     return f"{text}.{rest:09d}".rstrip("0") + "Z"
+
+
+@lru_cache(maxsize=64)  # messages that are read one after the other are often of one second
+def _format_second(seconds: int) -> str:
+    if seconds < 0:
+        return _format_early(seconds)
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _format_early(seconds: int) -> str:

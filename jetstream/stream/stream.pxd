@@ -82,7 +82,10 @@ cdef class Stream:
     cdef void _publish(
         self, bytes subject, bytes reply, bytes headers_of, bytes payload
     ) except *
+    @cython.locals(seq="unsigned long long")
     cpdef bint take(self, Incoming message) except -1
+    cdef bint _check(self, Incoming message) except -1
+    cpdef unsigned long long store_checked(self, Incoming message) except? 0
     cpdef unsigned long long store_message(self, Incoming message) except? 0
     cpdef check_record_size(self, Incoming message)
     cpdef check_size(self, Incoming message)

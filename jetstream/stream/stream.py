@@ -113,11 +113,11 @@ class Stream:
         self._max_bytes = config.max_bytes
         self._max_per_subject = config.max_msgs_per_subject
         self._max_msg_size = config.max_msg_size
-        self._is_discard_new = config.discard == NEW
-        self._is_interest = config.retention == INTEREST
-        self._has_limits = not self._is_discard_new and (
-            config.max_msgs > 0 or config.max_bytes > 0
+        self._is_discard_new = config.discard == NEW and (
+            config.max_msgs > 0 or config.max_bytes > 0 or config.discard_new_per_subject
         )
+        self._is_interest = config.retention == INTEREST
+        self._has_limits = config.discard != NEW and (config.max_msgs > 0 or config.max_bytes > 0)
         given = config.transform()
         random = self.surroundings.random
         self.transform = Transform(given.source, given.destination, random) if given else None
@@ -125,7 +125,6 @@ class Stream:
         self._is_plain = not (
             config.sealed
             or config.allow_msg_counter
-            or config.retention == INTEREST
             or config.mirror is not None
             or self._is_discard_new
             or self.transform is not None
@@ -229,6 +228,8 @@ class Stream:
             and frame.data[frame.base + frame.reply_end - 1] == _LAST_OF_FAST_BATCH
         ):
             return _OTHERS
+        if self._is_interest and not self.consumers.has_interest(frame.subject_bytes()):
+            return _OTHERS
         if frame.header_size <= 0:
             return _NOTHING
         if frame.header_size > _HEADERS_MAX:
@@ -288,18 +289,28 @@ class Stream:
     def take(self, message: Incoming) -> bool:
         """Check a message, store it and answer; False when it is refused."""
         try:
-            seq = self.store_message(message)
+            seq = 0
+            if self._check(message) and not headers.is_trace_only(message.values):
+                seq = self.store_checked(message)
         except Refused as refused:
             self._refuse(message.reply, refused.api)
             return False
         if message.duplicate_of:
             self.acknowledge(message, message.duplicate_of, b',"duplicate": true}')
-            return True
-        self.acknowledge(message, seq, self._ack_tail(message))
+        elif seq:
+            self.acknowledge(message, seq, self._ack_tail(message))
         return True
 
     def store_message(self, message: Incoming) -> int:
         """Check a message and store it; return its sequence, 0 for a duplicate.
+
+        Raises:
+            Refused: with the error to answer.
+        """
+        return self.store_checked(message) if self._check(message) else 0
+
+    def _check(self, message: Incoming) -> bool:
+        """Check a message; False when it is a duplicate.
 
         Raises:
             Refused: with the error to answer.
@@ -316,11 +327,15 @@ class Stream:
         if message.values:
             checks.check_headers(self, message)
             if message.duplicate_of:
-                return 0
+                return False
         if not message.is_checked:
             counters.apply(self, message)
         if self.usage.is_exceeded(0):
             raise Refused(errors.INSUFFICIENT_RESOURCES)
+        return True
+
+    def store_checked(self, message: Incoming) -> int:
+        """Store a message that has been checked, or use up a sequence; raises Refused."""
         if self._is_interest and not self.consumers.has_interest(message.subject):
             return self._skip(message)
         return self._store(message)

@@ -21,8 +21,9 @@ _ID_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 class Surroundings:
     """The outside of an account's streams.
 
-    `domain` is empty without one, `account_hash` names the account in acks; `max_payload` is the server's limit of a message. `ready` is asked for a turn for a consumer that has
-    something to deliver.
+    `domain` is empty without one, `account_hash` names the account in acks; `max_payload` is the
+    server's limit of a message. `ready` is asked for a turn for a consumer that has something to
+    deliver.
     """
 
     def __init__(
