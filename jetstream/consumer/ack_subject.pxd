@@ -2,7 +2,10 @@
 
 cimport cython
 
-cdef int _NUMBERS_MAX_BYTES, _DOTS, _DOTS_SECOND, _DIGITS_MAX
+from midge.protocol cimport memory
+
+cdef int _NUMBERS_MAX_BYTES, _DOTS, _DOTS_SECOND, _DIGITS_MAX, _FRACTION_DIGITS
+cdef unsigned long long _SECOND_NS
 cdef unsigned char _DOT, _ZERO, _NINE
 
 
@@ -11,11 +14,17 @@ cdef class AckSubject:
     cdef Py_ssize_t _prefix_size
     cdef bytearray _scratch
 
-    @cython.locals(data="unsigned char *", at=Py_ssize_t)
+    @cython.locals(data="unsigned char *", at=Py_ssize_t, second="unsigned long long")
     cpdef bytes write(
         self, unsigned long long deliveries, unsigned long long seq,
         unsigned long long consumer_seq, unsigned long long time_ns, unsigned long long pending
     )
+
+
+@cython.locals(rest="unsigned int", end=Py_ssize_t, place=Py_ssize_t)
+cdef Py_ssize_t write_digits(
+    unsigned char *data, Py_ssize_t at, unsigned int value
+) noexcept
 
 
 @cython.locals(rest="unsigned long long", size=Py_ssize_t, end=Py_ssize_t, place=Py_ssize_t)

@@ -5,7 +5,11 @@ sequence>.<time>.<pending>``. The second one has the domain and a hash of the ac
 stream, and may have further tokens behind.
 """
 
+from midge.protocol import memory
+
 _NUMBERS_MAX_BYTES = 5 * 21  # twenty digits and a dot each
+_FRACTION_DIGITS = 9
+_SECOND_NS = 1_000_000_000
 _DOT = 0x2E
 _ZERO = 0x30
 _NINE = 0x39
@@ -26,7 +30,7 @@ class AckSubject:
     def write(
         self, deliveries: int, seq: int, consumer_seq: int, time_ns: int, pending: int
     ) -> bytes:
-        """Return the subject by which one delivery is acknowledged."""
+        """Return the subject by which one delivery is acknowledged; its time is after 1970."""
         data = self._scratch
         at = write_number(data, self._prefix_size, deliveries)
         data[at] = _DOT
@@ -34,10 +38,24 @@ class AckSubject:
         data[at] = _DOT
         at = write_number(data, at + 1, consumer_seq)
         data[at] = _DOT
-        at = write_number(data, at + 1, time_ns)
+        second = time_ns // _SECOND_NS
+        at = write_number(data, at + 1, second)
+        at = write_digits(data, at, time_ns - second * _SECOND_NS)
         data[at] = _DOT
         at = write_number(data, at + 1, pending)
-        return bytes(data[:at])
+        return memory.take(data, 0, at)
+
+
+def write_digits(data: bytearray, at: int, value: int) -> int:
+    """Write nine digits of `value`, a part of a second, at `at`; return where they end."""
+    rest = value
+    end = at + _FRACTION_DIGITS
+    place = end
+    while place > at:
+        place -= 1
+        data[place] = _ZERO + rest % 10
+        rest = rest // 10
+    return end
 
 
 def write_number(data: bytearray, at: int, value: int) -> int:

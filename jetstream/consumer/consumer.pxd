@@ -3,6 +3,7 @@
 cimport cython
 
 from midge.jetstream.consumer.ack_subject cimport AckSubject
+from midge.jetstream.consumer.pending cimport Entry
 from midge.jetstream.consumer.tracking cimport Tracking
 from midge.jetstream.store.interface cimport StoredMessage
 
@@ -46,6 +47,7 @@ cdef class Consumer(Tracking):
     cdef void _note_delivery(
         self, unsigned long long seq, unsigned long long deliveries
     ) except *
+    @cython.locals(entry=Entry)
     cdef void _put_back(
         self, unsigned long long seq, unsigned long long deliveries, bint is_first
     ) except *

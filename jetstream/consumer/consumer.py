@@ -294,13 +294,17 @@ class Consumer(Tracking):
             self.next_seq = seq
             return
         self.redelivered[seq] = self.redelivered.get(seq, 0) - 1
-        self.queue[seq] = None
+        entry = self.pending.get(seq)
+        if entry is None:
+            return
         if is_first:
-            self.queue.move_to_end(seq, last=False)
+            self.pending.enqueue_first(entry)
+        else:
+            self.pending.enqueue(entry)
 
     def _next_message(self) -> StoredMessage | None:
         """Return the message to deliver next, and set `_deliveries`; None when there is none."""
-        if self.queue:
+        if self.pending.queued:
             message = self._next_again()
             if message is not None:
                 return message
@@ -404,11 +408,10 @@ class Consumer(Tracking):
         self.pending.clear()
         self._arm_ack_timer(0)
         self.redelivered.clear()
-        self.queue.clear()
         self.stand_before(seq)
-        self.last_per_subject_upto = 0
         self.last_delivery_ns = 0
         self.last_ack_ns = 0
+        self.host.moved(self)
         self.count_pending()
         if self.log is not None:
             self.log.save()

@@ -107,6 +107,11 @@ class ConsumerSet(ConsumerHost):
         """See `ConsumerHost.new_id`."""
         return "".join(self._around.rng.choices(_LETTERS, k=_ID_LENGTH))
 
+    def moved(self, consumer: Consumer) -> None:
+        """See `ConsumerHost.moved`."""
+        if self.retention == "interest" and consumer.floor_seq:
+            self._drop_unneeded(0, consumer.floor_seq)
+
     def expired(self, consumer: Consumer) -> None:
         """See `ConsumerHost.expired`."""
         self.delete(consumer)
@@ -338,16 +343,17 @@ class ConsumerSet(ConsumerHost):
         for subscription in self._subscriptions.pop(consumer.name, ()):
             self._filters.remove(subscription)
 
-    def _drop_unneeded(self, floor_seq: int) -> None:
-        """Remove the messages above a floor that no consumer needs any more."""
+    def _drop_unneeded(self, floor_seq: int, upto_seq: int = 0) -> None:
+        """Remove the messages above a floor that no consumer needs any more; 0 is to the end."""
         store = self.store
         if not self._by_name:
             store.purge()
             return
-        seq = store.next_seq((), max(floor_seq, store.first_seq))
+        end = upto_seq or store.last_seq
+        seq = store.next_seq((), max(floor_seq, store.first_seq), end)
         while seq:
             subject = store.subject_of(seq)
             matching = self.matching(subject) if subject is not None else ()
             if not any(one.needs_ack(seq) for one in matching):
                 self._remove(seq)
-            seq = store.next_seq((), seq + 1)
+            seq = store.next_seq((), seq + 1, end) if seq < end else 0

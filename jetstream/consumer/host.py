@@ -44,6 +44,10 @@ class ConsumerHost:
         """Take note that a message of an interest or work queue stream was acknowledged."""
         raise NotImplementedError
 
+    def moved(self, consumer: Consumer) -> None:
+        """Take note that a consumer needs nothing below its floor any more, whatever was there."""
+        raise NotImplementedError
+
     def expired(self, consumer: Consumer) -> None:
         """Delete a consumer that was not used for its inactive threshold."""
         raise NotImplementedError

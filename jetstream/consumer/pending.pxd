@@ -2,11 +2,11 @@
 
 cimport cython
 
-cdef int DELAYED, NOWHERE
+cdef int DELAYED, NOWHERE, QUEUED
 
 
 @cython.final
-
+@cython.no_gc
 cdef class Entry:
     cdef readonly unsigned long long seq
     cdef readonly unsigned long long consumer_seq
@@ -26,6 +26,7 @@ cdef class Line:
     cdef readonly Entry last
 
     cdef void append(self, Entry entry) noexcept
+    cdef void prepend(self, Entry entry) noexcept
     cdef void remove(self, Entry entry) noexcept
 
 
@@ -36,6 +37,8 @@ cdef class Pending:
     cdef readonly Entry last
     cdef list _lines
     cdef list _delayed
+    cdef Line _queue
+    cdef readonly Py_ssize_t queued
 
     cpdef Entry get(self, unsigned long long seq)
     @cython.locals(entry=Entry, before=Entry)
@@ -48,6 +51,11 @@ cdef class Pending:
     cpdef void wait_until(self, Entry entry, long long due_ns) except *
     @cython.locals(line=Line)
     cpdef void stop_waiting(self, Entry entry) except *
+    cpdef void enqueue(self, Entry entry) except *
+    cpdef void enqueue_first(self, Entry entry) except *
+    @cython.locals(entry=Entry)
+    cpdef Entry take_queued(self)
+    cpdef bint is_queued(self, Entry entry) except -1
     @cython.locals(last=Py_ssize_t, line=Line)
     cpdef long long wait_ns(self, Py_ssize_t redeliveries) except *
     @cython.locals(line=Line, entry=Entry)

@@ -3,13 +3,15 @@
 A stream sequence is looked up in a dictionary. The entries also hang in two orders: by sequence,
 for the ack floor, and by the time of their delivery, for the ack wait. What is delivered now is the
 latest of all, so both orders are kept by appending. With backoff, each number of deliveries has a
-line of its own, since the waits differ; a NAK with a delay goes to a heap.
+line of its own, since the waits differ; a NAK with a delay goes to a heap. What is to be delivered
+again hangs in the queue instead.
 """
 
 import heapq
 
 DELAYED = -1
 NOWHERE = -2
+QUEUED = -3
 
 
 class Entry:
@@ -62,6 +64,15 @@ class Line:
             self.last.later = entry
         self.last = entry
 
+    def prepend(self, entry: Entry) -> None:
+        """Put an entry before all others."""
+        entry.later = self.first
+        if self.first is None:
+            self.last = entry
+        else:
+            self.first.earlier = entry
+        self.first = entry
+
     def remove(self, entry: Entry) -> None:
         """Take an entry out."""
         if entry.earlier is None:
@@ -77,9 +88,12 @@ class Line:
 
 
 class Pending:
-    """The entries of one consumer. `waits_ns` holds the backoff, or the ack wait alone."""
+    """The entries of one consumer, of which `queued` are in the queue.
 
-    __slots__ = ("_delayed", "_lines", "entries", "first", "last")
+    `waits_ns` holds the backoff, or the ack wait alone.
+    """
+
+    __slots__ = ("_delayed", "_lines", "_queue", "entries", "first", "last", "queued")
 
     def __init__(self, waits_ns: list[int]) -> None:
         self.entries: dict[int, Entry] = {}
@@ -87,6 +101,8 @@ class Pending:
         self.last: Entry | None = None
         self._lines = [Line(wait_ns) for wait_ns in waits_ns]
         self._delayed: list[tuple[int, int]] = []
+        self._queue = Line(0)
+        self.queued = 0
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -153,11 +169,39 @@ class Pending:
         heapq.heappush(self._delayed, (due_ns, entry.seq))
 
     def stop_waiting(self, entry: Entry) -> None:
-        """Take an entry out of its line: it never falls due by itself."""
+        """Take an entry out of its line or the queue: it never falls due by itself."""
         if entry.line >= 0:
             line = self._lines[entry.line]
             line.remove(entry)
+        elif entry.line == QUEUED:
+            self._queue.remove(entry)
+            self.queued -= 1
         entry.line = NOWHERE
+
+    def enqueue(self, entry: Entry) -> None:
+        """Have an entry delivered again, after those that are to be already."""
+        self.stop_waiting(entry)
+        entry.line = QUEUED
+        self._queue.append(entry)
+        self.queued += 1
+
+    def enqueue_first(self, entry: Entry) -> None:
+        """Have an entry delivered again, before all others."""
+        self.stop_waiting(entry)
+        entry.line = QUEUED
+        self._queue.prepend(entry)
+        self.queued += 1
+
+    def take_queued(self) -> Entry | None:
+        """Take the first entry out of the queue; it waits nowhere."""
+        entry = self._queue.first
+        if entry is not None:
+            self.stop_waiting(entry)
+        return entry
+
+    def is_queued(self, entry: Entry) -> bool:
+        """Tell whether an entry is to be delivered again."""
+        return entry.line == QUEUED
 
     def wait_ns(self, redeliveries: int) -> int:
         """Return how long a message delivered again so often waits for its ack."""

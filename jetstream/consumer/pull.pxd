@@ -27,8 +27,8 @@ cdef class PullConsumer(Consumer):
     cdef bint _is_passed_over(self, PullRequest request) except -1
     cdef bint _fits(self, PullRequest request, Py_ssize_t size) except -1
     cdef bint _has_interest(self, PullRequest request) except -1
-    @cython.locals(request=PullRequest, now_ns="long long", asked="long long",
-                   due_ns="long long", staying=list)
+    @cython.locals(request=PullRequest, before=PullRequest, now_ns="long long",
+                   asked="long long", due_ns="long long")
     cpdef long long _sweep(self, bint is_at_end) except *
     cdef bint _is_over(self, PullRequest request, long long now_ns, bint is_at_end) except -1
     cdef long long _next_due(

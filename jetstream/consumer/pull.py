@@ -97,8 +97,9 @@ class PullConsumer(Consumer):
         return [self.pin.fields(groups[0])] if groups else []
 
     def touch(self) -> None:
-        """See `Consumer.touch`."""
-        self.last_active_ns = self.clock.monotonic_ns()
+        """See `Tracking.touch`."""
+        if self._threshold_ns:
+            self.last_active_ns = self.clock.monotonic_ns()
 
     # Inactivity.
 
@@ -108,6 +109,7 @@ class PullConsumer(Consumer):
             self._inactive_timer.cancel()
             self._inactive_timer = None
         threshold_ns = self.config.inactive_threshold_ns
+        self._threshold_ns = 0
         if threshold_ns > 0:
             # nats-server adds 0.1 to 1 s, so that consumers made together do not go together.
             jitter_ns = 100 * _MILLISECOND_NS + int(self.host.random() * 900) * _MILLISECOND_NS
@@ -212,7 +214,7 @@ class PullConsumer(Consumer):
         if not asked.no_wait:
             return b""
         self._recount()
-        pending = max(self.num_pending, 0) + len(self.queue)
+        pending = max(self.num_pending, 0) + self.pending.queued
         if pending == 0 and asked.expires_ns == 0:
             self.last_active_ns = now_ns
             return statuses.NO_MESSAGES
@@ -230,11 +232,11 @@ class PullConsumer(Consumer):
     # Delivering.
 
     def _may_deliver(self) -> bool:
-        return len(self.requests) > 0 and not (self.paused_until_ns and self.is_paused())
+        return self.requests.first is not None and not (self.paused_until_ns and self.is_paused())
 
     def _is_stalled(self) -> bool:
         """Tell whether too much awaits its ack for anything but redeliveries."""
-        return not self.queue and self.is_full()
+        return not self.pending.queued and self.is_full()
 
     def _target(self, size: int) -> bytes | None:
         """Return the inbox of the request whose turn it is; end those that cannot be served."""
@@ -242,7 +244,7 @@ class PullConsumer(Consumer):
         needs_pin = self.priority_policy == _PINNED and not self.pin.pin_id
         passed = 0
         while True:
-            request = requests.head()
+            request = requests.first
             if request is None:
                 return None
             if request.expires_ns and self._now_ns >= request.expires_ns:
@@ -265,7 +267,7 @@ class PullConsumer(Consumer):
             if self._has_interest(request):
                 if needs_pin and request.group:
                     self.pin.assign(request)
-                self._served = requests.serve_head()
+                self._served = requests.serve_first()
                 return request.reply
             self._drop_head_without_interest(request)
 
@@ -303,11 +305,11 @@ class PullConsumer(Consumer):
         return False
 
     def _end_head(self, request: PullRequest, status: bytes) -> None:
-        self.requests.drop_head()
+        self.requests.remove_after(None)
         self._say(request, status)
 
     def _drop_head_without_interest(self, request: PullRequest) -> None:
-        self.requests.drop_head()
+        self.requests.remove_after(None)
         if request.reply.startswith(REPLY_OF_IMPORT):
             self._say(request, statuses.interest_expired(request.left, request.bytes_left))
 
@@ -347,17 +349,18 @@ class PullConsumer(Consumer):
             return 0
         now_ns = self.clock.monotonic_ns()
         self._swept_ns = now_ns
-        staying = []
         asked = 0
         due_ns = 0
-        for request in self.requests:
+        before: PullRequest | None = None
+        request = self.requests.first
+        while request is not None:
             if self._is_over(request, now_ns, is_at_end):
-                continue
-            staying.append(request)
-            asked += request.left
-            due_ns = self._next_due(request, now_ns, due_ns)
-        if len(staying) < len(self.requests):
-            self.requests.keep(staying)
+                self.requests.remove_after(before)
+            else:
+                asked += request.left
+                due_ns = self._next_due(request, now_ns, due_ns)
+                before = request
+            request = self.requests.first if before is None else before.next
         if due_ns and (self._request_timer_ns == 0 or due_ns < self._request_timer_ns):
             self._arm_request_timer(due_ns, now_ns)
         return asked

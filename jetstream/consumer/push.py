@@ -96,9 +96,8 @@ class PushConsumer(Consumer):
         entry = self.pending.first
         while entry is not None:
             after = entry.after
-            if entry.seq not in self.queue and not self._has_max_deliveries(entry.seq):
-                self.pending.stop_waiting(entry)
-                self.queue[entry.seq] = None
+            if not self.pending.is_queued(entry) and not self._has_max_deliveries(entry.seq):
+                self.pending.enqueue(entry)
             entry = after
 
     # Interest.

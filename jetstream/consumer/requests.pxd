@@ -4,6 +4,7 @@ cimport cython
 
 
 @cython.final
+@cython.no_gc
 cdef class PullRequest:
     cdef readonly bytes reply
     cdef public long long left
@@ -19,22 +20,27 @@ cdef class PullRequest:
     cdef readonly long long min_ack_pending
     cdef readonly long long priority
     cdef public unsigned long long checked_turn
+    cdef public PullRequest next
 
 
 @cython.final
 cdef class RequestQueue:
     cdef readonly Py_ssize_t limit
     cdef public bint is_prioritized
-    cdef object _requests
+    cdef readonly PullRequest first
+    cdef readonly PullRequest last
+    cdef Py_ssize_t _count
 
     cpdef bint is_full(self) except -1
-    cpdef PullRequest head(self)
-    @cython.locals(place=Py_ssize_t)
+    @cython.locals(before=PullRequest, current=PullRequest)
     cpdef void add(self, PullRequest request) except *
-    cpdef void rotate(self) except *
-    cpdef void drop_head(self) except *
     @cython.locals(request=PullRequest)
-    cpdef PullRequest serve_head(self)
+    cpdef void rotate(self) except *
+    @cython.locals(request=PullRequest)
+    cpdef PullRequest serve_first(self)
+    @cython.locals(current=PullRequest)
     cpdef void restore(self, PullRequest request) except *
-    cpdef void keep(self, list requests) except *
+    @cython.locals(request=PullRequest)
+    cpdef void remove_after(self, PullRequest before) except *
     cpdef void clear(self) except *
+    cdef void _insert_after(self, PullRequest before, PullRequest request) except *

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -135,6 +134,7 @@ class PullRequest:
         "left",
         "min_ack_pending",
         "min_pending",
+        "next",
         "no_wait",
         "pin_id",
         "priority",
@@ -156,61 +156,63 @@ class PullRequest:
         self.min_ack_pending = body.min_ack_pending
         self.priority = body.priority if body.has_options else _UNPRIORITIZED
         self.checked_turn = 0
+        self.next: PullRequest | None = None
 
 
 class RequestQueue:
-    """The requests that wait, at most `limit`; the one at the head is served next."""
+    """The requests that wait, at most `limit`; the `first` is served next."""
 
-    __slots__ = ("_requests", "is_prioritized", "limit")
+    __slots__ = ("_count", "first", "is_prioritized", "last", "limit")
 
     def __init__(self, limit: int, *, is_prioritized: bool = False) -> None:
         self.limit = limit
         self.is_prioritized = is_prioritized
-        self._requests: deque[PullRequest] = deque()
+        self.first: PullRequest | None = None
+        self.last: PullRequest | None = None
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return self._count
 
     def __iter__(self) -> Iterator[PullRequest]:
-        return iter(self._requests)
+        request = self.first
+        while request is not None:
+            yield request
+            request = request.next
 
     def is_full(self) -> bool:
         """Tell whether no further request may wait."""
-        return len(self._requests) >= self.limit
-
-    def head(self) -> PullRequest | None:
-        """Return the request to serve next."""
-        return self._requests[0] if self._requests else None
+        return self._count >= self.limit
 
     def add(self, request: PullRequest) -> None:
         """Add a request: at the end, or behind the last of its priority."""
-        requests = self._requests
-        if not self.is_prioritized or not requests or requests[-1].priority <= request.priority:
-            requests.append(request)
-            return
-        place = len(requests)
-        while place and requests[place - 1].priority > request.priority:
-            place -= 1
-        requests.insert(place, request)
+        before = self.last
+        if self.is_prioritized and before is not None and before.priority > request.priority:
+            before = None
+            current = self.first
+            while current is not None and current.priority <= request.priority:
+                before = current
+                current = current.next
+        self._insert_after(before, request)
 
     def rotate(self) -> None:
-        """Put the request at the head at the end."""
-        self._requests.rotate(-1)
+        """Put the first request at the end."""
+        request = self.first
+        if request is not None:
+            self.remove_after(None)
+            self._insert_after(self.last, request)
 
-    def drop_head(self) -> None:
-        """Remove the request at the head."""
-        self._requests.popleft()
-
-    def serve_head(self) -> PullRequest:
-        """Count a message for the request at the head, and let the next one have its turn."""
-        requests = self._requests
-        request = requests[0]
+    def serve_first(self) -> PullRequest | None:
+        """Count a message for the first request, and let the next one have its turn."""
+        request = self.first
+        if request is None:
+            return None
         request.delivered += 1
         request.left -= 1
         if request.left <= 0:
-            requests.popleft()
-        elif len(requests) > 1:
-            requests.popleft()
+            self.remove_after(None)
+        elif self._count > 1:
+            self.remove_after(None)
             self.add(request)
         return request
 
@@ -218,13 +220,40 @@ class RequestQueue:
         """Take back that a message was counted for `request`, which did not get it."""
         request.delivered -= 1
         request.left += 1
-        if request not in self._requests:
-            self._requests.appendleft(request)
+        current = self.first
+        while current is not None and current is not request:
+            current = current.next
+        if current is None:
+            self._insert_after(None, request)
 
-    def keep(self, requests: list[PullRequest]) -> None:
-        """Have only `requests` wait."""
-        self._requests = deque(requests)
+    def remove_after(self, before: PullRequest | None) -> None:
+        """Remove the request behind `before`, the first one for None."""
+        request = self.first if before is None else before.next
+        if request is None:
+            return
+        if before is None:
+            self.first = request.next
+        else:
+            before.next = request.next
+        if request is self.last:
+            self.last = before
+        request.next = None
+        self._count -= 1
 
     def clear(self) -> None:
         """Forget all requests."""
-        self._requests.clear()
+        self.first = None
+        self.last = None
+        self._count = 0
+
+    def _insert_after(self, before: PullRequest | None, request: PullRequest) -> None:
+        """Put a request behind `before`, or first for None."""
+        if before is None:
+            request.next = self.first
+            self.first = request
+        else:
+            request.next = before.next
+            before.next = request
+        if request.next is None:
+            self.last = request
+        self._count += 1

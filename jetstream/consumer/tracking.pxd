@@ -9,6 +9,7 @@ from midge.jetstream.sink cimport Sink
 from midge.jetstream.store.interface cimport StoredMessage, StreamStore
 
 cdef long long _ACK_TIMER_SLACK_NS, _SECOND_NS
+cdef int _ACK
 
 
 cdef class Tracking:
@@ -25,7 +26,6 @@ cdef class Tracking:
     cdef public long long last_ack_ns
     cdef readonly Pending pending
     cdef readonly dict redelivered
-    cdef readonly object queue
     cdef AckNumbers _numbers
     cdef object _ack_timer
     cdef long long _ack_timer_ns
@@ -57,6 +57,8 @@ cdef class Tracking:
     cpdef bint is_full(self) except -1
     @cython.locals(entry=Entry, due_ns="long long")
     cdef void _track(self, unsigned long long seq, unsigned long long consumer_seq) except *
+    @cython.locals(entry=Entry, again="long long", deliveries="long long",
+                   seq="unsigned long long", message=StoredMessage)
     cdef StoredMessage _next_again(self)
     cpdef void _arm_ack_timer(self, long long due_ns) except *
     @cython.locals(entry=Entry)

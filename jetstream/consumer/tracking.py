@@ -6,8 +6,6 @@ may remove, and the one that its reports show, which lags behind after messages 
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from midge.jetstream.clock import Timer
 from midge.jetstream.config.consumer import ConsumerConfig
 from midge.jetstream.consumer import acks
@@ -32,6 +30,7 @@ ACK_POLICIES = {
     "flow_control": ACK_FLOW_CONTROL,
 }
 
+_ACK = acks.ACK
 _GONE = "Unacknowledged message was deleted"
 
 
@@ -40,8 +39,7 @@ class Tracking:
 
     `next_seq` is the stream sequence from which the next message is looked for, and
     `next_consumer_seq` the number that the next delivery gets. `redelivered` holds how often
-    messages were delivered again, and keeps those that were given up; `queue` are those to deliver
-    again next.
+    messages were delivered again, and keeps those that were given up.
     """
 
     def __init__(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
@@ -58,7 +56,6 @@ class Tracking:
         self.last_ack_ns = 0
         self.pending = Pending(config.backoff_ns or [config.ack_wait_ns])
         self.redelivered: dict[int, int] = {}
-        self.queue: OrderedDict[int, None] = OrderedDict()
         self._numbers = AckNumbers()
         self._ack_timer: Timer | None = None
         self._ack_timer_ns = 0
@@ -119,7 +116,6 @@ class Tracking:
         if self.redelivered:
             for seq in [seq for seq in self.redelivered if seq < first_seq]:
                 del self.redelivered[seq]
-                self.queue.pop(seq, None)
                 if self.log is not None:
                     self.log.changed(seq)
 
@@ -141,8 +137,11 @@ class Tracking:
             self.redelivered.clear()
             self.floor_consumer_seq = self.next_consumer_seq - 1
             self.floor_seq = self.next_seq - 1
-        for seq in [seq for seq in self.queue if not self.store.exists(seq)]:
-            del self.queue[seq]
+        entry = self.pending.first
+        while entry is not None:
+            if self.pending.is_queued(entry) and not self.store.exists(entry.seq):
+                self.pending.stop_waiting(entry)
+            entry = entry.after
         self.show_floor()
         if self.log is not None:
             self.log.save()
@@ -196,8 +195,11 @@ class Tracking:
 
     def _next_again(self) -> StoredMessage | None:
         """Return the next message to be delivered again; those delivered too often are given up."""
-        while self.queue:
-            seq, _ = self.queue.popitem(last=False)
+        while True:
+            entry = self.pending.take_queued()
+            if entry is None:
+                return None
+            seq = entry.seq
             again = self.redelivered.get(seq, 0) + 1
             self.redelivered[seq] = again
             deliveries = again + 1
@@ -211,10 +213,7 @@ class Tracking:
                 self._deliveries = deliveries
                 return message
             self.redelivered[seq] = again - 1
-            entry = self.pending.get(seq)
-            if entry is not None:
-                self._terminate(seq, entry.consumer_seq, again, _GONE, b"")
-        return None
+            self._terminate(seq, entry.consumer_seq, again, _GONE, b"")
 
     def _delivery_count(self, seq: int) -> int:
         return max(1, self.redelivered.get(seq, 0))
@@ -234,10 +233,10 @@ class Tracking:
         self._ack_timer = None
         now_ns = self.clock.monotonic_ns()
         for entry in self.pending.take_due(now_ns):
-            if entry.seq not in self.queue and not self._has_max_deliveries(entry.seq):
-                self.queue[entry.seq] = None
+            if not self._has_max_deliveries(entry.seq):
+                self.pending.enqueue(entry)
         self._arm_ack_timer(self.pending.next_due_ns())
-        if self.queue:
+        if self.pending.queued:
             self.signal()
 
     def _has_max_deliveries(self, seq: int) -> bool:
@@ -299,9 +298,9 @@ class Tracking:
         numbers = self._numbers
         numbers.read(subject)
         seq = numbers.seq
-        kind = acks.kind_of(body)
+        kind = acks.kind_of(body) if body else _ACK
         answers = seq != 0
-        if kind == acks.ACK:
+        if kind == _ACK:
             answers = self._settle(seq, numbers.consumer_seq, numbers.deliveries, reply, True)
         elif kind == acks.NEXT:
             self._settle(seq, numbers.consumer_seq, numbers.deliveries, b"", True)
@@ -363,12 +362,9 @@ class Tracking:
             self._move_shown_floor(entry)
             if self.log is not None:
                 self.log.changed(seq)
-        if self.redelivered and self.redelivered.pop(seq, None) is not None:
-            self.queue.pop(seq, None)
-            if self.log is not None:
-                self.log.changed(seq)
-        elif self.queue:
-            self.queue.pop(seq, None)
+        is_forgotten = bool(self.redelivered) and self.redelivered.pop(seq, None) is not None
+        if is_forgotten and self.log is not None:
+            self.log.changed(seq)
 
     def _settle_upto(self, seq: int, consumer_seq: int) -> list[int]:
         """Settle all up to a message; return the others among them."""
@@ -382,7 +378,6 @@ class Tracking:
         while entry is not None and entry.seq <= seq:
             self.pending.remove(entry)
             self.redelivered.pop(entry.seq, None)
-            self.queue.pop(entry.seq, None)
             if entry.seq != seq:
                 others.append(entry.seq)
             if self.log is not None:
@@ -409,13 +404,11 @@ class Tracking:
         if delay_ns is not None:
             self._nak_later(entry, delay_ns)
             return
-        if seq not in self.queue:
-            self.pending.stop_waiting(entry)
-            self.queue[seq] = None
+        if not self.pending.is_queued(entry):
+            self.pending.enqueue(entry)
         self.signal()
 
     def _nak_later(self, entry: Entry, delay_ns: int) -> None:
-        self.queue.pop(entry.seq, None)
         # nats-server moves the delivery back so that the plain ack wait ends with the delay. With
         # backoff, the wait that then applies may be longer than that.
         sent_ns = self.clock.monotonic_ns() - self.ack_wait_ns + delay_ns
@@ -438,7 +431,7 @@ class Tracking:
         if self.log is not None:
             self.log.changed(seq)
         now_ns = self.clock.monotonic_ns()
-        if seq in self.queue or self.ack_wait_ns == 0:
+        if self.pending.is_queued(entry) or self.ack_wait_ns == 0:
             entry.sent_ns = now_ns
             return
         due_ns = self.pending.wait(entry, now_ns, max(self.redelivered.get(seq, 0), 0))
