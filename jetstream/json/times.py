@@ -177,6 +177,7 @@ _UNITS_NS = {
 }
 _DURATION = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+")
 _DURATION_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
+_DIGITS_MAX = 19  # of what may be as much as Go can count
 _DURATION_MAX_NS = (1 << 63) - 1
 
 
@@ -193,9 +194,12 @@ def parse_duration(text: str) -> int:
     total = 0
     for whole, fraction, unit in _DURATION_PART.findall(text):
         scale = _UNITS_NS[unit]
-        total += int(whole or 0) * scale
-        if fraction:
-            total += int(fraction) * scale // 10 ** len(fraction)
+        if len(whole.lstrip("0")) > _DIGITS_MAX:
+            raise TimeProblem(f"time: invalid duration {_quoted(text)}")
+        total += int(whole.lstrip("0") or 0) * scale
+        digits = fraction[: _DIGITS_MAX - 1]
+        if digits:
+            total += int(digits) * scale // 10 ** len(digits)
     is_negative = text[0] == "-"
     if total > _DURATION_MAX_NS + is_negative:
         raise TimeProblem(f"time: invalid duration {_quoted(text)}")

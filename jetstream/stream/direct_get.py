@@ -261,8 +261,9 @@ def _read(body: bytes) -> GetRequest | None:
     request = _read_usual(body)
     if request is not None:
         return request
+    request = GetRequest()
     try:
-        request = structure.decode_lenient(body, GET, GetRequest())
+        structure.decode_lenient(body, GET, request)
     except structure.JsonProblem:
         return None
     return request
@@ -271,15 +272,16 @@ def _read(body: bytes) -> GetRequest | None:
 def _read_usual(body: bytes) -> GetRequest | None:
     """Return the request if it is written as clients do, which the C reader is good for."""
     try:
-        fields = json.loads(body)
-    except ValueError:
+        fields = json.loads(body.decode())
+    except (ValueError, RecursionError):
         return None
     if type(fields) is not dict:
         return None
     request = GetRequest()
     for name, value in fields.items():
-        kind = _USUAL_FIELDS.get(name)
-        if type(value) is not kind or (kind is int and not 0 <= value < _INT64):
+        if type(value) is not _USUAL_FIELDS.get(name):
+            return None
+        if type(value) is int and not 0 <= value < _INT64:
             return None
         setattr(request, name, value)
     return request

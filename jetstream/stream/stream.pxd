@@ -108,4 +108,3 @@ cdef class Stream:
     cdef bytes _ack_tail(self, Incoming message)
     cpdef void refuse(self, Incoming message, object error) except *
     cdef void _refuse(self, bytes reply, object error) except *
-
