@@ -231,8 +231,14 @@ class ConsumerSet(ConsumerHost):
         return consumer
 
     def restore(self) -> None:
-        """Take up the consumers that were stored with the stream."""
+        """Take up the consumers that were stored with the stream.
+
+        A name that begins with a zero byte is none a consumer can have: the stream keeps
+        something of its own there, such as how far it has read its sources.
+        """
         for name, snapshot, operations in list(self.store.consumers()):
+            if name.startswith(b"\x00"):
+                continue
             stored = state.restore(snapshot, operations)
             consumer = self._made(stored.config, name)
             state.take_up(consumer, stored)
