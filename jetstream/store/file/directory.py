@@ -171,25 +171,33 @@ class StoreDirectory:
     def _later_mark(self, segment: Segment) -> int:
         """Return up to where later segments say that `segment` was synced; 0 when none does."""
         reader = Replay(self._seed, self._stream_of, self._forget_stream, lambda _: 0)
+        synced = 0
         for later in self._segments:
-            if later.number > segment.number:
-                data = bytearray(later.file.read(0, later.file.size()))
-                at = reader.next_group(later, data, 0, 0)
-                if at >= 0:
-                    position = int.from_bytes(data[at + 72 : at + 80], "little")
-                    marked = int.from_bytes(data[at + 64 : at + 72], "little")
-                    return position if marked == segment.number else segment.allocated
-        return 0
+            if later.number <= segment.number:
+                continue
+            data = bytearray(later.file.read(0, later.file.size()))
+            at = reader.next_group(later, data, 0, segment.number, synced)
+            while at >= 0:
+                if int.from_bytes(data[at + 64 : at + 72], "little") > segment.number:
+                    return segment.allocated
+                synced = int.from_bytes(data[at + 72 : at + 80], "little")
+                at = reader.next_group(later, data, at + 8, segment.number, synced)
+        return synced
 
     def _roll_back(self) -> None:
-        """Take back what a failed sync has lost: read again what is durable."""
+        """Take back what a failed sync has lost: read again what is durable.
+
+        A stream whose deletion is lost comes back as another object.
+        """
         for stream in self._streams.values():
             stream.reset()
-        known = dict(self._streams)
-        replay = Replay(self._seed, known.get, lambda _: None, lambda _: 0)
+        self._deleted.clear()
+        replay = Replay(
+            self._seed, self._stream_of, self._forget_stream, lambda segment: segment.end
+        )
         for segment in self.log.segments:
             replay.scan(segment, bytearray(segment.file.read(0, segment.end)))
-        for number, stream in known.items():
+        for number, stream in list(self._streams.items()):
             stream.finish_replay()
             if stream.version == 0:
                 del self._streams[number]

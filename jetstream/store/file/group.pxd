@@ -11,6 +11,7 @@ cdef class Segment:
     cdef readonly object file
     cdef public Py_ssize_t end
     cdef public Py_ssize_t allocated
+    cdef public bint is_new
     cdef public Py_ssize_t live_bytes
     cdef public Py_ssize_t message_bytes
 

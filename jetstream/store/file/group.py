@@ -24,13 +24,14 @@ class Segment:
     count them, and `message_bytes` what has been written of them.
     """
 
-    __slots__ = ("allocated", "end", "file", "live_bytes", "message_bytes", "number")
+    __slots__ = ("allocated", "end", "file", "is_new", "live_bytes", "message_bytes", "number")
 
     def __init__(self, number: int, file: DiskFile, end: int, allocated: int) -> None:
         self.number = number
         self.file = file
         self.end = end
         self.allocated = allocated
+        self.is_new = False  # the directory does not know it for good yet
         self.live_bytes = 0
         self.message_bytes = 0
 

@@ -65,7 +65,7 @@ class Log:
         self._recent: list[Group] = []
         self._recent_bytes = 0
         self._is_wanted = False
-        self._new_directory_entry = False
+        self._is_stuck = False
         self._spare: bytearray | None = None
         self.on_failure: Callable[[], object] = lambda: None
         self.committer = disk.committer(self.committed)
@@ -97,6 +97,11 @@ class Log:
         group.used = end
         group.count += 1
         return at
+
+    def admit(self) -> None:
+        """Raise StoreFailedError if nothing can be changed any more."""
+        if self.failure is not None:
+            raise StoreFailedError(str(self.failure))
 
     def opened(self) -> Group:
         """Return the open group, after opening one if there is none."""
@@ -156,16 +161,17 @@ class Log:
         elif stage == 0:
             self._succeeded()
         elif stage == 1 and error in {errno.ENOSPC, errno.EDQUOT}:
-            self.full = True  # `retry` writes the same group at the same place
+            self.full = True
+            self._is_stuck = True  # `retry` writes the same group at the same place
         else:
             self._failed(error)
 
     def retry(self) -> None:
         """Write again what had no room."""
-        if self.full and self._flying is not None and self.failure is None:
-            self.full = False
-            self._write(self._flying)
         self.full = False
+        if self._is_stuck and self._flying is not None:
+            self._is_stuck = False
+            self._write(self._flying)
 
     def find(self, segment: Segment, offset: int) -> Group | None:
         """Return the group in memory that has the record at `offset` of a segment."""
@@ -183,8 +189,8 @@ class Log:
     def begin_segment(self, number: int) -> None:
         """Make a new segment, into which everything goes from now on."""
         file = self.disk.create(segment_name(number))
-        self._new_directory_entry = True
         segment = Segment(number, file, 0, 0)
+        segment.is_new = True
         self.segments.append(segment)
 
     def close(self) -> None:
@@ -198,7 +204,7 @@ class Log:
 
     def _drain(self) -> None:
         """Wait until all groups are durable."""
-        while self.failure is None and not self.full:
+        while self.failure is None and not self._is_stuck:
             self.flush()
             if self._flying is None and not self._erasing:
                 return
@@ -206,8 +212,7 @@ class Log:
 
     def _begin(self) -> Group:
         """Open a group at the end of the last segment, or of a new one."""
-        if self.failure is not None:
-            raise StoreFailedError(str(self.failure))
+        self.admit()
         segment = self.segments[-1]
         base = segment.end
         if self._flying is not None and self._flying.segment is segment:
@@ -256,7 +261,7 @@ class Log:
         write.seed = self.seed
         write.segment = group.segment.number
         write.sync = self.sync_each
-        write.with_directory = self._new_directory_entry
+        write.with_directory = group.segment.is_new
         self.committer.write(write)
 
     def _succeeded(self) -> None:
@@ -264,8 +269,8 @@ class Log:
         group = self._flying
         assert group is not None
         self._flying = None
-        self._new_directory_entry = False
         segment = group.segment
+        segment.is_new = segment.is_new and not self.sync_each
         segment.end = group.base + group.used
         segment.allocated = max(segment.allocated, segment.end)
         if self.sync_each:

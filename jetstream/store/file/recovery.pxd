@@ -29,9 +29,10 @@ cdef class Replay:
     @cython.locals(size=Py_ssize_t, end=Py_ssize_t, count=Py_ssize_t, chain="unsigned int",
                    position=Py_ssize_t)
     cpdef Py_ssize_t group_end(self, Segment segment, bytearray data, Py_ssize_t at) except -1
-    @cython.locals(end=Py_ssize_t, marked="unsigned long long", position=Py_ssize_t)
+    @cython.locals(end=Py_ssize_t, marked="unsigned long long", synced="unsigned long long")
     cpdef Py_ssize_t next_group(
-        self, Segment segment, bytearray data, Py_ssize_t at, Py_ssize_t synced
+        self, Segment segment, bytearray data, Py_ssize_t at, unsigned long long number,
+        unsigned long long position
     ) except? -1
     @cython.locals(segment="unsigned long long", position="unsigned long long")
     cdef void _note_mark(self, bytearray data, Py_ssize_t at) except *

@@ -80,7 +80,7 @@ class Replay:
                 continue
             if is_zero(data, at):
                 break
-            following = self.next_group(segment, data, at + 8, at)
+            following = self.next_group(segment, data, at + 8, segment.number, at)
             if following < 0:
                 if self._later_mark(segment) <= at:
                     break
@@ -112,8 +112,13 @@ class Replay:
             return 0
         return end
 
-    def next_group(self, segment: Segment, data: bytearray, at: int, synced: int) -> int:
-        """Return where the next group begins that says the store was synced beyond `synced`; -1."""
+    def next_group(
+        self, segment: Segment, data: bytearray, at: int, number: int, position: int
+    ) -> int:
+        """Return where the next group begins that says how far the store was synced; -1 for none.
+
+        That must be beyond `position` of the segment `number`.
+        """
         end = len(data) - _GROUP_HEAD
         while at <= end:
             if (
@@ -122,8 +127,8 @@ class Replay:
                 and records.check(data, at, len(data), self.seed, segment.number, at) == 2
             ):
                 marked = numbers.u64_at(data, at + _HEAD + 16)
-                position = numbers.u64_at(data, at + _HEAD + 24)
-                if marked > segment.number or (marked == segment.number and position > synced):
+                synced = numbers.u64_at(data, at + _HEAD + 24)
+                if marked > number or (marked == number and synced > position):
                     return at
             at += 8
         return -1

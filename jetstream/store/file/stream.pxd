@@ -79,6 +79,7 @@ cdef class FileStore(SearchableStore):
     cdef unsigned long long _counted(
         self, Py_ssize_t subject, Py_ssize_t headers, Py_ssize_t payload
     ) except? 0
+    cdef void _admit(self) except *
     cdef void _moved(self) except *
     @cython.locals(position=Py_ssize_t)
     cdef void _removed(self, unsigned long long seq, bint erase) except *

@@ -89,6 +89,7 @@ class FileStore(SearchableStore):
 
     def remove(self, seq: int, erase: bool = False) -> bool:
         """Remove one message; `erase` also overwrites its bytes, once the removal is durable."""
+        self._admit()
         position = self._index.locate(seq)
         if position < 0:
             return False
@@ -113,6 +114,7 @@ class FileStore(SearchableStore):
 
     def save_config(self, config: bytes) -> None:
         """Replace the stream's stored configuration, of which the log keeps two copies."""
+        self._admit()
         self._config = config
         self.version += 1
         self._write_config()
@@ -120,11 +122,13 @@ class FileStore(SearchableStore):
 
     def save_consumer(self, name: bytes, state: bytes) -> None:
         """Replace all that is stored for a consumer: its state and the operations on it."""
+        self._admit()
         self._consumers[name] = StoredConsumer(state)
         self._write(records.CONSUMER, 0, 0, len(name).to_bytes(2, "little") + name + state)
 
     def log_consumer(self, name: bytes, operation: bytes, remove_seq: int = 0) -> None:
         """Add an operation to what is stored for a consumer."""
+        self._admit()
         consumer = self._consumers.get(name)
         if consumer is None:
             consumer = self._consumers[name] = StoredConsumer(b"")
@@ -136,6 +140,7 @@ class FileStore(SearchableStore):
 
     def delete_consumer(self, name: bytes) -> None:
         """Forget a consumer."""
+        self._admit()
         if self._consumers.pop(name, None) is not None:
             self._write(records.CONSUMER_DELETED, 0, 0, len(name).to_bytes(2, "little") + name)
 
@@ -156,6 +161,7 @@ class FileStore(SearchableStore):
 
     def delete(self) -> None:
         """Delete the stream with everything stored for it."""
+        self._admit()
         self._clear()
         self._write(records.STREAM_DELETED, 0, 0, b"")
         self._consumers.clear()
@@ -349,6 +355,9 @@ class FileStore(SearchableStore):
     def _counted(self, subject: int, headers: int, payload: int) -> int:
         fixed = _FIXED_WITH_HEADERS if headers else _FIXED
         return fixed + subject + headers + payload
+
+    def _admit(self) -> None:
+        self._log.admit()
 
     def _moved(self) -> None:
         self._is_moved = True
