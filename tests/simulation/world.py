@@ -146,6 +146,10 @@ class World(GroupListener):
                 self.note_groups(before)
             if self.random.random() < 0.05:
                 before = self.directory.log.group
+                self.directory.compact()
+                self.note_groups(before)
+            if self.random.random() < 0.05:
+                before = self.directory.log.group
                 self.directory.tick()
                 self.note_groups(before)
         except StoreError:

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator
 
 from midge.jetstream.store.disk import Disk
+from midge.jetstream.store.file.compaction import Compaction
 from midge.jetstream.store.file.group import SUFFIX, Segment, segment_name
 from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.file.recovery import Damage, Replay, is_zero
@@ -47,6 +48,7 @@ class StoreDirectory:
         self.repaired = 0
         self._recover()
         self.log.on_failure = self._roll_back
+        self._compaction: Compaction | None = None
 
     def streams(self) -> Iterator[FileStore]:
         """Iterate over the streams, in the order in which they were created."""
@@ -77,6 +79,22 @@ class StoreDirectory:
         """Write down how far an idle store is synced, and try again what had no room."""
         self.log.retry()
         self.log.mark()
+        self.compact()
+
+    def compact(self) -> None:
+        """Rewrite the oldest segment of which most is dead, and then the next one."""
+        if self._compaction is not None or self.log.failure is not None:
+            return
+        for segment in self.log.segments[:-1]:
+            if is_worth_it(segment) and not self.log.is_written_to(segment):
+                self._compaction = Compaction(self.log, self._streams, segment, self._compacted)
+                self._compaction.start()
+                return
+
+    def _compacted(self, is_well: bool) -> None:
+        self._compaction = None
+        if is_well:
+            self.compact()
 
     def size(self) -> int:
         """Return how many bytes of disk the log takes."""
@@ -201,6 +219,18 @@ class StoreDirectory:
             stream.finish_replay()
             if stream.version == 0:
                 del self._streams[number]
+
+
+def is_worth_it(segment: Segment) -> bool:
+    """Tell whether half of a segment, or more, would be given back by rewriting it.
+
+    Of one that has been rewritten only what has been removed since counts, so that it is not done
+    again and again where messages are small beside their records.
+    """
+    if segment.is_damaged or segment.has_erasures:
+        return False
+    whole = segment.message_bytes if segment.is_rewritten else segment.end
+    return segment.live_bytes * 2 < whole or segment.live_bytes == 0
 
 
 def _read_identity(disk: Disk, name: str) -> bytes | None:

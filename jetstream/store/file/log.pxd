@@ -30,6 +30,9 @@ cdef class Log:
     cdef Group _flying
     cdef list _erasing
     cdef list _waiting
+    cdef list _chores
+    cdef tuple _chore
+    cdef bint _had_chore
     cdef list _recent
     cdef Py_ssize_t _recent_bytes
     cdef bint _is_wanted

@@ -22,8 +22,8 @@ from midge.jetstream.store.interface import (
     StoreFullError,
 )
 
-SEGMENT_MAX = 64 * 1024 * 1024
-"""A segment is read and rewritten as a whole, in a tenth of a second or so."""
+SEGMENT_MAX = 16 * 1024 * 1024
+"""A segment is read and rewritten as a whole: 80,000 small records in some 20 ms."""
 
 _RESERVE = 64 * 1024  # room kept for records that remove something: a thousand of them or more
 _EXTEND_MIN = 64 * 1024
@@ -62,6 +62,9 @@ class Log:
         self._flying: Group | None = None
         self._erasing: list[tuple[Segment, int, int]] = []
         self._waiting: list[Callable[[], object]] = []
+        self._chores: list[tuple[Write, Callable[[bool], object]]] = []
+        self._chore: tuple[Write, Callable[[bool], object]] | None = None
+        self._had_chore = False
         self._recent: list[Group] = []
         self._recent_bytes = 0
         self._is_wanted = False
@@ -117,7 +120,7 @@ class Log:
         """Hand the open group to the committer, or have it go as soon as that is free."""
         if self._open is None or self.failure is not None:
             return
-        if self._flying is not None or self._erasing:
+        if self._flying is not None or self._erasing or self._chore is not None:
             self._is_wanted = True
             return
         self._is_wanted = False
@@ -142,12 +145,24 @@ class Log:
         else:
             callback()
 
+    def is_written_to(self, segment: Segment) -> bool:
+        """Tell whether a group that is not durable yet belongs to a segment."""
+        return any(
+            group is not None and group.segment is segment for group in (self._open, self._flying)
+        )
+
+    def forget_recent(self, segment: Segment) -> None:
+        """Read what there is of a segment from its file from now on."""
+        self._recent = [group for group in self._recent if group.segment is not segment]
+        self._recent_bytes = sum(len(group.data) for group in self._recent)
+
     def mark(self) -> None:
         """Write down how far the store is synced, if that is not known yet and nothing is open."""
         if (
             self._open is None
             and self._flying is None
             and not self._erasing
+            and self._chore is None
             and self.failure is None
             and self.synced_position != self.marked_position
         ):
@@ -158,6 +173,8 @@ class Log:
         """Take the committer's result, on the loop: 0 well, 1 not written, 2 not synced."""
         if self._erasing:
             self._erased()
+        elif self._chore is not None:
+            self._finish_chore(stage == 0)
         elif stage == 0:
             self._succeeded()
         elif stage == 1 and error in {errno.ENOSPC, errno.EDQUOT}:
@@ -172,6 +189,17 @@ class Log:
         if self._is_stuck and self._flying is not None:
             self._is_stuck = False
             self._write(self._flying)
+
+    def write_deletion(self, number: int) -> None:
+        """Write down that a stream has been deleted."""
+        at = self.reserve(records.HEAD, False)
+        data = self.opened().data
+        records.start_record(data, at, records.HEAD, records.STREAM_DELETED, number, 0, 0)
+
+    def chore(self, write: Write, done: Callable[[bool], object]) -> None:
+        """Do a write between two groups; `done` is told whether it went well."""
+        self._chores.append((write, done))
+        self._go_on()
 
     def find(self, segment: Segment, offset: int) -> Group | None:
         """Return the group in memory that has the record at `offset` of a segment."""
@@ -206,7 +234,7 @@ class Log:
         """Wait until all groups are durable."""
         while self.failure is None and not self._is_stuck:
             self.flush()
-            if self._flying is None and not self._erasing:
+            if self._flying is None and not self._erasing and self._chore is None:
                 return
             self.committer.settle()
 
@@ -291,8 +319,26 @@ class Log:
         else:
             for callback in group.barriers:
                 callback()
-        if self._is_wanted:
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Begin what waits for the committer: groups and chores in turn."""
+        if self._flying is not None or self._erasing or self._chore is not None:
+            return
+        if self._chores and self.failure is None and not (self._had_chore and self._is_wanted):
+            self._chore = self._chores.pop(0)
+            self._had_chore = True
+            self.committer.write(self._chore[0])
+        elif self._is_wanted:
+            self._had_chore = False
             self.flush()
+
+    def _finish_chore(self, is_well: bool) -> None:
+        assert self._chore is not None
+        done = self._chore[1]
+        self._chore = None
+        done(is_well)
+        self._go_on()
 
     def _mark_before_erasing(self, group: Group) -> None:
         """Have another group say that this one is whole, before bytes of it are overwritten.
@@ -325,6 +371,7 @@ class Log:
         self.committer.write(Write(segment.file, bytearray(length), length, position))
 
     def _erased(self) -> None:
+        self._erasing[0][0].has_erasures = False
         self._erasing = self._erasing[1:]
         if self._erasing:
             self._erase_next()
@@ -333,8 +380,7 @@ class Log:
         self._waiting = []
         for callback in waiting:
             callback()
-        if self._is_wanted:
-            self.flush()
+        self._go_on()
 
     def _failed(self, error: int) -> None:
         """Take back everything that is not durable, for good.

@@ -74,6 +74,8 @@ class Replay:
         while at < size:
             end = self.group_end(segment, data, at)
             if end:
+                if at == 0:  # whatever was removed before the first group is not in this segment
+                    segment.purged_group = numbers.u64_at(data, 24) - 1
                 self._note_mark(data, at)
                 self._apply(segment, data, at, end)
                 at = end
@@ -134,7 +136,7 @@ class Replay:
         return -1
 
     def _note_mark(self, data: bytearray, at: int) -> None:
-        self.group = numbers.u64_at(data, at + 24)
+        self.group = max(self.group, numbers.u64_at(data, at + 24))
         segment = numbers.u64_at(data, at + _HEAD + 16)
         position = numbers.u64_at(data, at + _HEAD + 24)
         if segment > self.mark_segment or (
