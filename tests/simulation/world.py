@@ -152,9 +152,18 @@ class World(GroupListener):
                 before = self.directory.log.group
                 self.directory.tick()
                 self.note_groups(before)
+            self.check_visible()
         except StoreError:
             if self.directory.log.failure is None and not self.disk.free < 1 << 20:
                 raise
+
+    def check_visible(self) -> None:
+        """See that nothing is shown that is not on the disk."""
+        durable = self.copies.get(self.acked, {})
+        for stream in self.directory.streams():
+            known = durable.get(stream.number)
+            if stream.visible_seq > (known.last_seq if known is not None else 0):
+                raise WrongState(f"{stream.visible_seq} of {stream.name!r} is visible too early")
 
     def note_groups(self, before: int) -> None:
         """Copy the model for the groups that have been closed since."""

@@ -18,7 +18,7 @@ cdef class Replay:
     cdef readonly unsigned long long group
     cdef readonly unsigned long long mark_segment
     cdef readonly unsigned long long mark_position
-    cdef object _stream_of
+    cdef readonly object stream_of
     cdef object _delete_stream
     cdef object _later_mark
     cdef unsigned int _last_number

@@ -61,7 +61,7 @@ class Replay:
         self.group = 0
         self.mark_segment = 0
         self.mark_position = 0
-        self._stream_of = stream_of
+        self.stream_of = stream_of
         self._delete_stream = delete_stream
         self._later_mark = later_mark
         self._last_number = 0
@@ -159,7 +159,7 @@ class Replay:
             self._last_number = 0
             return
         if number != self._last_number:
-            self._last_stream = self._stream_of(number)
+            self._last_stream = self.stream_of(number)
             self._last_number = number
         stream = self._last_stream
         if stream is not None:
@@ -199,7 +199,7 @@ class Replay:
         number = numbers.u32_at(data, at + 16)
         seq = numbers.u64_at(data, at + 24)
         length = numbers.u32_at(data, at + 8)
-        stream = self._stream_of(number)
+        stream = self.stream_of(number)
         if stream is not None and data[at + 12] == records.MESSAGE:
             stream.lose(seq)
             self.damages.append(Damage(segment.number, at, length, number, seq))
