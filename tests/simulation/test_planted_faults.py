@@ -12,6 +12,7 @@ from midge.jetstream.store.file import directory, log
 from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.recovery import Replay
 from midge.jetstream.store.file.stream import FileStore
+from midge.jetstream.store.interface import StoreError
 from tests.simulation.disk import SimulatedCommitter, SimulatedDisk, SimulatedFile
 from tests.simulation.world import World, WrongState, run
 
@@ -185,12 +186,10 @@ FAULTS = [
 
 def is_found(make: type[World] = World) -> bool:
     """Tell whether some crashes of some worlds show that something is wrong."""
-    for seed in range(60):
+    for seed in range(100):
         try:
             run(seed, 40, make)
-        except (WrongState, AssertionError, IndexError, KeyError, ValueError, OverflowError):
-            return True
-        except MemoryError:
+        except (WrongState, StoreError, AssertionError, LookupError, ValueError, OverflowError):
             return True
     return False
 

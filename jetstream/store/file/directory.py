@@ -160,12 +160,15 @@ class StoreDirectory:
             if segment.end < segment.allocated:
                 segment.file.truncate(segment.end)
                 segment.allocated = segment.end
-        for segment in self._segments[-2:]:
+        for segment, position, value in replay.repairs:
+            segment.file.write(position, bytes([value]))
+        repaired = [segment for segment, _, _ in replay.repairs]
+        for segment in dict.fromkeys([*repaired, *self._segments[-2:]]):
             segment.file.sync()
         self.log.group = replay.group + 1
         self.log.durable = replay.group
         self.damages = replay.damages
-        self.repaired = replay.repaired
+        self.repaired = len(replay.repairs)
         for stream in self._streams.values():
             stream.finish_replay()
 

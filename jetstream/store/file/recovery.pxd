@@ -14,7 +14,7 @@ cdef int _GROUP, _STREAM_DELETED
 cdef class Replay:
     cdef readonly unsigned int seed
     cdef readonly list damages
-    cdef readonly Py_ssize_t repaired
+    cdef readonly list repairs
     cdef readonly unsigned long long group
     cdef readonly unsigned long long mark_segment
     cdef readonly unsigned long long mark_position

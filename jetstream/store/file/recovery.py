@@ -44,7 +44,8 @@ class Replay:
     """Does again what segments say, one after the other.
 
     `stream_of` returns the store of a stream's number, a new one if there is none yet, or None when
-    the stream has been deleted. `later_mark` tells how far the segments after the given one say
+    the stream has been deleted. `repairs` are the bytes that have been put right in memory, and
+    are still to be on the disk. `later_mark` tells how far the segments after the given one say
     that it was synced.
     """
 
@@ -57,7 +58,7 @@ class Replay:
     ) -> None:
         self.seed = seed
         self.damages: list[Damage] = []
-        self.repaired = 0
+        self.repairs: list[tuple[Segment, int, int]] = []
         self.group = 0
         self.mark_segment = 0
         self.mark_position = 0
@@ -240,7 +241,7 @@ class Replay:
                 data[position] = value
                 whole = records.check(data, at, end, self.seed, segment.number, at)
                 if whole >= wanted:
-                    self.repaired += 1
+                    self.repairs.append((segment, position, value))
                     return whole
             data[position] = before
         return 0

@@ -4,7 +4,6 @@ import pytest
 
 from tests.support.consumer_rig import Rig, Sent
 
-
 _BAD_BATCH = (
     b"json: cannot unmarshal string into Go struct field "
     b"JSApiConsumerGetNextRequest.batch of type int"
