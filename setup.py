@@ -30,6 +30,7 @@ INLINE_ONLY = frozenset(
     {
         "midge.jetstream.store.file.native",
         "midge.jetstream.store.numbers",
+        "midge.jetstream.stream.ack_text",
         "midge.protocol.memory",
         "midge.server.routing.reserved",
         "midge.sublist.octets",

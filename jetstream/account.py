@@ -12,7 +12,7 @@ from midge.jetstream.config.stream import MEMORY, STREAM, StreamConfig
 from midge.jetstream.config.versions import API_LEVEL
 from midge.jetstream.json import encode, structure
 from midge.jetstream.limits import NO_TIER, AccountLimits, ServerLimits, tier_of
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store.interface import StoreError, StreamStore
 from midge.jetstream.stream.stream import Stream
 from midge.jetstream.stream.surroundings import Surroundings
 from midge.jetstream.stream.usage import Usage
@@ -176,6 +176,12 @@ class JetStreamAccount:
         stream.start()
         return stream
 
+    def lost(self, error: StoreError) -> None:
+        """Take back what a failed sync has lost of the file streams, and tell the publishers."""
+        for stream in self.streams.values():
+            if not stream.is_memory:
+                stream.lost(error)
+
     def stop(self) -> None:
         """End all timers of all streams."""
         for stream in self.streams.values():
@@ -263,6 +269,8 @@ class JetStreamAccount:
         """Refuse a stream for which account or server have no room; raises JetStreamError."""
         if 0 < limits.max_consumers < config.max_consumers:
             raise errors.MAXIMUM_CONSUMERS_LIMIT.error()
+        if not config.storage:
+            return  # which storage that is, is known only after the defaults
         is_memory = config.storage == MEMORY
         size = 1 if size < 0 else size
         others = [

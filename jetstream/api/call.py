@@ -47,7 +47,7 @@ class Call:
         tokens: list[str],
         headers: bytes,
         body: bytes,
-        respond: Callable[[bytes], object],
+        respond: Callable[..., object],
     ) -> None:
         self.account = account
         self.family = family
@@ -72,15 +72,18 @@ class Call:
         """Read the body into `into` if it looks like JSON; raises JetStreamError."""
         return self.decode(kind, into) if structure.is_object_or_array(self.body) else into
 
-    def answer(self, fields: dict[str, Any], after: StreamStore | None = None) -> None:
+    def answer(
+        self, fields: dict[str, Any], after: StreamStore | None = None, headers: bytes = b""
+    ) -> None:
         """Answer, with `after` once all that it was told so far is durable."""
         response = encode({"type": self.family.type, **fields})
         if self.is_counted:
             self.account.api_total += 1
+        arguments = (response, headers) if headers else (response,)
         if after is None:
-            self._respond(response)
+            self._respond(*arguments)
         else:
-            after.barrier(lambda: self._respond(response))
+            after.barrier(lambda: self._respond(*arguments))
 
     def refuse(self, error: ApiError) -> None:
         """Answer that the request is refused."""

@@ -10,15 +10,19 @@ from midge.jetstream.api.call import Call, Family
 from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config import consumer_rules, names
 from midge.jetstream.config.consumer import Allowance, ConsumerConfig, CreateRequest
+from midge.jetstream.config.stream import LIMITS
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.info import info_of
 from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.json import structure
 from midge.jetstream.json.structure import Field, Integer, PlainTime, Structure, Text
-from midge.jetstream.json.times import ZERO_TIME_NS, Timestamp
+from midge.jetstream.json.times import ZERO_TIME_NS, Timestamp, format_time
+from midge.jetstream.stream import headers as header_block
 from midge.jetstream.stream.stream import Stream
 
 NAMES_PAGE = 1024
+_IDENTITY = b"Nats-Stream-Identity"
+_SUFFIX_LENGTH = 8
 LIST_PAGE = 256
 
 _NEVER = Timestamp(ZERO_TIME_NS)
@@ -61,14 +65,17 @@ def create(call: Call) -> None:
     if config.num_replicas > 1:
         raise errors.STREAM_REPLICAS_NOT_SUPPORTED.error()
     stream = call.account.lookup(request.stream_name)
+    identity = _check_identity(call, stream, config)
+    if config.direct and config.sourcing and config.name:
+        name = _name_of_source(stream, config)
     existing = stream.consumers.get(names.to_bytes(name)) if name else None
     if existing is not None:
-        config.pause_until = existing.config.pause_until
+        _keep(existing, config)
     configuration.set_required_level(config)
     consumer = stream.consumers.create(
         config, request.action, _allowance(call), pedantic=request.pedantic
     )
-    call.answer(info_of(consumer, with_versions=True), stream.store)
+    call.answer(info_of(consumer, with_versions=True), stream.store, identity)
     if consumer.is_paused():
         consumer.events.paused(consumer.config.pause_until)
 
@@ -96,6 +103,52 @@ def _check_subject(call: Call, request: CreateRequest) -> str:
     if not is_durable:
         _check_filter(".".join(rest[1:]), config)
     return name
+
+
+def _check_identity(call: Call, stream: Stream, config: ConsumerConfig) -> bytes:
+    """Check that a mirror or a source means this life of the stream; return the answer's headers.
+
+    Raises:
+        JetStreamError: the stream was deleted and made again meanwhile.
+    """
+    if not config.direct and not config.sourcing:
+        return b""
+    identity = _identity(stream)
+    expected = header_block.find(call.headers, _IDENTITY) if call.headers else None
+    if expected and expected != identity:
+        raise errors.CONSUMER_STREAM_IDENTITY_MISMATCH.error(msg=identity.decode())
+    return b"NATS/1.0\r\n%b: %b\r\n\r\n" % (_IDENTITY, identity)
+
+
+def _identity(stream: Stream) -> bytes:
+    """Return what tells this life of a stream from one before it was made again."""
+    return names.short_hash(format_time(stream.created_ns)).encode()
+
+
+def _name_of_source(stream: Stream, config: ConsumerConfig) -> str:
+    """Return the name of the consumer of a mirror or a source, which asks with a stable one.
+
+    Where messages are kept until they are acknowledged, it becomes a durable one that does so.
+    """
+    if stream.config.retention == LIMITS:
+        config.name = f"{config.name}-{stream.consumers.new_id()[:_SUFFIX_LENGTH]}"
+        return config.name
+    config.direct = False
+    config.durable_name = config.name
+    config.ack_policy = "flow_control"
+    config.ack_wait_ns = 0
+    config.max_deliver = 0
+    config.inactive_threshold_ns = 0
+    return config.name
+
+
+def _keep(existing: Consumer, config: ConsumerConfig) -> None:
+    """Keep of a consumer that exists what a request to create it does not change."""
+    config.pause_until = existing.config.pause_until
+    if config.sourcing and config.durable_name:
+        config.deliver_policy = existing.config.deliver_policy
+        config.opt_start_seq = existing.config.opt_start_seq
+        config.opt_start_time = existing.config.opt_start_time
 
 
 def _check_filter(subject: str, config: ConsumerConfig) -> None:
@@ -181,7 +234,10 @@ def reset(call: Call) -> None:
         _decode_leniently(call, _RESET, request)
     seq = consumer.reset(request.seq)
     fields = info_of(consumer, with_versions=True)
-    call.answer({**fields, "reset_seq": seq}, stream.store)
+    headers = b""
+    if call.headers and header_block.find(call.headers, _IDENTITY) is not None:
+        headers = b"NATS/1.0\r\n%b: %b\r\n\r\n" % (_IDENTITY, _identity(stream))
+    call.answer({**fields, "reset_seq": seq}, stream.store, headers)
 
 
 def unpin(call: Call) -> None:

@@ -63,10 +63,11 @@ def handle(
     subject: bytes,
     headers: bytes,
     body: bytes,
-    respond: Callable[[bytes], object],
+    respond: Callable[..., object],
 ) -> bool:
     """Answer a request to `subject`, which begins with ``$JS.API.``, by calling `respond`.
 
+    It gets the answer, and with some answers a header block.
     The call may come later, when what was asked for is durable.
 
     Returns:

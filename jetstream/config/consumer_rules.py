@@ -17,6 +17,7 @@ from midge.jetstream.config.consumer import (
     ConsumerConfig,
 )
 from midge.jetstream.config.stream import StreamConfig
+from midge.jetstream.json.times import format_duration
 from midge.protocol.errors import quote
 from midge.sublist.subjects import covers, overlaps
 
@@ -146,7 +147,7 @@ def _check_limits(config: ConsumerConfig, stream: StreamConfig, limits: Allowanc
             raise errors.CONSUMER_MAX_PENDING_ACK_EXCESS.error(limit=limit)
     threshold = of_stream.inactive_threshold_ns
     if 0 < threshold < config.inactive_threshold_ns:
-        raise errors.CONSUMER_INACTIVE_THRESHOLD_EXCESS.error(limit=threshold)
+        raise errors.CONSUMER_INACTIVE_THRESHOLD_EXCESS.error(limit=format_duration(threshold))
 
 
 def _check_direct(config: ConsumerConfig) -> None:

@@ -14,6 +14,8 @@ API_LEVEL = 5
 SERVER_VERSION = COMPATIBLE_VERSION
 """What `_nats.ver` shows: the nats-server whose API this is."""
 
+_DIGITS_MAX = 4000  # Python reads no more at once
+
 REQUIRED_LEVEL_KEY = "_nats.req.level"
 VERSION_KEY = "_nats.ver"
 LEVEL_KEY = "_nats.level"
@@ -28,7 +30,9 @@ def is_supported(metadata: dict[str, str]) -> bool:
 def is_known_level(text: str) -> bool:
     """Tell whether `text` is a level that is met."""
     digits = text[1:] if text[:1] in {"+", "-"} else text
-    return digits.isascii() and digits.isdigit() and int(text) <= API_LEVEL
+    if not digits.isascii() or not digits.isdigit() or len(digits) > _DIGITS_MAX:
+        return False
+    return int(text) <= API_LEVEL
 
 
 def set_required_level(metadata: dict[str, str], level: int) -> None:

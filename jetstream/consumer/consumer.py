@@ -13,7 +13,7 @@ from midge.jetstream.consumer.ack_subject import AckSubject
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.log import ConsumerLog
 from midge.jetstream.consumer.pace import Pace, pace_of
-from midge.jetstream.consumer.start import start_of
+from midge.jetstream.consumer.start import in_reach, start_of
 from midge.jetstream.consumer.tracking import NO_ACKS, Tracking
 from midge.jetstream.json.times import ZERO_TIME_NS, Timestamp
 from midge.jetstream.store.interface import StoredMessage
@@ -42,7 +42,7 @@ class Consumer(Tracking):
         self.num_pending = 0
         self.counted_seq = 0
         self.last_per_subject_upto = 0
-        self._ack_subject = AckSubject(ack_prefix(host, name))
+        self._ack_subject: AckSubject | None = None  # made late: many consumers wait idle for long
         self._pause_timer: Timer | None = None
         self._pace: Pace | None = None
         self._hold_timer: Timer | None = None
@@ -57,7 +57,8 @@ class Consumer(Tracking):
         Tracking.follow(self, config)
         self.filters = config.filters()
         self.headers_only = config.headers_only
-        self.paused_until_ns = config.pause_until.ns if config.pause_until is not None else 0
+        until_ns = config.pause_until.ns if config.pause_until is not None else 0
+        self.paused_until_ns = in_reach(until_ns)
         self._pace = pace_of(config, self.host, self.store.last_seq, self._pace)
 
     # Life.
@@ -235,6 +236,8 @@ class Consumer(Tracking):
         """Deliver a message; return what that took of the turn, 0 when nobody took it."""
         deliveries = self._deliveries
         pending = self.num_pending - (deliveries == 1)
+        if self._ack_subject is None:
+            self._ack_subject = AckSubject(ack_prefix(self.host, self.name))
         reply = self._ack_subject.write(
             deliveries,
             message.seq,
@@ -425,7 +428,7 @@ class Consumer(Tracking):
                 raise errors.CONSUMER_INVALID_RESET.error(err="below start seq")
         elif config.deliver_policy == "by_start_time":
             assert config.opt_start_time is not None
-            if seq < self.store.seq_at_time(config.opt_start_time.ns):
+            if seq < self.store.seq_at_time(in_reach(config.opt_start_time.ns)):
                 raise errors.CONSUMER_INVALID_RESET.error(err="below start time")
         elif config.deliver_policy != "all":
             raise errors.CONSUMER_INVALID_RESET.error(err="not allowed")

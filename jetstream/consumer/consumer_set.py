@@ -20,7 +20,7 @@ from midge.jetstream.consumer.push import PushConsumer
 from midge.jetstream.consumer.tracking import Tracking
 from midge.jetstream.sink import Sink
 from midge.jetstream.store.interface import StreamStore
-from midge.sublist.subjects import covers
+from midge.sublist.subjects import covers, overlaps
 from midge.sublist.sublist import SubList
 from midge.sublist.subscription import OwnedSubscription
 
@@ -181,9 +181,9 @@ class ConsumerSet(ConsumerHost):
         first = store.next_seq((subject,), store.first_seq) if subject else store.first_seq
         for consumer in self:
             filters = consumer.filters
-            if not subject or any(covers(subject, one) for one in filters):
+            if not subject or (filters and all(covers(subject, one) for one in filters)):
                 consumer.purged(first or store.last_seq + 1, is_wider=False)
-            elif not filters or any(covers(one, subject) for one in filters):
+            elif not filters or any(overlaps(one, subject) for one in filters):
                 consumer.purged(store.first_seq, is_wider=True)
 
     # Making, changing and deleting.
@@ -231,8 +231,14 @@ class ConsumerSet(ConsumerHost):
         return consumer
 
     def restore(self) -> None:
-        """Take up the consumers that were stored with the stream."""
+        """Take up the consumers that were stored with the stream.
+
+        A name that begins with a zero byte is none a consumer can have: the stream keeps
+        something of its own there, such as how far it has read its sources.
+        """
         for name, snapshot, operations in list(self.store.consumers()):
+            if name.startswith(b"\x00"):
+                continue
             stored = state.restore(snapshot, operations)
             consumer = self._made(stored.config, name)
             state.take_up(consumer, stored)
@@ -257,6 +263,8 @@ class ConsumerSet(ConsumerHost):
             consumer.count_pending()
             if self.retention == "interest":
                 self._drop_unneeded(consumer.floor_seq)
+        if config.sourcing:
+            consumer.reset(0)  # whoever sources asks again for what it has not confirmed
 
     def _check_new(self, config: ConsumerConfig, allowed: Allowance) -> None:
         limitable = [one for one in self._by_name.values() if not one.config.sourcing]

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from midge.jetstream.config.consumer import ConsumerConfig
 from midge.jetstream.store.interface import StreamStore
 
+_LATEST_NS = (1 << 63) - 1  # in the year 2262; a request may name the years 1 to 9999
+
 
 class Start(NamedTuple):
     """The first sequence to look at.
@@ -63,10 +65,15 @@ def _last_per_subject(
 def _at_time(config: ConsumerConfig, store: StreamStore) -> int:
     """Return the first sequence from the start time on; go ahead to the first that matches."""
     assert config.opt_start_time is not None
-    seq = store.seq_at_time(config.opt_start_time.ns)
+    seq = store.seq_at_time(in_reach(config.opt_start_time.ns))
     nearest = store.last_seq
     for one in config.filters():
         first = store.next_seq((one,), store.first_seq)
         if seq <= first < nearest:
             nearest = first
     return nearest if config.filters() and seq < nearest < store.last_seq else seq
+
+
+def in_reach(time_ns: int) -> int:
+    """Return the moment nearest to `time_ns` that messages can be stored at."""
+    return min(max(time_ns, 0), _LATEST_NS)

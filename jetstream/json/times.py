@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 from midge.protocol.errors import MidgeError, quote
@@ -41,13 +42,17 @@ class Timestamp(NamedTuple):
 def format_time(ns: int) -> str:
     """Return a moment in UTC as RFC 3339, with as many digits of the second as it needs."""
     seconds, rest = divmod(ns, SECOND_NS)
-    if seconds < 0:
-        text = _format_early(seconds)
-    else:
-        text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    text = _format_second(seconds)
     if not rest:
         return text + "Z"
     return f"{text}.{rest:09d}".rstrip("0") + "Z"
+
+
+@lru_cache(maxsize=64)  # messages that are read one after the other are often of one second
+def _format_second(seconds: int) -> str:
+    if seconds < 0:
+        return _format_early(seconds)
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _format_early(seconds: int) -> str:
@@ -172,6 +177,7 @@ _UNITS_NS = {
 }
 _DURATION = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+")
 _DURATION_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
+_DIGITS_MAX = 19  # of what may be as much as Go can count
 _DURATION_MAX_NS = (1 << 63) - 1
 
 
@@ -188,9 +194,12 @@ def parse_duration(text: str) -> int:
     total = 0
     for whole, fraction, unit in _DURATION_PART.findall(text):
         scale = _UNITS_NS[unit]
-        total += int(whole or 0) * scale
-        if fraction:
-            total += int(fraction) * scale // 10 ** len(fraction)
+        if len(whole.lstrip("0")) > _DIGITS_MAX:
+            raise TimeProblem(f"time: invalid duration {_quoted(text)}")
+        total += int(whole.lstrip("0") or 0) * scale
+        digits = fraction[: _DIGITS_MAX - 1]
+        if digits:
+            total += int(digits) * scale // 10 ** len(digits)
     is_negative = text[0] == "-"
     if total > _DURATION_MAX_NS + is_negative:
         raise TimeProblem(f"time: invalid duration {_quoted(text)}")

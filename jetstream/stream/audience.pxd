@@ -2,6 +2,7 @@
 
 cimport cython
 
+from midge.jetstream.consumer.consumer_set cimport ConsumerSet
 from midge.jetstream.store.interface cimport StreamStore
 
 
@@ -9,7 +10,7 @@ cdef class Audience:
     cdef object _stream
     cdef StreamStore _store
     cdef unsigned long long _announced_seq
-    cdef readonly object consumers
+    cdef readonly ConsumerSet consumers
 
     cpdef void announce_soon(self) except *
     @cython.locals(store=StreamStore, visible="unsigned long long", seq="unsigned long long",

@@ -24,7 +24,7 @@ _EXPECTATIONS = (
     names.EXPECTED_LAST_SUBJECT_SEQ,
 )
 _UINT64 = 1 << 64
-_DIGITS_MAX = 4300  # what Python reads of an integer
+_DIGITS_MAX = 4200  # Python writes no total with more than 4,300
 _INCREMENT_SIGNS = b"+-"
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from midge.jetstream.store.interface import StoredMessage
     from midge.jetstream.stream.stream import Stream
 
-_WHOLE = re.compile(r"[+-]?[0-9]+")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,4200}")
 
 Sources = dict[str, dict[str, str]]
 
@@ -104,7 +104,7 @@ def _value(payload: bytes) -> int:
 def _object(payload: bytes) -> dict[str, Any]:
     try:
         read = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Refused(errors.MESSAGE_COUNTER_BROKEN) from None
     if not isinstance(read, dict):
         raise Refused(errors.MESSAGE_COUNTER_BROKEN)

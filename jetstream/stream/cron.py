@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 from midge.jetstream.json.times import SECOND_NS, TimeProblem, parse_duration, parse_time
 from midge.protocol.errors import MidgeError
 
+_DIGITS_MAX = 19  # so many fit 64 bits
 _YEARS = 5
 """A pattern that fits no moment within so many years is refused."""
 
@@ -196,6 +197,6 @@ def _read_number(text: str, names: dict[str, int]) -> int:
     if text.lower() in names:
         return names[text.lower()]
     digits = text[1:] if text[:1] == "+" else text
-    if not digits.isascii() or not digits.isdigit():
+    if not digits.isascii() or not digits.isdigit() or len(digits) > _DIGITS_MAX:
         raise PatternProblem(f"{text} is no number")
     return int(digits)

@@ -6,6 +6,7 @@ messages of many subjects are found by walking the sequences that are their subj
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,17 @@ if TYPE_CHECKING:
 
 _SUBJECTS_MAX = 1024
 """Most subjects of one request for the newest message of each, as in nats-server."""
+
+_USUAL_FIELDS: dict[str, type] = {
+    "seq": int,
+    "last_by_subj": str,
+    "next_by_subj": str,
+    "batch": int,
+    "max_bytes": int,
+    "up_to_seq": int,
+    "no_hdr": bool,
+}
+_INT64 = 1 << 63
 
 _EMPTY_REQUEST = b"NATS/1.0 408 Empty Request\r\n\r\n"
 _MALFORMED_REQUEST = b"NATS/1.0 408 Malformed Request\r\n\r\n"
@@ -246,8 +258,30 @@ class DirectGet:
 
 def _read(body: bytes) -> GetRequest | None:
     """Return the request that `body` is, None when it is malformed."""
+    request = _read_usual(body)
+    if request is not None:
+        return request
+    request = GetRequest()
     try:
-        request: GetRequest = structure.decode_lenient(body, GET, GetRequest())
+        structure.decode_lenient(body, GET, request)
     except structure.JsonProblem:
         return None
+    return request
+
+
+def _read_usual(body: bytes) -> GetRequest | None:
+    """Return the request if it is written as clients do, which the C reader is good for."""
+    try:
+        fields = json.loads(body.decode())
+    except (ValueError, RecursionError):
+        return None
+    if type(fields) is not dict:
+        return None
+    request = GetRequest()
+    for name, value in fields.items():
+        if type(value) is not _USUAL_FIELDS.get(name):
+            return None
+        if type(value) is int and not 0 <= value < _INT64:
+            return None
+        setattr(request, name, value)
     return request

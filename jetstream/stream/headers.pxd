@@ -3,7 +3,7 @@
 cimport cython
 
 cdef bytes _VERSION, _LINE_END
-cdef int _EMPTY_SIZE, _CR, _LF, _COLON, _SPACE
+cdef int _EMPTY_SIZE, _CR, _SPACE
 
 
 @cython.locals(at=Py_ssize_t, start=Py_ssize_t, colon=Py_ssize_t, end=Py_ssize_t, value=Py_ssize_t,

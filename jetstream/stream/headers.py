@@ -10,8 +10,6 @@ _VERSION = b"NATS/1.0"
 _EMPTY_SIZE = 12  # of a block without lines
 _LINE_END = b"\r\n"
 _CR = 0x0D
-_LF = 0x0A
-_COLON = 0x3A
 _SPACE = 0x20
 
 REQUEST_INFO = b"Nats-Request-Info"
@@ -20,6 +18,7 @@ REQUEST_INFO = b"Nats-Request-Info"
 TRACE_DESTINATION = b"Nats-Trace-Dest"
 _DIGITS_MAX = 64  # beyond so many, more digits in front change nothing modulo a power of two
 _WORD = (1 << 64) - 1
+_TRACE_ONLY = b"Nats-Trace-Only"
 _TRACE_DISABLED = b"trace disabled"
 
 
@@ -132,9 +131,16 @@ def without_request_info(block: bytes) -> bytes:
 
 def untraced(block: bytes, values: dict[bytes, bytes]) -> bytes:
     """Return `block` so that delivering the stored message is not traced like publishing it."""
-    if not values.get(TRACE_DESTINATION):
+    if not values.get(TRACE_DESTINATION) or is_trace_only(values):
         return block
     return replace(block, TRACE_DESTINATION, _TRACE_DISABLED)
+
+
+def is_trace_only(values: dict[bytes, bytes]) -> bool:
+    """Tell whether a message is only to be traced, and not stored."""
+    if not values.get(TRACE_DESTINATION):
+        return False
+    return values.get(_TRACE_ONLY, b"").lower() in {b"1", b"true", b"on"}
 
 
 def parse_number(text: bytes) -> int:

@@ -2,16 +2,20 @@
 
 cimport cython
 
+from midge.jetstream.consumer.consumer_set cimport ConsumerSet
 from midge.jetstream.sink cimport Sink
 from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.stream cimport ack_text
 from midge.jetstream.stream.answers cimport Answers
 from midge.jetstream.stream.audience cimport Audience
 from midge.jetstream.stream.dedup cimport Dedup
+from midge.jetstream.stream.header_scan cimport HeaderScan
 from midge.jetstream.stream.incoming cimport Incoming
 from midge.jetstream.stream.usage cimport Usage
+from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame
 
-cdef int _HEADERS_MAX, _RECORD_MAX, _LAST_OF_FAST_BATCH
+cdef int _HEADERS_MAX, _RECORD_MAX, _LAST_OF_FAST_BATCH, _NOTHING, _OTHERS
 cdef long long _SECOND_NS
 cdef bytes _NO_BYTES
 
@@ -29,7 +33,8 @@ cdef class Stream:
     cdef readonly Answers answers
     cdef readonly Dedup dedup
     cdef readonly Audience audience
-    cdef readonly object consumers
+    cdef HeaderScan _scan
+    cdef readonly ConsumerSet consumers
     cdef readonly set followers
     cdef public bytes last_msg_id
     cdef public long long now_ns
@@ -63,8 +68,13 @@ cdef class Stream:
     cdef bint _is_plain
     cdef public bint is_expiry_armed
 
-    @cython.locals(seq="unsigned long long", reply=bytes)
+    @cython.locals(seq="unsigned long long", reply=bytes, found=int)
     cpdef void publish_frame(self, Frame frame, long long now_ns=*) except *
+    @cython.locals(start=Py_ssize_t)
+    cdef int _look_at(self, Frame frame) except -1
+    cdef unsigned long long _append(self, Frame frame) except? 0
+    @cython.locals(msg_id=bytes, known="unsigned long long", seq="unsigned long long", reply=bytes)
+    cdef unsigned long long _append_once(self, Frame frame) except? 0
     cpdef void publish(
         self, bytes subject, bytes reply, bytes headers_of, bytes payload
     ) except *
@@ -72,7 +82,10 @@ cdef class Stream:
     cdef void _publish(
         self, bytes subject, bytes reply, bytes headers_of, bytes payload
     ) except *
+    @cython.locals(seq="unsigned long long")
     cpdef bint take(self, Incoming message) except -1
+    cdef bint _check(self, Incoming message) except -1
+    cpdef unsigned long long store_checked(self, Incoming message) except? 0
     cpdef unsigned long long store_message(self, Incoming message) except? 0
     cpdef check_record_size(self, Incoming message)
     cpdef check_size(self, Incoming message)
@@ -88,11 +101,10 @@ cdef class Stream:
     cdef void _stored(self) except *
     @cython.locals(used="long long")
     cdef void _account(self) except *
+    @cython.locals(store=StreamStore)
+    cpdef void trim_subject(self, bytes subject, Py_ssize_t keep) except *
     @cython.locals(body=bytes)
     cpdef void acknowledge(self, Incoming message, unsigned long long seq, bytes tail) except *
     cdef bytes _ack_tail(self, Incoming message)
     cpdef void refuse(self, Incoming message, object error) except *
     cdef void _refuse(self, bytes reply, object error) except *
-
-
-cdef bytes _ack_body(bytes head, unsigned long long seq)

@@ -14,7 +14,7 @@ from midge.jetstream.config.stream import INTEREST, MEMORY, NEW, StreamConfig
 from midge.jetstream.errors import ApiError
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.store.interface import StoreError, StreamStore
-from midge.jetstream.stream import checks, counters, headers
+from midge.jetstream.stream import ack_text, checks, counters, header_scan, headers
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.answers import Answers
 from midge.jetstream.stream.audience import Audience
@@ -24,6 +24,7 @@ from midge.jetstream.stream.direct_get import DirectGet
 from midge.jetstream.stream.events import StreamEvents
 from midge.jetstream.stream.expiry import Expiry
 from midge.jetstream.stream.fast_batches import FastBatches
+from midge.jetstream.stream.header_scan import HeaderScan
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.jetstream.stream.origins import Follower, Origins
 from midge.jetstream.stream.republish import Republisher
@@ -32,6 +33,7 @@ from midge.jetstream.stream.surroundings import Surroundings
 from midge.jetstream.stream.ttl import INVALID, parse_ttl
 from midge.jetstream.stream.usage import Usage
 from midge.jetstream.transform import Transform
+from midge.protocol import memory
 from midge.protocol.errors import quote
 from midge.protocol.frame import Frame
 
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 _HEADERS_MAX = 65535  # nats-server notes the length of the headers in 16 bits
 _RECORD_MAX = 32 * 1024 * 1024  # the largest record that nats-server writes to a file
 _SECOND_NS = 1_000_000_000
+_NOTHING = header_scan.NOTHING
+_OTHERS = header_scan.OTHERS
 _NO_BYTES = b""
 _LAST_OF_FAST_BATCH = 0x49  # the last byte of a reply subject that may belong to a fast batch
 
@@ -72,6 +76,7 @@ class Stream:
         self.answers = Answers(store, self.sink, self.is_memory)
         self.dedup = Dedup(config.duplicate_window_ns)
         self.audience = Audience(self, config)
+        self._scan = HeaderScan()
         self.consumers = self.audience.consumers
         self.followers: set[Follower] = set()
         self.last_msg_id = b""
@@ -108,11 +113,11 @@ class Stream:
         self._max_bytes = config.max_bytes
         self._max_per_subject = config.max_msgs_per_subject
         self._max_msg_size = config.max_msg_size
-        self._is_discard_new = config.discard == NEW
-        self._is_interest = config.retention == INTEREST
-        self._has_limits = not self._is_discard_new and (
-            config.max_msgs > 0 or config.max_bytes > 0
+        self._is_discard_new = config.discard == NEW and (
+            config.max_msgs > 0 or config.max_bytes > 0 or config.discard_new_per_subject
         )
+        self._is_interest = config.retention == INTEREST
+        self._has_limits = config.discard != NEW and (config.max_msgs > 0 or config.max_bytes > 0)
         given = config.transform()
         random = self.surroundings.random
         self.transform = Transform(given.source, given.destination, random) if given else None
@@ -120,7 +125,6 @@ class Stream:
         self._is_plain = not (
             config.sealed
             or config.allow_msg_counter
-            or config.retention == INTEREST
             or config.mirror is not None
             or self._is_discard_new
             or self.transform is not None
@@ -135,6 +139,8 @@ class Stream:
         self.now_ns = self.clock.wall_ns()
         for msg_id, seq, time_ns in self.store.ids():
             self.dedup.add(msg_id, seq, time_ns)
+            if seq == self.store.last_seq:
+                self.last_msg_id = msg_id
         self.expiry.start()
         self.schedules.start()
         self.enforce_limits()
@@ -188,37 +194,78 @@ class Stream:
         if self.is_closed:
             return
         self.now_ns = now_ns or self.clock.wall_ns()
-        if (
-            frame.header_size > 0
-            or not self._is_plain
-            or not self._has_room(frame.size)
-            or (
-                frame.reply_end > frame.reply_start
-                and frame.data[frame.base + frame.reply_end - 1] == _LAST_OF_FAST_BATCH
-            )
-        ):
-            headers_of = frame.header_bytes()
+        found = self._look_at(frame)
+        if found == _OTHERS:
             self._publish(
                 frame.subject_bytes(),
                 frame.reply_bytes() or _NO_BYTES,
-                headers_of or _NO_BYTES,
+                frame.header_bytes() or _NO_BYTES,
                 frame.payload_bytes(),
             )
             return
         try:
-            seq = self.store.append_frame(frame, self.now_ns)
+            seq = self._append(frame) if found == _NOTHING else self._append_once(frame)
         except StoreError as error:
             self._refuse(frame.reply_bytes() or _NO_BYTES, _store_failed(error))
             return
-        self.last_msg_id = _NO_BYTES
+        if not seq:
+            return
         if self._max_per_subject > 0:
             self.trim_subject(frame.subject_bytes(), self._max_per_subject)
         self._stored()
         reply = frame.reply_bytes() if self.acks else None
         if reply is not None:
-            self.answers.send(reply, _NO_BYTES, _ack_body(self.ack_head, seq), True)
+            self.answers.send(reply, _NO_BYTES, ack_text.plain(self.ack_head, seq), True)
         if self.followers or len(self.consumers):
             self.audience.announce_soon()
+
+    def _look_at(self, frame: Frame) -> int:
+        """Tell whether a message is a plain one, has an id, or needs a closer look."""
+        if not self._is_plain or not self._has_room(frame.size):
+            return _OTHERS
+        if (
+            frame.reply_end > frame.reply_start
+            and frame.data[frame.base + frame.reply_end - 1] == _LAST_OF_FAST_BATCH
+        ):
+            return _OTHERS
+        if self._is_interest and not self.consumers.has_interest(frame.subject_bytes()):
+            return _OTHERS
+        if frame.header_size <= 0:
+            return _NOTHING
+        if frame.header_size > _HEADERS_MAX:
+            return _OTHERS
+        start = frame.base + frame.payload
+        return self._scan.scan(frame.data, start, start + frame.header_size)
+
+    def _append(self, frame: Frame) -> int:
+        """Store a message without an id; return its sequence."""
+        seq = self.store.append_frame(frame, self.now_ns)
+        self.last_msg_id = _NO_BYTES
+        return seq
+
+    def _append_once(self, frame: Frame) -> int:
+        """Store a message with an id unless that is known; return its sequence, 0 if answered."""
+        msg_id = memory.take(frame.data, self._scan.id_start, self._scan.id_end)
+        known = self.dedup.find(msg_id, self.now_ns)
+        if known:
+            reply = frame.reply_bytes() if self.acks else None
+            if reply is not None:
+                body = self.ack_head + b'%d,"duplicate": true}' % known
+                self.answers.send(reply, _NO_BYTES, body, True)
+            return 0
+        seq = self.store.append(
+            frame.subject_bytes(),
+            frame.header_bytes() or _NO_BYTES,
+            frame.payload_bytes(),
+            self.now_ns,
+            0,
+            0,
+            msg_id or None,
+        )
+        self.last_msg_id = msg_id
+        if msg_id:
+            self.dedup.add(msg_id, seq, self.now_ns)
+        return seq
 
     def publish(self, subject: bytes, reply: bytes, headers_of: bytes, payload: bytes) -> None:
         """Take a published message from its parts."""
@@ -242,18 +289,28 @@ class Stream:
     def take(self, message: Incoming) -> bool:
         """Check a message, store it and answer; False when it is refused."""
         try:
-            seq = self.store_message(message)
+            seq = 0
+            if self._check(message) and not headers.is_trace_only(message.values):
+                seq = self.store_checked(message)
         except Refused as refused:
             self._refuse(message.reply, refused.api)
             return False
         if message.duplicate_of:
             self.acknowledge(message, message.duplicate_of, b',"duplicate": true}')
-            return True
-        self.acknowledge(message, seq, self._ack_tail(message))
+        elif seq:
+            self.acknowledge(message, seq, self._ack_tail(message))
         return True
 
     def store_message(self, message: Incoming) -> int:
         """Check a message and store it; return its sequence, 0 for a duplicate.
+
+        Raises:
+            Refused: with the error to answer.
+        """
+        return self.store_checked(message) if self._check(message) else 0
+
+    def _check(self, message: Incoming) -> bool:
+        """Check a message; False when it is a duplicate.
 
         Raises:
             Refused: with the error to answer.
@@ -270,11 +327,15 @@ class Stream:
         if message.values:
             checks.check_headers(self, message)
             if message.duplicate_of:
-                return 0
+                return False
         if not message.is_checked:
             counters.apply(self, message)
         if self.usage.is_exceeded(0):
             raise Refused(errors.INSUFFICIENT_RESOURCES)
+        return True
+
+    def store_checked(self, message: Incoming) -> int:
+        """Store a message that has been checked, or use up a sequence; raises Refused."""
         if self._is_interest and not self.consumers.has_interest(message.subject):
             return self._skip(message)
         return self._store(message)
@@ -543,11 +604,6 @@ class Stream:
         if last is None:
             return None
         return bool(headers.find(last.headers, names.SCHEDULE))
-
-
-def _ack_body(head: bytes, seq: int) -> bytes:
-    """Return the ack of a plain message."""
-    return head + b"%d}" % seq
 
 
 def _full(description: str) -> ApiError:

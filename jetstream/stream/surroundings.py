@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from midge.jetstream.clock import Clock
+from midge.jetstream.config.names import short_hash
 from midge.jetstream.json.times import SECOND_NS
 from midge.jetstream.sink import Sink
 
@@ -20,9 +21,9 @@ _ID_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 class Surroundings:
     """The outside of an account's streams.
 
-    `domain` is empty without one, `account_hash` where acks do not name the account; `max_payload`
-    is the server's limit of a message. `ready` is asked for a turn for a consumer that has
-    something to deliver.
+    `domain` is empty without one, `account_hash` names the account in acks; `max_payload` is the
+    server's limit of a message. `ready` is asked for a turn for a consumer that has something to
+    deliver.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Surroundings:
         self.domain = domain
         self.max_payload = max_payload
         self.account = account
-        self.account_hash = ""
+        self.account_hash = short_hash(account)
         self.ready = ready or _deliver_at_once
         self.has_second_acks = has_second_acks
         self.batch_limits = BatchLimits()

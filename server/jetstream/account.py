@@ -104,9 +104,9 @@ class AccountJetStream:
         """Answer a request to the API; the answer may come later, once it is durable."""
         reply = request.reply
 
-        def respond(answer: bytes) -> None:
+        def respond(answer: bytes, headers: bytes = b"") -> None:
             if reply:
-                self.sink.send(reply, b"", b"", answer)
+                self.sink.send(reply, b"", headers, answer)
 
         if self.limits is None:
             refusal = dispatch.refuse(request.subject, errors.NOT_ENABLED_FOR_ACCOUNT)

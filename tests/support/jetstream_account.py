@@ -27,18 +27,30 @@ Sent = tuple[str, bytes, bytes]
 
 
 class Outbox(Sink):
-    """Keeps what is sent; `interest` are the subjects that have a subscriber."""
+    """Keeps what is sent, and the ack subjects of what is delivered; inboxes have subscribers."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
+        self.delivered: list[bytes] = []
         self.interest: set[bytes] = set()
 
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
         self.sent.append((subject.decode(), headers, payload))
         return 1
 
+    def deliver(
+        self,
+        deliver_subject: bytes,
+        message_subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+    ) -> bool:
+        self.delivered.append(reply)
+        return True
+
     def has_interest(self, subject: bytes) -> bool:
-        return subject in self.interest
+        return subject in self.interest or subject.startswith(b"_INBOX.")
 
     def watch_interest(self, subject: bytes, changed: Any) -> object:
         return None
@@ -75,6 +87,7 @@ class AccountRig:
             {"": limits} if limits is not None else None,
         )
         self.account.server_name = "S"
+        self.delivered = self.outbox.delivered
 
     def _make_store(self, config: StreamConfig) -> StreamStore:
         return MemoryStore()

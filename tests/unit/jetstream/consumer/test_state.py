@@ -76,6 +76,13 @@ def test_what_was_written_comes_back() -> None:
     assert seqs(new.taken()) == [3, 5]
 
 
+def test_what_the_stream_keeps_beside_its_consumers_is_none() -> None:
+    old = rig()
+    old.create()
+    old.store.save_consumer(b"\x00sources", b'{"O > >":3}')
+    assert [one.name for one in again(old).consumers] == [b"C"]
+
+
 def test_changes_within_the_delay_are_lost_in_a_crash() -> None:
     old = rig()
     old.publish("a.1", "a.2")

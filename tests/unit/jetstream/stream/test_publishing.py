@@ -91,6 +91,16 @@ def test_a_trace_is_not_traced_again_when_delivered() -> None:
     assert message.headers == b"NATS/1.0\r\nNats-Trace-Dest: trace disabled\r\n\r\n"
 
 
+def test_what_is_only_traced_is_checked_and_not_stored() -> None:
+    rig = AccountRig()
+    stream = rig.create()
+    headers = {"Nats-Trace-Dest": "t", "Nats-Trace-Only": "true"}
+    assert rig.exchange("a.1", b"x", headers) == []
+    assert stream.store.last_seq == 0
+    headers["Nats-Expected-Last-Sequence"] = "5"
+    assert err_code(rig.publish("a.1", b"x", headers)) == 10071
+
+
 def test_what_is_stored_is_published_again_with_where_it_is() -> None:
     rig = AccountRig()
     rig.create(republish={"src": "a.>", "dest": "copy.>"})
