@@ -19,6 +19,7 @@ from midge.protocol.inbound import SharedBuffer
 from midge.protocol.messages import Info
 from midge.server.broker.admission import Admission, configured_interceptors
 from midge.server.broker.server_keys import ServerKeys
+from midge.server.broker.totals import Totals
 from midge.server.clients.channel import Channel
 from midge.server.clients.closed_clients import ClosedClient, ClosedClients
 from midge.server.clients.closed_reason import ClosedReason
@@ -75,36 +76,6 @@ class Screen:
 
     def edit_info(self, info: Info) -> None:
         """Change what a connection is told of the server."""
-
-
-class Totals:
-    """Counts over connections that have gone, and of what happened to them."""
-
-    __slots__ = (
-        "connections",
-        "in_bytes",
-        "in_messages",
-        "out_bytes",
-        "out_messages",
-        "slow_consumers",
-        "stale_connections",
-    )
-
-    def __init__(self) -> None:
-        self.connections = 0
-        self.in_messages = 0
-        self.in_bytes = 0
-        self.out_messages = 0
-        self.out_bytes = 0
-        self.slow_consumers = 0
-        self.stale_connections = 0
-
-    def add(self, client: Client) -> None:
-        """Count in what `client` received and sent."""
-        self.in_messages += client.in_messages
-        self.in_bytes += client.in_bytes
-        self.out_messages += client.out_messages
-        self.out_bytes += client.out_bytes
 
 
 class Broker:
