@@ -122,10 +122,10 @@ class Broker:
         self.interception: Interception | None = None
         self._interceptors: dict[str, dict[str, Interceptor]] = {"settings": {}, "program": {}}
         self.lame_duck = False
-        self.host = options.listen.host
-        self.port = options.listen.port
+        self.host, self.port = options.listen.host, options.listen.port
         self._last_cid = 4  # nats-server's internal clients take the first few
-        self._transports: set[Connection] = set()
+        self._transports = set[Connection]()
+        self.finishing: set[Channel] = set()  # without a transport, see Channel
         self._empty = asyncio.Event()
         self.admission = Admission(self)
         self.intercept_as_configured(configured_interceptors(options))
@@ -456,6 +456,8 @@ class Broker:
 
     def close(self) -> None:
         """Let go of what outlives connections."""
+        for account in self.accounts.values():
+            account.sublist.clear()  # its nodes are invisible to the collector
         self.admission.close()
         if self.interception is not None:
             self.interception.close()
