@@ -11,6 +11,7 @@ variables change the build:
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import shutil
@@ -163,6 +164,12 @@ def heed_no_gc() -> None:
     Nodes.CClassDefNode.analyse_declarations = analyse_and_keep
 
 
+def translators() -> int:
+    """Return how many processes translate: one per core where they inherit `heed_no_gc`."""
+    is_inherited = multiprocessing.get_start_method() == "fork"
+    return (os.cpu_count() or 1) if is_inherited else 0
+
+
 class CythonBuild(build_ext):
     """Translate the sources with Cython, then compile them.
 
@@ -197,7 +204,7 @@ class CythonBuild(build_ext):
             compiler_directives=directives,
             include_path=["."],
             force=self.force,
-            nthreads=os.cpu_count() or 1,
+            nthreads=translators(),
         )
         c_sources = {extension.name: extension for extension in translated}
         for extension in self.extensions:
