@@ -11,6 +11,7 @@ variables change the build:
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import shutil
@@ -107,12 +108,12 @@ def drop_outdated(c_folder: Path) -> None:
     Cython follows `from midge.protocol cimport frame` to the package and not to `frame.pxd`, so it
     would miss a change there.
     """
-    headers = headers_by_module()
+    headers, here = headers_by_module(), Path(__file__)  # where `no_gc` is made to be heeded
     for name in compiled_modules():
         generated = c_folder.joinpath(*name.split(".")).with_suffix(".c")
         if generated.exists():
             made = generated.stat().st_mtime
-            if any(pxd.stat().st_mtime > made for pxd in headers_of(name, headers)):
+            if any(path.stat().st_mtime > made for path in (*headers_of(name, headers), here)):
                 generated.unlink()
 
 
@@ -157,6 +158,34 @@ def extensions() -> list[Extension]:
     ]
 
 
+def heed_no_gc() -> None:
+    """Make Cython heed `@cython.no_gc` on a class in a `.pxd`.
+
+    Cython 3.3.1 analyses such a class twice, for the `.pxd` and for the `.py`, and the second time
+    replaces the directives of the first, `no_gc` among them, by those of the module.
+    `tests/unit/test_compiled.py` reads the flags of every class that is marked.
+    """
+    from Cython.Compiler import Nodes  # noqa: PLC0415 - a pure build does without Cython
+
+    analyse = Nodes.CClassDefNode.analyse_declarations
+
+    def analyse_and_keep(node: Any, env: Any) -> None:
+        known = env.lookup_here(node.class_name)
+        scope = known.type.scope if known is not None and known.is_type else None
+        is_marked = scope is not None and scope.directives.get("no_gc", False)
+        analyse(node, env)
+        if is_marked and node.scope is not None:
+            node.scope.directives = {**node.scope.directives, "no_gc": True}
+
+    Nodes.CClassDefNode.analyse_declarations = analyse_and_keep
+
+
+def translators() -> int:
+    """Return how many processes translate: one per core where they inherit `heed_no_gc`."""
+    is_inherited = multiprocessing.get_start_method() == "fork"
+    return (os.cpu_count() or 1) if is_inherited else 0
+
+
 class CythonBuild(build_ext):
     """Translate the sources with Cython, then compile them.
 
@@ -181,6 +210,7 @@ class CythonBuild(build_ext):
         """Put the generated C file in place of each Python source."""
         from Cython.Build import cythonize  # noqa: PLC0415 - a pure build does without Cython
 
+        heed_no_gc()
         c_folder = Path("build", "cython", variant())
         drop_outdated(c_folder)
         directives: dict[str, Any] = DIRECTIVES | (CHECKS if is_set("MIDGE_BOUNDSCHECK") else {})
@@ -190,7 +220,7 @@ class CythonBuild(build_ext):
             compiler_directives=directives,
             include_path=["."],
             force=self.force,
-            nthreads=os.cpu_count() or 1,
+            nthreads=translators(),
         )
         c_sources = {extension.name: extension for extension in translated}
         for extension in self.extensions:

@@ -86,11 +86,13 @@ cdef inline bytearray allocate(Py_ssize_t size):
 cdef inline bint same(
     const unsigned char *data, Py_ssize_t one, Py_ssize_t other, Py_ssize_t length
 ) noexcept:
-    # Lines that differ mostly do so at their ends, and two words take less time than a call.
-    cdef unsigned long long end_of_one, end_of_other
-    if length >= 8:
-        memcpy(&end_of_one, data + one + length - 8, 8)
-        memcpy(&end_of_other, data + other + length - 8, 8)
-        if end_of_one != end_of_other:
-            return False
     return memcmp(data + one, data + other, length) == 0
+
+
+cdef inline bint same_word(
+    const unsigned char *data, Py_ssize_t one, Py_ssize_t other
+) noexcept:
+    cdef unsigned long long word_of_one, word_of_other
+    memcpy(&word_of_one, data + one, 8)
+    memcpy(&word_of_other, data + other, 8)
+    return word_of_one == word_of_other

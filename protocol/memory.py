@@ -46,3 +46,8 @@ def allocate(size: int) -> bytearray:
 def same(data: bytearray, one: int, other: int, length: int) -> bool:
     """Tell whether the `length` bytes of `data` from `one` on equal those from `other` on."""
     return data[one : one + length] == data[other : other + length]
+
+
+def same_word(data: bytearray, one: int, other: int) -> bool:
+    """Tell whether the eight bytes of `data` from `one` on equal those from `other` on."""
+    return data[one : one + 8] == data[other : other + 8]

@@ -8,12 +8,14 @@ from midge.sublist.subscription cimport Subscription
 cdef int _UNKNOWN
 
 
+@cython.no_gc
 cdef class QueueGroup:
     cdef readonly bytes name
     cdef readonly tuple members
     cdef public Py_ssize_t turn
 
 
+@cython.no_gc
 cdef class SubListResult:
     cdef readonly tuple plain
     cdef readonly tuple queues

@@ -44,6 +44,7 @@ cdef class SubList:
     cpdef object insert(self, Subscription subscription)
     @cython.locals(subject=bytes, literal=bint, node=Node, outcome=int)
     cpdef object remove(self, Subscription subscription)
+    cpdef void clear(self) except *
     @cython.locals(node=Node, result=SubListResult)
     cpdef SubListResult match(self, bytes subject)
     @cython.locals(subject=bytes, generation="unsigned long long", hits="long long",

@@ -201,6 +201,19 @@ class SubList:
         finally:
             self._mutex.leave()
 
+    def clear(self) -> None:
+        """Forget all subscriptions at the end of a server; `listener` is not told."""
+        self._mutex.enter()
+        try:
+            self._exact = {}
+            self._trie = Trie()
+            self._cache = {}
+            self._in_trie = self._count = self._cached_weight = 0
+            self.generation += 1
+        finally:
+            self._mutex.leave()
+        self._recent.clear()
+
     def match(self, subject: bytes) -> SubListResult:
         """Give the subscriptions that a message published to `subject` reaches.
 

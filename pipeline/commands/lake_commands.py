@@ -79,6 +79,7 @@ def stream(args: argparse.Namespace) -> None:
     _require(settings, rebuild=args.rebuild)
     with bars() as show, session(settings, show) as spark, stop_signals() as stop_asked:
         job = make_job(spark, settings, show, rebuild=args.rebuild)
+        job.is_ending = stop_asked
         query = job.stream()
         left_s = args.for_s
         while not stop_asked() and (left_s is None or left_s > 0):

@@ -70,6 +70,8 @@ class LakeJob:
         if "://" not in settings.records_directory:
             require_records(Path(settings.records_directory))
         self.settings = settings
+        self.is_ending: Callable[[], bool] = lambda: False
+        """Whether `stream` is about to be stopped: then batches leave gold to the caller."""
         self.lake = Lake(spark, settings.lake_directory, settings.format)
         self.progress = Progress()
         self._spark = spark
@@ -153,7 +155,8 @@ class LakeJob:
         return writer.queryName("midge-lake").start()
 
     def _refresh_gold(self) -> None:
-        if time.monotonic() - self._gold_built_s >= self.settings.gold_interval_s:
+        is_due = time.monotonic() - self._gold_built_s >= self.settings.gold_interval_s
+        if is_due and not self.is_ending():
             self.build_gold()
 
     def _take_batch(self, listing: "DataFrame", batch: int) -> None:

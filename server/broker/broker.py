@@ -21,6 +21,7 @@ from midge.protocol.inbound import SharedBuffer
 from midge.protocol.messages import Info
 from midge.server.broker.admission import Admission, configured_interceptors
 from midge.server.broker.server_keys import ServerKeys
+from midge.server.broker.totals import Totals
 from midge.server.clients.channel import Channel
 from midge.server.clients.closed_clients import ClosedClient, ClosedClients
 from midge.server.clients.closed_reason import ClosedReason
@@ -79,36 +80,6 @@ class Screen:
         """Change what a connection is told of the server."""
 
 
-class Totals:
-    """Counts over connections that have gone, and of what happened to them."""
-
-    __slots__ = (
-        "connections",
-        "in_bytes",
-        "in_messages",
-        "out_bytes",
-        "out_messages",
-        "slow_consumers",
-        "stale_connections",
-    )
-
-    def __init__(self) -> None:
-        self.connections = 0
-        self.in_messages = 0
-        self.in_bytes = 0
-        self.out_messages = 0
-        self.out_bytes = 0
-        self.slow_consumers = 0
-        self.stale_connections = 0
-
-    def add(self, client: Client) -> None:
-        """Count in what `client` received and sent."""
-        self.in_messages += client.in_messages
-        self.in_bytes += client.in_bytes
-        self.out_messages += client.out_messages
-        self.out_bytes += client.out_bytes
-
-
 class Broker:
     """The shared state of one server's connections; `clock` and `random` are its only such sources.
 
@@ -153,10 +124,10 @@ class Broker:
         self.interception: Interception | None = None
         self._interceptors: dict[str, dict[str, Interceptor]] = {"settings": {}, "program": {}}
         self.lame_duck = False
-        self.host = options.listen.host
-        self.port = options.listen.port
+        self.host, self.port = options.listen.host, options.listen.port
         self._last_cid = 4  # nats-server's internal clients take the first few
-        self._transports: set[Connection] = set()
+        self._transports = set[Connection]()
+        self.finishing: set[Channel] = set()  # without a transport, see Channel
         self._empty = asyncio.Event()
         self.admission = Admission(self)
         self.intercept_as_configured(configured_interceptors(options))
@@ -489,6 +460,8 @@ class Broker:
 
     def close(self) -> None:
         """Let go of what outlives connections."""
+        for account in self.accounts.values():
+            account.sublist.clear()  # its nodes are invisible to the collector
         self.admission.close()
         if self.interception is not None:
             self.interception.close()

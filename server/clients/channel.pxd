@@ -21,6 +21,7 @@ cdef class Channel(Client):
     cdef readonly str listener_kind
     cdef public object tracer
     cdef public object pending
+    cdef public object more_input
     cdef public Py_ssize_t max_pending_bytes
     cdef readonly Parser parser
     cdef readonly Inbound inbound
@@ -31,10 +32,12 @@ cdef class Channel(Client):
     cdef readonly bint connected
     cdef readonly Keepalive keepalive
     cdef readonly object _transport
+    cdef object _tls
     cdef Py_ssize_t turn_left
     cdef object _linger_timer
     cdef bint _eof
     cdef bint _paused
+    cdef bint _finishes
     cdef readonly bint _ended
     cdef int _halts
 

@@ -5,6 +5,7 @@ sent piles up in `outbound`. What the commands mean is none of this module's bus
 the methods that the classes on top of this one add.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from midge.protocol import errors
@@ -14,8 +15,9 @@ from midge.protocol.inbound import Inbound
 from midge.protocol.parser import Parser
 from midge.server.clients.back_pressure import BackPressure
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.fair_turns import PORTION_BYTES, TURN_BYTES
+from midge.server.clients.fair_turns import PORTION_BYTES
 from midge.server.clients.keepalive import Keepalive
+from midge.server.clients.tls_rest import rest_of_tls
 from midge.server.routing.client import Client
 from midge.server.routing.slow_path import BEHIND, CLOSED
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 INTRODUCING = 1  # it is being found out who the client is
 TURN_OVER = 2  # others have their turn
 WAITING = 4  # interceptors have too much to look at
+FINISHING = 8  # the client has gone, and its own subscriptions go before what it sent last is done
 
 # What one read holds may keep others waiting for long, so it uses up a turn (see turns.py): the
 # bytes copied of each delivery, and as many as could be copied while a command is done, or a step
@@ -38,6 +41,8 @@ _PORTION_BYTES = PORTION_BYTES
 _LINGER_S = 0.25  # how long to read on after the last word, so that it is not lost in a reset
 _HELD_BYTES = 64 * 1024  # what may wait unparsed while the parser is halted
 
+_FINISHING_MAX = 256  # connections without a transport; each may hold 0.75 MiB of what was read
+
 _NULL_HANDLER = Handler()
 _OK = b"+OK\r\n"
 _PING = b"PING\r\n"
@@ -47,7 +52,8 @@ class Channel(Client):
     """A client over a byte-stream transport; asyncio's BufferedProtocol by its methods.
 
     `tracer` is told what comes and goes, and `pending` is what waits for interceptors; None while
-    there is no such thing. Times are the clock's: `started_at` and `last_active_at` monotonic.
+    there is no such thing. `more_input` is called when the parser can take more of what a transport
+    keeps for it. Times are the clock's: `started_at` and `last_active_at` monotonic.
     """
 
     def __init__(
@@ -63,6 +69,7 @@ class Channel(Client):
         self.listener_kind = listener_kind
         self.tracer: Any = None
         self.pending: Any = None
+        self.more_input: Callable[[], object] | None = None
         self.max_pending_bytes = limits.max_pending_bytes
         self.parser = Parser(
             self,
@@ -84,11 +91,13 @@ class Channel(Client):
             stale=self._end_stale,
         )
         self._transport: Any = None
+        self._tls: Any = None  # its SSL object; asyncio's transport forgets it when it is closed
         self.turn_left = _PORTION_BYTES
         self._linger_timer: Timer | None = None
         self._eof = False
         self._paused = False
         self._ended = False
+        self._finishes = False  # without a transport
         self._halts = 0
 
     # Made and heard.
@@ -96,6 +105,7 @@ class Channel(Client):
     def connection_made(self, transport: Any) -> None:
         """Start on `transport`; asyncio calls this once."""
         self._transport = transport
+        self._tls = transport.get_extra_info("ssl_object")
         # Every byte the socket leaves behind counts, so that back-pressure is felt at once.
         transport.set_write_buffer_limits(high=0)
         self.outbound.attach(transport)
@@ -148,28 +158,68 @@ class Channel(Client):
     def eof_received(self) -> bool:
         """Hear that the client sends no more; what it has asked for is still answered."""
         self.router.flush_unless_due()
-        if self._halts == TURN_OVER and self.tls_facts() is not None:
-            while self._halts == TURN_OVER and not self._ended:
-                self.turn_left = TURN_BYTES
-                self._go_on()  # a TLS transport ends now, whatever is answered here
-        if (self.parser.halted or self.pending is not None) and not self._ended:
+        if self._is_busy() and not self._ended:
             self._eof = True  # it, or what it has sent, is still being looked at
-            return True
+            return self.tls_facts() is None  # a TLS transport ends now, whatever is answered
         self.close(ClosedReason.CLIENT_CLOSED)
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Hear that the transport is gone."""
+        """Let the connection go, unless the client left in order and more of its input waits."""
+        if not self._ended and (self._eof or error is None):
+            for data in rest_of_tls(self._tls):
+                self.feed(data)
+            if self._is_busy() and self._may_finish():
+                self._finish()
+                return
         self.close(ClosedReason.READ_ERROR if error else ClosedReason.CLIENT_CLOSED)
+        self.let_go()
+
+    def _is_busy(self) -> bool:
+        """Tell whether what has been read is not all done yet."""
+        return self.parser.halted or self.pending is not None or self.more_input is not None
+
+    def _may_finish(self) -> bool:
+        """Tell whether one more connection may go on without a transport."""
+        if self._ended:
+            return False
+        if len(self.broker.finishing) < _FINISHING_MAX:
+            return True
+        self.broker.limit_hits["finishing_connections"] += 1
+        return False
+
+    def _finish(self) -> None:
+        """Go on without a transport until what the client sent before it left is done."""
+        self._finishes = True
+        self.broker.finishing.add(self)
+        self._eof = True
+        self.deliver_checks |= CLOSED
+        self.outbound.detach()
+        self._transport = None
+        self.halt(FINISHING)
+        self.finishing()
+
+    def go_on_finishing(self) -> None:
+        """Go on with what the client sent, now that nothing is left to be delivered to it."""
+        self.unhalt(FINISHING)
+        self.resume()
+
+    def let_go(self) -> None:
+        """Keep nothing and be kept by nothing: there is no transport, or will be none."""
         if self._linger_timer is not None:
             self._linger_timer.cancel()
             self._linger_timer = None
         self.outbound.detach()
-        self._transport = None
+        self._transport = self._tls = None
+        self.broker.finishing.discard(self)
         self.lost()
-        # Without these circles the connection goes at once, and not when the collector comes by.
+        # Break the reference cycles, so that the connection is freed now and not by the collector.
         self.parser.handler = _NULL_HANDLER
         self.keepalive.forget()
+        self.back_pressure.stop()
+        more_input, self.more_input = self.more_input, None
+        if more_input is not None:
+            more_input()  # it sees the end, and drops what it has
 
     def pause_writing(self) -> None:
         """Hear that the socket is full; the flush that made it so sees it by itself."""
@@ -206,12 +256,14 @@ class Channel(Client):
         self._finish_batch(0)
         if self.parser.halted:
             return
-        if self._eof and self.pending is None:
-            self.close(ClosedReason.CLIENT_CLOSED)
-        elif self._paused:
+        if self._paused and not self._eof:
             self._paused = False
             if not self.back_pressure.is_held_back:
-                self._transport.resume_reading()
+                self.resume_reading()
+        if self.more_input is not None:
+            self.more_input()
+        elif self._eof and self.pending is None:
+            self.close(ClosedReason.CLIENT_CLOSED)
 
     def spend(self, cost_bytes: int) -> None:
         """Use up so much of the turn; at its end the rest waits until others have had theirs."""
@@ -250,7 +302,7 @@ class Channel(Client):
             self._paused = True
             if not self.connected:
                 self.broker.limit_hits["bytes_before_authentication"] += 1
-            self._transport.pause_reading()
+            self.pause_reading()
 
     # Held back.
 
@@ -282,11 +334,12 @@ class Channel(Client):
 
     def pause_reading(self) -> None:
         """Read nothing more for now; the transport keeps what comes."""
-        self._transport.pause_reading()
+        if self._transport is not None:
+            self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Read on, unless what has been read still waits."""
-        if not (self._ended or self._paused):
+        if not (self._ended or self._paused or self._transport is None):
             self._transport.resume_reading()
 
     # Sending.
@@ -325,6 +378,9 @@ class Channel(Client):
     def closed(self) -> None:
         """Hear that the connection has ended, for `reason`."""
 
+    def finishing(self) -> None:
+        """Hear that the client has gone and its input has not: then call `go_on_finishing`."""
+
     def lost(self) -> None:
         """Hear that the transport is gone."""
 
@@ -338,17 +394,14 @@ class Channel(Client):
 
     def peer_certificate(self) -> bytes:
         """Give the certificate that the client has proven to own, in DER; empty without one."""
-        transport = self._transport
-        tls = None if transport is None else transport.get_extra_info("ssl_object")
-        return b"" if tls is None else tls.getpeercert(binary_form=True) or b""
+        return self._tls.getpeercert(binary_form=True) or b"" if self._tls else b""
 
     def tls_facts(self) -> tuple[str, str] | None:
         """Give the version and the cipher suite of TLS; None on a plain connection."""
-        encryption = self._transport and self._transport.get_extra_info("ssl_object")
-        if not encryption:
+        if not self._tls:
             return None
-        suite = encryption.cipher()
-        return encryption.version() or "", suite[0] if suite else ""
+        suite = self._tls.cipher()
+        return self._tls.version() or "", suite[0] if suite else ""
 
     # The end.
 
@@ -368,6 +421,8 @@ class Channel(Client):
             self.outbound.append(b"-ERR '%b'\r\n" % wire.encode())
         self._leave(reason, wire)
         self.closed()
+        if self._finishes:
+            self.let_go()
 
     def abort(self) -> None:
         """Cut the transport, whatever is pending."""

@@ -83,6 +83,10 @@ class Connection(PublishingClient):
         self.broker.client_closed(self)
         self._drop_subscriptions()
 
+    def finishing(self) -> None:
+        """Drop the subscriptions, for nothing can be delivered any more, and then go on."""
+        self._drop_subscriptions(self.go_on_finishing)
+
     def lost(self) -> None:
         """Be gone."""
         PublishingClient.lost(self)
@@ -210,7 +214,9 @@ class Connection(PublishingClient):
             self.broker.interception.subscribe(self, subject, queue, sid)
 
     def subscribe(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
-        """Add a subscription that the client asks for, unless it may not."""
+        """Add a subscription that the client asks for, unless it may not or has left."""
+        if self._finishes:
+            return
         refusal = self.broker.admission.refuse_subscription(self, subject, queue)
         if refusal is not None:
             self.send_error(refusal)

@@ -1,7 +1,6 @@
 """The thin layer between a Connection and what a particular event loop calls."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from midge.server.clients.connection import Connection
@@ -12,6 +11,10 @@ class _BufferedProtocol(asyncio.BufferedProtocol):
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    def forget(self) -> None:
+        """Keep the connection no longer: asyncio keeps this after a failed TLS handshake."""
+        del self._connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._connection.connection_made(transport)
@@ -35,11 +38,17 @@ class _BufferedProtocol(asyncio.BufferedProtocol):
         self._connection.resume_writing()
 
 
-def protocol_for(loop: asyncio.AbstractEventLoop, connection: Connection) -> Callable[[], Any]:
-    """Give the protocol factory that puts `connection` onto a transport of `loop`.
+def protocol_for(loop: asyncio.AbstractEventLoop, connection: Connection) -> Any:
+    """Return the protocol that puts `connection` onto a transport of `loop`.
 
     uvloop goes by the methods, so that the compiled Connection is called without a step between.
     """
     if type(loop).__module__.partition(".")[0] == "uvloop":
-        return lambda: connection
-    return lambda: _BufferedProtocol(connection)
+        return connection
+    return _BufferedProtocol(connection)
+
+
+def forget(protocol: Any) -> None:
+    """Have `protocol`, which never got a transport, keep its connection no longer."""
+    if isinstance(protocol, _BufferedProtocol):
+        protocol.forget()

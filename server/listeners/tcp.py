@@ -10,14 +10,14 @@ import contextlib
 import errno
 import socket
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 from midge.protocol import errors
 from midge.server.broker.broker import Broker
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
-from midge.server.clients.loop_adapter import protocol_for
+from midge.server.clients.loop_adapter import forget, protocol_for
 from midge.server.listeners.sockets import listen, peer_of
 from midge.server.listeners.tls import HandshakeLimit, TlsContexts, is_client_hello
 from midge.server.log.logger import get_logger
@@ -182,6 +182,7 @@ class Listener:
                 error=str(error) or type(error).__name__,
             )
             connection.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
+        connection.let_go()  # no transport will ever tell it that it is lost
 
     async def _agree_on_tls(
         self, accepted: socket.socket, connection: Connection, tls: TlsContexts
@@ -220,13 +221,16 @@ class Listener:
         connection: Connection,
         context: ssl.SSLContext | None,
     ) -> None:
-        factory: Callable[[], Any] = protocol_for(loop, connection)
+        protocol = protocol_for(loop, connection)
         timeout_s = None if context is None else self._broker.options.tls.timeout_s
         try:
             await loop.connect_accepted_socket(
-                factory, accepted, ssl=context, ssl_handshake_timeout=timeout_s
+                lambda: protocol, accepted, ssl=context, ssl_handshake_timeout=timeout_s
             )
         except (OSError, ssl.SSLError, TimeoutError) as error:
+            # asyncio's SSL protocol, a reference cycle, keeps the error and so this frame.
+            error.__traceback__ = None
+            forget(protocol)
             self._fail(accepted, connection, error)
             return
         if context is not None and not connection.has_info:

@@ -1,36 +1,68 @@
 """Keep the pauses of Python's garbage collector short, in a process that has many clients.
 
-A full collection looks at every object that might be part of a circle, and nobody is served
-meanwhile: seconds, for a million subscriptions. So there is none while it would take too long; what
-is old is set aside then. Objects outside circles, midge's own among them, go at once, as ever.
+A full collection looks at every object that might be part of a reference cycle, and nobody is
+served meanwhile. Subscriptions and the SubList are not among them (`@cython.no_gc`), so a million
+of them cost a collection 3 ms. Tens of thousands of connections still cost it more than a client
+may wait: then the survivors are set aside for some minutes, and collections look at what is new.
 """
 
 from __future__ import annotations
 
 import gc
-import sys
+import time
+from collections.abc import Callable
 
 YOUNG_MAX = 5_000
 """Objects made since the last collection that start the next one; it takes 2 ms at most."""
 
-FULL_MAX_BLOCKS = 400_000
-"""Blocks of memory, of all kinds, up to which there are full collections of 40 ms or less."""
+FULL_MAX_S = 0.04
+"""Processor time of a full collection from which on its survivors are set aside: two turns."""
+
+SET_ASIDE_S = 600.0
+"""For so long; then one collection looks at everything again."""
 
 _YOUNG_PER_MIDDLE = 5
 _MIDDLE_PER_FULL = 5
+
+Clock = Callable[[], float]
+
+
+class PauseLimit:
+    """A callback for `gc.callbacks` that sets aside what a full collection takes too long to see.
+
+    What is set aside has just been found to be alive, and cycles that die later wait for
+    `SET_ASIDE_S` at most, so no memory is kept for ever.
+    """
+
+    def __init__(self, processor: Clock = time.thread_time, now: Clock = time.monotonic) -> None:
+        self._processor = processor
+        self._now = now
+        self._begun_s = 0.0
+        self._until_s: float | None = None  # while something is set aside
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        """Take the start or the end of a collection."""
+        if info["generation"] != 2:
+            return
+        if phase == "start":
+            self._begin()
+        elif self._processor() - self._begun_s > FULL_MAX_S:
+            gc.freeze()
+            if self._until_s is None:
+                self._until_s = self._now() + SET_ASIDE_S
+
+    def _begin(self) -> None:
+        if self._until_s is not None and self._now() >= self._until_s:
+            self._until_s = None
+            gc.unfreeze()
+        self._begun_s = self._processor()
+
+
+_limit = PauseLimit()
 
 
 def shorten_pauses() -> None:
     """Collect in this way from now on; for a process that is nothing but a server."""
     gc.set_threshold(YOUNG_MAX, _YOUNG_PER_MIDDLE, _MIDDLE_PER_FULL)
-    if _bound_full_collection not in gc.callbacks:
-        gc.callbacks.append(_bound_full_collection)
-
-
-def _bound_full_collection(phase: str, info: dict[str, int]) -> None:
-    """Leave a full collection nothing to look at when there is too much."""
-    if phase == "start" and info["generation"] == 2:
-        if sys.getallocatedblocks() > FULL_MAX_BLOCKS:
-            gc.freeze()
-        else:
-            gc.unfreeze()
+    if _limit not in gc.callbacks:
+        gc.callbacks.append(_limit)

@@ -14,8 +14,8 @@ cdef class Client(Handler):
     cdef public Account account
     cdef readonly Outbound outbound
     cdef public int deliver_checks
-    cdef public bint dirty
-    cdef readonly int role
+    cdef public unsigned char dirty
+    cdef readonly unsigned char role
     cdef public long long in_messages
     cdef public long long in_bytes
     cdef public long long out_messages

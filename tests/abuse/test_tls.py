@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.abuse.bystander import without_checks
-from tests.abuse.conftest import Target, Victim, read_to_end
+from tests.abuse.conftest import Target, Victim, ask, read_to_end, read_until
 from tests.support.keys import Authority, pem
 
 CONFIG = 'tls { cert_file: "@directory@/cert.pem", key_file: "@directory@/key.pem", timeout: 1 }\n'
@@ -78,4 +78,26 @@ def test_row_15_what_is_no_tls_ends_the_connection(victim: Victim, rounds: int) 
                 assert b"PONG" not in answer, name
                 assert b"MSG" not in answer, name
                 assert seconds < 5, name
+        target.wait_for_descriptors(open_files)
+
+
+@pytest.mark.parametrize("own", [20_000, pytest.param(100_000, marks=pytest.mark.full)])
+@pytest.mark.timeout(300)
+def test_row_15_leaving_by_close_notify_stops_nobody(victim: Victim, own: int) -> None:
+    """18,000 messages for all of one's own subscriptions wait when the client has left."""
+    certificate, key = Authority().issue("CN=localhost")
+    files = {"cert.pem": pem(certificate), "key.pem": key}
+    growth_bytes = (32 + own // 1000) << 20
+    with victim(CONFIG, files=files, is_encrypted=True, growth_bytes=growth_bytes) as target:
+        open_files = target.descriptors()
+        client = target.open()
+        read_until(client, b"\r\n")
+        client = without_checks().wrap_socket(client)
+        client.sendall(b'CONNECT {"verbose":false,"echo":false}\r\n')
+        for first in range(0, own, 1000):
+            ask(client, *(b"SUB own %d" % i for i in range(first, first + 1000)))
+        client.sendall(b"PUB own 0\r\n\r\n" * 18_000)
+        with contextlib.suppress(OSError):
+            client.unwrap()
+        client.close()
         target.wait_for_descriptors(open_files)

@@ -9,7 +9,7 @@ import zlib
 
 import pytest
 
-from tests.abuse.conftest import MIB, Target, Victim, read_to_end, read_until
+from tests.abuse.conftest import MIB, Target, Victim, ask, read_to_end, read_until
 
 CONFIG = "websocket { listen: 127.0.0.1:-1, no_tls: true, compression: true, same_origin: true }\n"
 
@@ -180,3 +180,83 @@ def test_row_25_wrong_requests_are_refused(victim: Victim) -> None:
         assert read_to_end(endless) == b""
         silent = target.open("websocket")
         assert read_to_end(silent) == b""
+
+
+def publishes(count: int, *, is_compressed: bool) -> bytes:
+    """A message of `count` publishes of a megabyte each."""
+    whole = (b"PUB a 999900\r\n" + b"x" * 999_900 + b"\r\n") * count
+    if not is_compressed:
+        return frame(BINARY, whole)
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+    data = deflate.compress(whole) + deflate.flush(zlib.Z_SYNC_FLUSH)
+    return frame(BINARY, data.removesuffix(b"\0\0\xff\xff"), flags=FIN | COMPRESSED)
+
+
+@pytest.mark.parametrize("messages", [20, pytest.param(100, marks=pytest.mark.full)])
+@pytest.mark.timeout(120)
+def test_row_25_inflating_is_done_in_turns(victim: Victim, messages: int) -> None:
+    with victim(CONFIG) as target:
+        target.forget_peak()
+        client = upgraded(target, is_connected=True)
+        client.settimeout(60)
+        client.sendall(publishes(8, is_compressed=True) * messages)
+        client.sendall(frame(BINARY, b"PING\r\n"))
+        assert b"PONG\r\n" in read_until(client, b"PONG\r\n")
+        assert target.peak_growth_bytes() < 24 * MIB
+
+
+@pytest.mark.parametrize("is_compressed", [True, False])
+@pytest.mark.timeout(120)
+def test_row_25_idle_clients_keep_nothing_of_what_they_sent(
+    victim: Victim, is_compressed: bool
+) -> None:
+    with victim(CONFIG) as target:
+        before = target.rss_bytes()
+        sent = publishes(7 if is_compressed else 1, is_compressed=is_compressed)
+        for _ in range(60):
+            client = upgraded(target, is_connected=True)
+            client.sendall(sent + frame(BINARY, b"PING\r\n"))
+            read_until(client, b"PONG\r\n")
+        assert target.rss_bytes() - before < 16 * MIB
+
+
+@pytest.mark.parametrize(
+    ("own", "at_once"), [(0, 300), pytest.param(200_000, 1_500, marks=pytest.mark.full)]
+)
+@pytest.mark.timeout(300)
+def test_row_25_those_who_leave_within_a_command_leave_nothing(
+    victim: Victim, own: int, at_once: int
+) -> None:
+    """Memory is flat after the second round, on a small server and on a large one."""
+    command = frame(BINARY, b"PUB a 61000\r\n" + b"y" * 61_000)
+    with victim(CONFIG, growth_bytes=(64 + own // 1000) * MIB) as target:
+        holder = target.dial()
+        for first in range(0, own, 1000):
+            ask(holder, *(b"SUB held.%d %d" % (i, i) for i in range(first, first + 1000)))
+        files = target.descriptors()
+        sizes = []
+        for _ in range(5):
+            clients = [upgraded(target, is_connected=False) for _ in range(at_once)]
+            for client in clients:
+                client.sendall(command)
+            for client in clients:
+                client.close()
+            target.wait_for_descriptors(files)
+            sizes.append(target.rss_bytes())
+        assert max(sizes[2:]) - sizes[1] < 8 * MIB, [size >> 20 for size in sizes]
+
+
+@pytest.mark.parametrize("own", [20_000, pytest.param(100_000, marks=pytest.mark.full)])
+@pytest.mark.timeout(300)
+def test_row_25_leaving_by_a_close_frame_stops_nobody(victim: Victim, own: int) -> None:
+    with victim(CONFIG, growth_bytes=(32 + own // 1000) * MIB) as target:
+        client = upgraded(target, is_connected=False)
+        client.settimeout(200)
+        client.sendall(frame(BINARY, b'CONNECT {"verbose":false,"echo":false}\r\n'))
+        for first in range(0, own, 1000):
+            lines = (b"SUB own %d\r\n" % i for i in range(first, first + 1000))
+            client.sendall(frame(BINARY, b"".join(lines)))
+        client.sendall(frame(BINARY, b"PING\r\n"))
+        read_until(client, b"PONG\r\n")
+        client.sendall(frame(BINARY, b"PUB own 0\r\n\r\n" * 2_000) + frame(CLOSE, b"\x03\xe8"))
+        read_to_end(client)

@@ -18,7 +18,9 @@ import pytest
 from tests.conftest import stale_extensions
 
 CDEF_CLASS = re.compile(r"^cdef class (\w+)[^\n]*\n((?:[ \t]+[^\n]*\n|\n)*)", re.MULTILINE)
+NO_GC_CLASS = re.compile(r"^@cython\.no_gc\n(?:@[^\n]*\n)*cdef class (\w+)", re.MULTILINE)
 C_METHOD = re.compile(r"^\s+cp?def [^\n=]*\(", re.MULTILINE)
+HAVE_GC = 1 << 14  # Py_TPFLAGS_HAVE_GC: the collector walks over instances
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: set on every class made by a class statement
 
 
@@ -56,6 +58,20 @@ def test_cdef_classes_are_extension_types(
             assert bool(cls.__flags__ & HEAP_TYPE) is is_pure_build, f"{name}.{class_name}"
             if C_METHOD.search(body):
                 assert ("__pyx_vtable__" in vars(cls)) is not is_pure_build, f"{name}.{class_name}"
+
+
+def test_the_collector_passes_over_what_is_marked_so(
+    modules: dict[str, Path], root: Path, is_pure_build: bool
+) -> None:
+    marked = [
+        getattr(importlib.import_module(name), class_name)
+        for name, source in modules.items()
+        for class_name in NO_GC_CLASS.findall((root / source).with_suffix(".pxd").read_text())
+    ]
+    assert marked
+    collected = [cls.__name__ for cls in marked if cls.__flags__ & HAVE_GC]
+    if not is_pure_build:
+        assert collected == []
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from midge.server.broker.broker import Broker
 from midge.server.clients.connection import Connection
 from midge.server.listeners.tcp import Listener
 from midge.server.listeners.tls import TlsContexts
-from midge.server.listeners.websocket.transport import WebSocketProtocol
+from midge.server.listeners.websocket.messages import InflatedBytes
+from midge.server.listeners.websocket.protocol import WebSocketProtocol
 from midge.server.listeners.websocket.upgrade_request import Request, Upgrade, credentials
 from midge.server.log.logger import get_logger
 
@@ -21,6 +22,7 @@ class WebSocketListener(Listener):
     def __init__(self, broker: Broker, tls: TlsContexts | None = None) -> None:
         super().__init__(broker, tls)
         self.is_encrypted = tls is not None
+        self._inflated = InflatedBytes()
 
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
         if len(self._tasks) >= self._broker.options.limits.max_connections:
@@ -36,7 +38,10 @@ class WebSocketListener(Listener):
         """Shake hands, by TLS and by HTTP, within the time for it."""
         loop = asyncio.get_running_loop()
         protocol = WebSocketProtocol(
-            self._judge, lambda request: self._make_connection(request, peer), peer
+            self._judge,
+            lambda request: self._make_connection(request, peer),
+            peer,
+            self._inflated,
         )
         options = self._broker.options.websocket
         context = self._tls.context if self._tls is not None else None
@@ -48,6 +53,7 @@ class WebSocketListener(Listener):
                 )
                 await protocol.upgraded
         except (OSError, ssl.SSLError, TimeoutError) as error:
+            error.__traceback__ = None  # asyncio's SSL protocol keeps it, and it keeps this frame
             if transport is not None:
                 transport.abort()
             else:

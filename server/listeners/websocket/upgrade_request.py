@@ -6,10 +6,10 @@ import ipaddress
 from http import HTTPStatus
 from urllib.parse import unquote, urlsplit
 
-from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.utils import accept_key
 
 from midge.server.config.options import WebSocket
+from midge.server.listeners.websocket.messages import KeepDeflated
 
 MAX_HEAD_BYTES = 16 * 1024
 """Longest request, to its blank line."""
@@ -139,12 +139,12 @@ class Upgrade:
         lines += [f"{name}: {value}" for name, value in self._more.items()]
         return "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n"
 
-    def extensions(self) -> list[PerMessageDeflate]:
+    def extensions(self) -> list[KeepDeflated]:
         """Make the extensions of the frames."""
         if not self.compressed:
             return []
         return [
-            PerMessageDeflate(
+            KeepDeflated(
                 remote_no_context_takeover=True,
                 local_no_context_takeover=True,
                 remote_max_window_bits=15,

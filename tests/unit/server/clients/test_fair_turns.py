@@ -38,6 +38,9 @@ class _Suite:
     def cipher(self) -> None:
         return None
 
+    def read(self, size: int) -> bytes:
+        return b""
+
     def version(self) -> str:
         return "TLSv1.3"
 
@@ -125,14 +128,58 @@ def test_the_end_waits_until_all_is_done() -> None:
     assert peers.take() == payloads
 
 
-def test_the_end_of_tls_does_not_wait() -> None:
+def test_after_the_end_of_tls_the_rest_is_done_in_turns() -> None:
     peers = Peers(is_encrypted=True)
     data, payloads = publishes(6000, "alike")
     peers.publisher.feed(data)
     assert not peers.publisher.eof_received()
+    peers.publisher.connection_lost(None)  # whatever is answered
+    assert len(peers.take()) < len(payloads)
+    assert peers.broker.finishing == {peers.publisher}
+    got = []
+    while peers.publisher.reason is None:
+        peers.turn()
+        got += peers.take()
     assert peers.publisher.reason is ClosedReason.CLIENT_CLOSED
-    assert peers.take() == payloads
-    peers.turn()
+    assert got[-1] == payloads[-1]
+    assert not peers.broker.finishing
+
+
+def test_who_has_left_is_delivered_nothing_while_the_rest_is_done() -> None:
+    peers = Peers(is_encrypted=True)
+    publisher = peers.publisher
+    publisher.feed(b"".join(b"SUB many s%d\r\n" % i for i in range(5000)))
+    while publisher.parser.halted:
+        peers.turn()
+    data, payloads = publishes(100, "alike")
+    publisher.feed(data + b"SUB many again\r\nPING\r\n")
+    assert not publisher.eof_received()
+    publisher.connection_lost(None)
+    got = peers.take()
+    while publisher.reason is None:
+        peers.turn()
+        got += peers.take()
+    assert got == payloads
+    assert len(publisher.account.sublist) == RECEIVERS
+
+
+def test_only_so_many_go_on_without_a_transport() -> None:
+    peers = Peers(is_encrypted=True)
+    data, _ = publishes(6000, "alike")
+    peers.broker.finishing.update(peers._open()[0] for _ in range(256))
+    peers.publisher.feed(data)
+    peers.publisher.eof_received()
+    peers.publisher.connection_lost(None)
+    assert peers.publisher.reason is ClosedReason.CLIENT_CLOSED
+    assert peers.broker.limit_hits["finishing_connections"] == 1
+
+
+def test_a_reset_loses_what_waits() -> None:
+    peers = Peers()
+    data, _ = publishes(6000, "alike")
+    peers.publisher.feed(data)
+    peers.publisher.connection_lost(ConnectionResetError())
+    assert peers.publisher.reason is ClosedReason.READ_ERROR
 
 
 def test_an_introduction_is_awaited_even_when_a_turn_begins() -> None:

@@ -23,6 +23,7 @@ from midge.server.config.options import Listen, Monitoring, Options, Tls
 from midge.server.listeners.sockets import listen
 from midge.server.monitoring import http_listener
 from midge.server.monitoring.http import Monitor
+from midge.server.monitoring.http_listener import OUTSIDE_PER_CONNECTION
 from midge.server.monitoring.state import State
 from midge.server.server import Server
 from tests.support.keys import Authority, pem
@@ -153,47 +154,52 @@ async def test_each_answer_gives_time_for_another_request(serve: Serve) -> None:
     assert await ended(reader) == b""
 
 
-async def test_the_longest_idle_make_room_for_who_asks(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_listener, "LEAST_IDLE_S", 0.0)
+async def test_the_longest_idle_make_room_for_who_asks(serve: Serve) -> None:
+    running = await serve(max_connections=10)
+    used = [await running.dial() for _ in range(10)]
+    for one in used:
+        assert await asked(*one) == b'{"status":"ok"}'
+    assert await asked(*used[0]) == b'{"status":"ok"}'  # which makes it the least idle
+    assert await asked(*await running.dial()) == b'{"status":"ok"}'
+    assert await ended(used[1][0]) == b""
+    assert await asked(*used[0]) == b'{"status":"ok"}'
+    assert len(running.connections) == 10
+    assert running.limit_hits["monitoring_connections"] == 1
+
+
+async def test_of_those_without_a_request_the_oldest_make_room(serve: Serve) -> None:
     running = await serve(max_connections=10)
     used = await running.dial()
-    idle = [await running.dial() for _ in range(9)]
-    assert await asked(*used) == b'{"status":"ok"}'  # which makes it the least idle
-    idle += [await running.dial() for _ in range(1000)]
+    assert await asked(*used) == b'{"status":"ok"}'
+    idle = [await running.dial() for _ in range(1000)]
     assert await asked(*await running.dial()) == b'{"status":"ok"}'
-    assert len(running.connections) <= 10
-    assert running.limit_hits["monitoring_connections"] >= 1000
-    for reader, _ in idle[:-10]:
+    for reader, _ in idle[: 1000 - 10 * OUTSIDE_PER_CONNECTION - 10]:
         assert await ended(reader) == b""
+    assert await asked(*used) == b'{"status":"ok"}', "they take the place of nobody who has asked"
+    assert running.limit_hits["monitoring_connections"] >= 900
 
 
-async def test_who_has_just_come_need_not_make_room(serve: Serve) -> None:
-    running = await serve(max_connections=2)
-    first, second = await running.dial(), await running.dial()
-    while len(running.connections) < 2:
-        await asyncio.sleep(0)
-    another = await running.dial()
-    assert await asked(*first) == b'{"status":"ok"}'
-    assert await asked(*another) == b'{"status":"ok"}'
-    assert await ended(second[0]) == b""
-
-
-async def test_who_has_begun_to_ask_has_more_time(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_listener, "LEAST_IDLE_S", 0.0)
-    monkeypatch.setattr(http_listener, "LEAST_BEGUN_S", 60.0)
-    running = await serve(max_connections=2)
-    begun, silent = await running.dial(), await running.dial()
-    begun[1].write(REQUEST[:10])
-    while not any(one._has_begun for one in running.connections):
-        await asyncio.sleep(0)
+async def test_half_requests_delay_no_whole_one(serve: Serve) -> None:
+    running = await serve()
+    for _ in range(400):
+        _, writer = await running.dial()
+        writer.write(REQUEST[:-2])
+    began = asyncio.get_running_loop().time()
     assert await asked(*await running.dial()) == b'{"status":"ok"}'
-    assert await ended(silent[0]) == b""
-    begun[1].write(REQUEST[10:])
-    assert await begun[0].readuntil(b'"ok"}')
+    assert asyncio.get_running_loop().time() - began < 0.1
+
+
+async def test_a_request_that_comes_in_parts_is_answered(serve: Serve) -> None:
+    running = await serve(max_connections=2)
+    reader, writer = await running.dial()
+    for byte in REQUEST:
+        writer.write(bytes([byte]))
+        await asyncio.sleep(0)
+    assert await reader.readuntil(b'"ok"}')
+    reader, writer = await running.dial()
+    writer.write(REQUEST * 3)
+    for _ in range(3):
+        assert await reader.readuntil(b'"ok"}')
 
 
 async def test_when_nobody_is_idle_others_wait(serve: Serve) -> None:
@@ -203,7 +209,7 @@ async def test_when_nobody_is_idle_others_wait(serve: Serve) -> None:
         writer.write(REQUEST.replace(b"/healthz", b"/wait"))
     while [one.is_idle for one in running.connections] != [False, False]:
         await asyncio.sleep(0.001)
-    others = [await running.dial() for _ in range(10)]
+    others = [await running.dial() for _ in range(8)]
     for _, writer in others:
         writer.write(REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
     while running.limit_hits["monitoring_connections"] < 3:
@@ -214,10 +220,7 @@ async def test_when_nobody_is_idle_others_wait(serve: Serve) -> None:
         assert (await ended(reader)).endswith(b'{"status":"ok"}')
 
 
-async def test_who_still_reads_does_not_make_room(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_listener, "LEAST_IDLE_S", 0.0)
+async def test_who_still_reads_does_not_make_room(serve: Serve) -> None:
     running = await serve(max_connections=1)
     reader, writer = await running.dial_small()
     writer.write(REQUEST.replace(b"/healthz", b"/large"))
@@ -225,7 +228,7 @@ async def test_who_still_reads_does_not_make_room(
         await asyncio.sleep(0.001)
     another = await running.dial()
     another[1].write(REQUEST)
-    while running.limit_hits["monitoring_connections"] < 3:
+    while not running.limit_hits["monitoring_connections"]:
         await asyncio.sleep(0.001)
     assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
     assert await reader.readexactly(len(LARGE)) == LARGE

@@ -1,4 +1,4 @@
-"""The garbage collector of a server process: circles go, pauses stay short."""
+"""The garbage collector of a server process: cycles go, pauses stay short."""
 
 from __future__ import annotations
 
@@ -8,50 +8,83 @@ from collections.abc import Iterator
 
 import pytest
 
-from midge.server.process import gc_pauses as garbage
+from midge.server.process import gc_pauses
+from midge.server.process.gc_pauses import FULL_MAX_S, SET_ASIDE_S, PauseLimit
 
 
-class Circle:
+class Cycle:
     def __init__(self) -> None:
         self.itself = self
 
 
+class Time:
+    """Both clocks of a PauseLimit: each full collection takes `full_s`."""
+
+    def __init__(self) -> None:
+        self.full_s = 0.0
+        self.now_s = 0.0
+        self._processor_s = 0.0
+
+    def processor(self) -> float:
+        self._processor_s += self.full_s
+        return self._processor_s
+
+    def now(self) -> float:
+        return self.now_s
+
+
 @pytest.fixture
-def shortened() -> Iterator[None]:
-    threshold = gc.get_threshold()
-    garbage.shorten_pauses()
-    yield
-    gc.callbacks.remove(garbage._bound_full_collection)
-    gc.set_threshold(*threshold)
+def clocks() -> Iterator[Time]:
+    clocks = Time()
+    limit = PauseLimit(clocks.processor, clocks.now)
+    gc.collect()
+    gc.callbacks.append(limit)
+    yield clocks
+    gc.callbacks.remove(limit)
     gc.unfreeze()
 
 
-@pytest.mark.usefixtures("shortened")
-class TestCollections:
-    def test_a_full_one_takes_all_circles_while_there_is_little(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(garbage, "FULL_MAX_BLOCKS", 1 << 40)
-        gone = weakref.ref(Circle())
-        gc.freeze()
-        gc.collect()
-        assert gone() is None
+def test_a_quick_one_sets_nothing_aside(clocks: Time) -> None:
+    clocks.full_s = FULL_MAX_S / 2
+    gone = weakref.ref(Cycle())
+    gc.collect()
+    assert gone() is None
+    assert gc.get_freeze_count() == 0
 
-    def test_a_full_one_looks_at_nothing_old_when_there_is_much(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(garbage, "FULL_MAX_BLOCKS", 0)
-        gone = weakref.ref(Circle())
-        gc.collect()
-        assert gone() is not None
-        assert gc.get_freeze_count() > 0
 
-    def test_young_circles_go_however_much_there_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(garbage, "FULL_MAX_BLOCKS", 0)
-        gone = weakref.ref(Circle())
-        gc.collect(1)
-        assert gone() is None
+def test_after_a_slow_one_its_survivors_are_set_aside(clocks: Time) -> None:
+    clocks.full_s = FULL_MAX_S * 1.5
+    before = Cycle()
+    gone = weakref.ref(Cycle())
+    gc.collect()
+    assert gone() is None
+    assert gc.get_freeze_count() > 0
+    clocks.full_s = 0.0
+    died = weakref.ref(before)
+    gone = weakref.ref(Cycle())
+    del before
+    gc.collect()
+    assert gone() is None, "what is new is collected as ever"
+    assert died() is not None
 
-    def test_asking_again_changes_nothing(self) -> None:
-        garbage.shorten_pauses()
-        assert gc.callbacks.count(garbage._bound_full_collection) == 1
+
+def test_nothing_is_set_aside_for_long(clocks: Time) -> None:
+    clocks.full_s = FULL_MAX_S * 1.5
+    before = Cycle()
+    died = weakref.ref(before)
+    gc.collect()
+    clocks.full_s = 0.0
+    clocks.now_s = SET_ASIDE_S
+    del before
+    gc.collect()
+    assert died() is None
+    assert gc.get_freeze_count() == 0
+
+
+def test_asking_again_changes_nothing() -> None:
+    threshold = gc.get_threshold()
+    gc_pauses.shorten_pauses()
+    gc_pauses.shorten_pauses()
+    assert gc.callbacks.count(gc_pauses._limit) == 1
+    gc.callbacks.remove(gc_pauses._limit)
+    gc.set_threshold(*threshold)

@@ -1,0 +1,33 @@
+"""Counts that outlive the connections that they are of."""
+
+from midge.server.routing.client import Client
+
+
+class Totals:
+    """Counts over connections that have gone, and of what happened to them."""
+
+    __slots__ = (
+        "connections",
+        "in_bytes",
+        "in_messages",
+        "out_bytes",
+        "out_messages",
+        "slow_consumers",
+        "stale_connections",
+    )
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.in_messages = 0
+        self.in_bytes = 0
+        self.out_messages = 0
+        self.out_bytes = 0
+        self.slow_consumers = 0
+        self.stale_connections = 0
+
+    def add(self, client: Client) -> None:
+        """Count in what `client` received and sent."""
+        self.in_messages += client.in_messages
+        self.in_bytes += client.in_bytes
+        self.out_messages += client.out_messages
+        self.out_bytes += client.out_bytes

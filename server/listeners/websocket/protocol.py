@@ -1,0 +1,329 @@
+"""One client of a WebSocket listener: its HTTP request, then its frames, to a Connection.
+
+Frames are parsed by the sans-I/O protocol of the `websockets` library. What they hold goes to the
+parser piece by piece, in turns, and only while the parser takes more.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from websockets.exceptions import PayloadTooBig, ProtocolError
+from websockets.frames import CTRL_OPCODES, Frame, Opcode
+from websockets.protocol import CLIENT, SERVER, Protocol
+
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.connection import Connection
+from midge.server.clients.fair_turns import PORTION_BYTES, FairTurns
+from midge.server.clients.tls_rest import rest_of_tls
+from midge.server.listeners.websocket.messages import DeflatedFrame, InflatedBytes, WaitingFrames
+from midge.server.listeners.websocket.transport import WebSocketTransport
+from midge.server.listeners.websocket.upgrade_request import (
+    MAX_HEAD_BYTES,
+    Refusal,
+    Request,
+    Upgrade,
+)
+from midge.server.log.logger import get_logger
+
+_MESSAGE_PAYLOADS = 8  # payloads of the largest size that fit one WebSocket message
+_MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+_MAX_UNAUTHENTICATED_BYTES = 64 * 1024
+_SLICE_BYTES = 4 * 1024  # of what has been read, parsed at a time
+_FRAME_BYTES = 32 * 1024  # what a frame uses up of a turn
+
+log = get_logger()
+
+
+class WebSocketProtocol(asyncio.Protocol):
+    """The asyncio protocol of one client.
+
+    `judge` turns the request into an Upgrade, and `make_connection` the two into a Connection.
+    While anything waits here for the parser, `more_input` of the Connection says so.
+    """
+
+    def __init__(
+        self,
+        judge: Callable[[Request, bool], Upgrade],
+        make_connection: Callable[[Request], Connection],
+        peer: tuple[str, int],
+        inflated: InflatedBytes,
+    ) -> None:
+        self._judge = judge
+        self._make_connection = make_connection
+        self._peer = peer
+        self._inflated = inflated
+        self._transport: asyncio.Transport | None = None
+        self._tls: Any = None  # the SSL object of an encrypted transport
+        self._below: WebSocketTransport | None = None
+        self._frames: Protocol | None = None
+        self._connection: Connection | None = None
+        self._rest = bytearray()  # of the request, and then what is no frame yet
+        self._waiting = WaitingFrames()
+        self._error: Exception | None = None  # of the frames, to be told after what comes before it
+        self._is_working = False
+        self._waits_for_turn = False
+        self.upgraded = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: Any) -> None:
+        """Start; asyncio calls this once."""
+        self._transport = transport
+        self._tls = transport.get_extra_info("ssl_object")
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has been read."""
+        self._rest += data
+        if self._connection is not None:
+            self._go_on()
+            return
+        end = self._rest.find(b"\r\n\r\n")
+        if end >= 0:
+            head = bytes(self._rest[:end])
+            del self._rest[: end + 4]
+            self._begin(head)
+        elif len(self._rest) > MAX_HEAD_BYTES and self._transport is not None:
+            self._transport.close()
+
+    def eof_received(self) -> bool:
+        """Answer whether to stay open for what the client is still to be told."""
+        return self._connection is not None and self._connection.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let everything go; what came before an orderly end is done first."""
+        self._settle()
+        if self._below is not None:
+            self._below.lost()
+        connection, tls = self._connection, self._tls
+        self._transport = self._below = self._tls = None
+        if connection is not None:
+            if exc is None:
+                for data in rest_of_tls(tls):
+                    self._rest += data
+                if self._has_input:
+                    connection.more_input = self._go_on
+            connection.connection_lost(exc)
+        if connection is None or connection.reason is not None:
+            self._let_go()
+
+    def pause_writing(self) -> None:
+        """Tell the Connection that the socket is full."""
+        if self._connection is not None:
+            self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Go on writing: the socket has taken everything."""
+        if self._below is not None:
+            self._below.caught_up()
+        if self._connection is not None:
+            self._connection.resume_writing()
+
+    def _let_go(self) -> None:
+        """Drop what waits, and break the reference cycles."""
+        if self._frames is not None:
+            # The library's parser is a suspended generator that refers to its own owner.
+            self._frames.parser.close()
+        self._frames = self._connection = self._below = None
+        self._forget_input()
+
+    def _forget_input(self) -> None:
+        """Drop what waits."""
+        self._inflated.forget(self)
+        self._rest.clear()
+        self._waiting.clear()
+        self._error = None
+
+    # The upgrade.
+
+    def _begin(self, head: bytes) -> None:
+        """Answer the request; when it is an upgrade, be a Connection from now on."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._settle()
+        try:
+            request = Request(head)
+            upgrade = self._judge(request, self._tls is not None)
+        except Refusal as refusal:
+            peer = f"{self._peer[0]}:{self._peer[1]}"
+            log.error("websocket_refused", peer=peer, error=str(refusal))
+            transport.write(refusal.answer())
+            transport.close()
+            return
+        transport.write(upgrade.answer())
+        self._frames = Protocol(
+            CLIENT if upgrade.unmasked else SERVER, max_size=_MAX_UNAUTHENTICATED_BYTES
+        )
+        self._frames.extensions = list(upgrade.extensions())
+        connection = self._make_connection(request)
+        self._connection = connection
+        self._below = WebSocketTransport(
+            transport, self._frames.extensions, lambda: connection.reason, self._go_on
+        )
+        self._below.write(memoryview(connection.broker.info_line(connection)))
+        connection.has_info = True
+        connection.connection_made(self._below)
+        self._go_on()
+
+    def _settle(self) -> None:
+        """Note that the time for the request is no longer needed."""
+        if not self.upgraded.done():
+            self.upgraded.set_result(None)
+
+    # What waits.
+
+    @property
+    def has_more(self) -> bool:
+        """Whether frames wait for the parser."""
+        return bool(self._waiting)
+
+    def wake(self) -> None:
+        """Go on in another turn."""
+        if self._connection is not None and not self._waits_for_turn:
+            turns = self._connection.broker.turns
+            self._waits_for_turn = True
+            turns.wait(partial(self._take_turn, turns))
+
+    def evict(self) -> None:
+        """End a connection that holds more than any other when all hold too much."""
+        if self._connection is not None:
+            self._connection.broker.limit_hits["inflated_bytes"] += 1
+            self._connection.close(ClosedReason.MAXIMUM_PAYLOAD)
+            self._inflated.forget(self)
+
+    def _take_turn(self, turns: FairTurns) -> None:
+        self._waits_for_turn = False
+        share = turns.share()
+        if self._connection is None:
+            turns.give_back(share)
+        else:
+            self._go_on(share)
+
+    @property
+    def _has_input(self) -> bool:
+        """Whether anything waits that could be gone on with."""
+        return bool(self._waiting or self._rest or self._error)
+
+    def _go_on(self, turn_bytes: int = PORTION_BYTES) -> None:
+        """Go on with what waits, unless that is being done or will be in the next turn."""
+        connection = self._connection
+        if connection is None or self._is_working or self._waits_for_turn:
+            return
+        self._is_working = True
+        try:
+            left = self._work(connection, turn_bytes)
+        finally:
+            self._is_working = False
+        if left > PORTION_BYTES:
+            connection.broker.turns.give_back(left)
+        self._note_rest(connection)
+
+    def _note_rest(self, connection: Connection) -> None:
+        """Read no further while anything waits, and tell the Connection of it."""
+        if connection.reason is not None:
+            self._forget_input()
+            if self._transport is None:
+                self._let_go()
+        elif self._has_input:
+            connection.more_input = self._go_on
+            if self._below is not None:
+                self._below.pause("frames")
+        elif connection.more_input is not None:
+            connection.more_input = None
+            if self._below is not None:
+                self._below.resume("frames")
+            connection.resume()
+
+    def _work(self, connection: Connection, turn_bytes: int) -> int:
+        """Take what waits until all is done, the turn is over or the parser takes no more.
+
+        Returns what is left of the turn.
+        """
+        while connection.reason is None and self._has_input:
+            if self._waiting and not self._may_take(connection):
+                break
+            if turn_bytes <= 0 and not (turn_bytes := connection.broker.turns.draw()):
+                self.wake()
+                break
+            if self._waiting:
+                turn_bytes -= self._take(connection)
+            elif self._error is not None:
+                self._fail(self._error, connection)
+            else:
+                turn_bytes -= self._parse(connection)
+        return turn_bytes
+
+    def _may_take(self, connection: Connection) -> bool:
+        """Tell whether the next piece may go to the parser; if not, `_go_on` is called later."""
+        if connection.parser.halted or (self._below is not None and self._below.is_held):
+            return False
+        if not isinstance(self._waiting.first(), DeflatedFrame):
+            return True
+        return self._inflated.may_inflate(self)
+
+    # Frames.
+
+    def _parse(self, connection: Connection) -> int:
+        """Parse a slice of what has been read into frames; return what that has cost."""
+        frames = self._frames
+        if frames is None:
+            self._rest.clear()
+            return 0
+        most = _most_bytes(connection)
+        frames.max_message_size = most
+        frames.receive_data(bytes(self._rest[:_SLICE_BYTES]))
+        del self._rest[:_SLICE_BYTES]
+        frames.data_to_send()  # what the library would answer is answered here, unmasked
+        events = frames.events_received()
+        for event in events:
+            if isinstance(event, Frame):
+                self._waiting.add(event, most)
+        if frames.parser_exc is not None:
+            self._error, frames.parser_exc = frames.parser_exc, None
+            self._rest.clear()
+        return len(events) * _FRAME_BYTES
+
+    def _take(self, connection: Connection) -> int:
+        """Take the next frame, or a piece of it; return what that has cost beyond the parser."""
+        frame = self._waiting.first()
+        if frame.opcode in CTRL_OPCODES:
+            data = bytes(frame.data)
+            self._waiting.drop_first()
+            self._answer(frame.opcode, data, connection)
+            return 0
+        try:
+            piece, cost = self._waiting.take()
+        except (PayloadTooBig, ProtocolError) as error:
+            self._fail(error, connection)
+            return 0
+        connection.feed(piece)
+        if isinstance(frame, DeflatedFrame):
+            self._inflated.note(self, connection.inbound.held_bytes())
+        return cost
+
+    def _answer(self, opcode: Opcode, data: bytes, connection: Connection) -> None:
+        """Answer a ping or a close frame; after that the client has nothing more to say."""
+        if opcode is Opcode.PING and self._below is not None:
+            self._below.answer_ping(data)
+        elif opcode is Opcode.CLOSE:
+            self._forget_input()
+            connection.more_input = None
+            if self._below is not None:
+                self._below.control(Opcode.CLOSE, data)
+            connection.eof_received()
+
+    def _fail(self, error: Exception, connection: Connection) -> None:
+        """End on frames that cannot be."""
+        too_big = isinstance(error, PayloadTooBig)
+        if too_big and connection.parser.connect_required:
+            connection.broker.limit_hits["bytes_before_authentication"] += 1
+        reason = ClosedReason.MAXIMUM_PAYLOAD if too_big else ClosedReason.PROTOCOL_VIOLATION
+        connection.close(reason)
+
+
+def _most_bytes(connection: Connection) -> int:
+    """Return the size that a message may inflate to: little until it is known who sends it."""
+    if connection.parser.connect_required:
+        return _MAX_UNAUTHENTICATED_BYTES
+    most = _MESSAGE_PAYLOADS * connection.parser.max_payload
+    return min(most, _MAX_MESSAGE_BYTES) if most > 0 else _MAX_MESSAGE_BYTES

@@ -1,0 +1,365 @@
+"""However a connection ends, nothing of it waits for the garbage collector.
+
+The collector is off while clients come and go; afterwards there must be as many objects of each
+type as before. What closing cuts, since the two refer to each other:
+
+- `parser.handler`, and the callbacks of `keepalive`: parts of a Connection that call it;
+- `outbound`, `_transport`: the transport refers to its protocol, the Connection;
+- `back_pressure._connection`, `more_input`, and what the last message matched (`forget_match`);
+- the suspended generator of the `websockets` library's parser, which refers to its owner;
+- a server's own subscriptions, by clearing the SubLists: classes without GC hold them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import socket
+import ssl
+import struct
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import uvloop
+
+import midge
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.config.options import (
+    Authorization,
+    Limits,
+    Listen,
+    Options,
+    Tls,
+    User,
+    WebSocket,
+)
+from midge.server.server import Server
+from tests.abuse.bystander import without_checks
+from tests.support.keys import Authority, pem
+
+ROUNDS = 6
+"""Each thing that a connection leaves is there so often; other counts waver by less."""
+
+TIMEOUT_S = 5.0
+HANDSHAKE_S = 0.2
+KINDS = ("plain", "tls", "ws", "wss")
+RESET = struct.pack("ii", 1, 0)
+CONNECT = b'CONNECT {"verbose":false,"user":"u","pass":"p"}\r\n'
+TRAFFIC = b"SUB a 1\r\nSUB > 2\r\nPUB a 1\r\nx\r\nPUB a 1\r\nx\r\nPING\r\n"
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: c2l4dGVlbiBieXRlcyEhIQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+class Client:
+    """A blocking client of the listener of one `kind`."""
+
+    def __init__(self, kind: str, address: tuple[str, int]) -> None:
+        self.kind = kind
+        self.socket = socket.create_connection(address, TIMEOUT_S)
+
+    def open(self) -> Client:
+        """Come as far as INFO."""
+        if not self.kind.startswith("w"):
+            self.until(b"\r\n")
+        if self.kind in {"tls", "wss"}:
+            self.socket = without_checks().wrap_socket(self.socket)
+        if self.kind.startswith("w"):
+            self.socket.sendall(UPGRADE)
+            self.until(b"INFO ")
+        return self
+
+    def talk(self) -> Client:
+        """Connect, subscribe and publish."""
+        self.open().say(CONNECT + TRAFFIC)
+        self.until(b"PONG")
+        return self
+
+    def say(self, data: bytes, opcode: int = 2) -> None:
+        if self.kind.startswith("w"):
+            is_short = len(data) < 126
+            size = bytes([0x80 | len(data)]) if is_short else struct.pack("!BH", 254, len(data))
+            data = bytes([0x80 | opcode]) + size + bytes(4) + data
+        self.socket.sendall(data)
+
+    def until(self, wanted: bytes) -> None:
+        got = b""
+        with contextlib.suppress(OSError):
+            while wanted not in got and (piece := self.socket.recv(4096)):
+                got += piece
+
+    def leave(self) -> None:
+        """Read to the end, and close."""
+        self.until(b"\0never\0")
+        self.socket.close()
+
+
+def orderly(client: Client) -> None:
+    client.talk()
+    if client.kind.startswith("w"):
+        client.say(b"\x03\xe8", 8)
+        client.until(b"\x88")
+    if isinstance(client.socket, ssl.SSLSocket):
+        with contextlib.suppress(OSError):
+            client.socket.unwrap()
+    client.socket.close()
+
+
+def half_closed(client: Client) -> None:
+    client.talk().socket.shutdown(socket.SHUT_WR)
+    client.leave()
+
+
+def reset(client: Client) -> None:
+    client.talk().socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    client.socket.close()
+
+
+def bad_command(client: Client) -> None:
+    client.talk().say(b"NONSENSE\r\n")
+    client.leave()
+
+
+def within_a_message(client: Client) -> None:
+    client.talk().say(b"PUB a 60000\r\n" + b"x" * 30_000)
+    client.socket.close()
+
+
+def refused(client: Client) -> None:
+    client.open().say(CONNECT.replace(b'"p"', b'"q"'))
+    client.leave()
+
+
+def bad_frame(client: Client) -> None:
+    client.talk().say(b"", 3)
+    client.leave()
+
+
+def before_a_transport(client: Client) -> None:
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    client.socket.close()
+
+
+def bad_handshake(client: Client) -> None:
+    client.socket.sendall(b"POST / HTTP/1.1\r\n\r\n")
+    client.leave()
+
+
+def late_handshake(client: Client) -> None:
+    client.leave()
+
+
+def half_a_handshake(client: Client) -> None:
+    client.socket.sendall(b"\x16\x03\x01\x02")
+    client.socket.close()
+
+
+def stays(client: Client) -> None:
+    client.talk().leave()
+
+
+ENDS = (orderly, half_closed, reset, bad_command, within_a_message, refused, before_a_transport)
+HANDSHAKES = (bad_handshake, late_handshake, half_a_handshake)
+
+
+def ways() -> Iterator[tuple[str, Callable[[Client], None]]]:
+    for kind in KINDS:
+        yield from ((kind, end) for end in ENDS)
+        if kind != "plain":
+            yield from ((kind, end) for end in HANDSHAKES)
+        if kind.startswith("w"):
+            yield kind, bad_frame
+
+
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Tls:
+    """Make the settings of a server that speaks TLS."""
+    folder = tmp_path_factory.mktemp("tls")
+    issued, key = Authority().issue("CN=localhost")
+    (folder / "cert").write_bytes(pem(issued))
+    (folder / "key").write_bytes(key)
+    cert_file, key_file = str(folder / "cert"), str(folder / "key")
+    return Tls(cert_file=cert_file, key_file=key_file, timeout_s=HANDSHAKE_S)
+
+
+tls = pytest.fixture(scope="module")(certificate)
+
+
+class Serving:
+    """A server of both listeners, encrypted or not."""
+
+    def __init__(self, kind: str, tls: Tls, *, rate_limit: int = 0) -> None:
+        encryption: dict[str, Any] = {"no_tls": True}
+        table = Tls(
+            cert_file=tls.cert_file,
+            key_file=tls.key_file,
+            timeout_s=tls.timeout_s,
+            connection_rate_limit=rate_limit,
+        )
+        if kind in {"tls", "wss"}:
+            encryption = {"tls": table}
+        options = Options(
+            listen=Listen(port=-1),
+            tls=table if kind == "tls" else Tls(),
+            websocket=WebSocket(
+                host="127.0.0.1", port=-1, handshake_timeout_s=HANDSHAKE_S, **encryption
+            ),
+            authorization=Authorization(users=(User(user="u", password="p"),), timeout_s=1),
+            limits=Limits(max_closed_clients=1),
+        )
+        self.kind = kind
+        self.server = Server(options)
+
+    async def visit(self, way: Callable[[Client], None]) -> None:
+        """Have a client come, end in that `way`, and be gone."""
+        listener = "websocket" if self.kind.startswith("w") else "nats"
+        parts = urlsplit(self.server.urls()[listener][0])
+        address = (str(parts.hostname), int(parts.port or 0))
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, lambda: way(Client(self.kind, address)))
+        await self.emptied()
+
+    async def emptied(self) -> None:
+        """Wait until no connection is left, nor a handshake, and timers have been run."""
+        listeners: list[Any] = [self.server._listener, self.server._websocket]
+        async with asyncio.timeout(TIMEOUT_S):
+            while self.server.broker._transports or any(
+                one._tasks or one._connecting for one in listeners if one is not None
+            ):
+                await asyncio.sleep(0.001)
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+def objects() -> Counter[type]:
+    return Counter(type(one) for one in gc.get_objects())
+
+
+def left_behind(counts: Counter[type]) -> dict[str, int]:
+    """Say what there is more of than before, once per round at least.
+
+    asyncio's transports and SSL protocols refer to themselves, and to none of ours afterwards.
+    """
+    more = {
+        kind: count - counts[kind]
+        for kind, count in objects().items()
+        if count - counts[kind] >= ROUNDS
+    }
+    if type(asyncio.get_running_loop()).__module__.startswith("asyncio"):
+        ours = ("midge", "websockets")
+        more = {kind: count for kind, count in more.items() if kind.__module__.startswith(ours)}
+    return {kind.__qualname__: count for kind, count in more.items()}
+
+
+@contextlib.contextmanager
+def no_collector() -> Iterator[Counter[type]]:
+    gc.collect()
+    gc.disable()
+    logging.disable()  # pytest keeps the records
+    try:
+        yield objects()
+    finally:
+        logging.disable(logging.NOTSET)
+        gc.enable()
+        gc.collect()
+
+
+LOOPS = pytest.mark.parametrize(
+    "make_loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"]
+)
+
+
+@LOOPS
+@pytest.mark.parametrize(("kind", "way"), list(ways()))
+def test_nothing_is_left(
+    kind: str,
+    way: Callable[[Client], None],
+    tls: Tls,
+    make_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def scene() -> None:
+        serving = Serving(kind, tls)
+        await serving.server.start()
+        await serving.visit(way)
+        with no_collector() as before:
+            for _ in range(ROUNDS):
+                await serving.visit(way)
+            assert left_behind(before) == {}
+        await serving.server.stop()
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(scene())
+
+
+@LOOPS
+@pytest.mark.parametrize("kind", ["tls", "wss"])
+def test_nothing_is_left_of_those_throttled(
+    kind: str, tls: Tls, make_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    async def scene() -> None:
+        serving = Serving(kind, tls, rate_limit=1)
+        await serving.server.start()
+        await serving.visit(late_handshake)
+        with no_collector() as before:
+            while serving.server.broker.limit_hits["handshakes_per_second"] < 2 * ROUNDS:
+                await serving.visit(late_handshake)
+            assert left_behind(before) == {}
+        await serving.server.stop()
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(scene())
+
+
+@LOOPS
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", ["closed", "cut"])
+def test_nothing_is_left_of_those_that_the_server_ends(
+    kind: str, how: str, tls: Tls, make_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """As lame duck mode does, one by one, and as a stop does that takes too long."""
+
+    async def scene() -> None:
+        serving = Serving(kind, tls)
+        await serving.server.start()
+
+        async def end_one() -> None:
+            leaving = asyncio.ensure_future(serving.visit(stays))
+            clients = serving.server.broker.clients
+            while not any(one.subscriptions for one in clients.values()):
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)
+            for connection in list(clients.values()):
+                if how == "cut":
+                    connection.abort()
+                else:
+                    connection.close(ClosedReason.SERVER_SHUTDOWN)
+            del connection, clients
+            await leaving
+
+        await end_one()
+        with no_collector() as before:
+            for _ in range(ROUNDS):
+                await end_one()
+            assert left_behind(before) == {}
+        await serving.server.stop()
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(scene())
+
+
+async def test_a_server_that_has_ended_goes_whole() -> None:
+    """Its own services are held by classes that the collector does not see."""
+
+    async def ended() -> weakref.ref[Any]:
+        async with midge.Server(port=-1) as server:
+            return weakref.ref(server.broker.system_account)
+
+    account = await ended()
+    gc.collect()
+    assert account() is None
