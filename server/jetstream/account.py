@@ -16,11 +16,10 @@ from midge.server.jetstream.subjects import ApiService, Intake
 
 if TYPE_CHECKING:
     from midge.jetstream.config.stream import StreamConfig
-    from midge.jetstream.consumer.consumer import Consumer
     from midge.jetstream.limits import AccountLimits
     from midge.jetstream.stream.stream import Stream
     from midge.server.internal.service import Request
-    from midge.server.jetstream.engine import Engine
+    from midge.server.jetstream.context import Context
     from midge.server.routing.account import Account
     from midge.server.routing.subscription import RoutedSubscription
 
@@ -32,33 +31,33 @@ class AccountJetStream:
     """
 
     def __init__(
-        self, engine: Engine, account: Account, limits: dict[str, AccountLimits] | None
+        self, context: Context, account: Account, limits: dict[str, AccountLimits] | None
     ) -> None:
         self.account = account
         self.limits = limits
         self.interest = Interest()
         account.interest_listener = self.interest
-        self.sink = AccountSink(account, engine.publisher, self.interest)
-        self.deliveries = Deliveries(engine.turns, account, self.sink)
-        self._engine = engine
+        self.sink = AccountSink(account, context.publisher, self.interest)
+        self.deliveries = Deliveries(context.turns, account, self.sink)
+        self._context = context
         self._own: list[RoutedSubscription] = []
         self._of_streams: dict[Stream, dict[str, StreamSubscription]] = {}
         self.streams = self._make_streams()
 
     def open(self) -> None:
         """Listen on the subjects of JetStream's own, and take up the streams that are stored."""
-        services, domain = self._engine.services, self._engine.options.domain
-        self._own.append(ApiService(services, self.account, subjects.API, self))
+        domain = self._context.options.domain
+        self._own.append(self._api(subjects.API))
         if domain:
             prefix = b"$JS.%b.API." % domain.encode()
-            self._own.append(ApiService(services, self.account, prefix, self))
+            self._own.append(self._api(prefix))
         if self.limits is not None:
             self._own.append(Intake(subjects.ACK + b">", self._take_ack))
             self._own.append(Intake(subjects.FLOW_CONTROL + b">", self._take_flow_control))
         for subscription in self._own:
             self.account.add(subscription)
-        for store in self._engine.stores.recovered(self.account.name):
-            self.streams.recover(store)
+        for store in self._context.stores.recovered(self.account.name):
+            self._context.stores.adopt(store, self.streams.recover(store).config)
 
     def close(self) -> None:
         """Listen no more; consumers' waiting requests are told of the shutdown."""
@@ -70,29 +69,34 @@ class AccountJetStream:
         self._own.clear()
         self.streams.stop()
 
+    def _api(self, prefix: bytes) -> ApiService:
+        services = self._context.services
+        return ApiService(services, self.account, prefix, self.answer, self.take_at_once)
+
     def _make_streams(self) -> JetStreamAccount:
-        engine = self._engine
+        context = self._context
         surroundings = Surroundings(
             self.sink,
-            engine.clock,
-            engine.random,
-            engine.options.domain,
-            engine.max_payload,
+            context.clock,
+            context.random,
+            context.options.domain,
+            context.max_payload,
             account=self.account.name,
             ready=self.deliveries.ready,
-            has_second_acks=engine.options.ack_format == "v2",
+            has_second_acks=context.options.ack_format == "v2",
         )
         streams = JetStreamAccount(
             self.account.name,
             surroundings,
-            lambda config: engine.stores.make(self.account.name, config),
-            engine.limits,
+            lambda config: context.stores.make(self.account.name, config),
+            context.limits,
             self.limits,
-            engine.memory,
-            engine.storage,
+            context.memory,
+            context.storage,
         )
-        streams.is_strict = engine.options.strict
-        streams.server_name = engine.server_name
+        streams.is_strict = context.options.strict
+        streams.server_name = context.server_name
+        streams.delete_store = context.stores.delete
         streams.stream_added = self._stream_added
         streams.stream_changed = self._stream_changed
         streams.stream_removed = self._stream_removed
@@ -157,7 +161,3 @@ class AccountJetStream:
                 raw = subject.encode("utf-8", "surrogateescape")
                 held[subject] = StreamSubscription(raw, stream)
                 self.account.add(held[subject])
-
-    def consumer_gone(self, consumer: Consumer) -> None:
-        """Drop what is kept for a consumer that has been deleted."""
-        self.deliveries.forget(consumer)

@@ -8,6 +8,7 @@ which they became so.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from midge.server.internal.producer import Producer
@@ -24,24 +25,26 @@ PORTION_BYTES = 256 * 1024
 
 
 class Deliveries:
-    """The consumers of one account that have something to deliver."""
+    """The consumers of one account that have something to deliver.
+
+    What a consumer sends goes out in the name of a producer, so that a receiver that is far behind
+    can hold it. A consumer that is held waits until that receiver has caught up or has gone.
+    """
 
     def __init__(self, turns: FairTurns, account: Account, sink: AccountSink) -> None:
         self._turns = turns
         self._account = account
         self._sink = sink
         self._ready: deque[Consumer] = deque()
-        self._producers: dict[Consumer, Producer] = {}
+        self._held: set[Consumer] = set()
+        self._producer = Producer(account, Role.JETSTREAM)
         self._is_waiting = False
 
     def ready(self, consumer: Consumer) -> None:
         """Have `consumer.deliver` called in one of the next turns."""
-        self._ready.append(consumer)
-        self._wait()
-
-    def forget(self, consumer: Consumer) -> None:
-        """Drop what is kept for a consumer that has been deleted."""
-        self._producers.pop(consumer, None)
+        if consumer not in self._held:
+            self._ready.append(consumer)
+            self._wait()
 
     def _wait(self) -> None:
         if self._ready and not self._is_waiting:
@@ -59,14 +62,18 @@ class Deliveries:
 
     def _deliver_portion(self, consumer: Consumer, portion: int) -> int:
         """Let one consumer deliver; return what that took."""
-        producer = self._producers.get(consumer)
-        if producer is None:
-            producer = self._producers[consumer] = Producer(self._account, Role.JETSTREAM)
-        elif producer.held_by is not None:  # a receiver is far behind; it says when it is not
-            producer.released = lambda: self.ready(consumer)
-            return 0
-        self._sink.producer = producer
+        producer = self._sink.producer = self._producer
         try:
             return consumer.deliver(portion)
         finally:
             self._sink.producer = None
+            if producer.held_by is not None:
+                self._held.add(consumer)
+                producer.released = partial(self._released, consumer)
+                self._producer = Producer(self._account, Role.JETSTREAM)
+
+    def _released(self, consumer: Consumer) -> None:
+        """Go on with a consumer whose receiver has caught up, or has gone."""
+        self._held.discard(consumer)
+        self._ready.append(consumer)
+        self._wait()

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from midge.jetstream.limits import NO_TIER, AccountLimits, ServerLimits
-from midge.jetstream.store.interface import StoreError
+from midge.jetstream.store.interface import GroupListener, StoreError
 from midge.jetstream.stream.usage import Usage
 from midge.server.errors import ConfigError
 from midge.server.internal.publisher import InternalPublisher
@@ -14,6 +14,7 @@ from midge.server.internal.service import Services
 from midge.server.jetstream.account import AccountJetStream
 from midge.server.jetstream.capacity import disk_limit, memory_limit, store_directory
 from midge.server.jetstream.clock import NanosecondClock
+from midge.server.jetstream.context import Context
 from midge.server.jetstream.stores import FileStores, MemoryStores, Stores
 from midge.server.log.logger import get_logger
 from midge.server.routing.account import GLOBAL_ACCOUNT
@@ -30,6 +31,19 @@ _REQUESTS_MAX = 10_000
 """Most API requests of one account that may wait, as in nats-server."""
 
 _SECOND_NS = 1_000_000_000
+
+
+class Failures(GroupListener):
+    """Tells the streams when the disk has failed to sync what they stored."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def failed(self, group: int, error: StoreError) -> None:
+        """Take back what is lost, and refuse what comes until the server starts anew."""
+        log.error("jetstream_store_failed", error=str(error))
+        for account in self._engine.accounts.values():
+            account.streams.lost(error)
 
 
 class Engine(Observer):
@@ -84,7 +98,7 @@ class Engine(Observer):
             return
         loop = asyncio.get_running_loop()
         try:
-            self.stores = FileStores(self.store_directory, loop, self._broker.clock)
+            self.stores = FileStores(self.store_directory, loop, self._broker.clock, Failures(self))
         except (StoreError, OSError) as error:
             raise ConfigError(str(error), key="jetstream.store_dir") from None
         for damage in self.stores.damages():
@@ -99,6 +113,23 @@ class Engine(Observer):
         self.services.close()
         self.stores.close()
         self.accounts.clear()
+
+    def _context(self) -> Context:
+        """Return what all accounts share."""
+        return Context(
+            self.options,
+            self.publisher,
+            self.services,
+            self.turns,
+            self.clock,
+            self.random,
+            self.stores,
+            self.limits,
+            self.memory,
+            self.storage,
+            self.max_payload,
+            self.server_name,
+        )
 
     def limits_of(self, name: str) -> dict[str, AccountLimits] | None:
         """Return what the account of this name may use; None when it may not use JetStream."""
@@ -125,7 +156,7 @@ class Engine(Observer):
 
     def account_made(self, account: Account) -> None:
         """Offer JetStream in a new account, if it may have it."""
-        made = AccountJetStream(self, account, self.limits_of(account.name))
+        made = AccountJetStream(self._context(), account, self.limits_of(account.name))
         self.accounts[account.name] = made
         made.open()
 

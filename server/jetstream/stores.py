@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from midge.jetstream.config.stream import MEMORY
 from midge.jetstream.store.disk import RealDisk
 from midge.jetstream.store.file.directory import StoreDirectory
+from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
 
     from midge.jetstream.config.stream import StreamConfig
     from midge.jetstream.store.file.recovery import Damage
-    from midge.jetstream.store.interface import StreamStore
+    from midge.jetstream.store.interface import GroupListener, StreamStore
     from midge.server.clock import Clock, Timer
+
+ASYNC = "async"
+"""The persist mode of a stream that acknowledges before the disk has what it stored."""
 
 _TICK_S = 1.0
 """How often an idle store notes how far it is synced, so that later damage is told from a tear."""
@@ -31,6 +35,12 @@ class Stores(Protocol):
 
     def recovered(self, account: str) -> Iterable[StreamStore]:
         """Return the stores of an account that were there at the start."""
+
+    def adopt(self, store: StreamStore, config: StreamConfig) -> None:
+        """Treat a recovered store as its stream's configuration says."""
+
+    def delete(self, store: StreamStore) -> None:
+        """Delete a stream's store."""
 
     def damages(self) -> Iterable[Damage]:
         """Return what could not be read of what had been durable."""
@@ -50,6 +60,13 @@ class MemoryStores:
         """Return nothing: memory outlives no server."""
         return ()
 
+    def adopt(self, store: StreamStore, config: StreamConfig) -> None:
+        """Do nothing: there are no such stores."""
+
+    def delete(self, store: StreamStore) -> None:
+        """Delete a stream's store."""
+        store.delete()
+
     def damages(self) -> Iterable[Damage]:
         """Return nothing."""
         return ()
@@ -64,24 +81,40 @@ class FileStores:
     Raises: StoreError when the directory cannot be used.
     """
 
-    def __init__(self, path: Path, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+    def __init__(
+        self, path: Path, loop: asyncio.AbstractEventLoop, clock: Clock, listener: GroupListener
+    ) -> None:
         disk = RealDisk(str(path), loop.add_reader, loop.remove_reader)
         self._loop = loop
         self._clock = clock
         self._directory = StoreDirectory(disk, self._flush_soon)
+        self._directory.log.listen(listener)
         self._timer: Timer = clock.call_later(_TICK_S, self._tick)
 
     def make(self, account: str, config: StreamConfig) -> StreamStore:
         """Return an empty store."""
         if config.storage == MEMORY:
             return MemoryStore()
-        name = config.name.encode("utf-8", "surrogateescape")
-        return self._directory.create_stream(_bytes(account), name, b"")
+        store = self._directory.create_stream(_bytes(account), _bytes(config.name), b"")
+        store.is_async = config.persist_mode == ASYNC
+        return store
 
     def recovered(self, account: str) -> Iterable[StreamStore]:
         """Return the stores of an account that were there at the start."""
         wanted = _bytes(account)
         return [store for store in self._directory.streams() if store.account == wanted]
+
+    def adopt(self, store: StreamStore, config: StreamConfig) -> None:
+        """Treat a recovered store as its stream's configuration says."""
+        if isinstance(store, FileStore):
+            store.is_async = config.persist_mode == ASYNC
+
+    def delete(self, store: StreamStore) -> None:
+        """Delete a stream's store, so that its room can be used again."""
+        if isinstance(store, FileStore):
+            self._directory.delete_stream(store)
+        else:
+            store.delete()
 
     def damages(self) -> Iterable[Damage]:
         """Return what could not be read of what had been durable."""

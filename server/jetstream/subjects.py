@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from midge.server.internal.service import Request, Service
@@ -9,11 +10,8 @@ from midge.server.jetstream import routes
 from midge.server.routing.subscription import RoutedSubscription
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from midge.protocol.frame import Frame
-    from midge.server.internal.service import Services
-    from midge.server.jetstream.account import AccountJetStream
+    from midge.server.internal.service import Handler, Services
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
 
@@ -25,6 +23,10 @@ _AT_ONCE = (routes.NEXT, routes.DIRECT_GET)
 """Requests that are answered with messages, and wait for none of the others."""
 
 
+Take = Callable[[bytes, bytes, bytes, bytes], bool]
+"""Takes subject, reply, headers and payload; False when there is nothing of that name."""
+
+
 class Intake(RoutedSubscription):
     """Messages to a pattern of JetStream's own, handed over one by one as bytes.
 
@@ -32,7 +34,7 @@ class Intake(RoutedSubscription):
     from nats-server, which subscribes for each stream and consumer apart.
     """
 
-    def __init__(self, subject: bytes, take: Callable[[bytes, bytes, bytes, bytes], bool]) -> None:
+    def __init__(self, subject: bytes, take: Take) -> None:
         RoutedSubscription.__init__(self, subject)
         self._take = take
 
@@ -54,18 +56,18 @@ class ApiService(Service):
     """
 
     def __init__(
-        self, services: Services, account: Account, prefix: bytes, streams: AccountJetStream
+        self, services: Services, account: Account, prefix: bytes, answer: Handler, at_once: Take
     ) -> None:
-        Service.__init__(self, services, account, prefix + b">", streams.answer, None)
+        Service.__init__(self, services, account, prefix + b">", answer, None)
         self._prefix = prefix
-        self._streams = streams
+        self._take_at_once = at_once
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Take a request; False when it is for a consumer or stream that is not there."""
         subject = API + frame.subject_bytes()[len(self._prefix) :]
         reply, headers = frame.reply_bytes() or b"", frame.header_bytes() or b""
         if subject.startswith(_AT_ONCE):
-            return self._streams.take_at_once(subject, reply, headers, frame.payload_bytes())
+            return self._take_at_once(subject, reply, headers, frame.payload_bytes())
         payload = frame.payload_bytes()
         request = Request(self.account, publisher, subject, reply, headers, payload)
         self._services.take(self, request)
