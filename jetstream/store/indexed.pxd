@@ -102,6 +102,7 @@ cdef class IndexedStore(StreamStore):
         self, Py_ssize_t subject, Py_ssize_t headers, Py_ssize_t payload
     ) except? 0
     cdef long long _time_of(self, unsigned long long seq) except? -1
+    cdef void _admit(self) except *
     cdef void _moved(self) except *
     cdef void _removed(self, unsigned long long seq, bint erase) except *
     cdef void _lost_bytes(self, Py_ssize_t i, Run run, unsigned long long size) except *

@@ -139,6 +139,7 @@ class IndexedStore(StreamStore):
         """Use up all sequences to `last_seq` without storing anything."""
         if last_seq <= self.last_seq:
             return
+        self._admit()
         self.last_seq = last_seq
         if self.messages == 0:
             self.first_seq = last_seq + 1
@@ -146,6 +147,7 @@ class IndexedStore(StreamStore):
 
     def remove(self, seq: int, erase: bool = False) -> bool:
         """Remove one message."""
+        self._admit()
         if not self._drop(seq):
             return False
         self._removed(seq, erase)
@@ -153,6 +155,7 @@ class IndexedStore(StreamStore):
 
     def enforce(self, max_messages: int, max_bytes: int) -> int:
         """Remove the oldest messages until both limits hold."""
+        self._admit()
         count = 0
         most_messages = max_messages if max_messages >= 0 else _NO_LIMIT
         most_bytes = max_bytes if max_bytes >= 0 else _NO_LIMIT
@@ -165,6 +168,7 @@ class IndexedStore(StreamStore):
 
     def trim_subject(self, subject: bytes, keep: int) -> int:
         """Remove the oldest messages of the literal `subject` but `keep`."""
+        self._admit()
         number = self._subjects.find(subject, 0, len(subject))
         count = 0
         while number >= 0 and self._subjects.count(number) > keep:
@@ -177,6 +181,7 @@ class IndexedStore(StreamStore):
 
     def purge(self, subject: bytes | None = None, upto_seq: int = 0, keep: int = 0) -> int:
         """Remove messages of `subject`, below `upto_seq`, but the newest `keep`."""
+        self._admit()
         if subject is None or subject == b">":
             return self._purge_head(upto_seq, keep)
         if keep > 0:
@@ -193,6 +198,7 @@ class IndexedStore(StreamStore):
 
     def expire(self, before_ns: int, limit: int) -> int:
         """Remove up to `limit` of the oldest messages stored before `before_ns`."""
+        self._admit()
         count = 0
         while count < limit and self.messages > 0 and self._time_of(self.first_seq) < before_ns:
             self._drop(self.first_seq)
@@ -383,6 +389,9 @@ class IndexedStore(StreamStore):
     def _time_of(self, seq: int) -> int:
         """Return when the message of a sequence, which is there, was stored."""
         raise NotImplementedError
+
+    def _admit(self) -> None:
+        """Raise if nothing may be changed."""
 
     def _moved(self) -> None:
         """Take note that messages at the head have gone, or that `last_seq` has moved."""

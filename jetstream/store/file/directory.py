@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator
 
 from midge.jetstream.store.disk import Disk
+from midge.jetstream.store.file.compaction import Compaction
 from midge.jetstream.store.file.group import SUFFIX, Segment, segment_name
 from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.file.recovery import Damage, Replay, is_zero
@@ -47,6 +48,7 @@ class StoreDirectory:
         self.repaired = 0
         self._recover()
         self.log.on_failure = self._roll_back
+        self._compaction: Compaction | None = None
 
     def streams(self) -> Iterator[FileStore]:
         """Iterate over the streams, in the order in which they were created."""
@@ -77,6 +79,22 @@ class StoreDirectory:
         """Write down how far an idle store is synced, and try again what had no room."""
         self.log.retry()
         self.log.mark()
+        self.compact()
+
+    def compact(self) -> None:
+        """Rewrite the oldest segment of which most is dead, and then the next one."""
+        if self._compaction is not None or self.log.failure is not None:
+            return
+        for segment in self.log.segments[:-1]:
+            if is_worth_it(segment) and not self.log.is_written_to(segment):
+                self._compaction = Compaction(self.log, self._streams, segment, self._compacted)
+                self._compaction.start()
+                return
+
+    def _compacted(self, is_well: bool) -> None:
+        self._compaction = None
+        if is_well:
+            self.compact()
 
     def size(self) -> int:
         """Return how many bytes of disk the log takes."""
@@ -142,12 +160,15 @@ class StoreDirectory:
             if segment.end < segment.allocated:
                 segment.file.truncate(segment.end)
                 segment.allocated = segment.end
-        for segment in self._segments[-2:]:
+        for segment, position, value in replay.repairs:
+            segment.file.write(position, bytes([value]))
+        repaired = [segment for segment, _, _ in replay.repairs]
+        for segment in dict.fromkeys([*repaired, *self._segments[-2:]]):
             segment.file.sync()
         self.log.group = replay.group + 1
         self.log.durable = replay.group
         self.damages = replay.damages
-        self.repaired = replay.repaired
+        self.repaired = len(replay.repairs)
         for stream in self._streams.values():
             stream.finish_replay()
 
@@ -171,28 +192,48 @@ class StoreDirectory:
     def _later_mark(self, segment: Segment) -> int:
         """Return up to where later segments say that `segment` was synced; 0 when none does."""
         reader = Replay(self._seed, self._stream_of, self._forget_stream, lambda _: 0)
+        synced = 0
         for later in self._segments:
-            if later.number > segment.number:
-                data = bytearray(later.file.read(0, later.file.size()))
-                at = reader.next_group(later, data, 0, 0)
-                if at >= 0:
-                    position = int.from_bytes(data[at + 72 : at + 80], "little")
-                    marked = int.from_bytes(data[at + 64 : at + 72], "little")
-                    return position if marked == segment.number else segment.allocated
-        return 0
+            if later.number <= segment.number:
+                continue
+            data = bytearray(later.file.read(0, later.file.size()))
+            at = reader.next_group(later, data, 0, segment.number, synced)
+            while at >= 0:
+                if int.from_bytes(data[at + 64 : at + 72], "little") > segment.number:
+                    return segment.allocated
+                synced = int.from_bytes(data[at + 72 : at + 80], "little")
+                at = reader.next_group(later, data, at + 8, segment.number, synced)
+        return synced
 
     def _roll_back(self) -> None:
-        """Take back what a failed sync has lost: read again what is durable."""
+        """Take back what a failed sync has lost: read again what is durable.
+
+        A stream whose deletion is lost comes back as another object.
+        """
         for stream in self._streams.values():
             stream.reset()
-        known = dict(self._streams)
-        replay = Replay(self._seed, known.get, lambda _: None, lambda _: 0)
+        self._deleted.clear()
+        replay = Replay(
+            self._seed, self._stream_of, self._forget_stream, lambda segment: segment.end
+        )
         for segment in self.log.segments:
             replay.scan(segment, bytearray(segment.file.read(0, segment.end)))
-        for number, stream in known.items():
+        for number, stream in list(self._streams.items()):
             stream.finish_replay()
             if stream.version == 0:
                 del self._streams[number]
+
+
+def is_worth_it(segment: Segment) -> bool:
+    """Tell whether half of a segment, or more, would be given back by rewriting it.
+
+    Of one that has been rewritten only what has been removed since counts, so that it is not done
+    again and again where messages are small beside their records.
+    """
+    if segment.is_damaged or segment.has_erasures:
+        return False
+    whole = segment.message_bytes if segment.is_rewritten else segment.end
+    return segment.live_bytes * 2 < whole or segment.live_bytes == 0
 
 
 def _read_identity(disk: Disk, name: str) -> bytes | None:

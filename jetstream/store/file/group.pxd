@@ -8,9 +8,14 @@ from midge.jetstream.store.file cimport records
 @cython.final
 cdef class Segment:
     cdef readonly unsigned long long number
-    cdef readonly object file
+    cdef public object file
     cdef public Py_ssize_t end
     cdef public Py_ssize_t allocated
+    cdef public bint is_new
+    cdef public bint is_damaged
+    cdef public bint is_rewritten
+    cdef public bint has_erasures
+    cdef public unsigned long long purged_group
     cdef public Py_ssize_t live_bytes
     cdef public Py_ssize_t message_bytes
 

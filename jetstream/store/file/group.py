@@ -24,13 +24,30 @@ class Segment:
     count them, and `message_bytes` what has been written of them.
     """
 
-    __slots__ = ("allocated", "end", "file", "live_bytes", "message_bytes", "number")
+    __slots__ = (
+        "allocated",
+        "end",
+        "file",
+        "has_erasures",
+        "is_damaged",
+        "is_new",
+        "is_rewritten",
+        "live_bytes",
+        "message_bytes",
+        "number",
+        "purged_group",
+    )
 
     def __init__(self, number: int, file: DiskFile, end: int, allocated: int) -> None:
         self.number = number
         self.file = file
         self.end = end
         self.allocated = allocated
+        self.purged_group = 0  # every removal up to this group has been carried out in the file
+        self.is_damaged = False
+        self.is_rewritten = False
+        self.has_erasures = False  # bytes of it are to be overwritten: a copy must not be kept
+        self.is_new = False  # the directory does not know it for good yet
         self.live_bytes = 0
         self.message_bytes = 0
 

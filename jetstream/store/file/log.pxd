@@ -30,16 +30,20 @@ cdef class Log:
     cdef Group _flying
     cdef list _erasing
     cdef list _waiting
+    cdef list _chores
+    cdef tuple _chore
+    cdef bint _had_chore
     cdef list _recent
     cdef Py_ssize_t _recent_bytes
     cdef bint _is_wanted
-    cdef bint _new_directory_entry
+    cdef bint _is_stuck
     cdef bytearray _spare
     cdef public object on_failure
     cdef readonly object committer
 
     @cython.locals(group=Group, at=Py_ssize_t, end=Py_ssize_t, needed=Py_ssize_t)
     cpdef Py_ssize_t reserve(self, Py_ssize_t length, bint is_message) except -1
+    cpdef void admit(self) except *
     cpdef Group opened(self)
     @cython.locals(group=Group)
     cpdef unsigned long long join(self, object stream) except 0

@@ -22,8 +22,8 @@ from midge.jetstream.store.interface import (
     StoreFullError,
 )
 
-SEGMENT_MAX = 64 * 1024 * 1024
-"""A segment is read and rewritten as a whole, in a tenth of a second or so."""
+SEGMENT_MAX = 16 * 1024 * 1024
+"""A segment is read and rewritten as a whole: 80,000 small records in some 20 ms."""
 
 _RESERVE = 64 * 1024  # room kept for records that remove something: a thousand of them or more
 _EXTEND_MIN = 64 * 1024
@@ -62,10 +62,13 @@ class Log:
         self._flying: Group | None = None
         self._erasing: list[tuple[Segment, int, int]] = []
         self._waiting: list[Callable[[], object]] = []
+        self._chores: list[tuple[Write, Callable[[bool], object]]] = []
+        self._chore: tuple[Write, Callable[[bool], object]] | None = None
+        self._had_chore = False
         self._recent: list[Group] = []
         self._recent_bytes = 0
         self._is_wanted = False
-        self._new_directory_entry = False
+        self._is_stuck = False
         self._spare: bytearray | None = None
         self.on_failure: Callable[[], object] = lambda: None
         self.committer = disk.committer(self.committed)
@@ -98,6 +101,11 @@ class Log:
         group.count += 1
         return at
 
+    def admit(self) -> None:
+        """Raise StoreFailedError if nothing can be changed any more."""
+        if self.failure is not None:
+            raise StoreFailedError(str(self.failure))
+
     def opened(self) -> Group:
         """Return the open group, after opening one if there is none."""
         return self._open if self._open is not None else self._begin()
@@ -112,7 +120,7 @@ class Log:
         """Hand the open group to the committer, or have it go as soon as that is free."""
         if self._open is None or self.failure is not None:
             return
-        if self._flying is not None or self._erasing:
+        if self._flying is not None or self._erasing or self._chore is not None:
             self._is_wanted = True
             return
         self._is_wanted = False
@@ -137,12 +145,24 @@ class Log:
         else:
             callback()
 
+    def is_written_to(self, segment: Segment) -> bool:
+        """Tell whether a group that is not durable yet belongs to a segment."""
+        return any(
+            group is not None and group.segment is segment for group in (self._open, self._flying)
+        )
+
+    def forget_recent(self, segment: Segment) -> None:
+        """Read what there is of a segment from its file from now on."""
+        self._recent = [group for group in self._recent if group.segment is not segment]
+        self._recent_bytes = sum(len(group.data) for group in self._recent)
+
     def mark(self) -> None:
         """Write down how far the store is synced, if that is not known yet and nothing is open."""
         if (
             self._open is None
             and self._flying is None
             and not self._erasing
+            and self._chore is None
             and self.failure is None
             and self.synced_position != self.marked_position
         ):
@@ -153,19 +173,33 @@ class Log:
         """Take the committer's result, on the loop: 0 well, 1 not written, 2 not synced."""
         if self._erasing:
             self._erased()
+        elif self._chore is not None:
+            self._finish_chore(stage == 0)
         elif stage == 0:
             self._succeeded()
         elif stage == 1 and error in {errno.ENOSPC, errno.EDQUOT}:
-            self.full = True  # `retry` writes the same group at the same place
+            self.full = True
+            self._is_stuck = True  # `retry` writes the same group at the same place
         else:
             self._failed(error)
 
     def retry(self) -> None:
         """Write again what had no room."""
-        if self.full and self._flying is not None and self.failure is None:
-            self.full = False
-            self._write(self._flying)
         self.full = False
+        if self._is_stuck and self._flying is not None:
+            self._is_stuck = False
+            self._write(self._flying)
+
+    def write_deletion(self, number: int) -> None:
+        """Write down that a stream has been deleted."""
+        at = self.reserve(records.HEAD, False)
+        data = self.opened().data
+        records.start_record(data, at, records.HEAD, records.STREAM_DELETED, number, 0, 0)
+
+    def chore(self, write: Write, done: Callable[[bool], object]) -> None:
+        """Do a write between two groups; `done` is told whether it went well."""
+        self._chores.append((write, done))
+        self._go_on()
 
     def find(self, segment: Segment, offset: int) -> Group | None:
         """Return the group in memory that has the record at `offset` of a segment."""
@@ -183,8 +217,8 @@ class Log:
     def begin_segment(self, number: int) -> None:
         """Make a new segment, into which everything goes from now on."""
         file = self.disk.create(segment_name(number))
-        self._new_directory_entry = True
         segment = Segment(number, file, 0, 0)
+        segment.is_new = True
         self.segments.append(segment)
 
     def close(self) -> None:
@@ -198,16 +232,15 @@ class Log:
 
     def _drain(self) -> None:
         """Wait until all groups are durable."""
-        while self.failure is None and not self.full:
+        while self.failure is None and not self._is_stuck:
             self.flush()
-            if self._flying is None and not self._erasing:
+            if self._flying is None and not self._erasing and self._chore is None:
                 return
             self.committer.settle()
 
     def _begin(self) -> Group:
         """Open a group at the end of the last segment, or of a new one."""
-        if self.failure is not None:
-            raise StoreFailedError(str(self.failure))
+        self.admit()
         segment = self.segments[-1]
         base = segment.end
         if self._flying is not None and self._flying.segment is segment:
@@ -256,7 +289,7 @@ class Log:
         write.seed = self.seed
         write.segment = group.segment.number
         write.sync = self.sync_each
-        write.with_directory = self._new_directory_entry
+        write.with_directory = group.segment.is_new
         self.committer.write(write)
 
     def _succeeded(self) -> None:
@@ -264,8 +297,8 @@ class Log:
         group = self._flying
         assert group is not None
         self._flying = None
-        self._new_directory_entry = False
         segment = group.segment
+        segment.is_new = segment.is_new and not self.sync_each
         segment.end = group.base + group.used
         segment.allocated = max(segment.allocated, segment.end)
         if self.sync_each:
@@ -286,8 +319,26 @@ class Log:
         else:
             for callback in group.barriers:
                 callback()
-        if self._is_wanted:
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Begin what waits for the committer: groups and chores in turn."""
+        if self._flying is not None or self._erasing or self._chore is not None:
+            return
+        if self._chores and self.failure is None and not (self._had_chore and self._is_wanted):
+            self._chore = self._chores.pop(0)
+            self._had_chore = True
+            self.committer.write(self._chore[0])
+        elif self._is_wanted:
+            self._had_chore = False
             self.flush()
+
+    def _finish_chore(self, is_well: bool) -> None:
+        assert self._chore is not None
+        done = self._chore[1]
+        self._chore = None
+        done(is_well)
+        self._go_on()
 
     def _mark_before_erasing(self, group: Group) -> None:
         """Have another group say that this one is whole, before bytes of it are overwritten.
@@ -320,6 +371,7 @@ class Log:
         self.committer.write(Write(segment.file, bytearray(length), length, position))
 
     def _erased(self) -> None:
+        self._erasing[0][0].has_erasures = False
         self._erasing = self._erasing[1:]
         if self._erasing:
             self._erase_next()
@@ -328,8 +380,7 @@ class Log:
         self._waiting = []
         for callback in waiting:
             callback()
-        if self._is_wanted:
-            self.flush()
+        self._go_on()
 
     def _failed(self, error: int) -> None:
         """Take back everything that is not durable, for good.

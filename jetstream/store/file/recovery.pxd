@@ -14,11 +14,11 @@ cdef int _GROUP, _STREAM_DELETED
 cdef class Replay:
     cdef readonly unsigned int seed
     cdef readonly list damages
-    cdef readonly Py_ssize_t repaired
+    cdef readonly list repairs
     cdef readonly unsigned long long group
     cdef readonly unsigned long long mark_segment
     cdef readonly unsigned long long mark_position
-    cdef object _stream_of
+    cdef readonly object stream_of
     cdef object _delete_stream
     cdef object _later_mark
     cdef unsigned int _last_number
@@ -29,9 +29,10 @@ cdef class Replay:
     @cython.locals(size=Py_ssize_t, end=Py_ssize_t, count=Py_ssize_t, chain="unsigned int",
                    position=Py_ssize_t)
     cpdef Py_ssize_t group_end(self, Segment segment, bytearray data, Py_ssize_t at) except -1
-    @cython.locals(end=Py_ssize_t, marked="unsigned long long", position=Py_ssize_t)
+    @cython.locals(end=Py_ssize_t, marked="unsigned long long", synced="unsigned long long")
     cpdef Py_ssize_t next_group(
-        self, Segment segment, bytearray data, Py_ssize_t at, Py_ssize_t synced
+        self, Segment segment, bytearray data, Py_ssize_t at, unsigned long long number,
+        unsigned long long position
     ) except? -1
     @cython.locals(segment="unsigned long long", position="unsigned long long")
     cdef void _note_mark(self, bytearray data, Py_ssize_t at) except *

@@ -44,7 +44,8 @@ class Replay:
     """Does again what segments say, one after the other.
 
     `stream_of` returns the store of a stream's number, a new one if there is none yet, or None when
-    the stream has been deleted. `later_mark` tells how far the segments after the given one say
+    the stream has been deleted. `repairs` are the bytes that have been put right in memory, and
+    are still to be on the disk. `later_mark` tells how far the segments after the given one say
     that it was synced.
     """
 
@@ -57,11 +58,11 @@ class Replay:
     ) -> None:
         self.seed = seed
         self.damages: list[Damage] = []
-        self.repaired = 0
+        self.repairs: list[tuple[Segment, int, int]] = []
         self.group = 0
         self.mark_segment = 0
         self.mark_position = 0
-        self._stream_of = stream_of
+        self.stream_of = stream_of
         self._delete_stream = delete_stream
         self._later_mark = later_mark
         self._last_number = 0
@@ -74,13 +75,15 @@ class Replay:
         while at < size:
             end = self.group_end(segment, data, at)
             if end:
+                if at == 0:  # whatever was removed before the first group is not in this segment
+                    segment.purged_group = numbers.u64_at(data, 24) - 1
                 self._note_mark(data, at)
                 self._apply(segment, data, at, end)
                 at = end
                 continue
             if is_zero(data, at):
                 break
-            following = self.next_group(segment, data, at + 8, at)
+            following = self.next_group(segment, data, at + 8, segment.number, at)
             if following < 0:
                 if self._later_mark(segment) <= at:
                     break
@@ -112,8 +115,13 @@ class Replay:
             return 0
         return end
 
-    def next_group(self, segment: Segment, data: bytearray, at: int, synced: int) -> int:
-        """Return where the next group begins that says the store was synced beyond `synced`; -1."""
+    def next_group(
+        self, segment: Segment, data: bytearray, at: int, number: int, position: int
+    ) -> int:
+        """Return where the next group begins that says how far the store was synced; -1 for none.
+
+        That must be beyond `position` of the segment `number`.
+        """
         end = len(data) - _GROUP_HEAD
         while at <= end:
             if (
@@ -122,14 +130,14 @@ class Replay:
                 and records.check(data, at, len(data), self.seed, segment.number, at) == 2
             ):
                 marked = numbers.u64_at(data, at + _HEAD + 16)
-                position = numbers.u64_at(data, at + _HEAD + 24)
-                if marked > segment.number or (marked == segment.number and position > synced):
+                synced = numbers.u64_at(data, at + _HEAD + 24)
+                if marked > number or (marked == number and synced > position):
                     return at
             at += 8
         return -1
 
     def _note_mark(self, data: bytearray, at: int) -> None:
-        self.group = numbers.u64_at(data, at + 24)
+        self.group = max(self.group, numbers.u64_at(data, at + 24))
         segment = numbers.u64_at(data, at + _HEAD + 16)
         position = numbers.u64_at(data, at + _HEAD + 24)
         if segment > self.mark_segment or (
@@ -152,7 +160,7 @@ class Replay:
             self._last_number = 0
             return
         if number != self._last_number:
-            self._last_stream = self._stream_of(number)
+            self._last_stream = self.stream_of(number)
             self._last_number = number
         stream = self._last_stream
         if stream is not None:
@@ -192,7 +200,7 @@ class Replay:
         number = numbers.u32_at(data, at + 16)
         seq = numbers.u64_at(data, at + 24)
         length = numbers.u32_at(data, at + 8)
-        stream = self._stream_of(number)
+        stream = self.stream_of(number)
         if stream is not None and data[at + 12] == records.MESSAGE:
             stream.lose(seq)
             self.damages.append(Damage(segment.number, at, length, number, seq))
@@ -233,7 +241,7 @@ class Replay:
                 data[position] = value
                 whole = records.check(data, at, end, self.seed, segment.number, at)
                 if whole >= wanted:
-                    self.repaired += 1
+                    self.repairs.append((segment, position, value))
                     return whole
             data[position] = before
         return 0

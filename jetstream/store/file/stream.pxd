@@ -53,6 +53,18 @@ cdef class FileStore(SearchableStore):
     @cython.locals(position=Py_ssize_t)
     cpdef bint remove(self, unsigned long long seq, bint erase=*) except -1
 
+    @cython.locals(position=Py_ssize_t, run=Run)
+    cpdef bint is_at(
+        self, unsigned long long seq, Segment segment, unsigned long long offset
+    ) except -1
+    cpdef void move(
+        self, unsigned long long seq, Segment segment, unsigned long long offset,
+        unsigned long long target
+    ) except *
+    @cython.locals(run=Run, place=Segment)
+    cpdef bint needs_tombstone(
+        self, unsigned long long seq, unsigned long long group, Segment segment
+    ) except -1
     @cython.locals(kind=int, seq="unsigned long long", end=Py_ssize_t, position=Py_ssize_t,
                    time_ns="long long")
     cpdef void replay(
@@ -79,6 +91,7 @@ cdef class FileStore(SearchableStore):
     cdef unsigned long long _counted(
         self, Py_ssize_t subject, Py_ssize_t headers, Py_ssize_t payload
     ) except? 0
+    cdef void _admit(self) except *
     cdef void _moved(self) except *
     @cython.locals(position=Py_ssize_t)
     cdef void _removed(self, unsigned long long seq, bint erase) except *

@@ -22,6 +22,9 @@ _FIXED_WITH_HEADERS = 34
 _BEYOND = 128
 """How much longer a record may be than what its message counts, without being read twice."""
 
+_UNKNOWN_WINDOW = 1 << 62
+"""Nanoseconds: every id is kept until it has been said how long it must be known."""
+
 _AHEAD = 64 * 1024  # read at once when messages are read one after the other
 
 
@@ -49,7 +52,7 @@ class FileStore(SearchableStore):
         self.account = b""
         self.name = b""
         self.version = 0
-        self.dedup_window_ns = 0
+        self.dedup_window_ns = _UNKNOWN_WINDOW
         self.lost: set[int] = set()
         self._log = log
         self._config = b""
@@ -89,6 +92,7 @@ class FileStore(SearchableStore):
 
     def remove(self, seq: int, erase: bool = False) -> bool:
         """Remove one message; `erase` also overwrites its bytes, once the removal is durable."""
+        self._admit()
         position = self._index.locate(seq)
         if position < 0:
             return False
@@ -97,11 +101,12 @@ class FileStore(SearchableStore):
         self._removed(seq, erase)
         if erasure is not None:
             self._log.opened().erasures.append(erasure)
+            erasure[0].has_erasures = True
         return True
 
     def ids(self) -> Iterator[tuple[bytes, int, int]]:
         """Iterate over the message ids found at the start: id, sequence and time, oldest first."""
-        return iter(sorted(self._ids, key=lambda entry: entry[1]))
+        return iter(sorted(set(self._ids), key=lambda entry: entry[1]))
 
     def ttls(self) -> Iterator[tuple[int, int]]:
         """Iterate over the messages with a TTL found at the start: sequence and seconds."""
@@ -113,6 +118,7 @@ class FileStore(SearchableStore):
 
     def save_config(self, config: bytes) -> None:
         """Replace the stream's stored configuration, of which the log keeps two copies."""
+        self._admit()
         self._config = config
         self.version += 1
         self._write_config()
@@ -120,11 +126,13 @@ class FileStore(SearchableStore):
 
     def save_consumer(self, name: bytes, state: bytes) -> None:
         """Replace all that is stored for a consumer: its state and the operations on it."""
+        self._admit()
         self._consumers[name] = StoredConsumer(state)
         self._write(records.CONSUMER, 0, 0, len(name).to_bytes(2, "little") + name + state)
 
     def log_consumer(self, name: bytes, operation: bytes, remove_seq: int = 0) -> None:
         """Add an operation to what is stored for a consumer."""
+        self._admit()
         consumer = self._consumers.get(name)
         if consumer is None:
             consumer = self._consumers[name] = StoredConsumer(b"")
@@ -136,6 +144,7 @@ class FileStore(SearchableStore):
 
     def delete_consumer(self, name: bytes) -> None:
         """Forget a consumer."""
+        self._admit()
         if self._consumers.pop(name, None) is not None:
             self._write(records.CONSUMER_DELETED, 0, 0, len(name).to_bytes(2, "little") + name)
 
@@ -156,6 +165,7 @@ class FileStore(SearchableStore):
 
     def delete(self) -> None:
         """Delete the stream with everything stored for it."""
+        self._admit()
         self._clear()
         self._write(records.STREAM_DELETED, 0, 0, b"")
         self._consumers.clear()
@@ -287,6 +297,67 @@ class FileStore(SearchableStore):
         if not self._drop(seq):
             self.lost.discard(seq)
 
+    def is_at(self, seq: int, segment: Segment, offset: int) -> bool:
+        """Tell whether there is a message of this sequence, and it lies there."""
+        position = self._index.locate(seq)
+        if position < 0 or self._index.block.offset(position) != offset:
+            return False
+        run = self._runs[self._run_index(seq)]
+        return run.place is segment
+
+    def move(self, seq: int, segment: Segment, offset: int, target: int) -> None:
+        """Take note that a message lies elsewhere in its segment now, if it is still there."""
+        if self.is_at(seq, segment, offset):
+            self._index.block.set_offset(self._index.locate(seq), target)
+            self._ahead_segment = 0
+
+    def forget_segment(self, segment: Segment) -> None:
+        """Take note that a segment is gone, in which no message was left."""
+        self._runs = [run for run in self._runs if run.place is not segment]
+        self._ahead_segment = 0
+
+    def needs_tombstone(self, seq: int, group: int, segment: Segment) -> bool:
+        """Tell whether a removal noted in `group` and in `segment` must be kept in mind.
+
+        It need not when the message is in no file any more, or only in `segment`, which goes.
+        """
+        if seq < self.first_seq or not self._runs:
+            return False
+        run = self._runs[0]
+        if seq < run.first_seq:
+            return False
+        run = self._runs[self._run_index(seq)]
+        place: Segment = run.place
+        return place is not segment and place.purged_group < group
+
+    def carry(
+        self, names: set[bytes], removals: list[int], ids: list[tuple[bytes, int, int]]
+    ) -> None:
+        """Write down again what a segment that is to go says beside its messages.
+
+        That is the configuration, the bounds, the consumers of these names, these removals and
+        these ids.
+        """
+        self._write_config()
+        self._write_config()
+        self._moved()
+        for name in sorted(names):
+            self._carry_consumer(name)
+        for seq in removals:
+            self._removed(seq, False)
+        for msg_id, seq, time_ns in ids:
+            self._write(records.MESSAGE_ID, seq, time_ns, msg_id)
+
+    def _carry_consumer(self, name: bytes) -> None:
+        prefix = len(name).to_bytes(2, "little") + name
+        consumer = self._consumers.get(name)
+        if consumer is None:
+            self._write(records.CONSUMER_DELETED, 0, 0, prefix)
+            return
+        self._write(records.CONSUMER, 0, 0, prefix + consumer.state)
+        for operation in consumer.operations:
+            self._write(records.CONSUMER_STEP, 0, 0, prefix + operation)
+
     def _place(self, incoming: Incoming) -> int:
         log = self._log
         subject_length = incoming.subject_end - incoming.subject_start
@@ -350,6 +421,9 @@ class FileStore(SearchableStore):
         fixed = _FIXED_WITH_HEADERS if headers else _FIXED
         return fixed + subject + headers + payload
 
+    def _admit(self) -> None:
+        self._log.admit()
+
     def _moved(self) -> None:
         self._is_moved = True
         self._touch()
@@ -370,8 +444,6 @@ class FileStore(SearchableStore):
     def _lost_bytes(self, i: int, run: Run, size: int) -> None:
         segment: Segment = run.place
         segment.live_bytes -= size
-        if run.live == 0 and i < len(self._runs) - 1:
-            del self._runs[i]
 
     def _lost_run(self, run: Run) -> None:
         segment: Segment = run.place
