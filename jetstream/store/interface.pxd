@@ -33,6 +33,7 @@ cdef class StreamStore:
     cdef readonly unsigned long long subject_count
     cdef readonly unsigned long long removals
     cdef readonly unsigned long long group
+    cdef public bint is_async
 
     cpdef unsigned long long append(
         self, bytes subject, bytes headers, bytes payload, long long time_ns,

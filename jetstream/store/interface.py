@@ -85,6 +85,9 @@ class StreamStore:
 
     `removals` grows with every message that goes, for whatever reason, so that a count made earlier
     can be known to be stale. `subject_count` is the number of distinct subjects stored.
+
+    `is_async` tells that changes count as durable at once, and nobody waits for their group: so it
+    is in memory, and in a file stream that is to be so.
     """
 
     def __init__(self) -> None:
@@ -97,6 +100,7 @@ class StreamStore:
         self.subject_count = 0
         self.removals = 0
         self.group = 0
+        self.is_async = True
 
     # Changes. All join the open group.
 

@@ -10,6 +10,7 @@ cdef class Audience:
     cdef object _stream
     cdef StreamStore _store
     cdef unsigned long long _announced_seq
+    cdef unsigned long long _asked_group
     cdef readonly ConsumerSet consumers
 
     cpdef void announce_soon(self) except *

@@ -22,6 +22,7 @@ class Audience:
         self._stream = stream
         self._store = stream.store
         self._announced_seq = stream.store.visible_seq
+        self._asked_group = 0
         shared = stream.surroundings
         around = ConsumerSurroundings(
             stream.sink,
@@ -57,7 +58,8 @@ class Audience:
         """Tell of new messages once they are visible."""
         if self._stream.is_memory:
             self.announce()
-        else:
+        elif self._asked_group != self._store.group:  # once for all messages of a group
+            self._asked_group = self._store.group
             self._store.barrier(self.announce)
 
     def announce(self) -> None:

@@ -6,6 +6,7 @@ docstring says so, since TOML has no null.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -14,6 +15,11 @@ from midge.server.config.table import Count, Seconds, Table
 
 SyncInterval = Annotated[str, Meta(pattern=r"^(always|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+)$")]
 """`always`, or a duration as Go writes it."""
+
+
+_DURATION_PART = re.compile(r"([0-9.]+)(ns|us|µs|ms|s|m|h)")
+_UNITS_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
+_UNITS_NS |= {"m": 60 * 10**9, "h": 3600 * 10**9}
 
 
 class JetStreamLimits(Table, frozen=True, kw_only=True):
@@ -70,6 +76,12 @@ class JetStream(Table, frozen=True, kw_only=True):
     """Format of the ack and flow control subjects; `v2` is nats-server's `js_ack_fc_v2`."""
     limits: JetStreamLimits = JetStreamLimits()
     """Bounds that hold for every stream and consumer."""
+
+    @property
+    def sync_interval_ns(self) -> int:
+        """Return the nanoseconds between syncs; 0 for `always`."""
+        parts = _DURATION_PART.findall(self.sync_interval)
+        return round(sum(float(number) * _UNITS_NS[unit] for number, unit in parts))
 
 
 class AccountJetStream(Table, frozen=True, kw_only=True):

@@ -98,7 +98,13 @@ class Engine(Observer):
             return
         loop = asyncio.get_running_loop()
         try:
-            self.stores = FileStores(self.store_directory, loop, self._broker.clock, Failures(self))
+            self.stores = FileStores(
+                self.store_directory,
+                loop,
+                self._broker.clock,
+                Failures(self),
+                self.options.sync_interval_ns,
+            )
         except (StoreError, OSError) as error:
             raise ConfigError(str(error), key="jetstream.store_dir") from None
         for damage in self.stores.damages():

@@ -77,7 +77,7 @@ def take_ack(account: JetStreamAccount, subject: bytes, reply: bytes, body: byte
     tokens = subject.split(b".", 6)
     names = tokens[2:4] if subject.count(b".") < _ACK_TOKENS + 1 else tokens[4:6]
     consumer = consumer_of(account, *names) if len(names) == 2 else None
-    if consumer is None:
+    if consumer is None or not consumer.takes_acks():
         return False
     consumer.ack(subject, reply, body)
     return True

@@ -82,13 +82,20 @@ class FileStores:
     """
 
     def __init__(
-        self, path: Path, loop: asyncio.AbstractEventLoop, clock: Clock, listener: GroupListener
+        self,
+        path: Path,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        listener: GroupListener,
+        sync_interval_ns: int,
     ) -> None:
         disk = RealDisk(str(path), loop.add_reader, loop.remove_reader)
         self._loop = loop
         self._clock = clock
         self._directory = StoreDirectory(disk, self._flush_soon)
         self._directory.log.listen(listener)
+        if sync_interval_ns:
+            self._directory.set_sync_interval(max(round(sync_interval_ns / 1e9), 1))
         self._timer: Timer = clock.call_later(_TICK_S, self._tick)
 
     def make(self, account: str, config: StreamConfig) -> StreamStore:

@@ -1,6 +1,5 @@
 """`/jsz`: what JetStream holds, in all and by account, stream and consumer."""
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from midge.jetstream.config.versions import API_LEVEL
@@ -32,9 +31,6 @@ _DEFAULT_MAX_CONSUMERS = 1000
 _UNSIGNED = 1 << 64
 _STREAM_STEPS = 50  # of describing a stream, about 50 us
 _SYNC_INTERVAL_S = 120  # which stands for `always`, as in nats-server's page
-_DURATION_PART = re.compile(r"([0-9.]+)(ns|us|\u00b5s|ms|s|m|h)")
-_UNITS_NS = {"ns": 1, "us": 10**3, "\u00b5s": 10**3, "ms": 10**6, "s": 10**9}
-_UNITS_NS |= {"m": 60 * 10**9, "h": 3600 * 10**9}
 
 
 async def jsz(state: "State", arguments: Arguments) -> dict[str, Any]:
@@ -73,7 +69,7 @@ def configuration(engine: "Engine") -> dict[str, Any]:
         "max_memory": engine.limits.max_memory,
         "max_storage": engine.limits.max_storage,
         "store_dir": str(engine.store_directory),
-        "sync_interval": interval_ns(options.sync_interval),
+        "sync_interval": options.sync_interval_ns or _SYNC_INTERVAL_S * 10**9,
     }
     if options.sync_interval == "always":
         shown["sync_always"] = True
@@ -110,14 +106,6 @@ def section(engine: "Engine | None") -> dict[str, Any]:
         "stats": statistics(engine),
         "limits": {"default_max_consumers": _DEFAULT_MAX_CONSUMERS},
     }
-
-
-def interval_ns(written: str) -> int:
-    """Return a duration as Go writes it in nanoseconds; `always` as nats-server shows it."""
-    parts = _DURATION_PART.findall(written)
-    if not parts:
-        return _SYNC_INTERVAL_S * 10**9
-    return round(sum(float(number) * _UNITS_NS[unit] for number, unit in parts))
 
 
 def _totals(engine: "Engine", *, with_leaders: bool) -> dict[str, Any]:

@@ -40,6 +40,8 @@ class StoreDirectory:
         self._deleted: set[int] = set()
         self._segments: list[Segment] = []
         self._next_number = 1
+        self._seconds = 0
+        self._sync_interval_s = 0
         self.store_id = self._identity()
         self._seed = zlib.crc32(self.store_id)
         self._hash_seed = int.from_bytes(disk.random_bytes(8), "little")
@@ -75,8 +77,19 @@ class StoreDirectory:
         """Hand what is open to the disk."""
         self.log.flush()
 
+    def set_sync_interval(self, seconds: int) -> None:
+        """Sync every so many seconds; 0, the default, syncs every group before it is durable."""
+        self._sync_interval_s = seconds
+        self.log.sync_each = seconds == 0
+
     def tick(self) -> None:
-        """Write down how far an idle store is synced, and try again what had no room."""
+        """Do what is due every second: sync, retry, give back room.
+
+        An idle store writes down how far it is synced.
+        """
+        self._seconds += 1
+        if self._sync_interval_s and self._seconds % self._sync_interval_s == 0:
+            self.log.sync_written()
         self.log.retry()
         self.log.mark()
         self.compact()
@@ -101,7 +114,7 @@ class StoreDirectory:
         return sum(segment.allocated for segment in self.log.segments)
 
     def close(self) -> None:
-        """Write everything, and let go of the directory."""
+        """Write and sync everything, and let go of the directory."""
         self.log.close()
         self._disk.close()
 

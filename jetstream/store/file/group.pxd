@@ -14,6 +14,7 @@ cdef class Segment:
     cdef public bint is_new
     cdef public bint is_damaged
     cdef public bint is_rewritten
+    cdef public bint is_unsynced
     cdef public bint has_erasures
     cdef public unsigned long long purged_group
     cdef public Py_ssize_t live_bytes

@@ -32,6 +32,7 @@ class Segment:
         "is_damaged",
         "is_new",
         "is_rewritten",
+        "is_unsynced",
         "live_bytes",
         "message_bytes",
         "number",
@@ -46,6 +47,7 @@ class Segment:
         self.purged_group = 0  # every removal up to this group has been carried out in the file
         self.is_damaged = False
         self.is_rewritten = False
+        self.is_unsynced = False
         self.has_erasures = False  # bytes of it are to be overwritten: a copy must not be kept
         self.is_new = False  # the directory does not know it for good yet
         self.live_bytes = 0

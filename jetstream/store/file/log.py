@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from midge.jetstream.store import numbers
@@ -190,6 +191,26 @@ class Log:
             self._is_stuck = False
             self._write(self._flying)
 
+    def sync_written(self) -> None:
+        """Sync what has been written without a sync, where not every group is."""
+        if self.sync_each or self.failure is not None:
+            return
+        for segment in self.segments:
+            if segment.is_unsynced:
+                write = Write(segment.file, bytearray(8), 0, 0)
+                write.with_directory = segment.is_new
+                self.chore(write, partial(self._synced, segment, segment.end))
+
+    def _synced(self, segment: Segment, end: int, is_well: bool) -> None:
+        """Take note that a segment is on the disk up to `end`, or that it cannot be."""
+        if not is_well:
+            self._failed(errno.EIO)
+            return
+        segment.is_new = False
+        segment.is_unsynced = segment.end > end
+        self.synced_segment = segment.number
+        self.synced_position = end
+
     def write_deletion(self, number: int) -> None:
         """Write down that a stream has been deleted."""
         at = self.reserve(records.HEAD, False)
@@ -223,6 +244,8 @@ class Log:
 
     def close(self) -> None:
         """Write what is open and how far it is synced, and let go of the files."""
+        self._drain()
+        self.sync_written()
         self._drain()
         self.mark()
         self._drain()
@@ -298,7 +321,10 @@ class Log:
         assert group is not None
         self._flying = None
         segment = group.segment
-        segment.is_new = segment.is_new and not self.sync_each
+        if self.sync_each:
+            segment.is_new = False
+        else:
+            segment.is_unsynced = True
         segment.end = group.base + group.used
         segment.allocated = max(segment.allocated, segment.end)
         if self.sync_each:
@@ -389,15 +415,15 @@ class Log:
         anything about them.
         """
         group = self._flying
-        assert group is not None
+        first = group.number if group is not None else self.durable + 1
         self.failure = StoreFailedError(f"the store cannot be synced: {errno.errorcode[error]}")
         self._flying = None
         self._open = None
         self._is_wanted = False
         self._waiting = []
-        segment = group.segment
+        segment = self.segments[-1] if group is None else group.segment
         with contextlib.suppress(OSError):  # nothing behind `end` is believed in any case
             segment.file.truncate(segment.end)
         self.on_failure()
         for listener in self._listeners:
-            listener.failed(group.number, self.failure)
+            listener.failed(first, self.failure)

@@ -24,7 +24,6 @@ cdef class StoredConsumer:
 
 cdef class FileStore(SearchableStore):
     cdef readonly unsigned int number
-    cdef public bint is_async
     cdef public bytes account
     cdef public bytes name
     cdef public unsigned long long version

@@ -116,3 +116,36 @@ async def test_consumers_and_their_operations_are_kept(tmp_path: Path) -> None:
     assert list(again.consumers()) == [(b"c", b"state", [b"ack 2", b"ack 3"])]
     assert [seq for seq in range(1, 6) if again.exists(seq)] == [1, 3, 4, 5]
     store.directory.close()
+
+
+async def test_with_an_interval_what_is_written_counts_as_durable(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.directory.set_sync_interval(2)
+    stream = store.directory.create_stream(b"$G", b"S", b"{}")
+    stream.append(b"s", b"", b"x", 1)
+    await store.settled()
+    assert stream.visible_seq == 1
+    log = store.directory.log
+    assert log.synced_position == 0
+    store.directory.tick()
+    assert log.synced_position == 0
+    store.directory.tick()
+    log.committer.settle()
+    assert (log.synced_segment, log.synced_position) == (1, log.segments[-1].end)
+    store.directory.close()
+    store = Store(tmp_path)
+    (again,) = store.directory.streams()
+    assert again.last_seq == 1
+    store.directory.close()
+
+
+async def test_an_async_stream_does_not_wait(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    stream = store.directory.create_stream(b"$G", b"S", b"{}")
+    stream.is_async = True
+    stream.append(b"s", b"", b"x", 1)
+    assert stream.visible_seq == 1
+    called: list[int] = []
+    stream.barrier(lambda: called.append(1))
+    assert called == [1]
+    store.directory.close()
