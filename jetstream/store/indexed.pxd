@@ -80,7 +80,9 @@ cdef class IndexedStore(StreamStore):
     @cython.locals(at_head=bint)
     cdef void _drop_and_note(self, unsigned long long seq) except *
     @cython.locals(before="unsigned long long")
-    cdef Py_ssize_t _purge_head(self, unsigned long long upto_seq, unsigned long long keep) except -1
+    cdef Py_ssize_t _purge_head(
+        self, unsigned long long upto_seq, unsigned long long keep
+    ) except -1
     @cython.locals(surplus="long long", count="long long", seq="unsigned long long")
     cdef Py_ssize_t _purge_but(
         self, bytes subject, unsigned long long upto_seq, unsigned long long keep

@@ -21,7 +21,9 @@ cdef extern from "midge/jetstream/store/file/native.h":
     unsigned int midge_seed(
         unsigned int store_seed, unsigned long long segment, unsigned long long position
     ) noexcept nogil
-    unsigned int midge_crc(const unsigned char *data, size_t length, unsigned int seed) noexcept nogil
+    unsigned int midge_crc(
+        const unsigned char *data, size_t length, unsigned int seed
+    ) noexcept nogil
     void midge_seal_record(
         unsigned char *record, unsigned int store_seed, unsigned long long segment,
         unsigned long long position
