@@ -46,8 +46,11 @@ CONNECTION_THROTTLED = "Connection throttling is active. Please try again later.
 
 def quote(raw: bytes) -> str:
     r"""Quote `raw` as Go's ``%q`` does: ``"`` and control bytes escaped, non-UTF-8 as ``\xNN``."""
+    text = raw.decode("utf-8", "surrogateescape")
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'  # as nearly all are
     pieces = ['"']
-    for char in raw.decode("utf-8", "surrogateescape"):
+    for char in text:
         code = ord(char)
         if char in '"\\':
             pieces.append("\\" + char)

@@ -10,6 +10,9 @@ class Handler:
     have no further command until it is fed again.
     """
 
+    def on_budget_spent(self) -> None:
+        """Add to the parser's `budget`, or halt it; without either the command at hand goes on."""
+
     def on_publish(self, frame: Frame) -> None:
         """Take one PUB or HPUB; `frame` is valid until this returns."""
 

@@ -7,6 +7,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.string cimport memchr, memcmp, memcpy
 
 
+cdef inline bint is_compiled() noexcept:
+    return True
+
+
 cdef inline bint starts_with(
     const unsigned char *data, Py_ssize_t start, Py_ssize_t end, bytes prefix
 ) noexcept:

@@ -6,6 +6,11 @@ so none of these functions checks bounds: the callers keep to the range they wer
 """
 
 
+def is_compiled() -> bool:
+    """Tell whether the module that asks is a compiled one."""
+    return False
+
+
 def starts_with(data: bytearray, start: int, end: int, prefix: bytes) -> bool:
     """Tell whether `data` from `start` on, and before `end`, begins with `prefix`."""
     return data.startswith(prefix, start, end)

@@ -3,10 +3,11 @@
 cimport cython
 
 from midge.protocol cimport memory
+from midge.protocol.arguments cimport parse_size, split_arguments
 from midge.protocol.frame cimport Frame, rewritten
 from midge.protocol.handler cimport Handler
 
-cdef int _TAB, _LF, _CR, _SPACE, _MAX_SIZE_DIGITS, _PLAIN_LINE_MIN
+cdef int _TAB, _LF, _CR, _SPACE, MAX_SIZE_DIGITS, _PLAIN_LINE_MIN
 cdef int _NO_VERB, _PUB, _HPUB, _SUB, _UNSUB, _CONNECT, _INFO, _ERR, _PING, _PONG, _OK
 cdef tuple _WORDS
 cdef bytes _PUB_WORD
@@ -20,6 +21,10 @@ cdef class Parser:
     cdef public bint headers
     cdef public bint connect_required
     cdef public bint halted
+    cdef public Py_ssize_t budget
+    cdef dict _costs
+    cdef Py_ssize_t _publish_cost
+    cdef Py_ssize_t _run_cost
     cdef Frame _frame
     cdef bint _repeatable
     cdef int _verb
@@ -28,6 +33,8 @@ cdef class Parser:
     @cython.locals(data="const unsigned char *", frame=Frame, position=Py_ssize_t, after=Py_ssize_t,
                    longest_run=Py_ssize_t, count=Py_ssize_t, taken=Py_ssize_t)
     cpdef Py_ssize_t feed(self, bytearray buffer, Py_ssize_t start, Py_ssize_t end) except -1
+
+    cpdef void charge(self, Py_ssize_t cost_bytes) except *
 
     cpdef void forget_buffer(self) except *
 
@@ -69,6 +76,8 @@ cdef class Parser:
         Py_ssize_t end
     ) except -2
 
+    cdef Py_ssize_t _cost_of(self, int verb) except -1
+
     cdef void _check_control_line(self, Py_ssize_t length) except *
 
     @cython.locals(count=int, first_start=Py_ssize_t, first_end=Py_ssize_t,
@@ -92,9 +101,3 @@ cdef class Parser:
 
     @cython.locals(tokens=list, limit=bytes)
     cdef void _unsubscribe(self, bytes arguments) except *
-
-
-cdef list _tokens(bytes arguments)
-
-@cython.locals(number=Py_ssize_t, digit=int, i=Py_ssize_t)
-cdef Py_ssize_t _size(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)

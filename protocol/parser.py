@@ -8,9 +8,14 @@ a verb whose blanks were dropped as they came. Neither has a limit, so neither m
 Grammar, limits and texts are those that nats-server 2.15.1 shows on the wire, quirks included:
 the first byte of an argument is never its end, and a stray CR within a line costs the line its last
 byte.
+
+Work is paid for here, before it is done: each command takes its bytes and a constant of its own off
+the budget, and when that is used up the handler says whether the parser may go on.
 """
 
 from midge.protocol import memory
+from midge.protocol.arguments import MAX_SIZE_DIGITS, parse_size, split_arguments
+from midge.protocol.costs import COMPILED_COSTS, INTERPRETED_COSTS, RUN
 from midge.protocol.errors import (
     AUTHORIZATION_VIOLATION,
     MAXIMUM_CONTROL_LINE,
@@ -26,8 +31,6 @@ _LF = 0x0A
 _CR = 0x0D
 _SPACE = 0x20
 
-_BLANKS = bytes.maketrans(b"\t\r\n", b"   ")
-_MAX_SIZE_DIGITS = 9  # so that no size overflows anything, and none needs more than a C int
 _PLAIN_LINE_MIN = len(b"PUB a 0\r\n\r\n")
 
 # The verbs by number, so that comparing two is comparing two integers in the compiled build too.
@@ -58,6 +61,12 @@ _WORDS = (
 )
 _PUB_WORD = _WORDS[_PUB]
 
+VERBS = _WORDS[1:]
+"""Every verb that the parser knows."""
+
+COSTS = COMPILED_COSTS if memory.is_compiled() else INTERPRETED_COSTS
+"""What each verb, and a run of publishes, takes off the budget besides its bytes."""
+
 
 class Parser:
     """Drives `handler` with the commands found in what `feed` is given.
@@ -65,13 +74,21 @@ class Parser:
     `max_control_line` bounds the arguments of a line, in bytes; `max_payload` header and payload
     together, -1 for no bound. `headers` allows HPUB. While `connect_required` is set only a CONNECT
     may come. Setting `halted` makes `feed` return after the command at hand.
+
+    `budget` is what may be done until `handler.on_budget_spent` is called, in bytes copied or what
+    takes as long; see `costs`, which maps each of VERBS, and RUN, to what it takes besides its
+    bytes.
     """
 
     __slots__ = (
+        "_costs",
         "_frame",
         "_ignoring",
+        "_publish_cost",
         "_repeatable",
+        "_run_cost",
         "_verb",
+        "budget",
         "connect_required",
         "halted",
         "handler",
@@ -81,7 +98,12 @@ class Parser:
     )
 
     def __init__(
-        self, handler: Handler, *, max_control_line: int = 4096, max_payload: int = 1 << 20
+        self,
+        handler: Handler,
+        *,
+        max_control_line: int = 4096,
+        max_payload: int = 1 << 20,
+        costs: dict[bytes, int] = COSTS,
     ) -> None:
         self.handler = handler
         self.max_control_line = max_control_line
@@ -89,6 +111,10 @@ class Parser:
         self.headers = False
         self.connect_required = False
         self.halted = False
+        self.budget = 0
+        self._costs = costs
+        self._publish_cost = costs[_PUB_WORD]
+        self._run_cost = costs[RUN]
         self._frame = Frame()
         self._repeatable = False  # whether `_frame` is a whole line that may come again
         self._verb = _NO_VERB  # seen and consumed, with its arguments still to come
@@ -116,8 +142,11 @@ class Parser:
                     frame.repeated = True
                     taken = 1
                     if count > 1:
+                        self.charge(self._run_cost)
                         taken = self.handler.on_publish_run(frame, count)
+                        self.charge(taken * frame.end)  # how many it takes only the handler knows
                     else:
+                        self.charge(self._run_cost + frame.end)
                         self.handler.on_publish(frame)
                     if taken < count:
                         longest_run = 1  # this handler wants to see each
@@ -136,6 +165,12 @@ class Parser:
                 break
             position = after
         return position
+
+    def charge(self, cost_bytes: int) -> None:
+        """Take so much off the budget; the handler halts this parser when too little is left."""
+        self.budget -= cost_bytes
+        if self.budget < 0:
+            self.handler.on_budget_spent()
 
     def forget_buffer(self) -> None:
         """Let go of the buffer that was fed last, which the frame holds on to."""
@@ -193,7 +228,7 @@ class Parser:
                 break
             size = size * 10 + digit
             position += 1
-            if position - subject_end > _MAX_SIZE_DIGITS + 1:
+            if position - subject_end > MAX_SIZE_DIGITS + 1:
                 return line
         body = position + 2
         after = body + size + 2
@@ -221,6 +256,7 @@ class Parser:
         frame.end = after - line
         frame.repeated = False
         self._repeatable = True
+        self.charge(self._publish_cost + after - line)
         self.handler.on_publish(frame)
         return after
 
@@ -251,6 +287,7 @@ class Parser:
             if after >= 0:
                 return after
         self._verb = verb
+        self.charge(start - line)
         return start
 
     def _expected_verb(self, data: bytearray, start: int, end: int) -> int:
@@ -300,9 +337,11 @@ class Parser:
         """Drop the rest of a PING, PONG or +OK line and, at its end, handle it."""
         line_feed = memory.find(data, _LF, start, end)
         if line_feed < 0:
+            self.charge(end - start)
             return end
         verb = self._ignoring
         self._ignoring = _NO_VERB
+        self.charge(self._cost_of(verb) + line_feed + 1 - start)
         if verb == _PING:
             self.handler.on_ping()
         elif verb == _PONG:
@@ -325,6 +364,7 @@ class Parser:
         if verb == _PUB or verb == _HPUB:
             return self._publish(verb == _HPUB, data, line, start, stop, line_feed + 1, end)
         self._verb = _NO_VERB
+        self.charge(self._cost_of(verb) + line_feed + 1 - line)
         arguments = memory.take(data, start, stop)
         if verb == _SUB:
             self._subscribe(arguments)
@@ -339,6 +379,9 @@ class Parser:
         else:
             self.handler.on_peer_error(arguments)
         return line_feed + 1
+
+    def _cost_of(self, verb: int) -> int:
+        return self._costs[_WORDS[verb]]
 
     def _check_control_line(self, length: int) -> None:
         if length > self.max_control_line:
@@ -395,12 +438,12 @@ class Parser:
             if not self.headers:
                 raise ProtocolError(None, "HPUB from a client that announced no headers")
             if count == 3:
-                header_size = _size(data, second_start, second_end)
-                size = _size(data, third_start, third_end)
+                header_size = parse_size(data, second_start, second_end)
+                size = parse_size(data, third_start, third_end)
                 second_end = second_start
             elif count == 4:
-                header_size = _size(data, third_start, third_end)
-                size = _size(data, fourth_start, fourth_end)
+                header_size = parse_size(data, third_start, third_end)
+                size = parse_size(data, fourth_start, fourth_end)
             else:
                 raise ProtocolError(None, f"HPUB with {count} arguments, 3 or 4 expected")
             if header_size < 0 or size < 0 or header_size > size:
@@ -408,10 +451,10 @@ class Parser:
             if header_size == 0:
                 canonical = False
         elif count == 2:
-            size = _size(data, second_start, second_end)
+            size = parse_size(data, second_start, second_end)
             second_end = second_start
         elif count == 3:
-            size = _size(data, third_start, third_end)
+            size = parse_size(data, third_start, third_end)
         else:
             raise ProtocolError(None, f"PUB with {count} arguments, 2 or 3 expected")
         if size < 0:
@@ -422,6 +465,7 @@ class Parser:
             )
         after = self._after_payload(data, body + size, end)
         if after < 0:
+            self.charge(body - line)  # it is read again when more has come
             return -1
         frame = self._frame
         frame.base = line
@@ -439,6 +483,9 @@ class Parser:
         # arguments.
         self._repeatable = canonical and not self._verb
         self._verb = _NO_VERB
+        # A frame that has to be rewritten is looked at, and copied, once more.
+        cost = self._cost_of(_HPUB) if with_headers else self._publish_cost
+        self.charge((cost if canonical else 3 * cost) + after - line)
         self.handler.on_publish(frame if canonical else rewritten(frame, stop - line))
         return after
 
@@ -451,7 +498,7 @@ class Parser:
         return payload_end + 2 if payload_end + 2 <= end else -1
 
     def _subscribe(self, arguments: bytes) -> None:
-        tokens = _tokens(arguments)
+        tokens = split_arguments(arguments)
         if len(tokens) == 2:
             self.handler.on_subscribe(tokens[0], None, tokens[1])
         elif len(tokens) == 3:
@@ -460,29 +507,11 @@ class Parser:
             raise ProtocolError(None, f"SUB with {len(tokens)} arguments, 2 or 3 expected")
 
     def _unsubscribe(self, arguments: bytes) -> None:
-        tokens = _tokens(arguments)
+        tokens = split_arguments(arguments)
         if len(tokens) == 1:
             self.handler.on_unsubscribe(tokens[0], 0)
         elif len(tokens) == 2:
             limit = tokens[1]
-            self.handler.on_unsubscribe(tokens[0], max(0, _size(limit, 0, len(limit))))
+            self.handler.on_unsubscribe(tokens[0], max(0, parse_size(limit, 0, len(limit))))
         else:
             raise ProtocolError(None, f"UNSUB with {len(tokens)} arguments, 1 or 2 expected")
-
-
-def _tokens(arguments: bytes) -> list[bytes]:
-    """Split the arguments of SUB and UNSUB, which take a stray CR or LF for a blank too."""
-    return [token for token in arguments.translate(_BLANKS).split(b" ") if token]
-
-
-def _size(data: bytes | bytearray, start: int, end: int) -> int:
-    """Read the plain decimal number in ``data[start:end]``; -1 when it is none or too long."""
-    if end == start or end - start > _MAX_SIZE_DIGITS:
-        return -1
-    number = 0
-    for i in range(start, end):
-        digit = data[i] - 0x30
-        if digit < 0 or digit > 9:
-            return -1
-        number = number * 10 + digit
-    return number

@@ -1,8 +1,9 @@
 """Time as an argument: the one place where the server asks for the time, or to be called later."""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 
@@ -34,3 +35,30 @@ class LoopClock:
         self.monotonic = time.monotonic  # a loop's own time may be as coarse as a millisecond
         self.call_later = loop.call_later
         self.wall = time.time
+
+
+@contextlib.asynccontextmanager
+async def time_limit(clock: Clock, seconds: float) -> AsyncIterator[None]:
+    """Cut what is awaited inside short after `seconds` of `clock`.
+
+    Raises:
+        TimeoutError: the time was up.
+    """
+    task = asyncio.current_task()
+    assert task is not None, "awaited in a task"
+    is_over = False
+
+    def cut_short() -> None:
+        nonlocal is_over
+        is_over = True
+        task.cancel()
+
+    timer = clock.call_later(seconds, cut_short)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not is_over or task.uncancel() > 0:
+            raise
+        raise TimeoutError from None
+    finally:
+        timer.cancel()

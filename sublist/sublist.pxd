@@ -12,7 +12,8 @@ from midge.sublist.trie cimport Node, Trie, build_result
 
 
 cdef int ENDED, NOT_HELD
-cdef Py_ssize_t _COPIED_MAX, _GROUP_STEPS, _LEVEL_STEPS, _PLAIN_PER_STEP, _WEIGHT_MAX
+cdef Py_ssize_t _COPIED_MAX, _GROUP_STEPS, _LEVEL_STEPS, _PLAIN_PER_STEP, _READ_PER_STEP
+cdef Py_ssize_t _WEIGHT_MAX
 
 
 cdef class SubList:
@@ -40,9 +41,9 @@ cdef class SubList:
     cdef long long _misses
     cdef long long _keep_every
 
-    @cython.locals(subject=bytes, literal=bint, node=Node, begins=bint)
+    @cython.locals(subject=bytes, literal=bint, node=Node, begins=bint, visited="long long")
     cpdef object insert(self, Subscription subscription)
-    @cython.locals(subject=bytes, literal=bint, node=Node, outcome=int)
+    @cython.locals(subject=bytes, literal=bint, node=Node, outcome=int, visited="long long")
     cpdef object remove(self, Subscription subscription)
     cpdef void clear(self) except *
     @cython.locals(node=Node, result=SubListResult)
@@ -64,6 +65,8 @@ cdef class SubList:
     @cython.locals(subject=bytes, keys=list, key=bytes, known=SubListResult)
     cdef void _refresh_cache(self, Subscription added, bint literal) except *
     cdef void _invalidate_cache(self, bytes subject, bint literal) except *
+    @cython.locals(found=list, most=Py_ssize_t, key=bytes)
+    cdef list _cached_of(self, bytes pattern)
     @cython.locals(surplus=Py_ssize_t)
     cdef void _sweep_cache(self) except *
 

@@ -21,6 +21,7 @@ from midge.sublist.trie import ENDED, NOT_HELD, Node, Trie, build_result
 
 _COPIED_MAX = 64  # subscriptions of a cached result that is replaced, not dropped, by an insert
 _LEVEL_STEPS = 4  # what a level of the trie, far apart in memory, takes compared with the others
+_READ_PER_STEP = 32  # bytes of a subject
 _GROUP_STEPS = 12  # what it takes to build a queue group, of however few members
 _PLAIN_PER_STEP = 4  # subscriptions are collected many at a time
 _WEIGHT_MAX = 1 << 20  # subscriptions in the cached results that are more than a copy of a node's
@@ -76,7 +77,8 @@ class SubList:
 
     `generation` changes with every insert and remove: a result is valid for as long as it stays.
     `steps` counts the work of inserts, removes and matches that found no answer at hand, so that
-    whoever asks for it can be charged: subjects compared, and subscriptions and nodes looked at.
+    whoever asks for it can be charged: subjects read and compared, by their length, and
+    subscriptions and nodes looked at.
     `listener`, if any, is told when the first subscription of its kind comes and the last one goes.
     """
 
@@ -129,6 +131,7 @@ class SubList:
     def insert(self, subscription: Subscription) -> SubListError | None:
         """Add `subscription`; None, or why it was refused (and then nothing has changed)."""
         subject = subscription.subject
+        self.steps += 1 + len(subject) // _READ_PER_STEP
         if not is_valid_subject(subject):
             return SubListError.INVALID_SUBJECT
         literal = is_literal(subject)
@@ -142,7 +145,9 @@ class SubList:
                     node = Node()
                     self._exact[subject] = node
             else:
+                visited = self._trie.visited
                 node = self._trie.ensure(subject)
+                self.steps += (self._trie.visited - visited) * _LEVEL_STEPS
                 self._in_trie += 1
             begins = node.add(subscription)
             self._count += 1
@@ -160,7 +165,9 @@ class SubList:
     def remove(self, subscription: Subscription) -> SubListError | None:
         """Take `subscription` out; None, or NOT_FOUND when it is not in this SubList."""
         subject = subscription.subject
+        self.steps += 1 + len(subject) // _READ_PER_STEP
         literal = is_literal(subject)
+        visited = self._trie.visited
         self._mutex.enter()
         try:
             if literal and self._exact_match:
@@ -175,6 +182,7 @@ class SubList:
                 if outcome == NOT_HELD:
                     return SubListError.NOT_FOUND
                 self._in_trie -= 1
+                self.steps += (self._trie.visited - visited) * _LEVEL_STEPS
             self._count -= 1
             self._removes += 1
             self.generation += 1
@@ -353,8 +361,7 @@ class SubList:
         Large ones are forgotten instead: to copy them for each of many inserts would take for ever.
         """
         subject = added.subject
-        keys = [subject] if literal else [key for key in self._cache if matches(key, subject)]
-        self.steps += len(keys) if literal else len(self._cache)
+        keys = [subject] if literal else self._cached_of(subject)
         for key in keys:
             known = self._cache.get(key)
             if known is None:
@@ -370,9 +377,18 @@ class SubList:
         if literal:
             self._cache.pop(subject, None)
             return
-        self.steps += len(self._cache)
-        for key in [key for key in self._cache if matches(key, subject)]:
+        for key in self._cached_of(subject):
             del self._cache[key]
+
+    def _cached_of(self, pattern: bytes) -> list[bytes]:
+        """List the cached subjects that `pattern` matches; they are read no further than it is."""
+        found: list[bytes] = []
+        most = len(pattern)
+        for key in self._cache:
+            self.steps += 1 + min(len(key), most) // _READ_PER_STEP
+            if matches(key, pattern):
+                found.append(key)
+        return found
 
     def _sweep_cache(self) -> None:
         """Forget the oldest cached results until `cache_sweep_to` are left.

@@ -204,7 +204,7 @@ class Level:
 class Trie:
     """Subscriptions by subject, token by token. Every walk is a loop, so no depth is too deep.
 
-    `visited` counts the levels that `find` has come to.
+    `visited` counts the levels that were come to, those twice that were made or forgotten then.
     """
 
     __slots__ = ("_root", "visited")
@@ -217,9 +217,11 @@ class Trie:
         """Give the node of `subject`, with the path to it made where it is missing."""
         level = self._root
         tokens = subject.split(b".")
+        self.visited += len(tokens)
         node = level.ensure(tokens[0])
         for i in range(1, len(tokens)):
             if node.below is None:
+                self.visited += 1
                 node.below = Level()
             level = node.below
             node = level.ensure(tokens[i])
@@ -228,6 +230,7 @@ class Trie:
     def discard(self, subscription: Subscription) -> int:
         """Remove `subscription` and prune what that empties; return what `Node.discard` does."""
         tokens = subscription.subject.split(b".")
+        self.visited += len(tokens)
         levels = [self._root]
         path: list[Node] = []
         for token in tokens:
@@ -245,6 +248,7 @@ class Trie:
         for depth in range(len(path) - 1, -1, -1):
             if not path[depth].is_empty():
                 break
+            self.visited += 1
             levels[depth].prune(tokens[depth])
             if depth and levels[depth].is_empty():
                 path[depth - 1].below = None

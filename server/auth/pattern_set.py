@@ -1,19 +1,24 @@
 """A set of subject patterns, asked as a whole: is this subject matched, is that one covered.
 
-What permissions, exports and mappings are looked up in. The patterns stand in a trie that is
-built once and never changes, so a question costs the depth of the subject, not the number of
-patterns; it visits each node at most once, however many wildcards there are. See
-`midge.sublist.subjects` for the rules of a subject.
+What permissions are looked up in. The patterns stand in a trie that is built once and never
+changes, so a question costs the depth of the subject, not the number of patterns; it visits each
+node at most once, however many wildcards there are. The subject's tokens are looked up where they
+lie, without a copy. See `midge.sublist.subjects` for the rules of a subject.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from midge.sublist.subjects import is_valid_subject
+from midge.sublist import octets
+from midge.sublist.subjects import has_empty_token, is_valid_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+_DOT = 0x2E
+_GREATER = 0x3E
+_FEWEST_SLOTS = 4
 
 SubjectQueue = tuple[bytes, "bytes | None"]
 """A subject pattern, and the pattern of queue groups it is for, or None when it is for all."""
@@ -32,21 +37,30 @@ def split_subject_queue(where: str, text: str) -> SubjectQueue:
 
 
 class PatternSet:
-    """Hold patterns, each for all queue groups or for some; immutable."""
+    """Hold patterns, each for all queue groups or for some; immutable.
+
+    `steps` counts the nodes that questions have come to, so that whoever asks can be charged.
+    """
+
+    __slots__ = ("_root", "_size", "steps")
 
     def __init__(self, patterns: Iterable[SubjectQueue]) -> None:
         """Take valid `patterns`."""
-        self._root = _Node()
+        self._root = _Node(b"")
         self._size = 0
+        self.steps = 0
+        queues: dict[_Node, list[SubjectQueue]] = {}
         for subject, queue in patterns:
             node = self._root
             for token in subject.split(b"."):
-                node = node.next.setdefault(token, _Node())
+                node = node.ensure(token)
             if queue is None:
-                node.plain = True
+                node.is_plain = True
             else:
-                node.queues = (*node.queues, queue)
+                queues.setdefault(node, []).append((queue, None))
             self._size += 1
+        for node, names in queues.items():
+            node.queues = PatternSet(names)
 
     def __len__(self) -> int:
         """Return the number of patterns."""
@@ -54,58 +68,137 @@ class PatternSet:
 
     def matches(self, subject: bytes) -> bool:
         """Tell whether a pattern for all queue groups matches `subject`, taken as a literal."""
-        return self._size != 0 and any(node.plain for node in self._find(subject, False))
+        return self._find(subject, False, None)
 
     def covers(self, subject: bytes) -> bool:
         """Tell whether a pattern for all queue groups stands for all that `subject` stands for."""
-        return self._size != 0 and any(node.plain for node in self._find(subject, True))
+        return self._find(subject, True, None)
 
-    def matching_queues(self, subject: bytes) -> list[bytes]:
+    def matching_queues(self, subject: bytes) -> list[PatternSet]:
         """List the queue parts of the patterns that match `subject`, taken as a literal."""
-        return [queue for node in self._find(subject, False) for queue in node.queues]
-
-    def covering_queues(self, subject: bytes) -> list[bytes]:
-        """List the queue parts of the patterns that cover `subject`."""
-        return [queue for node in self._find(subject, True) for queue in node.queues]
-
-    def _find(self, subject: bytes, whole: bool) -> list[_Node]:
-        """List the nodes where patterns that match, or with `whole` cover, `subject` end.
-
-        Only ``>`` covers ``>``; a literal token that looks like it is matched by ``*`` as well. A
-        subject with an empty token is matched and covered by nothing.
-        """
-        tokens = subject.split(b".")
-        if b"" in tokens:
-            return []
-        last = len(tokens) - 1
-        found: list[_Node] = []
-        pending = [(self._root, 0)]
-        while pending:
-            node, depth = pending.pop()
-            if depth > last:
-                found.append(node)
-                continue
-            token = tokens[depth]
-            fwc = node.next.get(b">")
-            if fwc is not None:
-                found.append(fwc)
-            if whole and depth == last and token == b">":
-                continue
-            pwc = node.next.get(b"*")
-            if pwc is not None:
-                pending.append((pwc, depth + 1))
-            literal = node.next.get(token)
-            if literal is not None and literal is not pwc and literal is not fwc:
-                pending.append((literal, depth + 1))
+        found: list[PatternSet] = []
+        self._find(subject, False, found)
         return found
+
+    def covering_queues(self, subject: bytes) -> list[PatternSet]:
+        """List the queue parts of the patterns that cover `subject`."""
+        found: list[PatternSet] = []
+        self._find(subject, True, found)
+        return found
+
+    def _find(self, subject: bytes, whole: bool, queues: list[PatternSet] | None) -> bool:  # noqa: C901 - one scan loop
+        """Tell whether a plain pattern matches or, with `whole`, covers `subject`.
+
+        With `queues` all nodes are come to, and the queue parts of those that match are added to
+        it. Only ``>`` covers ``>``; a literal token that looks like it is matched by ``*`` as well.
+        A subject with an empty token is matched and covered by nothing.
+        """
+        length = len(subject)
+        if self._size == 0 or length == 0 or has_empty_token(subject):
+            return False
+        data = subject
+        others: list[tuple[_Node, int]] | None = None  # few subjects have any
+        is_plain = False
+        node: _Node | None = self._root
+        start = 0
+        while node is not None:
+            self.steps += 1
+            end = start
+            while end < length and data[end] != _DOT:
+                end += 1
+            is_last = end == length
+            fwc = node.fwc
+            if fwc is not None:
+                is_plain = is_plain or fwc.is_plain
+                fwc.add_queues(queues)
+            one = two = None
+            if not (whole and is_last and end == start + 1 and data[start] == _GREATER):
+                one = node.pwc
+                two = node.find(data, start, end)
+            if is_last:
+                if one is not None:
+                    is_plain = is_plain or one.is_plain
+                    one.add_queues(queues)
+                if two is not None:
+                    is_plain = is_plain or two.is_plain
+                    two.add_queues(queues)
+                one = two = None
+            if is_plain and queues is None:
+                return True
+            if two is None:
+                node = one
+            else:
+                node = two
+                if one is not None:
+                    if others is None:
+                        others = []
+                    others.append((one, end + 1))
+            start = end + 1
+            if node is None and others:
+                node, start = others.pop()
+        return is_plain
 
 
 class _Node:
-    """Stand for one token of the patterns; `plain` and `queues` tell which patterns end here."""
+    """Stand for one token of the patterns.
 
-    __slots__ = ("next", "plain", "queues")
+    `is_plain` and `queues` tell which patterns end here; what follows is in `pwc`, in `fwc`, and in
+    a table of literal tokens: open addressing, at most half full.
+    """
 
-    def __init__(self) -> None:
-        self.next: dict[bytes, _Node] = {}
-        self.plain = False
-        self.queues: tuple[bytes, ...] = ()
+    __slots__ = ("_count", "_table", "fwc", "is_plain", "pwc", "queues", "token")
+
+    def __init__(self, token: bytes) -> None:
+        self.token = token
+        self.is_plain = False
+        self.queues: PatternSet | None = None
+        self.pwc: _Node | None = None
+        self.fwc: _Node | None = None
+        self._table: list[_Node | None] = []
+        self._count = 0
+
+    def find(self, data: bytes, start: int, end: int) -> _Node | None:
+        """Give the node of the literal token in ``data[start:end]``."""
+        table = self._table
+        if not table:
+            return None
+        most = len(table) - 1
+        place = octets.digest(data, start, end) & most
+        while True:
+            node = table[place]
+            if node is None or octets.equals(node.token, data, start, end):
+                return node
+            place = (place + 1) & most
+
+    def ensure(self, token: bytes) -> _Node:
+        """Give the node of `token`, made anew when there is none."""
+        if token == b"*":
+            self.pwc = self.pwc or _Node(token)
+            return self.pwc
+        if token == b">":
+            self.fwc = self.fwc or _Node(token)
+            return self.fwc
+        node = self.find(token, 0, len(token))
+        if node is None:
+            node = _Node(token)
+            self._count += 1
+            self._put(node)
+        return node
+
+    def add_queues(self, queues: list[PatternSet] | None) -> None:
+        """Add the queue parts of the patterns that end here to `queues`, if they are wanted."""
+        if queues is not None and self.queues is not None:
+            queues.append(self.queues)
+
+    def _put(self, node: _Node) -> None:
+        """Put `node`, whose token is not in the table yet, into it."""
+        present = [known for known in self._table if known is not None]
+        if 2 * self._count > len(self._table):
+            self._table = [None] * max(2 * len(self._table), _FEWEST_SLOTS)
+        else:
+            present = []
+        for known in (*present, node):
+            place = octets.digest(known.token, 0, len(known.token)) & (len(self._table) - 1)
+            while self._table[place] is not None:
+                place = (place + 1) & (len(self._table) - 1)
+            self._table[place] = known

@@ -1,16 +1,28 @@
 # C types for permissions.py.
 
+cimport cython
+
+from midge.server.auth.pattern_set cimport PatternSet
+
+cdef long long _REMEMBER_EVERY
+
 
 cdef class PermissionRules:
-    cdef readonly object publish_allow, publish_deny, subscribe_allow, subscribe_deny
+    cdef readonly PatternSet publish_allow, publish_deny, subscribe_allow, subscribe_deny
     cdef readonly bint limits_publish_allow, limits_subscribe_allow
     cdef readonly bint has_publish_rules, has_deliver_deny, allows_responses
     cdef readonly long responses_max
     cdef readonly double responses_expire_s
     cdef readonly dict publish_cache, deliver_cache, deliver_queue_cache
 
+    cdef long long _checks
+
+    cdef bint remembers(self)
+    cpdef long long steps(self)
     cpdef bint check_publish(self, bytes subject) except -1
+    @cython.locals(allowed=bint, queues=list)
     cpdef bint check_subscribe(self, bytes subject, bytes queue) except -1
+    @cython.locals(queues=list)
     cpdef bint check_deliver(self, bytes subject, bytes queue) except -1
 
 
@@ -34,3 +46,7 @@ cdef class Permissions:
 cdef class _Grant:
     cdef public double granted_s
     cdef public long used
+
+
+@cython.locals(patterns=PatternSet)
+cdef bint _queue_matches(bytes queue, list names) except -1

@@ -40,6 +40,8 @@ CACHE_MAX = 1024
 CACHED_SUBJECT_MAX_BYTES = 256
 """Longer subjects are checked anew every time, so that no peer can fill the caches with bulk."""
 
+_REMEMBER_EVERY = 8
+
 RESPONSES_MAX = 65536
 """Most reply subjects granted to one connection at a time; the oldest grant gives way."""
 
@@ -76,6 +78,24 @@ class PermissionRules:
         self.publish_cache: dict[bytes, bool] = {}
         self.deliver_cache: dict[bytes, bool] = {}
         self.deliver_queue_cache: dict[SubjectQueue, bool] = {}
+        self._checks = 0
+
+    def remembers(self) -> bool:
+        """Tell whether to remember the answer just found: at first each, later a sample of them.
+
+        To remember one takes as long as to find it, and is for nothing where subjects are ever new.
+        """
+        self._checks += 1
+        return self._checks <= CACHE_MAX or self._checks % _REMEMBER_EVERY == 0
+
+    def steps(self) -> int:
+        """Count what all checks have come to so far, so that whoever asks can be charged."""
+        return (
+            self.publish_allow.steps
+            + self.publish_deny.steps
+            + self.subscribe_allow.steps
+            + self.subscribe_deny.steps
+        )
 
     def check_publish(self, subject: bytes) -> bool:
         """Tell whether `subject` may be published to, without looking into the cache."""
@@ -129,7 +149,7 @@ class Permissions:
         if answer is not None:
             return answer
         allowed = self.rules.check_publish(subject)
-        if len(subject) <= CACHED_SUBJECT_MAX_BYTES:
+        if len(subject) <= CACHED_SUBJECT_MAX_BYTES and self.rules.remembers():
             if len(self._publish_cache) >= CACHE_MAX:
                 self._publish_cache.clear()
             self._publish_cache[subject] = allowed
@@ -151,7 +171,7 @@ class Permissions:
         if answer is not None:
             return answer
         allowed = self.rules.check_deliver(subject, None)
-        if len(subject) <= CACHED_SUBJECT_MAX_BYTES:
+        if len(subject) <= CACHED_SUBJECT_MAX_BYTES and self.rules.remembers():
             if len(self._deliver_cache) >= CACHE_MAX:
                 self._deliver_cache.clear()
             self._deliver_cache[subject] = allowed
@@ -195,7 +215,7 @@ class Permissions:
         if answer is not None:
             return answer
         allowed = self.rules.check_deliver(subject, queue)
-        if len(subject) + len(queue) <= CACHED_SUBJECT_MAX_BYTES:
+        if len(subject) + len(queue) <= CACHED_SUBJECT_MAX_BYTES and self.rules.remembers():
             if len(self._deliver_queue_cache) >= CACHE_MAX:
                 self._deliver_queue_cache.clear()
             self._deliver_queue_cache[key] = allowed
@@ -238,11 +258,12 @@ class _Grant:
         self.used = 0
 
 
-def _queue_matches(queue: bytes, patterns: Iterable[bytes]) -> bool:
-    """Tell whether one of the queue `patterns` names or covers `queue`."""
-    return any(
-        queue == pattern or PatternSet([(pattern, None)]).covers(queue) for pattern in patterns
-    )
+def _queue_matches(queue: bytes, names: list[PatternSet]) -> bool:
+    """Tell whether one of the queue parts `names` names or covers `queue`."""
+    for patterns in names:  # noqa: SIM110 - a generator is slower in the compiled build
+        if patterns.covers(queue):
+            return True
+    return False
 
 
 def _entries(where: str, texts: Iterable[str]) -> list[SubjectQueue]:

@@ -27,6 +27,8 @@ from midge.server.routing.reserved import RESERVED_REPLIES, RESERVED_SUBJECTS
 from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
+    import socket
+
     from midge.protocol.frame import Frame
     from midge.server.accounts.plan import AccountPlan
     from midge.server.auth.claims import AccountBody, Claims
@@ -108,6 +110,13 @@ class Admission:
         elif connection.reason is None:
             connection.require_connect(self._auth_timeout_s(connection))
         return connection.reason is None
+
+    def await_handshake(self, connection: Connection, bare_socket: socket.socket) -> None:
+        """Give the client of `connection` its time for the TLS handshake, and no more than that."""
+        handshake_s = self._broker.options.tls.timeout_s
+        connection.require_handshake(
+            bare_socket, min(handshake_s, self._auth_timeout_s(connection))
+        )
 
     def authenticate(self, connection: Connection) -> None:
         """Find out who the client of `connection` is; `authenticated` or an -ERR follows."""

@@ -22,7 +22,8 @@ from midge.protocol.messages import Info
 from midge.server.broker.admission import Admission, configured_interceptors
 from midge.server.broker.server_keys import ServerKeys
 from midge.server.broker.totals import Totals
-from midge.server.clients.channel import Channel
+from midge.server.clients.channel import LOG_LINE_BYTES, Channel
+from midge.server.clients.clean_up import CleanUp
 from midge.server.clients.closed_clients import ClosedClient, ClosedClients
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
@@ -53,7 +54,6 @@ log = get_logger()
 TOO_MANY_TOKENS = "too many tokens"
 """What the refusals of subscriptions with too many of them are counted as."""
 
-_CLEAN_UP_STEPS = 500_000  # of a SubList, some 20 ms
 _ERROR_KINDS_MAX = 64  # kinds of -ERR that are counted apart; there are a dozen
 
 
@@ -260,6 +260,8 @@ class Broker:
         if kind not in self.errors_sent and len(self.errors_sent) >= _ERROR_KINDS_MAX:
             kind = "other"
         self.errors_sent[kind] += 1
+        if log.is_debugging:
+            connection.parser.charge(LOG_LINE_BYTES)
         log.debug("error_sent", cid=connection.cid, peer=connection.peer, error=text)
 
     # Who may hold, change or refuse what passes.
@@ -364,15 +366,11 @@ class Broker:
         self, connection: Connection, account: Account, left: list[RoutedSubscription], slice_: int
     ) -> None:
         """Remove the subscriptions `left`, `slice_` of them now at most and the others later."""
-        whole_slice, sublist = slice_, account.sublist
-        last_step = sublist.steps + _CLEAN_UP_STEPS
-        while left and slice_ and sublist.steps < last_step:
-            slice_ -= 1
-            subscription = left.pop()
-            account.remove(subscription)
+
+        def unsubscribed(subscription: RoutedSubscription) -> None:
             self.unsubscribed(connection, subscription, "disconnected")
-        if left:
-            self.clock.call_later(0, self.clean_up, connection, account, left, whole_slice)
+
+        CleanUp(self.turns, self.clock, account, left, unsubscribed).begin(slice_)
 
     # What it is told.
 

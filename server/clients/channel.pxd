@@ -1,5 +1,6 @@
 # C types for channel.py.
 
+from midge.protocol cimport memory
 from midge.protocol.inbound cimport Inbound
 from midge.protocol.parser cimport Parser
 from midge.server.routing.client cimport Client
@@ -8,7 +9,9 @@ from midge.server.clients.keepalive cimport Keepalive
 from midge.server.routing.router cimport Router
 
 cdef int BEHIND, CLOSED
-cdef Py_ssize_t _HELD_BYTES, _PORTION_BYTES
+cdef int _HALTED, _HELD_BACK, _RESTING
+cdef Py_ssize_t _HELD_BYTES, _PORTION_BYTES, _OK_BYTES, _READ_IN_A_ROW_BYTES
+cdef double BUSY_S
 
 
 cdef class Channel(Client):
@@ -33,18 +36,23 @@ cdef class Channel(Client):
     cdef readonly Keepalive keepalive
     cdef readonly object _transport
     cdef object _tls
-    cdef Py_ssize_t turn_left
+    cdef public object bare_socket
     cdef object _linger_timer
     cdef bint _eof
-    cdef bint _paused
+    cdef int _reading_stops
+    cdef Py_ssize_t _read_bytes
+    cdef double _began_at
+    cdef double _busy_s
+    cdef bint _drew
     cdef bint _finishes
     cdef readonly bint _ended
     cdef int _halts
 
     cpdef object get_buffer(self, Py_ssize_t size_hint)
     cpdef void buffer_updated(self, Py_ssize_t count) except *
-    cdef void _note_activity(self) except *
+    cdef void _begin_batch(self, Py_ssize_t count) except *
     cdef void _finish_batch(self, Py_ssize_t read_bytes) except *
+    cpdef void on_budget_spent(self) except *
     cdef void spend(self, Py_ssize_t cost_bytes) except *
     cdef bint may_spend(self, Py_ssize_t cost_bytes) except -1
     cpdef void flushed(self) except *

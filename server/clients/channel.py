@@ -5,17 +5,19 @@ sent piles up in `outbound`. What the commands mean is none of this module's bus
 the methods that the classes on top of this one add.
 """
 
+import contextlib
+import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from midge.protocol import errors
+from midge.protocol import errors, memory
 from midge.protocol.errors import ProtocolError
 from midge.protocol.handler import Handler
 from midge.protocol.inbound import Inbound
 from midge.protocol.parser import Parser
 from midge.server.clients.back_pressure import BackPressure
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.fair_turns import PORTION_BYTES
+from midge.server.clients.fair_turns import BUSY_S, PORTION_BYTES
 from midge.server.clients.keepalive import Keepalive
 from midge.server.clients.tls_rest import rest_of_tls
 from midge.server.routing.client import Client
@@ -31,12 +33,23 @@ TURN_OVER = 2  # others have their turn
 WAITING = 4  # interceptors have too much to look at
 FINISHING = 8  # the client has gone, and its own subscriptions go before what it sent last is done
 
-# What one read holds may keep others waiting for long, so it uses up a turn (see turns.py): the
-# bytes copied of each delivery, and as many as could be copied while a command is done, or a step
-# of the SubList.
-COMMAND_BYTES = 8 * 1024
-STEP_BYTES = 64
+# Why nothing is read; it goes on when no reason is left.
+_HALTED = 1  # too much waits to be parsed
+_HELD_BACK = 2  # a receiver is far behind
+_RESTING = 4  # others' sockets have not been looked at for long
+
+# What commands use up besides what the parser charges (see protocol/costs.py): an answer, or a
+# message on a way of its own, and a step of the SubList or of a set of permissions.
+COMMAND_BYTES = 8 * 1024 if memory.is_compiled() else 64 * 1024
+STEP_BYTES = 64 if memory.is_compiled() else 640
+_OK_BYTES = 128 if memory.is_compiled() else 4096
+LOG_LINE_BYTES = 32 * 1024
+_ESCAPED_BYTES = 256  # a character of an -ERR that had to be looked at one by one
 _PORTION_BYTES = PORTION_BYTES
+
+# A loop may read the same socket 32 times before it looks at another. Two reads in a row keep the
+# throughput of 32; the rest waits until the loop has gone round.
+_READ_IN_A_ROW_BYTES = 512 * 1024
 
 _LINGER_S = 0.25  # how long to read on after the last word, so that it is not lost in a reset
 _HELD_BYTES = 64 * 1024  # what may wait unparsed while the parser is halted
@@ -92,10 +105,14 @@ class Channel(Client):
         )
         self._transport: Any = None
         self._tls: Any = None  # its SSL object; asyncio's transport forgets it when it is closed
-        self.turn_left = _PORTION_BYTES
+        self.bare_socket: Any = None  # while there is no transport, for who must be able to end it
         self._linger_timer: Timer | None = None
         self._eof = False
-        self._paused = False
+        self._reading_stops = 0
+        self._read_bytes = 0  # since others' sockets were looked at
+        self._began_at = self.started_at
+        self._busy_s = 0.0  # in batches that used up a portion, since others had their turn
+        self._drew = False  # whether the batch at hand has used up a portion
         self._ended = False
         self._finishes = False  # without a transport
         self._halts = 0
@@ -104,8 +121,12 @@ class Channel(Client):
 
     def connection_made(self, transport: Any) -> None:
         """Start on `transport`; asyncio calls this once."""
+        self.bare_socket = None
         self._transport = transport
         self._tls = transport.get_extra_info("ssl_object")
+        if self._ended:
+            transport.abort()  # its time was up in the turn of the loop that the handshake ended in
+            return
         # Every byte the socket leaves behind counts, so that back-pressure is felt at once.
         transport.set_write_buffer_limits(high=0)
         self.outbound.attach(transport)
@@ -120,8 +141,7 @@ class Channel(Client):
         """Take the `count` bytes just read, and flush what came of them."""
         if self._ended:
             return  # after the last word, what comes is read only to be dropped
-        self._note_activity()
-        self.turn_left = max(self.turn_left, _PORTION_BYTES)
+        self._begin_batch(count)
         try:
             self.inbound.received(count)
         except ProtocolError as error:
@@ -132,18 +152,22 @@ class Channel(Client):
         """Take `data`, from a transport that reads into buffers of its own."""
         if self._ended:
             return
-        self._note_activity()
-        self.turn_left = max(self.turn_left, _PORTION_BYTES)
+        self._begin_batch(len(data))
         try:
             self.inbound.feed(data)
         except ProtocolError as error:
             self._end_on_error(error)
         self._finish_batch(len(data))
 
-    def _note_activity(self) -> None:
+    def _begin_batch(self, count: int) -> None:
+        """Note a read of `count` bytes, and let a portion of work be done on it."""
         now = self.broker.clock.monotonic()
         self.last_active_at = now
         self.keepalive.last_heard = now
+        self._began_at = now
+        self._drew = False
+        self._read_bytes += count
+        self.parser.budget = max(self.parser.budget, _PORTION_BYTES)
 
     def _finish_batch(self, read_bytes: int) -> None:
         """End the batch that a read was; read no further where a client has to be waited for."""
@@ -154,6 +178,11 @@ class Channel(Client):
             self.back_pressure.hold_back()
         if self.parser.halted:
             self._wait_with_reading()
+        if self._drew:
+            self._busy_s += self.broker.clock.monotonic() - self._began_at
+            self._drew = False
+        if self._read_bytes >= _READ_IN_A_ROW_BYTES or self._busy_s >= BUSY_S:
+            self._rest()
 
     def eof_received(self) -> bool:
         """Hear that the client sends no more; what it has asked for is still answered."""
@@ -256,38 +285,46 @@ class Channel(Client):
         self._finish_batch(0)
         if self.parser.halted:
             return
-        if self._paused and not self._eof:
-            self._paused = False
-            if not self.back_pressure.is_held_back:
-                self.resume_reading()
+        if not self._eof:
+            self._allow_reading(_HALTED)
         if self.more_input is not None:
             self.more_input()
         elif self._eof and self.pending is None:
             self.close(ClosedReason.CLIENT_CLOSED)
 
     def spend(self, cost_bytes: int) -> None:
-        """Use up so much of the turn; at its end the rest waits until others have had theirs."""
-        self.turn_left -= cost_bytes
-        if self.turn_left < 0 and not self._halts & TURN_OVER and not self.may_spend(0):
+        """Use up so much of the turn, beside what the parser charges."""
+        self.parser.charge(cost_bytes)
+
+    def on_budget_spent(self) -> None:
+        """Draw more of this turn; without any, the rest waits until others have had theirs."""
+        if self._halts & TURN_OVER or self._ended:
+            return
+        self._drew = True
+        busy_s = self._busy_s + self.broker.clock.monotonic() - self._began_at
+        if busy_s >= BUSY_S or not self.may_spend(0):
             self.halt(TURN_OVER)
             self.broker.turns.wait(self._take_turn)
 
     def may_spend(self, cost_bytes: int) -> bool:
         """Tell whether the turn, or what can still be drawn of it, is enough for that."""
-        while self.turn_left < cost_bytes:
-            drawn: int = self.broker.turns.draw()
+        while self.parser.budget < cost_bytes:
+            drawn: int = self.broker.turns.draw(cost_bytes - self.parser.budget)
             if not drawn:
                 return False
-            self.turn_left += drawn
+            self.parser.budget += drawn
         return True
 
     def _take_turn(self) -> None:
         """Have one's share of the next turn, and leave to others what is not needed."""
         turns = self.broker.turns
-        self.turn_left = turns.share()
+        parser = self.parser
+        parser.budget = turns.share()
+        self._began_at = self.broker.clock.monotonic()
+        self._busy_s = 0.0
         self._go_on()
-        turns.give_back(max(self.turn_left, 0))
-        self.turn_left = 0
+        turns.give_back(max(parser.budget, 0))
+        parser.budget = 0
 
     def _go_on(self) -> None:
         """Go on with what waits, for what is left of the turn."""
@@ -298,11 +335,33 @@ class Channel(Client):
 
     def _wait_with_reading(self) -> None:
         """Read no more while nobody parses: who is not known yet may not fill the memory."""
-        if not self._paused and self.inbound.held_bytes() > _HELD_BYTES:
-            self._paused = True
+        if not self._reading_stops & _HALTED and self.inbound.held_bytes() > _HELD_BYTES:
             if not self.connected:
                 self.broker.limit_hits["bytes_before_authentication"] += 1
-            self.pause_reading()
+            self._stop_reading(_HALTED)
+
+    def _rest(self) -> None:
+        """Read nothing more until the loop has looked at all other sockets."""
+        self._read_bytes = 0
+        self._busy_s = 0.0
+        if not self._reading_stops & _RESTING:
+            self._stop_reading(_RESTING)
+            self.broker.clock.call_later(0, self._allow_reading, _RESTING)
+
+    def _stop_reading(self, why: int) -> None:
+        """Read nothing more for now; the transport keeps what comes."""
+        self._reading_stops |= why
+        if self._transport is not None:
+            with contextlib.suppress(RuntimeError):  # it is being closed
+                self._transport.pause_reading()
+
+    def _allow_reading(self, why: int) -> None:
+        """Read on, unless there is another reason not to."""
+        if self._reading_stops & why:
+            self._reading_stops &= ~why
+            if not (self._reading_stops or self._ended or self._transport is None):
+                with contextlib.suppress(RuntimeError):
+                    self._transport.resume_reading()
 
     # Held back.
 
@@ -333,14 +392,12 @@ class Channel(Client):
         self.back_pressure.release()
 
     def pause_reading(self) -> None:
-        """Read nothing more for now; the transport keeps what comes."""
-        if self._transport is not None:
-            self._transport.pause_reading()
+        """Read nothing more until a receiver has caught up."""
+        self._stop_reading(_HELD_BACK)
 
     def resume_reading(self) -> None:
-        """Read on, unless what has been read still waits."""
-        if not (self._ended or self._paused or self._transport is None):
-            self._transport.resume_reading()
+        """Read on as far as receivers are concerned."""
+        self._allow_reading(_HELD_BACK)
 
     # Sending.
 
@@ -353,13 +410,15 @@ class Channel(Client):
         """Say that a command has been taken, as a verbose client wants it."""
         if self.tracer is not None:
             self.tracer.sent("OK")
+        self.spend(_OK_BYTES)
         self.send(_OK)
 
     def send_error(self, text: str) -> None:
         """Send -ERR and go on."""
         if self.tracer is not None:
             self.tracer.sent(f"-ERR {text}")
-        self.spend(COMMAND_BYTES)
+        is_plain = text.isascii() and "\\" not in text
+        self.spend(COMMAND_BYTES + len(text) * (8 if is_plain else _ESCAPED_BYTES))
         self.broker.error_sent(self, text)
         self.send(b"-ERR '%b'\r\n" % text.encode())
 
@@ -434,6 +493,7 @@ class Channel(Client):
         """Close the transport in the way that `reason` asks for."""
         transport = self._transport
         if transport is None:
+            self._shut_bare_socket()
             return
         if reason.is_slow_consumer:
             self.abort()
@@ -449,6 +509,13 @@ class Channel(Client):
             self._close_transport()
             return
         self._linger_timer = self.broker.clock.call_later(_LINGER_S, self._close_transport)
+
+    def _shut_bare_socket(self) -> None:
+        """End a connection that has no transport yet; whoever is to make it sees the end."""
+        bare_socket, self.bare_socket = self.bare_socket, None
+        if bare_socket is not None:
+            with contextlib.suppress(OSError):
+                bare_socket.shutdown(socket.SHUT_RDWR)
 
     def _close_transport(self) -> None:
         """Close, and cut when the client does not take its last words within the write deadline.

@@ -4,13 +4,15 @@ cimport cython
 
 from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame, without_headers
+from midge.server.auth.permissions cimport PermissionRules
+from midge.server.clients.channel cimport Channel
 from midge.server.routing.client cimport Client
 from midge.server.clients.publishing cimport PublishingClient
 from midge.sublist.subscription cimport Subscription
 
 cdef int CLOSED, NO_ECHO, NO_HEADERS, DENIED_SUBJECTS, REPLY_GRANTS, BEHIND, TRACED, INTERCEPTED
 cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED
-cdef Py_ssize_t COMMAND_BYTES, STEP_BYTES, _CONNECT_BYTES
+cdef Py_ssize_t STEP_BYTES, _CONNECT_BYTES
 
 
 cdef class Connection(PublishingClient):
@@ -20,7 +22,7 @@ cdef class Connection(PublishingClient):
     cdef public dict cookies
     cdef public dict subscriptions
     cdef public long long max_subscriptions
-    cdef public bint has_info
+    cdef public bint owes_info
     cdef bint _told_info
     cdef bytes _deliverable
     cdef bytes _deliverable_in
@@ -35,6 +37,9 @@ cdef class Connection(PublishingClient):
     cpdef void on_unsubscribe(self, bytes sid, long long max_messages) except *
     @cython.locals(checks=int, screened=Frame)
     cpdef Frame checked(self, Subscription subscription, Client publisher, Frame frame)
-    @cython.locals(start=Py_ssize_t, end=Py_ssize_t, last=bytes, subject=bytes)
-    cdef bint _may_deliver(self, Subscription subscription, Frame frame) except -1
+    @cython.locals(start=Py_ssize_t, end=Py_ssize_t, last=bytes, subject=bytes,
+                   rules=PermissionRules, steps="long long", may_deliver=bint)
+    cdef bint _may_deliver(
+        self, Subscription subscription, Client publisher, Frame frame
+    ) except -1
     cpdef void finished(self, Subscription subscription) except *

@@ -13,7 +13,7 @@ from midge.protocol import errors, memory
 from midge.protocol.errors import ProtocolError
 from midge.protocol.frame import Frame, without_headers
 from midge.protocol.messages import ConnectOptions, check_json_object, parse_connect
-from midge.server.clients.channel import COMMAND_BYTES, INTRODUCING, STEP_BYTES
+from midge.server.clients.channel import INTRODUCING, LOG_LINE_BYTES, STEP_BYTES, Channel
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.publishing import PublishingClient
 from midge.server.routing.client import Client
@@ -65,7 +65,7 @@ class Connection(PublishingClient):
         self.subscriptions: dict[bytes, RoutedSubscription] = {}
         self.max_subscriptions = broker.options.limits.max_subscriptions or -1
         self.deliver_checks = NO_HEADERS
-        self.has_info = False  # whether INFO went out before there was a transport
+        self.owes_info = False  # whether INFO goes out when there is a transport
         self._told_info = False
         self._deliverable: bytes | None = None
         self._deliverable_in: bytes | None = None
@@ -75,6 +75,9 @@ class Connection(PublishingClient):
 
     def opened(self) -> None:
         """Come in."""
+        if self.owes_info:
+            self.owes_info = False
+            self.send_info()  # written when the timers that a client may count on exist
         self.broker.connection_made(self)
 
     def closed(self) -> None:
@@ -100,6 +103,16 @@ class Connection(PublishingClient):
         self._stop_auth_timer()
         self._auth_timer = self.broker.clock.call_later(timeout_s, self._end_unauthenticated)
 
+    def require_handshake(self, bare_socket: Any, timeout_s: float) -> None:
+        """Have a transport within `timeout_s`, or close the socket that there is until then."""
+        self.bare_socket = bare_socket
+        self._stop_auth_timer()
+        self._auth_timer = self.broker.clock.call_later(timeout_s, self._end_without_handshake)
+
+    def _end_without_handshake(self) -> None:
+        self._auth_timer = None
+        self.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
+
     def on_connect(self, document: bytes) -> None:
         """Take the client's introduction, and find out who it is."""
         if self.pending is not None:
@@ -110,6 +123,7 @@ class Connection(PublishingClient):
             self._take_cookies(options)
         if self.tracer is not None:
             self.tracer.connect_received(document)
+            self.spend(LOG_LINE_BYTES)
         self.options = options
         self.halt(INTRODUCING)
         if not (self.connected or self.broker.admission.asks_who(self)):
@@ -177,6 +191,7 @@ class Connection(PublishingClient):
         if self.tracer is not None:
             self.tracer.received("PING")
             self.tracer.sent("PONG")
+            self.spend(2 * LOG_LINE_BYTES)
         self.send(_PONG)
         if self.connected and not self._told_info:
             self._told_info = True
@@ -187,6 +202,7 @@ class Connection(PublishingClient):
         """Take the answer to a PING of ours."""
         if self.tracer is not None:
             self.tracer.received("PONG")
+            self.spend(LOG_LINE_BYTES)
         self.keepalive.pong()
 
     def on_info(self, document: bytes) -> None:
@@ -207,7 +223,7 @@ class Connection(PublishingClient):
         """Add a subscription, unless something forbids it; then say so and go on."""
         if self.tracer is not None:
             self.tracer.subscribe_received(subject, queue, sid)
-        self.spend(COMMAND_BYTES)
+            self.spend(LOG_LINE_BYTES)
         if self.broker.interception is None:
             self.subscribe(subject, queue, sid)
         else:
@@ -217,7 +233,7 @@ class Connection(PublishingClient):
         """Add a subscription that the client asks for, unless it may not or has left."""
         if self._finishes:
             return
-        refusal = self.broker.admission.refuse_subscription(self, subject, queue)
+        refusal = self._refusal(subject, queue)
         if refusal is not None:
             self.send_error(refusal)
             return
@@ -234,6 +250,16 @@ class Connection(PublishingClient):
         if self.publish_checks & VERBOSE:
             self.send_ok()
 
+    def _refusal(self, subject: bytes, queue: bytes | None) -> str | None:
+        """Say why the client may not subscribe, if so; the permissions looked at are charged."""
+        if self.permissions is None:
+            return self.broker.admission.refuse_subscription(self, subject, queue)
+        rules = self.permissions.rules
+        steps = rules.steps()
+        refusal = self.broker.admission.refuse_subscription(self, subject, queue)
+        self.spend((rules.steps() - steps) * STEP_BYTES)
+        return refusal
+
     def on_unsubscribe(self, sid: bytes, max_messages: int) -> None:
         """End a subscription, now or when it has had `max_messages` in all."""
         if self.pending is not None:
@@ -241,7 +267,7 @@ class Connection(PublishingClient):
             return
         if self.tracer is not None:
             self.tracer.unsubscribe_received(sid, max_messages)
-        self.spend(COMMAND_BYTES)
+            self.spend(LOG_LINE_BYTES)
         subscription = self.subscriptions.get(sid)
         if subscription is not None:
             if max_messages > subscription.delivered:
@@ -303,7 +329,7 @@ class Connection(PublishingClient):
         checks = self.deliver_checks
         if checks & CLOSED or (checks & NO_ECHO and publisher is self):
             return None
-        if checks & DENIED_SUBJECTS and not self._may_deliver(subscription, frame):
+        if checks & DENIED_SUBJECTS and not self._may_deliver(subscription, publisher, frame):
             return None
         if checks & BEHIND and not self.back_pressure.has_room(publisher):
             return None
@@ -320,8 +346,13 @@ class Connection(PublishingClient):
             self.tracer.message_sent(subscription, frame)
         return frame
 
-    def _may_deliver(self, subscription: Subscription, frame: Frame) -> bool:
-        """Tell whether no denial forbids `frame`; quick for the subject of the last time."""
+    def _may_deliver(
+        self, subscription: Subscription, publisher: Client | None, frame: Frame
+    ) -> bool:
+        """Tell whether no denial forbids `frame`; quick for the subject of the last time.
+
+        What has to be looked up is work that `publisher` has made.
+        """
         start = frame.base + frame.subject_start
         end = frame.base + frame.subject_end
         last = self._deliverable
@@ -333,7 +364,12 @@ class Connection(PublishingClient):
         ):
             return True
         subject = memory.take(frame.data, start, end)
-        if not self.permissions.may_deliver(subject, subscription.queue):
+        rules = self.permissions.rules
+        steps = rules.steps()
+        may_deliver = self.permissions.may_deliver(subject, subscription.queue)
+        if isinstance(publisher, Channel):
+            publisher.parser.charge((rules.steps() - steps) * STEP_BYTES)
+        if not may_deliver:
             return False
         self._deliverable = subject
         self._deliverable_in = subscription.queue

@@ -15,10 +15,16 @@ TURN_BYTES = 32 * 1024 * 1024
 PORTION_BYTES = 64 * 1024
 """What each may do after a read in any case."""
 
+BUSY_S = 0.005
+"""What each may take of real time before others have their turn, whatever it was charged.
+
+A quarter of a turn: so a cost that is wrong by far still makes nobody wait for long.
+"""
+
 LEAST_SHARE_BYTES = 16 * 1024
 """What each of those who wait gets, were they thousands: two commands."""
 
-_DRAWN_BYTES = TURN_BYTES // 32
+_DRAWN_BYTES = PORTION_BYTES  # at a time, some 40 us: then the clock is looked at
 _RENEWED_BELOW_BYTES = TURN_BYTES // 2  # a turn of which less is used lasts for further rounds
 
 
@@ -31,11 +37,11 @@ class FairTurns:
         self._waiting = 0
         self._is_used = False
 
-    def draw(self) -> int:
+    def draw(self, least_bytes: int = 0) -> int:
         """Give another piece of this turn; 0 when all is used, or others wait for the next."""
         if self._waiting or self._left_bytes <= 0:
             return 0
-        return self._use(_DRAWN_BYTES)
+        return self._use(max(_DRAWN_BYTES, min(least_bytes, self._left_bytes)))
 
     def wait(self, go_on: Callable[[], object]) -> None:
         """Have `go_on` called when it is time to; it begins by taking its `share`."""

@@ -2,9 +2,10 @@
 
 cimport cython
 
+from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame, compose, with_subject
 from midge.server.clients.channel cimport Channel
-from midge.server.auth.permissions cimport Permissions
+from midge.server.auth.permissions cimport PermissionRules, Permissions
 from midge.server.routing cimport reserved
 from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.result cimport SubListResult
@@ -12,6 +13,7 @@ from midge.sublist.sublist cimport SubList
 
 cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED, RESERVED
 cdef Py_ssize_t COMMAND_BYTES, _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, STEP_BYTES
+cdef Py_ssize_t _RESERVED_BYTES, _SCREENED_BYTES, _NO_RESPONDERS_BYTES
 
 
 cdef class PublishingClient(Channel):
@@ -24,7 +26,7 @@ cdef class PublishingClient(Channel):
     cdef unsigned long long _generation
 
     cpdef void on_publish(self, Frame frame) except *
-    @cython.locals(result=SubListResult, cost=Py_ssize_t, taken=Py_ssize_t)
+    @cython.locals(result=SubListResult, cost=Py_ssize_t, deliveries=Py_ssize_t, taken=Py_ssize_t)
     cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
     cdef void forget_match(self) except *
     @cython.locals(is_reserved=bint, data="const unsigned char *", base=Py_ssize_t,
@@ -39,6 +41,10 @@ cdef class PublishingClient(Channel):
     @cython.locals(checks=int, subject=bytes, target=bytes, may_publish=bint,
                    is_led_astray=bint)
     cdef void _publish_guarded(self, Frame frame) except *
+    @cython.locals(rules=PermissionRules, steps="long long", may_publish=bint)
+    cdef bint _may_publish(self, bytes subject) except -1
+    @cython.locals(steps="long long")
     cdef bytes _mapped(self, bytes subject)
-    @cython.locals(subscriptions=tuple, subscription=RoutedSubscription)
+    @cython.locals(sublist=SubList, steps="long long", looked_at=Py_ssize_t, listening=tuple,
+                   subscription=RoutedSubscription)
     cdef void _send_no_responders(self, Frame frame, bytes subject) except *

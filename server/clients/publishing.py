@@ -6,10 +6,10 @@ SubList, or not even that while the subject stays the same.
 
 from typing import TYPE_CHECKING, Any
 
-from midge.protocol import errors
+from midge.protocol import errors, memory
 from midge.protocol.frame import Frame, compose, with_subject
 from midge.protocol.messages import ConnectOptions
-from midge.server.clients.channel import COMMAND_BYTES, STEP_BYTES, Channel
+from midge.server.clients.channel import COMMAND_BYTES, LOG_LINE_BYTES, STEP_BYTES, Channel
 from midge.server.routing import reserved
 from midge.server.routing.reserved import RESERVED_SUBJECTS
 from midge.server.routing.slow_path import (
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 # What a delivery uses up of a turn besides its bytes.
 _DELIVERY_BYTES = 128
 _DELIVERY_IN_RUN_BYTES = 16
+
+_RESERVED_BYTES = 2048  # finding out in plain Python whether a subject is the server's own
+_SCREENED_BYTES = 32 * 1024  # showing a message to an interceptor
+_NO_RESPONDERS_BYTES = 1024 if memory.is_compiled() else 16 * 1024
 
 
 class PublishingClient(Channel):
@@ -77,15 +81,16 @@ class PublishingClient(Channel):
         """
         if not self.publish_checks:
             result = self._match(frame)
-            cost = len(result.plain) * (frame.end + _DELIVERY_IN_RUN_BYTES)
-            if cost and not self.may_spend(cost * count):
-                count = max(self.turn_left // cost + 1, 1)
+            deliveries = len(result.plain) * (frame.end + _DELIVERY_IN_RUN_BYTES)
+            cost = deliveries + frame.end  # which the parser charges
+            if not self.may_spend(cost * count):
+                count = max(self.parser.budget // cost + 1, 1)
             if result or not frame.has_reply():
                 taken = self.router.route_run(self.account, result, self, frame, count)
                 if taken:
                     self.in_messages += taken
                     self.in_bytes += taken * frame.size
-                    self.spend(cost * taken)
+                    self.spend(deliveries * taken)
                     return taken
         self.on_publish(frame)
         return 1
@@ -158,12 +163,15 @@ class PublishingClient(Channel):
         subject = self._subject_of(frame)
         if checks & WATCHED and self.tracer is not None:
             self.tracer.publish_received(frame)
+            self.spend(LOG_LINE_BYTES)
         if checks & PEDANTIC and not is_valid_publish_subject(subject):
             self.send_error(errors.INVALID_PUBLISH_SUBJECT)
         # What counts is where it goes: a mapping is no way round a denial.
         target = self._mapped(subject) if checks & MAPPED else subject
         named = target or subject  # a message that weights leave out must be allowed, too
-        may_publish = not checks & RESTRICTED or self.permissions.may_publish(named)
+        may_publish = not checks & RESTRICTED or self._may_publish(named)
+        if checks & RESERVED:
+            self.spend(_RESERVED_BYTES)
         is_led_astray = checks & MAPPED and named.startswith(RESERVED_SUBJECTS)
         if checks & RESERVED or not may_publish or is_led_astray:
             refusal = self.broker.admission.refuse_publish(self, named, frame)
@@ -173,6 +181,7 @@ class PublishingClient(Channel):
         elif checks & RESTRICTED and not checks & MAPPED:
             self.publish_checks &= ~RESTRICTED  # the same line again needs no asking again
         if checks & SCREENED:
+            self.spend(_SCREENED_BYTES)
             self.show_publish(frame)
             return
         if checks & VERBOSE:
@@ -185,10 +194,23 @@ class PublishingClient(Channel):
     def show_publish(self, frame: Frame) -> None:
         """Have `frame` looked at by who asked for that; whether it goes on is for them to say."""
 
+    def _may_publish(self, subject: bytes) -> bool:
+        """Tell whether the permissions let the client publish to `subject`, and charge for it."""
+        rules = self.permissions.rules
+        steps = rules.steps()
+        may_publish: bool = self.permissions.may_publish(subject)
+        self.spend((rules.steps() - steps) * STEP_BYTES)
+        return may_publish
+
     def _mapped(self, subject: bytes) -> bytes:
         """Give the subject that the account's mappings make of `subject`; empty to drop it."""
         mapper = self.account.mapper
-        return subject if mapper is None else mapper.map(subject) or b""
+        if mapper is None:
+            return subject
+        steps = mapper.steps
+        mapped = mapper.map(subject) or b""
+        self.spend((mapper.steps - steps) * STEP_BYTES)
+        return mapped
 
     def route_mapped(self, frame: Frame) -> None:
         """Deliver `frame`, which has been shown, under the subject that its mappings give it."""
@@ -230,10 +252,16 @@ class PublishingClient(Channel):
     def _send_no_responders(self, frame: Frame, subject: bytes) -> None:
         """Tell the client that nobody is there on `subject`, if it listens for the answer."""
         reply = frame.reply_bytes() or b""
-        subscriptions: tuple[Any, ...] = self.account.sublist.match(reply).plain
-        for subscription in subscriptions:
+        sublist = self.account.sublist
+        steps = sublist.steps
+        listening: tuple[Any, ...] = sublist.match(reply).plain
+        looked_at = 0
+        for subscription in listening:
+            looked_at += 1
             if subscription.client is self:
                 headers = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
                 self.outbound.append_message(compose(reply, b"", None, headers), subscription.sid)
                 self.router.touch(self)
-                return
+                break
+        steps = sublist.steps - steps + looked_at
+        self.spend(_NO_RESPONDERS_BYTES + len(subject) + steps * STEP_BYTES)

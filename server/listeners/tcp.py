@@ -18,6 +18,7 @@ from midge.server.broker.broker import Broker
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.clients.loop_adapter import forget, protocol_for
+from midge.server.clock import Clock
 from midge.server.listeners.sockets import listen, peer_of
 from midge.server.listeners.tls import HandshakeLimit, TlsContexts, is_client_hello
 from midge.server.log.logger import get_logger
@@ -26,6 +27,7 @@ _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 64  # so that a storm of connections does not starve those that are there
 _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 1.0
+_GRACE_S = 60.0
 
 log = get_logger()
 
@@ -125,7 +127,8 @@ class Listener:
             return
         connection = self._broker.make_connection(peer)
         if self._tls is None:
-            self._greet(accepted, connection)
+            connection.owes_info = True
+            self._hand_over(accepted, connection, None)
         else:
             self._run(self._settle(accepted, connection, self._tls))
 
@@ -134,15 +137,6 @@ class Listener:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def _greet(self, accepted: socket.socket, connection: Connection) -> None:
-        """Say INFO and bring `connection` onto the socket, in plain text: nothing to wait for."""
-        try:
-            accepted.send(self._broker.info_line(connection))
-        except OSError as error:
-            self._fail(accepted, connection, error)
-        else:
-            self._hand_over(accepted, connection, None)
 
     async def _settle(
         self, accepted: socket.socket, connection: Connection, tls: TlsContexts
@@ -179,7 +173,7 @@ class Listener:
                 "tls_handshake_failed",
                 cid=connection.cid,
                 peer=connection.peer,
-                error=str(error) or type(error).__name__,
+                error="TLS handshake timeout" if connection.reason else _text_of(error),
             )
             connection.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
         connection.let_go()  # no transport will ever tell it that it is lost
@@ -194,16 +188,24 @@ class Listener:
         if not self._admits_handshake(tls):
             accepted.send(info + b"-ERR '%b'\r\n" % errors.CONNECTION_THROTTLED.encode())
             raise ConnectionAbortedError("too many handshakes in this second")
-        if table.handshake_first == "on":
-            return context
-        if table.handshake_first == "auto" and await _begins_tls(
-            accepted, table.handshake_first_fallback_s
+        clock = self._broker.clock
+        if table.handshake_first == "on" or (
+            table.handshake_first == "auto"
+            and await _begins_tls(accepted, clock, table.handshake_first_fallback_s)
         ):
+            connection.owes_info = True
+            self._broker.admission.await_handshake(connection, accepted)
             return context
-        connection.has_info = True
+        if not table.allow_non_tls:
+            self._broker.admission.await_handshake(connection, accepted)
+            accepted.send(info)
+            return context
+        begins_tls = asyncio.ensure_future(_begins_tls(accepted, clock, table.timeout_s))
+        await asyncio.sleep(0)  # now its timer exists
         accepted.send(info)
-        if table.allow_non_tls and not await _begins_tls(accepted, table.timeout_s):
+        if not await begins_tls:
             return None
+        self._broker.admission.await_handshake(connection, accepted)
         return context
 
     def _admits_handshake(self, tls: TlsContexts) -> bool:
@@ -222,7 +224,8 @@ class Listener:
         context: ssl.SSLContext | None,
     ) -> None:
         protocol = protocol_for(loop, connection)
-        timeout_s = None if context is None else self._broker.options.tls.timeout_s
+        # The connection's own timer, which goes by the server's clock, is to be the first.
+        timeout_s = None if context is None else self._broker.options.tls.timeout_s + _GRACE_S
         try:
             await loop.connect_accepted_socket(
                 lambda: protocol, accepted, ssl=context, ssl_handshake_timeout=timeout_s
@@ -232,23 +235,25 @@ class Listener:
             error.__traceback__ = None
             forget(protocol)
             self._fail(accepted, connection, error)
-            return
-        if context is not None and not connection.has_info:
-            connection.send_info()
-            self._broker.router.flush_unless_due()
 
 
-async def _begins_tls(accepted: socket.socket, wait_s: float) -> bool:
+def _text_of(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+async def _begins_tls(accepted: socket.socket, clock: Clock, wait_s: float) -> bool:
     """Tell whether the first byte that comes within `wait_s` begins TLS; it stays unread."""
     loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    loop.add_reader(accepted, readable.set)
+    decided = asyncio.Event()
+    timer = clock.call_later(wait_s, decided.set)
+    loop.add_reader(accepted, decided.set)
     try:
-        async with asyncio.timeout(wait_s):
-            await readable.wait()
-    except TimeoutError:
-        return False
+        await decided.wait()
     finally:
         loop.remove_reader(accepted)
-    first = accepted.recv(1, socket.MSG_PEEK)
+        timer.cancel()
+    try:
+        first = accepted.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False  # none has come
     return bool(first) and is_client_hello(first[0])

@@ -113,9 +113,10 @@ def delivered(client: socket.socket) -> list[tuple[bytes, str, int]]:
     return [(sid, subject.decode(), int(number)) for subject, sid, number in found]
 
 
+@pytest.mark.row(23)
 @pytest.mark.parametrize("rounds", [6, pytest.param(40, marks=pytest.mark.full)])
 @pytest.mark.timeout(300)
-def test_row_23_nothing_denied_is_delivered(victim: Victim, rounds: int) -> None:
+def test_nothing_denied_is_delivered(victim: Victim, rounds: int) -> None:
     rng = random.Random(rounds)
     now = rules(rng)
     with victim(config(now), connect=BYSTANDER) as target:
@@ -165,7 +166,8 @@ def reload_in_flight(
     return number
 
 
-def test_row_23_answers_are_granted_so_many_times_for_so_long(victim: Victim) -> None:
+@pytest.mark.row(23)
+def test_answers_are_granted_so_many_times_for_so_long(victim: Victim) -> None:
     granted = '{allow_responses: {max: 2, expires: "400ms"}, subscribe: ask}'
     users = f"{{user: bystander, password: p}}, {{user: r, password: p, permissions: {granted}}}"
     with victim(f"authorization {{ users = [ {users} ] }}", connect=BYSTANDER) as target:
@@ -189,9 +191,10 @@ HOOK_TIMEOUT_S = 0.5
 AFTERWARDS = b"PING\r\nSUB > 1\r\nPUB bystander.x 0\r\n\r\n"
 
 
+@pytest.mark.row(24)
 @pytest.mark.parametrize("count", [4, pytest.param(300, marks=pytest.mark.full)])
 @pytest.mark.timeout(300)
-def test_row_24_a_hook_that_goes_wrong_refuses(
+def test_a_hook_that_goes_wrong_refuses(
     victim: Victim, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.setenv("MIDGE_AUTHORIZATION_HOOK", "tests.abuse.hooks:authenticate")
@@ -213,9 +216,8 @@ def test_row_24_a_hook_that_goes_wrong_refuses(
         assert time.monotonic() - begun < 3 * HOOK_TIMEOUT_S
 
 
-def test_row_24_hooks_that_hang_keep_nobody_out(
-    victim: Victim, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.row(24)
+def test_hooks_that_hang_keep_nobody_out(victim: Victim, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MIDGE_AUTHORIZATION_HOOK", "tests.abuse.hooks:authenticate")
     monkeypatch.setenv("MIDGE_AUTHORIZATION_HOOK_TIMEOUT_S", str(HOOK_TIMEOUT_S))
     monkeypatch.setenv("MIDGE_AUTHORIZATION_HOOK_CONCURRENCY", "8")

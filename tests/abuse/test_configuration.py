@@ -70,8 +70,9 @@ def start(folder: Path, text: str) -> tuple[int, str, float]:
     return done.returncode, done.stderr + done.stdout, time.monotonic() - begun
 
 
+@pytest.mark.row(27)
 @pytest.mark.parametrize("name", list(BROKEN))
-def test_row_27_no_server_starts_on_what_is_broken(tmp_path: Path, name: str) -> None:
+def test_no_server_starts_on_what_is_broken(tmp_path: Path, name: str) -> None:
     text, what = BROKEN[name]
     code, said, seconds = start(tmp_path, text)
     assert code == 1
@@ -81,15 +82,17 @@ def test_row_27_no_server_starts_on_what_is_broken(tmp_path: Path, name: str) ->
     assert seconds < TIMEOUT_S / 2
 
 
-def test_row_27_no_server_starts_on_what_is_enormous(tmp_path: Path, huge: Path) -> None:
+@pytest.mark.row(27)
+def test_no_server_starts_on_what_is_enormous(tmp_path: Path, huge: Path) -> None:
     code, said, _ = start(tmp_path, f'include "{huge}"\n')
     assert code == 1
     assert "Traceback" not in said
     assert re.search(r"expected at most \d+ MiB", said), said[:500]
 
 
+@pytest.mark.row(27)
 @pytest.mark.timeout(180)
-def test_row_27_a_broken_reload_changes_nothing(victim: Victim, huge: Path) -> None:
+def test_a_broken_reload_changes_nothing(victim: Victim, huge: Path) -> None:
     broken = {**BROKEN, "an enormous file": (f'include "{huge}"\n', r"at most \d+ MiB")}
     with victim("max_payload: 1000\n", files=CIRCLE, growth_bytes=96 * MIB) as target:
         client = target.dial()

@@ -24,9 +24,10 @@ MIB = 1 << 20
 NO_ECHO = b'CONNECT {"verbose":false,"echo":false}\r\n'
 
 
+@pytest.mark.row(2)
 @pytest.mark.parametrize("count", [400, pytest.param(5_000, marks=pytest.mark.full)])
 @pytest.mark.timeout(300)
-def test_row_2_idle_connections_are_cheap(victim: Victim, count: int) -> None:
+def test_idle_connections_are_cheap(victim: Victim, count: int) -> None:
     with victim(growth_bytes=count * REMEMBERED_BYTES + GROWTH_BYTES) as target:
         target.dial().close()
         files, before = target.descriptors(), target.rss_bytes()
@@ -37,9 +38,10 @@ def test_row_2_idle_connections_are_cheap(victim: Victim, count: int) -> None:
         target.wait_for_descriptors(files)
 
 
+@pytest.mark.row(4)
 @pytest.mark.parametrize("count", [100_000, pytest.param(1_000_000, marks=pytest.mark.full)])
 @pytest.mark.timeout(300)
-def test_row_4_many_subscriptions_come_and_go(victim: Victim, count: int) -> None:
+def test_many_subscriptions_come_and_go(victim: Victim, count: int) -> None:
     # The allocator keeps most of what they took for the next that come, and the rounds show that
     # these need no more.
     with victim("http: 127.0.0.1:-1\n", growth_bytes=count * 640 + 16 * MIB) as target:
@@ -57,7 +59,8 @@ def test_row_4_many_subscriptions_come_and_go(victim: Victim, count: int) -> Non
         assert peaks[2] - peaks[1] < peaks[1] // 16 + 4 * MIB
 
 
-def test_row_4_subscribing_amid_remembered_matches_takes_turns(victim: Victim) -> None:
+@pytest.mark.row(4)
+def test_subscribing_amid_remembered_matches_takes_turns(victim: Victim) -> None:
     """What is remembered of a thousand subjects has to be brought up to date for each of them."""
     with victim() as target:
         client = target.dial(connect=NO_ECHO)
@@ -67,7 +70,8 @@ def test_row_4_subscribing_amid_remembered_matches_takes_turns(victim: Victim) -
         ask(client, *(b"SUB other.%d.* o%d" % (i, i) for i in range(3000)))
 
 
-def test_row_4_many_queue_groups_take_turns(victim: Victim) -> None:
+@pytest.mark.row(4)
+def test_many_queue_groups_take_turns(victim: Victim) -> None:
     with victim(growth_bytes=2 * GROWTH_BYTES) as target:
         client = target.dial(connect=NO_ECHO)
         for start in range(0, 10_000, 1000):
@@ -75,7 +79,8 @@ def test_row_4_many_queue_groups_take_turns(victim: Victim) -> None:
             ask(client, *lines, *[b"PUB x 0\r\n", b"SUB x y y", b"UNSUB y"] * 10)
 
 
-def test_row_11_messages_that_nobody_may_have_take_turns(victim: Victim) -> None:
+@pytest.mark.row(11)
+def test_messages_that_nobody_may_have_take_turns(victim: Victim) -> None:
     with victim(growth_bytes=2 * GROWTH_BYTES) as target:
         client = target.dial(connect=NO_ECHO)
         ask(client, *(b"SUB x.> %d" % i for i in range(10_000)))
@@ -83,7 +88,8 @@ def test_row_11_messages_that_nobody_may_have_take_turns(victim: Victim) -> None
         ask(client, *[b"PUB x.y 0\r\n"] * 1000)
 
 
-def test_row_10_a_slow_consumer_is_cut_and_a_fast_one_gets_all(victim: Victim) -> None:
+@pytest.mark.row(10)
+def test_a_slow_consumer_is_cut_and_a_fast_one_gets_all(victim: Victim) -> None:
     config = "max_pending: 8MB\nwrite_deadline: 2s\n"
     with victim(config) as target:
         slow, fast, publisher = target.dial(), target.dial(), target.dial()
@@ -120,7 +126,8 @@ def _has_ended(client: socket.socket) -> bool:
         return True
 
 
-def test_row_11_an_echo_flood_ends_its_sender(victim: Victim) -> None:
+@pytest.mark.row(11)
+def test_an_echo_flood_ends_its_sender(victim: Victim) -> None:
     config = "max_pending: 8MB\nwrite_deadline: 2s\n"
     with victim(config) as target:
         before = target.rss_bytes()
@@ -135,7 +142,8 @@ def test_row_11_an_echo_flood_ends_its_sender(victim: Victim) -> None:
         assert target.rss_bytes() - before < 64 * MIB
 
 
-def test_row_16_deep_subjects_and_many_wildcards_stay_cheap(victim: Victim) -> None:
+@pytest.mark.row(16)
+def test_deep_subjects_and_many_wildcards_stay_cheap(victim: Victim) -> None:
     with victim() as target:
         client = target.dial()
         deep = b".".join([b"a"] * 1900)
@@ -152,7 +160,8 @@ def test_row_16_deep_subjects_and_many_wildcards_stay_cheap(victim: Victim) -> N
         assert got.count(b"MSG b.b.") == 20 * 1000
 
 
-def test_row_16_levels_that_lead_to_nothing_take_turns(victim: Victim) -> None:
+@pytest.mark.row(16)
+def test_levels_that_lead_to_nothing_take_turns(victim: Victim) -> None:
     with victim() as target:
         client = target.dial()
         for start in range(0, 1 << 13, 1 << 11):
@@ -165,9 +174,10 @@ def test_row_16_levels_that_lead_to_nothing_take_turns(victim: Victim) -> None:
         ask(client, *(b"PUB %b.y%d 0\r\n" % (path, i) for i in range(300)))
 
 
+@pytest.mark.row(17)
 @pytest.mark.parametrize("count", [100_000, pytest.param(1_000_000, marks=pytest.mark.full)])
 @pytest.mark.timeout(300)
-def test_row_17_distinct_subjects_do_not_fill_the_cache(victim: Victim, count: int) -> None:
+def test_distinct_subjects_do_not_fill_the_cache(victim: Victim, count: int) -> None:
     with victim() as target:
         client = target.dial()
         ask(client, b"SUB *.never 1", *(b"PUB warm.%d 0\r\n" % i for i in range(5_000)))
@@ -178,9 +188,10 @@ def test_row_17_distinct_subjects_do_not_fill_the_cache(victim: Victim, count: i
         assert target.rss_bytes() - before < 8 * MIB
 
 
+@pytest.mark.row(18)
 @pytest.mark.parametrize("count", [200_000, pytest.param(1_000_000, marks=pytest.mark.full)])
 @pytest.mark.timeout(300)
-def test_row_18_unsubscribing_from_nothing_leaves_nothing(victim: Victim, count: int) -> None:
+def test_unsubscribing_from_nothing_leaves_nothing(victim: Victim, count: int) -> None:
     with victim() as target:
         client = target.dial()
         ask(client, *(b"UNSUB %d" % i for i in range(10_000)))
@@ -191,11 +202,12 @@ def test_row_18_unsubscribing_from_nothing_leaves_nothing(victim: Victim, count:
         assert target.rss_bytes() - before < 8 * MIB
 
 
+@pytest.mark.row(18)
 @pytest.mark.parametrize(
     ("count", "each"), [(100, 5_000), pytest.param(1_000, 2_000, marks=pytest.mark.full)]
 )
 @pytest.mark.timeout(300)
-def test_row_18_who_flood_all_at_once_share_the_loop(victim: Victim, count: int, each: int) -> None:
+def test_who_flood_all_at_once_share_the_loop(victim: Victim, count: int, each: int) -> None:
     herd = b"".join(b"SUB herd.%d %d\r\n" % (i, i) for i in range(each))
     herd += b"".join(b"UNSUB %d\r\n" % i for i in range(each))
     # As in row 4, the allocator keeps most of what the subscriptions took.
@@ -214,9 +226,10 @@ def test_row_18_who_flood_all_at_once_share_the_loop(victim: Victim, count: int,
         asyncio.run(flood_at_once())
 
 
+@pytest.mark.row(19)
 @pytest.mark.parametrize("count", [100_000, pytest.param(300_000, marks=pytest.mark.full)])
 @pytest.mark.timeout(300)
-def test_row_19_refused_subscriptions_leave_nothing(victim: Victim, count: int) -> None:
+def test_refused_subscriptions_leave_nothing(victim: Victim, count: int) -> None:
     rules = '{subscribe: "bystander.>"}'
     config = f"authorization {{ users = [ {{user: u, password: p, permissions: {rules}}} ] }}"
     connect = '{"verbose":false,"user":"u","pass":"p"}'
@@ -234,9 +247,10 @@ def test_row_19_refused_subscriptions_leave_nothing(victim: Victim, count: int) 
         assert target.rss_bytes() - before < 8 * MIB
 
 
+@pytest.mark.row(20)
 @pytest.mark.parametrize("count", [2_000, pytest.param(50_000, marks=pytest.mark.full)])
 @pytest.mark.timeout(300)
-def test_row_20_connections_that_come_and_go_leave_nothing(victim: Victim, count: int) -> None:
+def test_connections_that_come_and_go_leave_nothing(victim: Victim, count: int) -> None:
     with victim() as target:
         files = target.descriptors()
         reset = struct.pack("ii", 1, 0)

@@ -10,11 +10,14 @@ import socket
 import threading
 import time
 
+import pytest
+
 from tests.abuse.conftest import TIMEOUT_S, Target, Victim, ask, read_to_end, wait_until
 from tests.support.processes import Server, midge_command
 
 
-def test_row_1_a_slow_connect_is_cut_on_time(victim: Victim) -> None:
+@pytest.mark.row(1)
+def test_a_slow_connect_is_cut_on_time(victim: Victim) -> None:
     config = "authorization { user: u, password: p, timeout: 1 }"
     with victim(config, connect='{"verbose":false,"user":"u","pass":"p"}') as target:
         client = target.dial(is_connected=False)
@@ -30,13 +33,15 @@ def test_row_1_a_slow_connect_is_cut_on_time(victim: Victim) -> None:
         assert 0.9 < time.monotonic() - begun < 3
 
 
-def test_row_3_a_dead_peer_is_found(victim: Victim) -> None:
+@pytest.mark.row(3)
+def test_a_dead_peer_is_found(victim: Victim) -> None:
     with victim('ping_interval: "300ms"\nping_max: 2\n') as target:
         silent = target.dial()
         assert read_to_end(silent).endswith(b"-ERR 'Stale Connection'\r\n")
 
 
-def test_row_3_a_peer_that_takes_nothing_is_cut(victim: Victim) -> None:
+@pytest.mark.row(3)
+def test_a_peer_that_takes_nothing_is_cut(victim: Victim) -> None:
     """A stopped process takes what its socket has room for, and then nothing more."""
     with victim('write_deadline: "1s"\n') as target:
         stopped = target.open(receive_bytes=4096)
@@ -49,7 +54,8 @@ def test_row_3_a_peer_that_takes_nothing_is_cut(victim: Victim) -> None:
         assert ask(publisher, message) == b"PONG\r\n"
 
 
-def test_row_3_a_peer_that_never_reads_its_last_words_is_cut(victim: Victim) -> None:
+@pytest.mark.row(3)
+def test_a_peer_that_never_reads_its_last_words_is_cut(victim: Victim) -> None:
     with victim('write_deadline: "1s"\n') as target:
         publisher = target.dial()
         files = target.descriptors()
@@ -63,7 +69,8 @@ def test_row_3_a_peer_that_never_reads_its_last_words_is_cut(victim: Victim) -> 
         target.wait_for_descriptors(files)
 
 
-def test_row_12_running_out_of_files_is_survived(victim: Victim) -> None:
+@pytest.mark.row(12)
+def test_running_out_of_files_is_survived(victim: Victim) -> None:
     with victim() as target:
         files = target.descriptors()
         _, hard = resource.prlimit(target.server.pid, resource.RLIMIT_NOFILE)
@@ -78,7 +85,8 @@ def test_row_12_running_out_of_files_is_survived(victim: Victim) -> None:
         assert target.server.log.count("accept") < 50
 
 
-def test_row_14_a_log_on_a_full_disk_stops_nobody(victim: Victim) -> None:
+@pytest.mark.row(14)
+def test_a_log_on_a_full_disk_stops_nobody(victim: Victim) -> None:
     with victim('log_file: "/dev/full"\nhttp: 127.0.0.1:-1\n') as target:
         for _ in range(50):
             read_to_end(_sent(target, b"NONSENSE\r\n"))
@@ -95,7 +103,8 @@ def _sent(target: Target, data: bytes, listener: str = "nats") -> socket.socket:
     return client
 
 
-def test_row_28_a_stopped_server_sends_nobody_away() -> None:
+@pytest.mark.row(28)
+def test_a_stopped_server_sends_nobody_away() -> None:
     with Server(midge_command(), 'ping_interval: "500ms"\nping_max: 4\n') as server:
         client = socket.create_connection(server.address(), timeout=TIMEOUT_S)
         answering = threading.Thread(target=_answer_pings, args=(client,))
@@ -120,7 +129,8 @@ def _answer_pings(client: socket.socket) -> None:
                 client.sendall(b"PONG\r\n")
 
 
-def test_row_30_racing_signals_end_it_cleanly() -> None:
+@pytest.mark.row(30)
+def test_racing_signals_end_it_cleanly() -> None:
     for signals in (
         ("SIGTERM", "SIGTERM"),
         ("SIGHUP", "SIGTERM", "SIGINT"),

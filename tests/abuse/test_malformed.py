@@ -12,7 +12,8 @@ from tests.abuse.conftest import GROWTH_BYTES, REMEMBERED_BYTES, Victim, ask, re
 MIB = 1 << 20
 
 
-def test_row_5_an_endless_control_line_is_cut(victim: Victim) -> None:
+@pytest.mark.row(5)
+def test_an_endless_control_line_is_cut(victim: Victim) -> None:
     with victim() as target:
         before = target.rss_bytes()
         for line in (b"SUB " + b"x" * 10 * MIB, b"SUB " + b"x" * 4096 + b" 1\r\n"):
@@ -24,9 +25,10 @@ def test_row_5_an_endless_control_line_is_cut(victim: Victim) -> None:
         assert target.rss_bytes() - before < 8 * MIB
 
 
+@pytest.mark.row(6)
 @pytest.mark.parametrize("size_mib", [50, pytest.param(1024, marks=pytest.mark.full)])
 @pytest.mark.timeout(300)
-def test_row_6_a_flood_of_blanks_takes_no_memory(victim: Victim, size_mib: int) -> None:
+def test_a_flood_of_blanks_takes_no_memory(victim: Victim, size_mib: int) -> None:
     with victim() as target:
         before = target.rss_bytes()
         blanks = b" " * MIB
@@ -53,7 +55,8 @@ SIZES = [
 ]
 
 
-def test_row_7_sizes_that_are_none_end_the_connection(victim: Victim) -> None:
+@pytest.mark.row(7)
+def test_sizes_that_are_none_end_the_connection(victim: Victim) -> None:
     with victim() as target:
         before = target.rss_bytes()
         for size in SIZES:
@@ -62,9 +65,10 @@ def test_row_7_sizes_that_are_none_end_the_connection(victim: Victim) -> None:
         assert target.rss_bytes() - before < 4 * MIB
 
 
+@pytest.mark.row(8)
 @pytest.mark.parametrize("count", [200, pytest.param(10_000, marks=pytest.mark.full)])
 @pytest.mark.timeout(300)
-def test_row_8_an_announced_payload_takes_no_room(victim: Victim, count: int) -> None:
+def test_an_announced_payload_takes_no_room(victim: Victim, count: int) -> None:
     with victim(growth_bytes=count * REMEMBERED_BYTES + GROWTH_BYTES) as target:
         before = target.rss_bytes()
         clients = [target.dial(is_connected=False) for _ in range(count)]
@@ -85,7 +89,8 @@ BLOCKS = [
 ]
 
 
-def test_row_9_header_bombs_are_relayed_untouched(victim: Victim) -> None:
+@pytest.mark.row(9)
+def test_header_bombs_are_relayed_untouched(victim: Victim) -> None:
     with victim(connect='{"verbose":false,"headers":true}') as target:
         client = target.dial()
         ask(client, b"SUB h 1")
@@ -96,7 +101,8 @@ def test_row_9_header_bombs_are_relayed_untouched(victim: Victim) -> None:
         assert ask(target.dial(), b"HPUB h 9 5", b"hello") == b""
 
 
-def test_row_15_tls_on_a_plain_port_is_turned_away(victim: Victim) -> None:
+@pytest.mark.row(15)
+def test_tls_on_a_plain_port_is_turned_away(victim: Victim) -> None:
     with victim() as target:
         for hello in (b"\x16\x03\x01\x02\x00\x01" + b"\0" * 600, b"\x16" * 100_000):
             client = target.dial(is_connected=False)
@@ -105,7 +111,8 @@ def test_row_15_tls_on_a_plain_port_is_turned_away(victim: Victim) -> None:
             assert read_to_end(client) in {b"-ERR 'Unknown Protocol Operation'\r\n", b""}
 
 
-def test_row_21_a_stream_means_the_same_at_every_split(victim: Victim) -> None:
+@pytest.mark.row(21)
+def test_a_stream_means_the_same_at_every_split(victim: Victim) -> None:
     stream = (
         b'CONNECT {"verbose":false,"headers":true}\r\nSUB a 1\r\n'
         b"HPUB a 12 13\r\nNATS/1.0\r\n\r\nx\r\n"
@@ -142,14 +149,16 @@ DOCUMENTS = [
 ]
 
 
-def test_row_22_a_wild_connect_is_taken_or_refused(victim: Victim) -> None:
+@pytest.mark.row(22)
+def test_a_wild_connect_is_taken_or_refused(victim: Victim) -> None:
     with victim() as target:
         for document, is_accepted in DOCUMENTS:
             answer = ask(target.dial(is_connected=False), b"CONNECT " + document)
             assert (b"PONG" in answer) == is_accepted, document[:50]
 
 
-def test_row_29_names_cannot_write_lines(victim: Victim) -> None:
+@pytest.mark.row(29)
+def test_names_cannot_write_lines(victim: Victim) -> None:
     nasty = "\\u001b[31m\\r\\n-ERR 'x'\\r\\nINFO {}\\u0000" + "n" * 1000
     with victim(flags=("-D",)) as target:
         client = target.dial(is_connected=False)

@@ -77,7 +77,8 @@ def crowd(target: Target, count: int) -> int:
     return min(count, allowed)
 
 
-def test_row_26_impossible_arguments_are_refused_or_clamped(victim: Victim) -> None:
+@pytest.mark.row(26)
+def test_impossible_arguments_are_refused_or_clamped(victim: Victim) -> None:
     with victim(CONFIG) as target:
         for arguments, status in IMPOSSIBLE:
             assert fetch(target, f"/connz?{arguments}")[0] == status, arguments[:50]
@@ -90,12 +91,13 @@ def test_row_26_impossible_arguments_are_refused_or_clamped(victim: Victim) -> N
             assert b" 400 " in read_to_end(stranger)
 
 
+@pytest.mark.row(26)
 @pytest.mark.parametrize(
     ("clients", "requests"),
     [(300, 100), pytest.param(50_000, 1_000, marks=pytest.mark.full)],
 )
 @pytest.mark.timeout(300)
-def test_row_26_many_requests_at_once_do_not_hold_others_up(
+def test_many_requests_at_once_do_not_hold_others_up(
     victim: Victim, clients: int, requests: int
 ) -> None:
     with victim(CONFIG, growth_bytes=96 * MIB + clients * 8 * 1024) as target:
@@ -130,9 +132,10 @@ def limit_met(target: Target, name: str) -> int:
     return int(counted[1])
 
 
+@pytest.mark.row(26)
 @pytest.mark.parametrize("readers", [50, pytest.param(500, marks=pytest.mark.full)])
 @pytest.mark.timeout(120)
-def test_row_26_who_does_not_read_is_cut_off(victim: Victim, readers: int) -> None:
+def test_who_does_not_read_is_cut_off(victim: Victim, readers: int) -> None:
     with victim(CONFIG, growth_bytes=96 * MIB) as target:
         client = target.dial()
         ask(client, *(b"SUB unread.%d.%b %d" % (i, b"x" * 1000, i) for i in range(10_000)))
@@ -160,9 +163,10 @@ SWEEPING = [
 ]
 
 
+@pytest.mark.row(26)
 @pytest.mark.parametrize("holders", [20, pytest.param(100, marks=pytest.mark.full)])
 @pytest.mark.timeout(120)
-def test_row_26_pages_of_very_many_subscriptions(victim: Victim, holders: int) -> None:
+def test_pages_of_very_many_subscriptions(victim: Victim, holders: int) -> None:
     with victim(CONFIG, growth_bytes=(64 + 12 * holders) * MIB) as target:
         for number in range(holders):
             own = (b"SUB held.%d.%d %d" % (number, each, each) for each in range(5_000))

@@ -65,9 +65,10 @@ def attack(target: Target, pieces: list[bytes]) -> tuple[bytes, float]:
     return answer, time.monotonic() - begun
 
 
+@pytest.mark.row(15)
 @pytest.mark.parametrize("rounds", [1, pytest.param(30, marks=pytest.mark.full)])
 @pytest.mark.timeout(400)
-def test_row_15_what_is_no_tls_ends_the_connection(victim: Victim, rounds: int) -> None:
+def test_what_is_no_tls_ends_the_connection(victim: Victim, rounds: int) -> None:
     certificate, key = Authority().issue("CN=localhost")
     files = {"cert.pem": pem(certificate), "key.pem": key}
     with victim(CONFIG, files=files, is_encrypted=True) as target:

@@ -84,12 +84,11 @@ def is_ended_by(target: Target, attack: bytes, times: int, *, is_connected: bool
     return True
 
 
+@pytest.mark.row(25)
 @pytest.mark.parametrize("is_connected", [False, True], ids=["stranger", "client"])
 @pytest.mark.parametrize("size_mib", [128, pytest.param(1024, marks=pytest.mark.full)])
 @pytest.mark.timeout(120)
-def test_row_25_a_bomb_inflates_to_nothing(
-    victim: Victim, size_mib: int, is_connected: bool
-) -> None:
+def test_a_bomb_inflates_to_nothing(victim: Victim, size_mib: int, is_connected: bool) -> None:
     message = bomb(size_mib * MIB)
     # A message may be 8 MiB, and the allocator keeps room for a few.
     with victim(CONFIG, growth_bytes=40 * MIB) as target:
@@ -115,7 +114,8 @@ ENDING = {
 }
 
 
-def test_row_25_frames_that_cannot_be_end_the_connection(victim: Victim) -> None:
+@pytest.mark.row(25)
+def test_frames_that_cannot_be_end_the_connection(victim: Victim) -> None:
     with victim(CONFIG) as target:
         target.forget_peak()
         for name, attack in ENDING.items():
@@ -133,10 +133,11 @@ FLOODS = {
 }
 
 
+@pytest.mark.row(25)
 @pytest.mark.parametrize("name", list(FLOODS))
 @pytest.mark.parametrize("times", [20, pytest.param(500, marks=pytest.mark.full)])
 @pytest.mark.timeout(300)
-def test_row_25_floods_of_frames_hold_nobody_up(victim: Victim, name: str, times: int) -> None:
+def test_floods_of_frames_hold_nobody_up(victim: Victim, name: str, times: int) -> None:
     with victim(CONFIG) as target:
         target.forget_peak()
         for is_connected in (False, True):
@@ -167,7 +168,8 @@ REQUESTS = [
 ]
 
 
-def test_row_25_wrong_requests_are_refused(victim: Victim) -> None:
+@pytest.mark.row(25)
+def test_wrong_requests_are_refused(victim: Victim) -> None:
     with victim(CONFIG) as target:
         for sent, status in REQUESTS:
             client = target.open("websocket")

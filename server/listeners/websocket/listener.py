@@ -6,6 +6,7 @@ import ssl
 
 from midge.server.broker.broker import Broker
 from midge.server.clients.connection import Connection
+from midge.server.clock import time_limit
 from midge.server.listeners.tcp import Listener
 from midge.server.listeners.tls import TlsContexts
 from midge.server.listeners.websocket.messages import InflatedBytes
@@ -47,7 +48,7 @@ class WebSocketListener(Listener):
         context = self._tls.context if self._tls is not None else None
         transport: asyncio.Transport | None = None
         try:
-            async with asyncio.timeout(options.handshake_timeout_s):
+            async with time_limit(self._broker.clock, options.handshake_timeout_s):
                 transport, _ = await loop.connect_accepted_socket(
                     lambda: protocol, accepted, ssl=context
                 )

@@ -160,8 +160,7 @@ class WebSocketProtocol(asyncio.Protocol):
         self._below = WebSocketTransport(
             transport, self._frames.extensions, lambda: connection.reason, self._go_on
         )
-        self._below.write(memoryview(connection.broker.info_line(connection)))
-        connection.has_info = True
+        connection.owes_info = True
         connection.connection_made(self._below)
         self._go_on()
 
@@ -242,9 +241,12 @@ class WebSocketProtocol(asyncio.Protocol):
         while connection.reason is None and self._has_input:
             if self._waiting and not self._may_take(connection):
                 break
-            if turn_bytes <= 0 and not (turn_bytes := connection.broker.turns.draw()):
-                self.wake()
-                break
+            if turn_bytes <= 0:
+                drawn = connection.broker.turns.draw(-turn_bytes)
+                if not drawn:
+                    self.wake()
+                    break
+                turn_bytes += drawn
             if self._waiting:
                 turn_bytes -= self._take(connection)
             elif self._error is not None:

@@ -1,0 +1,41 @@
+"""What commands cost, in the one unit that work is counted in: bytes copied, or what takes as long.
+
+Some 1.6 MiB are copied in a millisecond. A command costs its bytes and the constant of its verb,
+which stands for the least that it makes its handler do; the handler adds what it does beyond that.
+The constants are measured (`tests/unit/server/clients/test_costs.py` measures them again), once
+with compiled modules and once interpreted, and rounded up: who is charged too much only waits a
+little sooner while others are busy, who is charged too little makes the others wait.
+"""
+
+RUN = b"run"
+"""A run of publishes with one control line, which is paid for once however long it is."""
+
+COMPILED_COSTS = {
+    b"PUB": 512,
+    b"HPUB": 512,
+    b"SUB": 4096,
+    b"UNSUB": 2048,
+    b"CONNECT": 32768,
+    b"INFO": 4096,
+    b"-ERR": 1024,
+    b"PING": 256,
+    b"PONG": 256,
+    b"+OK": 64,
+    RUN: 256,
+}
+"""In the compiled build."""
+
+INTERPRETED_COSTS = {
+    b"PUB": 16384,
+    b"HPUB": 16384,
+    b"SUB": 32768,
+    b"UNSUB": 16384,
+    b"CONNECT": 65536,
+    b"INFO": 16384,
+    b"-ERR": 4096,
+    b"PING": 8192,
+    b"PONG": 8192,
+    b"+OK": 4096,
+    RUN: 16384,
+}
+"""In the interpreted build."""

@@ -1,0 +1,69 @@
+"""The removal of what a client has left behind, which takes turns as all other work does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.server.clients.channel import STEP_BYTES
+from midge.server.clients.fair_turns import BUSY_S, PORTION_BYTES, FairTurns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from midge.server.clock import Clock
+    from midge.server.routing.account import Account
+    from midge.server.routing.subscription import RoutedSubscription
+
+_REMOVED_BYTES = 2048  # what it takes to remove a subscription, besides steps of the SubList
+_BETWEEN_LOOKS = 16  # subscriptions; the clock is looked at in between
+
+
+class CleanUp:
+    """Removes the subscriptions `left` from `account`, and tells `unsubscribed` of each."""
+
+    def __init__(
+        self,
+        turns: FairTurns,
+        clock: Clock,
+        account: Account,
+        left: list[RoutedSubscription],
+        unsubscribed: Callable[[RoutedSubscription], None],
+    ) -> None:
+        self._turns = turns
+        self._clock = clock
+        self._account = account
+        self._left = left
+        self._unsubscribed = unsubscribed
+
+    def begin(self, most: int) -> None:
+        """Remove up to `most`, for what can be had of this turn; the others follow in the next."""
+        budget = PORTION_BYTES
+        while self._left and most and budget > 0:
+            most -= 1
+            budget -= self._remove_one()
+            if budget <= 0:
+                budget += self._turns.draw(-budget)
+        self._wait()
+
+    def _go_on(self) -> None:
+        """Remove as many as a share of this turn is enough for."""
+        budget = self._turns.share()
+        ends_at = self._clock.monotonic() + BUSY_S
+        while self._left and budget > 0 and self._clock.monotonic() < ends_at:
+            for _ in range(min(len(self._left), _BETWEEN_LOOKS)):
+                budget -= self._remove_one()
+        self._turns.give_back(max(budget, 0))
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._left:
+            self._turns.wait(self._go_on)
+
+    def _remove_one(self) -> int:
+        """Remove one subscription; return what that cost."""
+        subscription = self._left.pop()
+        sublist = self._account.sublist
+        steps = sublist.steps
+        self._account.remove(subscription)
+        self._unsubscribed(subscription)
+        return (sublist.steps - steps) * STEP_BYTES + _REMOVED_BYTES
