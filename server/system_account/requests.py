@@ -10,7 +10,7 @@ from midge.protocol.errors import MidgeError
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.internal.service import Request, Services
-from midge.server.monitoring import absent, accounts, connz, go_format, subsz, varz
+from midge.server.monitoring import absent, accounts, go_format, varz
 from midge.server.monitoring.arguments import Arguments, BadArgument
 
 if TYPE_CHECKING:
@@ -161,12 +161,16 @@ class SystemRequests:
     async def _connz(
         self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
     ) -> Answer:
+        from midge.server.monitoring import connz  # noqa: PLC0415 - large, and seldom asked for
+
         options = connz.read_options(_arguments(given))
         return self._wrapped(await connz.connz(self._state, options))
 
     async def _subsz(
         self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
     ) -> Answer:
+        from midge.server.monitoring import subsz  # noqa: PLC0415 - as above
+
         return self._wrapped(await subsz.subsz(self._state, _arguments(given)))
 
     async def _accountz(
