@@ -10,7 +10,12 @@ from midge.server.clients.closed_clients import ClosedClient
 from midge.server.clients.connection import Connection
 from midge.server.monitoring import go_format
 from midge.server.monitoring.arguments import Arguments, BadArgument
-from midge.server.monitoring.long_lists import DETAIL_STEPS, SizeBudget, StepBudget
+from midge.server.monitoring.long_lists import (
+    DETAIL_STEPS,
+    SizeBudget,
+    StepBudget,
+    subscription_detail,
+)
 from midge.server.routing.account import GLOBAL_ACCOUNT
 from midge.sublist import subjects
 
@@ -311,16 +316,3 @@ def _interest(client: Client, held: list[Any], *, detail: bool) -> dict[str, Any
         account = {"account": client.account_name, "account_tag": client.account_name}
     details = [account | subscription_detail(one, client.cid) for one in held]
     return {"subscriptions_list_detail": details}
-
-
-def subscription_detail(subscription: Any, cid: int) -> dict[str, Any]:
-    """Describe one subscription; what does not apply is left out."""
-    detail: dict[str, Any] = {"subject": go_format.text(subscription.subject)}
-    if subscription.queue is not None:
-        detail["qgroup"] = go_format.text(subscription.queue)
-    detail["sid"] = go_format.text(subscription.sid)
-    detail["msgs"] = subscription.delivered
-    if subscription.max_messages > 0:
-        detail["max"] = subscription.max_messages
-    detail["cid"] = cid
-    return detail

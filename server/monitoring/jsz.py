@@ -97,10 +97,8 @@ def statistics(engine: "Engine") -> dict[str, Any]:
     }
 
 
-def section(engine: "Engine | None") -> dict[str, Any]:
+def section(engine: "Engine") -> dict[str, Any]:
     """Return what `/varz` shows of JetStream."""
-    if engine is None:
-        return {}
     return {
         "config": configuration(engine),
         "stats": statistics(engine),

@@ -5,6 +5,8 @@ from collections.abc import Collection
 from itertools import islice
 from typing import Any
 
+from midge.server.monitoring import go_format
+
 MAX_LISTED_BYTES = 8 * 1024 * 1024
 """What the subscriptions on one page may take."""
 
@@ -50,3 +52,16 @@ class SizeBudget:
             taken.append(subscription)
         self.left_out += min(limit, len(held)) - len(taken)
         return taken
+
+
+def subscription_detail(subscription: Any, cid: int) -> dict[str, Any]:
+    """Describe one subscription; what does not apply is left out."""
+    detail: dict[str, Any] = {"subject": go_format.text(subscription.subject)}
+    if subscription.queue is not None:
+        detail["qgroup"] = go_format.text(subscription.queue)
+    detail["sid"] = go_format.text(subscription.sid)
+    detail["msgs"] = subscription.delivered
+    if subscription.max_messages > 0:
+        detail["max"] = subscription.max_messages
+    detail["cid"] = cid
+    return detail

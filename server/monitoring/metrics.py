@@ -154,6 +154,8 @@ def _limits_met(broker: "Broker") -> dict[str, int]:
         "monitoring_connections": met["monitoring_connections"],
         "monitoring_pages": met["monitoring_pages"],
         "hook_calls": met["hook_calls"],
+        "inflated_bytes": met["inflated_bytes"],
+        "finishing_connections": met["finishing_connections"],
         "response_grants": met["response_grants"],
         "service_requests": broker.admission.links.evicted_requests,
     }

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Any
 from midge.server.clients.connection import Connection
 from midge.server.monitoring import go_format
 from midge.server.monitoring.arguments import Arguments, BadArgument
-from midge.server.monitoring.connz import subscription_detail
-from midge.server.monitoring.long_lists import DETAIL_STEPS, SizeBudget, StepBudget
+from midge.server.monitoring.long_lists import (
+    DETAIL_STEPS,
+    SizeBudget,
+    StepBudget,
+    subscription_detail,
+)
 from midge.server.routing.account import Account
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist import subjects

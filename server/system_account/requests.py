@@ -10,7 +10,7 @@ from midge.protocol.errors import MidgeError
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.internal.service import Request, Services
-from midge.server.monitoring import absent, accounts, connz, go_format, healthz, jsz, subsz, varz
+from midge.server.monitoring import absent, accounts, go_format, healthz, varz
 from midge.server.monitoring.arguments import Arguments, BadArgument
 
 if TYPE_CHECKING:
@@ -160,12 +160,16 @@ class SystemRequests:
     async def _connz(
         self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
     ) -> Answer:
+        from midge.server.monitoring import connz  # noqa: PLC0415 - large, and seldom asked for
+
         options = connz.read_options(_arguments(given))
         return self._wrapped(await connz.connz(self._state, options))
 
     async def _subsz(
         self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
     ) -> Answer:
+        from midge.server.monitoring import subsz  # noqa: PLC0415 - as above
+
         return self._wrapped(await subsz.subsz(self._state, _arguments(given)))
 
     async def _accountz(
@@ -175,6 +179,8 @@ class SystemRequests:
         return self._wrapped(page.get("account_detail", page))
 
     async def _jsz(self, _account: Any, _publisher: Any, given: Answer, _subject: bytes) -> Answer:
+        from midge.server.monitoring import jsz  # noqa: PLC0415 - as above
+
         return self._wrapped(await jsz.jsz(self._state, _arguments(given)))
 
     async def _account_jsz(
@@ -187,6 +193,8 @@ class SystemRequests:
         home = self._state.jetstream.accounts.get(name)
         if home is None or home.limits is None:
             raise BadArgument("jetstream not enabled for account")
+        from midge.server.monitoring import jsz  # noqa: PLC0415 - as above
+
         page = await jsz.jsz(self._state, _arguments({**given, "acc": name}))
         return self._wrapped(page["account_details"][0])
 

@@ -333,7 +333,8 @@ def exchanging_accounts(draw: st.DrawFn) -> list[Account]:
 def accounts_that_see(made: list[Account], account: str, subject: str, via: str = "") -> set[str]:
     """List the accounts in which a message published in `account` may be seen.
 
-    One that came there over imports of the kind `via` goes on over such alone, as on nats-server.
+    One that came there over an import of a stream goes no further, and one that came over imports
+    of services goes on over such alone, as on nats-server.
     """
     seen = {account}
     for table in made:
@@ -343,7 +344,8 @@ def accounts_that_see(made: list[Account], account: str, subject: str, via: str 
             assert source is not None
             ends = (source.account, table.name)
             comes_from, goes_to = ends if kind == "stream" else reversed(ends)
-            if via in ("", kind) and comes_from == account and is_match(source.subject, subject):
+            goes_on = via == "" or via == kind == "service"
+            if goes_on and comes_from == account and is_match(source.subject, subject):
                 seen |= accounts_that_see(made, goes_to, subject, kind)
     return seen
 

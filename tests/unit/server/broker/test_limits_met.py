@@ -345,10 +345,11 @@ async def test_monitoring_connections(start: Start) -> None:
     monitoring = Monitoring(http_port=-1, max_connections=1)
     served = await start(monitoring=monitoring)
     host, port = served.server.urls()["monitoring"][0].removeprefix("http://").split(":")
-    idle, writer = await asyncio.open_connection(host, int(port))
+    opened = [await asyncio.open_connection(host, int(port)) for _ in range(6)]
+    assert await opened[0][0].read() == b""  # without a request there is room for four
     assert await served.met("monitoring_connections") >= 1
-    assert await idle.read() == b""
-    writer.close()
+    for _, writer in opened:
+        writer.close()
 
 
 async def test_closed_clients(start: Start) -> None:
