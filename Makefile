@@ -11,9 +11,9 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet install --con
 EDITABLE := MIDGE_PURE=1 PYTHONWARNINGS=ignore $(PIP) --no-build-isolation --editable
 
 # What the extension modules are made of.
-COMPILED := $(shell find protocol sublist server -name '*.py' -o -name '*.pxd')
+COMPILED := $(shell find protocol sublist jetstream server -name '*.py' -o -name '*.pxd' -o -name '*.h')
 # What exercises them without a loop or a socket.
-HOT_PATH_TESTS := tests/fuzz tests/property tests/unit/protocol tests/unit/sublist \
+HOT_PATH_TESTS := tests/fuzz tests/property tests/unit/protocol tests/unit/sublist tests/unit/jetstream \
   $(patsubst %,tests/unit/server/%.py,clients/test_back_pressure clients/test_keepalive \
     routing/test_outbound_callbacks auth/test_permissions routing/test_reentrancy routing/test_router) \
   tests/unit/server/recorder/test_tap.py
@@ -71,7 +71,7 @@ test-pure: $(STAMPS)/dev ## Build a wheel without extension modules; run the uni
 define copied
 	rm -rf $(1) && mkdir -p $(1)
 	tar -cf - --exclude='*.so' --exclude=__pycache__ \
-	  pyproject.toml setup.py midge protocol sublist server pipeline testing tests bench docs \
+	  pyproject.toml setup.py midge protocol sublist jetstream server pipeline testing tests bench docs \
 	  $(wildcard config.example.toml) | tar -xf - -C $(1)
 endef
 
@@ -111,8 +111,8 @@ build: $(STAMPS)/build ## Compile the extension modules in place, if a source ha
 lint: $(STAMPS)/dev ## Check style: ruff, cython-lint, bandit
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/cython-lint protocol sublist server
-	$(BIN)/bandit --quiet --severity-level medium --configfile pyproject.toml --recursive protocol sublist server pipeline testing
+	$(BIN)/cython-lint protocol sublist jetstream server
+	$(BIN)/bandit --quiet --severity-level medium --configfile pyproject.toml --recursive protocol sublist jetstream server pipeline testing
 
 types: $(STAMPS)/dev ## Check types: mypy, strict
 	$(BIN)/mypy
@@ -131,7 +131,7 @@ dist: $(STAMPS)/dev ## Build dist/*.tar.gz, and dist/*.whl from it
 
 clean: ## Remove the virtual environment and everything that was built
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
-	find protocol sublist server pipeline testing midge tests bench \
+	find protocol sublist jetstream server pipeline testing midge tests bench \
 	  \( -name '*.so' -o -name '__pycache__' \) -prune -exec rm -rf {} +
 
 $(STAMPS)/venv: constraints.txt

@@ -23,18 +23,24 @@ from typing import Any
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-COMPILED_FOLDERS = ("protocol", "sublist", "server")
+COMPILED_FOLDERS = ("protocol", "sublist", "jetstream", "server")
 
 # A `.pxd` of nothing but `cdef inline` functions is C for those who cimport it; the `.py` beside it
 # is its interpreted twin, so there is nothing to compile.
 INLINE_ONLY = frozenset(
     {
+        "midge.jetstream.store.file.native",
+        "midge.jetstream.store.numbers",
+        "midge.jetstream.stream.ack_text",
         "midge.protocol.memory",
         "midge.server.routing.reserved",
         "midge.sublist.octets",
         "midge.sublist.thread_lock",
     }
 )
+
+HEADERS = ("*.pxd", "*.h")
+"""What several modules share: a change in one of them concerns all."""
 
 DIRECTIVES = {"language_level": 3, "annotation_typing": False, "embedsignature": True}
 CHECKS = {"boundscheck": True, "wraparound": True, "nonecheck": True, "overflowcheck": True}
@@ -78,7 +84,10 @@ def headers_by_module() -> dict[str, Path]:
 
 
 def headers_of(module: str, headers: dict[str, Path]) -> set[Path]:
-    """Return the `.pxd` of a module and of all that it cimports, however indirectly."""
+    """Return the headers of a module and of all that it cimports, however indirectly.
+
+    A C header belongs to every `.pxd` of its folder.
+    """
     found: set[str] = set()
     ahead = [module]
     while ahead:
@@ -89,7 +98,8 @@ def headers_of(module: str, headers: dict[str, Path]) -> set[Path]:
                 # `from midge.protocol cimport frame` means a module, and so may any name.
                 inner = re.split(r"[\s,()\\]+", names)
                 ahead += [package, *(f"{package}.{one}" for one in inner if one)]
-    return {headers[name] for name in found}
+    inlined = {headers[name] for name in found}
+    return inlined | {header for pxd in inlined for header in pxd.parent.glob("*.h")}
 
 
 def drop_outdated(c_folder: Path) -> None:
@@ -137,7 +147,13 @@ def extensions() -> list[Extension]:
         link_args = [f"-fsanitize={sanitizer}"]
         compile_args = ["-O1", "-g", "-fno-omit-frame-pointer", *link_args]
     return [
-        Extension(name, [str(source)], extra_compile_args=compile_args, extra_link_args=link_args)
+        Extension(
+            name,
+            [str(source)],
+            include_dirs=["."],
+            extra_compile_args=[*compile_args, "-pthread"],
+            extra_link_args=[*link_args, "-pthread"],
+        )
         for name, source in compiled_modules().items()
     ]
 

@@ -163,9 +163,11 @@ class Info(msgspec.Struct, kw_only=True):
     tls_verify: Literal[True] | UnsetType = UNSET
     tls_available: Literal[True] | UnsetType = UNSET
     max_payload: int
+    jetstream: Literal[True] | UnsetType = UNSET
     client_id: int | UnsetType = UNSET
     client_ip: str | UnsetType = UNSET
     nonce: str | UnsetType = UNSET
+    domain: str | UnsetType = UNSET
     connect_urls: list[str] | UnsetType = UNSET
     ldm: Literal[True] | UnsetType = UNSET
     connect_info: Literal[True] | UnsetType = UNSET

@@ -23,6 +23,7 @@ from midge.server.system_account.events import SystemEvents
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from midge.server.jetstream.engine import Engine
     from midge.server.listeners.websocket import WebSocketListener
     from midge.server.recorder.recorder import Recorder
 
@@ -54,6 +55,7 @@ class Server:
         self._monitoring: MonitoringService | None = None
         self._https_tls: TlsContexts | None = None
         self._recorder: Recorder | None = None
+        self._jetstream: Engine | None = None
         self._websocket: WebSocketListener | None = None
         self._websocket_tls: TlsContexts | None = None
         self._websocket_address = ("", 0)
@@ -90,6 +92,7 @@ class Server:
             await self._close_listeners()
             await self._stop_monitor()
             await self._stop_recorder()
+            self._stop_jetstream()
             raise
         self._events = SystemEvents(self._state)
         self._events.reload = self._load_again
@@ -105,6 +108,8 @@ class Server:
 
             self._recorder = Recorder(broker)
             self._recorder.start()
+        if options.jetstream.enabled:
+            self._start_jetstream(broker, state)
         broker.host, broker.port = self._listener.open(options.listen.host, options.listen.port)
         if options.websocket.port:
             await self._open_websocket(broker)
@@ -115,6 +120,20 @@ class Server:
             self._monitoring = MonitoringService(state, self._https_tls)
             self._monitoring.open()
             self._monitoring.serve("".join(self.urls().get("websocket", ())))
+
+    def _start_jetstream(self, broker: Broker, state: State) -> None:
+        """Recover the streams, before the first client can ask for them."""
+        from midge.server.jetstream.engine import Engine  # noqa: PLC0415 - only for those who use it
+
+        self._jetstream = Engine(broker)
+        self._jetstream.start()
+        state.jetstream = self._jetstream
+
+    def _stop_jetstream(self) -> None:
+        """Tell consumers' clients of the shutdown, and make durable what was taken."""
+        if self._jetstream is not None:
+            self._jetstream.stop()
+            self._jetstream = None
 
     async def _open_websocket(self, broker: Broker) -> None:
         """Open the listener for WebSocket clients."""
@@ -138,6 +157,7 @@ class Server:
         if self._events is not None:
             self._events.stop()
             self._events = None
+        self._stop_jetstream()
         broker = self.broker
         for connection in list(broker.clients.values()):
             connection.close(ClosedReason.SERVER_SHUTDOWN)

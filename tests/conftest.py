@@ -15,10 +15,11 @@ SUFFIXES = tuple(EXTENSION_SUFFIXES)
 def stale_extensions(root: Path) -> list[str]:
     """Name every extension module under `root` that does not come from the sources beside it.
 
-    A module also counts as stale when any `.pxd` is newer: they are inlined into one another.
+    A module also counts as stale when any `.pxd` or `.h` is newer: those are inlined elsewhere.
     """
     folders = [path for path in (root / "midge").iterdir() if path.is_dir()]
     headers = [path.stat().st_mtime for folder in folders for path in folder.rglob("*.pxd")]
+    headers += [path.stat().st_mtime for folder in folders for path in folder.rglob("*.h")]
     built = [
         path for folder in folders for path in folder.rglob("*") if path.name.endswith(SUFFIXES)
     ]

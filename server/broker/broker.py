@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from midge.protocol import COMPATIBLE_VERSION, errors
 from midge.protocol.errors import ProtocolError
 from midge.protocol.frame import Frame
@@ -416,7 +418,7 @@ class Broker:
             info.tls_verify = True
 
     def _info(self) -> Info:
-        limits = self.options.limits
+        limits, jetstream = self.options.limits, self.options.jetstream
         host, _, port = self.options.listen.client_advertise.rpartition(":")
         if not host:
             host, port = port or self.host, ""
@@ -429,6 +431,8 @@ class Broker:
             port=int(port or self.port),
             headers=limits.header_support,
             max_payload=limits.max_payload_bytes,
+            jetstream=True if jetstream.enabled else UNSET,
+            domain=(jetstream.enabled and jetstream.domain) or UNSET,
             xkey=self.keys.xkey,
         )
 

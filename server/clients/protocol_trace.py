@@ -13,7 +13,7 @@ from msgspec.structs import fields
 
 from midge.protocol.errors import quote
 from midge.protocol.messages import ConnectOptions
-from midge.server.config.security import REDACTED
+from midge.server.config.table import REDACTED
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:

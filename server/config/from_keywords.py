@@ -8,6 +8,7 @@ that programs mostly set also go by their own name, and without the unit: `max_p
 from __future__ import annotations
 
 import functools
+import os
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -86,8 +87,17 @@ def options_from_keywords(base: Any, keywords: Mapping[str, Any]) -> Options:
             hint = nearest(name, list(keyword_names()))
             raise ConfigError(f"unknown option{hint}", key=name)
         names[path] = name
-        _put(raw, path, _plain(value))
+        _put(raw, path, _jetstream(value) if name == "jetstream" else _plain(value))
     return _convert(raw, names)
+
+
+def _jetstream(value: Any) -> Any:
+    """Return the table that `jetstream=True`, or a directory in its place, stands for."""
+    if isinstance(value, bool):
+        return {"enabled": value, "in_memory": value}
+    if isinstance(value, str | os.PathLike):
+        return {"enabled": True, "store_dir": os.fspath(value)}
+    return _plain(value)
 
 
 def _convert(raw: dict[str, Any], names: dict[tuple[str, ...], str]) -> Options:

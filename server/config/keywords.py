@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from collections import abc
+    from os import PathLike
     from typing import Any, Literal
 
     from msgspec import Struct
@@ -367,6 +368,50 @@ class Keywords(TypedDict, total=False):
     """Serve `/console`."""
     monitoring_console_token: str
     """Token that unlocks publishing; empty keeps the console read-only."""
+    jetstream_enabled: bool
+    """Offer JetStream to clients."""
+    jetstream_store_dir: str
+    """Directory of the file streams; empty means `nats/jetstream` in the system's temporary one."""
+    jetstream_in_memory: bool
+    """Keep file streams in memory too, for tests; nothing survives the server."""
+    jetstream_domain: str
+    """Name under which leaf nodes tell this JetStream from another; empty means none."""
+    jetstream_max_memory_bytes: int
+    """Most bytes of memory streams; -1 means three quarters of the machine's or container's."""
+    jetstream_max_file_bytes: int
+    """Most bytes of file streams; -1 means three quarters of the free disk."""
+    jetstream_sync_interval: str
+    """`always` acknowledges when the disk has it; a duration syncs that often, as nats-server."""
+    jetstream_strict: bool
+    """Refuse unknown fields in API requests."""
+    jetstream_max_buffered_messages: int
+    """Most messages of one stream that wait to be stored; 0 means 100,000."""
+    jetstream_max_buffered_bytes: int
+    """Most bytes of one stream that wait to be stored; 0 means 128 MiB."""
+    jetstream_request_queue_limit: int
+    """Most API requests that may wait; 0 means 10,000."""
+    jetstream_max_concurrent_io: int
+    """Accepted for nats-server's sake; one writer serves all streams here."""
+    jetstream_unique_tag: str
+    """Accepted for nats-server's sake; it places replicas, which midge does not have."""
+    jetstream_ack_format: Literal["v1", "v2"]
+    """Format of the ack and flow control subjects; `v2` is nats-server's `js_ack_fc_v2`."""
+    jetstream_limits_max_ack_pending: int
+    """Most unacknowledged messages of a consumer, and their default; 0 means no limit."""
+    jetstream_limits_max_request_batch: int
+    """Most messages that one pull request may ask for; 0 means no limit."""
+    jetstream_limits_max_ha_assets: int
+    """Accepted for nats-server's sake; midge has no replicated streams."""
+    jetstream_limits_duplicate_window_s: float
+    """Longest duplicate window of a stream; 0 means no limit."""
+    jetstream_limits_max_batch_inflight_per_stream: int
+    """Most atomic batches that may be open in one stream."""
+    jetstream_limits_max_batch_inflight_total: int
+    """Most atomic batches that may be open in the server."""
+    jetstream_limits_max_batch_messages: int
+    """Most messages of an atomic batch."""
+    jetstream_limits_max_batch_timeout_s: float
+    """Seconds after which an idle atomic batch is abandoned."""
     recorder_directory: str
     """Directory of the recording; empty means none."""
     recorder_roll_size_bytes: int
@@ -430,6 +475,7 @@ class Keywords(TypedDict, total=False):
     tls: abc.Mapping[str, Any] | Struct
     websocket: abc.Mapping[str, Any] | Struct
     monitoring: abc.Mapping[str, Any] | Struct
+    jetstream: bool | str | PathLike[str] | abc.Mapping[str, Any] | Struct
     recorder: abc.Mapping[str, Any] | Struct
     pipeline: abc.Mapping[str, Any] | Struct
     process: abc.Mapping[str, Any] | Struct

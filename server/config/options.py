@@ -12,13 +12,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from midge.server.config.jetstream import AccountJetStream, JetStream, JetStreamLimits
 from midge.server.config.security import (
     Account,
     AccountLimits,
     AllowResponses,
     Authorization,
     ConnectionType,
-    Count,
     Export,
     HookName,
     Import,
@@ -28,16 +28,15 @@ from midge.server.config.security import (
     MappingDestination,
     Operator,
     Permissions,
-    Seconds,
-    Secret,
     SubjectPermissions,
-    Table,
     Tls,
     User,
 )
+from midge.server.config.table import Count, Seconds, Secret, Table
 
 __all__ = [
     "Account",
+    "AccountJetStream",
     "AccountLimits",
     "AllowResponses",
     "Authorization",
@@ -49,6 +48,8 @@ __all__ = [
     "Import",
     "ImportSource",
     "Interceptors",
+    "JetStream",
+    "JetStreamLimits",
     "Keepalive",
     "Limits",
     "Listen",
@@ -365,6 +366,8 @@ class Options(Table, frozen=True, kw_only=True):
     """The listener for WebSocket clients."""
     monitoring: Monitoring = Monitoring()
     """The HTTP monitoring."""
+    jetstream: JetStream = JetStream()
+    """Streams, consumers and what is built on them."""
     recorder: Recorder = Recorder()
     """Write what the server routes as Parquet files."""
     pipeline: Pipeline = Pipeline()

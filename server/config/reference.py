@@ -204,7 +204,8 @@ def keywords() -> str:
         if name == "interceptors":  # a parameter of its own
             continue
         setting = settings.get(path)
-        fields.append(f"    {name}: {_annotation(setting.type, tables) if setting else TABLE}")
+        table = JETSTREAM if name == "jetstream" else TABLE
+        fields.append(f"    {name}: {_annotation(setting.type, tables) if setting else table}")
         if setting is not None:
             fields += [f'    """{setting.doc}"""'] if len(setting.doc) <= DOC_LENGTH_MAX else []
     imports = ",\n".join(f"        {name}" for name in sorted(tables))
@@ -233,6 +234,9 @@ def _annotation(kind: Any, tables: set[str]) -> str:
 TABLE = "abc.Mapping[str, Any] | Struct"
 """What a whole table may be given as."""
 
+JETSTREAM = f"bool | str | PathLike[str] | {TABLE}"
+"""What `jetstream` may be given as: in memory, a directory, or the table."""
+
 DOC_LENGTH_MAX = 90
 
 KEYWORDS = '''\
@@ -247,6 +251,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from collections import abc
+    from os import PathLike
     from typing import Any, Literal
 
     from msgspec import Struct

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from midge.server.config import schema
-from midge.server.config.security import REDACTED
+from midge.server.config.table import REDACTED
 from midge.server.config.to_toml import toml_value
 from midge.server.errors import CombinedConfigError, ConfigError
 

@@ -9,19 +9,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
-Secret = Annotated[str, Meta(extra={"secret": True})]
-"""Text that no log line, monitoring page or `midge check` may show."""
-
-REDACTED = "[REDACTED]"
-"""What stands in place of a secret."""
-
-Seconds = Annotated[float, Meta(ge=0)]
-"""A duration in seconds; integers are welcome."""
-
-Count = Annotated[int, Meta(ge=0)]
-"""A number of things, never negative."""
+from midge.server.config.jetstream import AccountJetStream
+from midge.server.config.table import Count, Seconds, Secret, Table
 
 HookName = Annotated[str, Meta(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 """A Python callable, written `module:function`; empty means none."""
@@ -30,10 +21,6 @@ ConnectionType = Literal[
     "STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"
 ]
 """How a client reached the server, in the spelling of user JWTs."""
-
-
-class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Be one table of the configuration: immutable, keyword-only, closed to unknown keys."""
 
 
 class SubjectPermissions(Table, frozen=True, kw_only=True):
@@ -209,6 +196,8 @@ class Account(Table, frozen=True, kw_only=True):
     """Subject mappings inside this account."""
     limits: AccountLimits = AccountLimits()
     """What the account may use."""
+    jetstream: AccountJetStream = AccountJetStream()
+    """What the account may use of JetStream."""
     default_permissions: Permissions | None = None
     """Permissions of this account's users that have none of their own."""
 
@@ -226,7 +215,7 @@ class Operator(Table, frozen=True, kw_only=True):
     """Directory of `<account key>.jwt` files, for the directory resolver."""
     resolver_interval_s: Seconds = 120.0
     """Seconds between looks at accounts whose token has changed, or what they import expired."""
-    resolver_preload: dict[str, str] = {}
+    resolver_preload: dict[str, str] = {}  # noqa: RUF012 - msgspec copies the default
     """Account JWTs by account key, known from the start."""
     resolver_pinned_accounts: tuple[str, ...] = ()
     """When set, only these account keys (and the system account) may connect."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from midge.server.config import schema
-from midge.server.config.security import REDACTED
+from midge.server.config.table import REDACTED
 from midge.server.config.type_check import format_path
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ def _detail(state: "State", account: "Account") -> dict[str, Any]:
         "is_system": account is state.broker.system_account,
         "expired": False,
         "complete": True,
-        "jetstream_enabled": False,
+        "jetstream_enabled": _has_jetstream(state, account.name),
         "leafnode_connections": 0,
         "client_connections": len(account.clients),
         "subscriptions": len(account.sublist),
@@ -134,3 +134,9 @@ def _mappings(table: "options.Account") -> dict[str, Any]:
         ]
         for mapping in table.mappings
     }
+
+
+def _has_jetstream(state: "State", name: str) -> bool:
+    """Tell whether an account may use JetStream."""
+    home = state.jetstream.accounts.get(name) if state.jetstream is not None else None
+    return home is not None and home.limits is not None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from midge.protocol import COMPATIBLE_VERSION
-from midge.server.monitoring import absent, accounts, connz, go_format, subsz, varz
+from midge.server.monitoring import absent, accounts, connz, go_format, healthz, jsz, subsz, varz
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.http_listener import HttpConnection, HttpListener
 from midge.server.monitoring.index import index_page
@@ -103,13 +103,13 @@ class Monitor:
             "/gatewayz": lambda given: absent.gatewayz(state, given),
             "/accountz": lambda given: accounts.accountz(state, given),
             "/accstatz": lambda given: accounts.accstatz(state, given),
-            "/jsz": lambda given: absent.jsz(state, given),
             "/ipqueuesz": lambda _: {},
         }
         pages: dict[str, Page] = {path: _json_page(page) for path, page in simple.items()}
         return pages | {
             "/": self._index,
             "/connz": self._connz,
+            "/jsz": self._jsz,
             "/subsz": self._subsz,
             "/subscriptionsz": self._subsz,
             "/healthz": self._healthz,
@@ -150,8 +150,11 @@ class Monitor:
     async def _subsz(self, request: web.Request) -> web.Response:
         return _json(await subsz.subsz(self.state, Arguments(request.query)))
 
+    async def _jsz(self, request: web.Request) -> web.Response:
+        return _json(await jsz.jsz(self.state, Arguments(request.query)))
+
     async def _healthz(self, request: web.Request) -> web.Response:
-        status, page = absent.healthz(self.state, Arguments(request.query))
+        status, page = healthz.healthz(self.state, Arguments(request.query))
         return _json(page, status, compact=True)
 
     async def _raftz(self, _request: web.Request) -> web.Response:

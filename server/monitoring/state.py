@@ -8,13 +8,17 @@ from midge.server.monitoring.process_usage import ProcessUsage
 
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
+    from midge.server.jetstream.engine import Engine
 
 _CLOCK_SLACK_S = 0.5
 """Below this, a connection's times stay the same from one page to the next."""
 
 
 class State:
-    """Everything a page may look at; `started_at` and `configured_at` are Unix times."""
+    """Everything a page may look at; `started_at` and `configured_at` are Unix times.
+
+    `jetstream` is None while JetStream is off, or has not recovered yet.
+    """
 
     def __init__(self, broker: "Broker") -> None:
         self.broker = broker
@@ -24,6 +28,7 @@ class State:
         self.started_at = broker.clock.wall()
         self.configured_at = self.started_at
         self.config_digest = ""
+        self.jetstream: Engine | None = None
         self._wall_offset = 0.0
         broker.observers.append(self.account_totals)
         self.http_address = (broker.options.monitoring.host or broker.options.listen.host, 0)

@@ -69,7 +69,7 @@ def _settings(state: "State") -> dict[str, Any]:
         "leaf": {},
         "mqtt": {},
         "websocket": _websocket(state),
-        "jetstream": {},
+        "jetstream": _jetstream(state),
         "tls_timeout": go_format.number(options.tls.timeout_s),
         "write_deadline": go_format.nanoseconds(limits.write_deadline_s),
     }
@@ -149,3 +149,12 @@ def _activity(state: "State") -> dict[str, Any]:
         "stale_connection_stats": {"clients": totals.stale_connections, **_NONE_OF_ALL},
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
     }
+
+
+def _jetstream(state: "State") -> dict[str, Any]:
+    """Return what there is to say of JetStream, whose modules only its users load."""
+    if state.jetstream is None:
+        return {}
+    from midge.server.monitoring import jsz  # noqa: PLC0415 - it imports midge.jetstream
+
+    return jsz.section(state.jetstream)

@@ -54,6 +54,8 @@ SETTINGS = (
     Flag(("tlskey",), "str", ("tls", "key_file")),
     Flag(("tlsverify",), "bool", ("tls", "verify")),
     Flag(("tlscacert",), "str", ("tls", "ca_file")),
+    Flag(("js", "jetstream"), "bool", ("jetstream", "enabled")),
+    Flag(("sd", "store_dir"), "str", ("jetstream", "store_dir")),
     Flag(("record",), "str", ("recorder", "directory")),
 )
 """nats-server's flags that set something, and `--record`."""
@@ -64,8 +66,6 @@ def _refused(names: tuple[str, ...], kind: Kind, feature: str) -> Flag:
 
 
 UNSUPPORTED = (
-    _refused(("js", "jetstream"), "bool", "JetStream"),
-    _refused(("sd", "store_dir"), "str", "JetStream"),
     _refused(("cluster", "cluster_listen"), "str", "clustering"),
     _refused(("cluster_name", "cluster_advertise"), "str", "clustering"),
     _refused(("routes",), "str", "clustering"),
@@ -106,6 +106,10 @@ Server Options:
         --ports_file_dir <dir>       Creates a ports file in the specified directory
                                      (<executable_name>_<pid>.ports)
         --record <dir>               Record what is routed as Parquet files
+
+JetStream Options:
+    -js, --jetstream                 Enable JetStream functionality
+    -sd, --store_dir <dir>           Set the storage directory
 
 Logging Options:
     -l, --log <file>                 File to redirect log output

@@ -10,7 +10,7 @@ from midge.protocol.errors import MidgeError
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.internal.service import Request, Services
-from midge.server.monitoring import absent, accounts, go_format, varz
+from midge.server.monitoring import absent, accounts, go_format, healthz, varz
 from midge.server.monitoring.arguments import Arguments, BadArgument
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class SystemRequests:
             "SUBSZ": self._named(self._subsz, subscriptions=True),
             "INFO": self._named(self._accountz),
             "LEAFZ": self._page(lambda given: absent.leafz(self._state, given)),
-            "JSZ": self._no_jetstream,
+            "JSZ": self._account_jsz,
             "STATZ": self._named_statistics,
             "CONNS": self._named_connections,
         }
@@ -136,11 +136,10 @@ class SystemRequests:
             "GATEWAYZ": lambda given: absent.gatewayz(state, given),
             "LEAFZ": lambda given: absent.leafz(state, given),
             "ACCOUNTZ": lambda given: accounts.accountz(state, given),
-            "JSZ": lambda given: absent.jsz(state, given),
-            "HEALTHZ": lambda given: _health(*absent.healthz(state, given)),
+            "HEALTHZ": lambda given: _health(*healthz.healthz(state, given)),
         }
         pages: dict[str, Handler] = {name: self._page(page) for name, page in plain.items()}
-        pages |= {"STATSZ": self._statsz, "IDZ": self._idz}
+        pages |= {"STATSZ": self._statsz, "IDZ": self._idz, "JSZ": self._jsz}
         return pages | {"CONNZ": self._connz, "SUBSZ": self._subsz}
 
     def _page(self, page: Callable[[Arguments], Any]) -> Handler:
@@ -179,8 +178,25 @@ class SystemRequests:
         page = accounts.accountz(self._state, _arguments(given))
         return self._wrapped(page.get("account_detail", page))
 
-    async def _no_jetstream(self, *_: Any) -> Answer:
-        raise BadArgument("jetstream not enabled")
+    async def _jsz(self, _account: Any, _publisher: Any, given: Answer, _subject: bytes) -> Answer:
+        from midge.server.monitoring import jsz  # noqa: PLC0415 - as above
+
+        return self._wrapped(await jsz.jsz(self._state, _arguments(given)))
+
+    async def _account_jsz(
+        self, _account: Any, _publisher: Any, given: Answer, subject: bytes
+    ) -> Answer:
+        """Answer about JetStream of the account that the subject names."""
+        name = _account_in(subject)
+        if self._state.jetstream is None:
+            raise BadArgument("jetstream not enabled")
+        home = self._state.jetstream.accounts.get(name)
+        if home is None or home.limits is None:
+            raise BadArgument("jetstream not enabled for account")
+        from midge.server.monitoring import jsz  # noqa: PLC0415 - as above
+
+        page = await jsz.jsz(self._state, _arguments({**given, "acc": name}))
+        return self._wrapped(page["account_details"][0])
 
     def _named(self, handler: Handler, **always: Any) -> Handler:
         """Answer about the account that stands in the subject; `always` is what is asked."""

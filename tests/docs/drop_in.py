@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from midge.server.config.nats_conf import jetstream_blocks
 from midge.server.config.nats_conf import security_blocks as security_keys
 from midge.server.config.nats_conf import server_block as server_keys
 from midge.server.config.nats_conf.parser import Node
@@ -68,6 +69,10 @@ LEVELS = (
         "mappings { a: [ { … } ] }",
     ),
     Level("`tls`", security_keys.TLS, "tls { … }"),
+    Level("`jetstream`", jetstream_blocks.SERVER, "jetstream { … }"),
+    Level(
+        "`jetstream` of an account", jetstream_blocks.ACCOUNT, "accounts { A { jetstream { … } } }"
+    ),
     Level("`resolver`", security_keys.RESOLVER, 'resolver { type: full, dir: "jwt", … }'),
     Level("`websocket`", server_keys.WEBSOCKET, "websocket { … }"),
     Level(
@@ -86,6 +91,7 @@ SAMPLES: tuple[object, ...] = (
     "30%",
     "default",
     "stream",
+    "owner",
     {},
     [],
     False,
@@ -94,7 +100,15 @@ SAMPLES: tuple[object, ...] = (
 
 WITHOUT_SETTING = {
     "write_timeout": "none; `default` and `close` are accepted, which mean the same for clients",
-    "jetstream": "none; only `false` and `disabled` are accepted",
+    "feature_flags": "`jetstream.ack_format`, by `js_ack_fc_v2`",
+    **dict.fromkeys(
+        ("max_outstanding_catchup", "info_queue_limit", "meta_compact", "meta_compact_size"),
+        "none; only servers with replicated streams use it",
+    ),
+    "meta_compact_sync": "none; only servers with replicated streams use it",
+    "cluster_traffic": "none; only servers with replicated streams use it",
+    "limits": "the table below",
+    "batch": "`limits.max_batch_…`",
     "timeout": "none; a server on its own asks no other",
     "mappings": "`mappings`",
     "maps": "`mappings`",

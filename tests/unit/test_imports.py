@@ -1,6 +1,6 @@
 """Imports go one way: testing -> server -> core and pipeline -> core.
 
-The core is sublist and protocol.
+The core is sublist, protocol and jetstream.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import pytest
 MAY_IMPORT = {
     "protocol": set[str](),
     "sublist": set[str](),
-    "server": {"protocol", "sublist"},
-    "pipeline": {"protocol", "sublist"},
-    "testing": {"protocol", "server", "sublist"},
+    "jetstream": {"protocol", "sublist"},
+    "server": {"protocol", "sublist", "jetstream"},
+    "pipeline": {"protocol", "sublist", "jetstream"},
+    "testing": {"protocol", "server", "sublist", "jetstream"},
 }
 
 # The core takes time, bytes and randomness as arguments, and reports through return values.
@@ -57,7 +58,7 @@ def forbidden(folder: str, names: set[str]) -> set[str]:
         if top == "midge" and below and below[0] in MAY_IMPORT:
             if below[0] not in MAY_IMPORT[folder] | {folder}:
                 wrong.add(name)
-        elif folder in {"protocol", "sublist"} and top in SHELL_ONLY:
+        elif folder in {"protocol", "sublist", "jetstream"} and top in SHELL_ONLY:
             wrong.add(name)
     return wrong
 
@@ -85,6 +86,9 @@ def test_folder_imports_only_what_lies_below_it(root: Path, folder: str) -> None
         ("protocol", "from midge import server"),
         ("protocol", "from ..server import cli"),
         ("sublist", "def late():\n    import asyncio"),
+        ("protocol", "import midge.jetstream.clock"),
+        ("jetstream", "import time"),
+        ("jetstream", "from midge.server import clock"),
         ("server", "from midge.pipeline.spark_source.source import read"),
         ("pipeline", "from midge.server import options"),
         ("testing", "import midge.pipeline"),

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from midge.server.config.nats_conf.errors import ConfError
+from midge.server.config.nats_conf.jetstream_blocks import read_account_jetstream
 from midge.server.config.nats_conf.sections import Handler, Key, Missing, Section, read_map
 from midge.server.config.nats_conf.values import (
     boolean,
@@ -254,18 +255,6 @@ def _account_limits(section: Section, node: Node) -> None:
     read_map(node, section, ACCOUNT_LIMITS, "Unknown field {} parsing account limits")
 
 
-def read_jetstream(_section: Section, node: Node) -> None:
-    """Accept only that JetStream is off, for the server or an account."""
-    wants = node.value
-    if isinstance(wants, dict):
-        enabled = next(
-            (e for name, e in wants.items() if name.lower() in ("enabled", "enable")), None
-        )
-        wants = True if enabled is None else enabled.value
-    if wants not in (False, "disabled", "disable"):
-        fail(node, 'field "jetstream": midge does not support JetStream')
-
-
 ACCOUNT: dict[str, Handler] = {
     "nkey": Key("nkey", text),
     "users": _each("users", _user),
@@ -275,7 +264,7 @@ ACCOUNT: dict[str, Handler] = {
     "maps": read_mappings,
     "limits": _nested("limits", _account_limits),
     "default_permissions": _nested("default_permissions", _permissions),
-    "jetstream": read_jetstream,
+    "jetstream": read_account_jetstream,
     "msg_trace": Missing("message tracing"),
     "trace_dest": Missing("message tracing"),
 }

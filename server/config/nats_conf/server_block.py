@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from midge.server.config.nats_conf.jetstream_blocks import read_feature_flags, read_jetstream
 from midge.server.config.nats_conf.sections import Handler, Key, Missing, Section, read_map
 from midge.server.config.nats_conf.security_blocks import (
     OPERATOR,
     read_accounts,
     read_authorization,
-    read_jetstream,
     read_mappings,
     read_tls,
 )
@@ -268,11 +268,11 @@ SERVER: dict[str, Handler] = {
     "proxy_protocol": Missing("the PROXY protocol"),
     "prof_port": Missing("the Go profiler"),
     "prof_block_rate": Missing("the Go profiler"),
-    "default_js_domain": Missing("JetStream"),
-    "store_dir": Missing("JetStream"),
-    "storedir": Missing("JetStream"),
+    "default_js_domain": Missing("default domains"),
+    "store_dir": Key("jetstream.store_dir", text),
+    "storedir": Key("jetstream.store_dir", text),
     "default_sentinel": Missing("sentinel credentials"),
-    "feature_flags": Missing("feature flags"),
+    "feature_flags": read_feature_flags,
     "server_tags": Missing("server tags"),
     "server_metadata": Missing("server metadata"),
     "connect_error_reports": Missing("connections to other servers"),

@@ -53,7 +53,7 @@ def test_flags_set_settings(arguments: list[str], expected: dict[str, Any]) -> N
     assert settings_of(*arguments) == expected
 
 
-@pytest.mark.parametrize("flag", ["-js", "--cluster=x", "--routes=x", "-s", "--profile=1"])
+@pytest.mark.parametrize("flag", ["--cluster=x", "--routes=x", "-s", "--profile=1"])
 def test_flags_of_missing_features_are_refused(flag: str) -> None:
     with pytest.raises(ConfigError, match="midge does not support"):
         settings_of(flag)

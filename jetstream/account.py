@@ -1,0 +1,311 @@
+"""The streams of one account: made, changed and deleted within its limits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from midge.jetstream import errors
+from midge.jetstream.config import checks, names, source_checks, updates
+from midge.jetstream.config.stream import MEMORY, STREAM, StreamConfig
+from midge.jetstream.config.versions import API_LEVEL
+from midge.jetstream.json import encode, structure
+from midge.jetstream.limits import NO_TIER, AccountLimits, ServerLimits, tier_of
+from midge.jetstream.store.interface import StoreError, StreamStore
+from midge.jetstream.stream.stream import Stream
+from midge.jetstream.stream.surroundings import Surroundings
+from midge.jetstream.stream.usage import Usage
+
+StoreMaker = Callable[[StreamConfig], StreamStore]
+"""Makes an empty store for a new stream."""
+
+
+class JetStreamAccount:
+    """JetStream of one account.
+
+    `limits` holds the account's limits by tier; `NO_TIER` alone when there are no tiers.
+    `stream_added` and `stream_removed` are told of streams that begin or cease to take messages,
+    `stream_changed` of those with a new configuration. `delete_store` deletes a stream's store.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        surroundings: Surroundings,
+        make_store: StoreMaker,
+        server_limits: ServerLimits | None = None,
+        limits: dict[str, AccountLimits] | None = None,
+        memory: Usage | None = None,
+        storage: Usage | None = None,
+    ) -> None:
+        self.name = name
+        self.surroundings = surroundings
+        self.server_limits = server_limits or ServerLimits()
+        self.limits = limits or {NO_TIER: AccountLimits()}
+        self.is_strict = True
+        self.server_name = ""
+        self.streams: dict[str, Stream] = {}
+        self.memory = Usage(parent=memory)
+        self.storage = Usage(parent=storage)
+        self.api_total = 0
+        self.api_errors = 0
+        self.delete_store: Callable[[StreamStore], object] = _delete_store
+        self.stream_added: Callable[[Stream], object] = _ignore
+        self.stream_changed: Callable[[Stream, StreamConfig], object] = _ignore
+        self.stream_removed: Callable[[Stream], object] = _ignore
+        self._make_store = make_store
+        self.set_limits(self.limits)
+
+    # What configurations are checked against.
+
+    @property
+    def duplicate_window_max_ns(self) -> int:
+        """The server's limit of duplicate windows; 0 for none."""
+        return self.server_limits.duplicate_window_max_ns
+
+    def config_of(self, name: str) -> StreamConfig | None:
+        """Return the configuration of a stream; None when there is none."""
+        stream = self.streams.get(name)
+        return stream.config if stream is not None else None
+
+    def stream_bytes_limits(self, config: StreamConfig) -> tuple[bool, int]:
+        """Tell whether `max_bytes` is required, and return its upper limit, 0 for none."""
+        limits, _ = self._limits_for(config.num_replicas)
+        if limits is None:
+            return False, 0
+        is_memory = config.storage == MEMORY
+        limit = limits.memory_max_stream_bytes if is_memory else limits.storage_max_stream_bytes
+        return limits.max_bytes_required, max(limit, 0)
+
+    # Streams.
+
+    def set_limits(self, limits: dict[str, AccountLimits]) -> None:
+        """Follow new limits."""
+        self.limits = limits
+        shown = next(iter(limits.values())) if limits else AccountLimits()
+        self.memory.limit = shown.max_memory
+        self.storage.limit = shown.max_storage
+
+    def lookup(self, name: str) -> Stream:
+        """Return a stream by name.
+
+        Raises:
+            JetStreamError: there is none.
+        """
+        stream = self.streams.get(name)
+        if stream is None:
+            raise errors.STREAM_NOT_FOUND.error()
+        return stream
+
+    def matching(self, subject: str = "") -> list[Stream]:
+        """Return the streams that take messages of `subject`, all for none, by name."""
+        return [
+            self.streams[name]
+            for name in sorted(self.streams)
+            if not subject
+            or any(names.collide(subject, one) for one in self.streams[name].config.subjects)
+        ]
+
+    def create(self, asked: StreamConfig, *, pedantic: bool = False) -> Stream:
+        """Return a new stream, or the one that is already as asked for.
+
+        Raises:
+            JetStreamError: it is refused.
+        """
+        limits = self._require_limits(asked.num_replicas)
+        others = [name for name in self.streams if name != asked.name]
+        if 0 < limits.max_streams <= len(others):
+            raise errors.MAXIMUM_STREAMS_LIMIT.error()
+        self._check_room(limits, asked, asked.max_bytes)
+        config = checks.check(asked, self, pedantic=pedantic)
+        if config.num_replicas > 1:
+            raise errors.STREAM_REPLICAS_NOT_SUPPORTED.error()
+        existing = self.streams.get(config.name)
+        if existing is not None:
+            if config.is_same_as(existing.config):
+                return existing
+            raise errors.STREAM_NAME_EXIST.error()
+        self._check_room(limits, config, config.max_bytes)
+        source_checks.check_filters(config)
+        self._check_overlap(config)
+        stream = self._make(config)
+        stream.events.created()
+        return stream
+
+    def update(self, asked: StreamConfig, *, pedantic: bool = False) -> Stream:
+        """Change a stream to a configuration that has its defaults already.
+
+        Raises:
+            JetStreamError: it does not exist, or the change is refused.
+        """
+        stream = self.lookup(asked.name)
+        old = stream.config
+        config = updates.check_update(old, asked, self, pedantic=pedantic)
+        grown = max(config.max_bytes, 0) - max(old.max_bytes, 0)
+        limits = self._require_limits(config.num_replicas)
+        self._check_room(limits, config, max(grown, 0), max(config.max_bytes, 0) - max(grown, 0))
+        stream.audience.check_limits(old, config)
+        self._check_overlap(config)
+        self._reserve(config, grown)
+        stream.configure(config)
+        stream.changed(old)
+        self._save(stream)
+        self.stream_changed(stream, old)
+        stream.events.updated()
+        return stream
+
+    def delete(self, stream: Stream) -> None:
+        """Delete a stream with its consumers."""
+        stream.events.deleted()
+        self.streams.pop(stream.config.name, None)
+        self.stream_removed(stream)
+        self._tell_followers(stream.config.name)
+        stream.audience.close()
+        stream.stop()
+        stream.release_usage()
+        self._reserve(stream.config, -max(stream.config.max_bytes, 0))
+        self.delete_store(stream.store)
+
+    def recover(self, store: StreamStore) -> Stream:
+        """Take up a stream that was stored before."""
+        stored = json.loads(store.config())
+        text = encode.encode(stored["config"])
+        config: StreamConfig = structure.decode_lenient(text, STREAM, StreamConfig())
+        stream = self._add(config, store, stored["created"])
+        stream.start()
+        return stream
+
+    def lost(self, error: StoreError) -> None:
+        """Take back what a failed sync has lost of the file streams, and tell the publishers."""
+        for stream in self.streams.values():
+            if not stream.is_memory:
+                stream.lost(error)
+
+    def stop(self) -> None:
+        """End all timers of all streams."""
+        for stream in self.streams.values():
+            stream.stop()
+
+    def info(self) -> dict[str, Any]:
+        """Return usage and limits as answers show them."""
+        fields = self._usage(list(self.streams.values()))
+        flat = self.limits.get(NO_TIER)
+        no_limits = AccountLimits(0, 0, 0, 0, 0, 0, 0)
+        fields["limits"] = (flat or no_limits).fields()
+        if self.surroundings.domain:
+            fields["domain"] = self.surroundings.domain
+        fields["api"] = {"level": API_LEVEL, "total": self.api_total, "errors": self.api_errors}
+        if flat is None:
+            fields["tiers"] = {tier: self._tier(tier) for tier in sorted(self.limits)}
+        return fields
+
+    def _tier(self, tier: str) -> dict[str, Any]:
+        streams = [s for s in self.streams.values() if tier_of(s.config.num_replicas) == tier]
+        return {**self._usage(streams), "limits": self.limits[tier].fields()}
+
+    def _usage(self, streams: list[Stream]) -> dict[str, Any]:
+        memory = [stream for stream in streams if stream.is_memory]
+        files = [stream for stream in streams if not stream.is_memory]
+        return {
+            "memory": sum(stream.store.bytes for stream in memory),
+            "storage": sum(stream.store.bytes for stream in files),
+            "reserved_memory": _reserved(memory),
+            "reserved_storage": _reserved(files),
+            "streams": len(streams),
+            "consumers": sum(len(stream.consumers) for stream in streams),
+        }
+
+    def _make(self, config: StreamConfig) -> Stream:
+        store = self._make_store(config)
+        if config.first_seq > 1:
+            store.skip_to(config.first_seq - 1)
+        store.set_dedup_window(config.duplicate_window_ns)
+        stream = self._add(config, store, self.surroundings.clock.wall_ns())
+        self._save(stream)
+        return stream
+
+    def _add(self, config: StreamConfig, store: StreamStore, created_ns: int) -> Stream:
+        usage = self.memory if config.storage == MEMORY else self.storage
+        stream = Stream(config, store, self.surroundings, usage, created_ns)
+        stream.account = self
+        self.streams[config.name] = stream
+        self._reserve(config, max(config.max_bytes, 0))
+        self.stream_added(stream)
+        stream.origins.start()
+        self._tell_followers(config.name)
+        return stream
+
+    def _tell_followers(self, name: str) -> None:
+        """Tell mirrors and sourcing streams that a stream has come or gone."""
+        for stream in self.streams.values():
+            stream.origins.stream_changed(name)
+
+    def _save(self, stream: Stream) -> None:
+        fields = {"config": stream.config.fields(), "created": stream.created_ns}
+        stream.store.save_config(encode.encode(fields))
+
+    def _reserve(self, config: StreamConfig, size: int) -> None:
+        self.server_limits.reserve(config.storage == MEMORY, size)
+
+    # Limits.
+
+    def _limits_for(self, replicas: int) -> tuple[AccountLimits | None, str]:
+        flat = self.limits.get(NO_TIER)
+        if flat is not None:
+            return flat, NO_TIER
+        tier = tier_of(replicas)
+        return self.limits.get(tier), tier
+
+    def _require_limits(self, replicas: int) -> AccountLimits:
+        limits, _ = self._limits_for(replicas)
+        if limits is None:
+            raise errors.NO_LIMITS.error()
+        return limits
+
+    def _check_room(
+        self, limits: AccountLimits, config: StreamConfig, size: int, already: int = 0
+    ) -> None:
+        """Refuse a stream for which account or server have no room; raises JetStreamError."""
+        if 0 < limits.max_consumers < config.max_consumers:
+            raise errors.MAXIMUM_CONSUMERS_LIMIT.error()
+        if not config.storage:
+            return  # which storage that is, is known only after the defaults
+        is_memory = config.storage == MEMORY
+        size = 1 if size < 0 else size
+        others = [
+            stream
+            for name, stream in self.streams.items()
+            if name != config.name and stream.is_memory == is_memory
+        ]
+        reserved = _reserved(others) + already
+        server = self.server_limits
+        if is_memory:
+            pairs = ((limits.max_memory, reserved), (server.max_memory, server.reserved_memory))
+            error = errors.MEMORY_RESOURCES_EXCEEDED
+        else:
+            pairs = ((limits.max_storage, reserved), (server.max_storage, server.reserved_storage))
+            error = errors.STORAGE_RESOURCES_EXCEEDED
+        if any(limit >= 0 and used + size > limit for limit, used in pairs):
+            raise error.error()
+
+    def _check_overlap(self, config: StreamConfig) -> None:
+        for name, stream in self.streams.items():
+            if name != config.name and any(
+                names.collide(one, other)
+                for one in config.subjects
+                for other in stream.config.subjects
+            ):
+                raise errors.STREAM_SUBJECT_OVERLAP.error()
+
+
+def _reserved(streams: list[Stream]) -> int:
+    return sum(max(stream.config.max_bytes, 0) for stream in streams)
+
+
+def _delete_store(store: StreamStore) -> None:
+    store.delete()
+
+
+def _ignore(*_: object) -> None:
+    """Take no note."""

@@ -1,0 +1,1 @@
+"""The JetStream API: one module for each family of requests, from bytes to bytes."""

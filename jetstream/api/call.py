@@ -1,0 +1,93 @@
+"""One request to the API, and how it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from midge.jetstream import errors
+from midge.jetstream.errors import ApiError
+from midge.jetstream.json import structure
+from midge.jetstream.json.encode import encode
+from midge.jetstream.store.interface import StreamStore
+
+if TYPE_CHECKING:
+    from midge.jetstream.account import JetStreamAccount
+
+TYPE_PREFIX = "io.nats.jetstream.api.v1."
+
+
+class Family:
+    """One kind of request: its answers' type, and what they hold besides an error."""
+
+    def __init__(
+        self,
+        kind: str,
+        handle: Callable[[Call], None],
+        with_error: dict[str, Any] | None = None,
+        *,
+        takes_body: bool = True,
+    ) -> None:
+        """`takes_body` of False refuses a request that is not empty."""
+        self.type = TYPE_PREFIX + kind
+        self.handle = handle
+        self.with_error = with_error or {}
+        self.takes_body = takes_body
+
+
+class Call:
+    """A request. `tokens` are those of the subject behind ``$JS.API``."""
+
+    __slots__ = ("_respond", "account", "body", "family", "headers", "is_counted", "tokens")
+
+    def __init__(
+        self,
+        account: JetStreamAccount,
+        family: Family,
+        tokens: list[str],
+        headers: bytes,
+        body: bytes,
+        respond: Callable[..., object],
+    ) -> None:
+        self.account = account
+        self.family = family
+        self.tokens = tokens
+        self.headers = headers
+        self.body = body
+        self.is_counted = True
+        self._respond = respond
+
+    def decode(self, kind: structure.Structure, into: Any) -> Any:
+        """Read the body into `into`.
+
+        Raises:
+            JetStreamError: it cannot be read.
+        """
+        try:
+            return structure.decode(self.body, kind, into, is_strict=self.account.is_strict)
+        except structure.JsonProblem as problem:
+            raise errors.INVALID_JSON.error(err=problem) from None
+
+    def decode_optional(self, kind: structure.Structure, into: Any) -> Any:
+        """Read the body into `into` if it looks like JSON; raises JetStreamError."""
+        return self.decode(kind, into) if structure.is_object_or_array(self.body) else into
+
+    def answer(
+        self, fields: dict[str, Any], after: StreamStore | None = None, headers: bytes = b""
+    ) -> None:
+        """Answer, with `after` once all that it was told so far is durable."""
+        response = encode({"type": self.family.type, **fields})
+        if self.is_counted:
+            self.account.api_total += 1
+        arguments = (response, headers) if headers else (response,)
+        if after is None:
+            self._respond(*arguments)
+        else:
+            after.barrier(lambda: self._respond(*arguments))
+
+    def refuse(self, error: ApiError) -> None:
+        """Answer that the request is refused."""
+        self.account.api_total += 1
+        self.account.api_errors += 1
+        fields = {"type": self.family.type, "error": error.fields(), **self.family.with_error}
+        self._respond(encode(fields))

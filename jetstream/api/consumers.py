@@ -1,0 +1,319 @@
+"""Requests about consumers: made, changed, deleted, listed, paused, reset, unpinned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from midge.jetstream import errors
+from midge.jetstream.api.call import Call, Family
+from midge.jetstream.config import consumer as configuration
+from midge.jetstream.config import consumer_rules, names
+from midge.jetstream.config.consumer import Allowance, ConsumerConfig, CreateRequest
+from midge.jetstream.config.stream import LIMITS
+from midge.jetstream.consumer.consumer import Consumer
+from midge.jetstream.consumer.info import info_of
+from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.json import structure
+from midge.jetstream.json.structure import Field, Integer, PlainTime, Structure, Text
+from midge.jetstream.json.times import ZERO_TIME_NS, Timestamp, format_time
+from midge.jetstream.stream import headers as header_block
+from midge.jetstream.stream.stream import Stream
+
+NAMES_PAGE = 1024
+_IDENTITY = b"Nats-Stream-Identity"
+_SUFFIX_LENGTH = 8
+LIST_PAGE = 256
+
+_NEVER = Timestamp(ZERO_TIME_NS)
+_NO_CONSUMERS = {"total": 0, "offset": 0, "limit": 0, "consumers": []}
+
+
+@dataclass(slots=True)
+class _Page:
+    offset: int = 0
+
+
+@dataclass(slots=True)
+class _Pause:
+    pause_until: Timestamp = _NEVER
+
+
+@dataclass(slots=True)
+class _Reset:
+    seq: int = 0
+
+
+@dataclass(slots=True)
+class _Unpin:
+    group: str = ""
+
+
+_PAGE = Structure("JSApiConsumersRequest", _Page, [Field("offset", Integer("int"))])
+_PAUSE = Structure("JSApiConsumerPauseRequest", _Pause, [Field("pause_until", PlainTime())])
+_RESET = Structure(
+    "JSApiConsumerResetRequest", _Reset, [Field("seq", Integer("uint64", is_signed=False))]
+)
+_UNPIN = Structure("JSApiConsumerUnpinRequest", _Unpin, [Field("group", Text())])
+
+
+def create(call: Call) -> None:
+    """CONSUMER.CREATE and CONSUMER.DURABLE.CREATE: make a consumer, or change it."""
+    request: CreateRequest = call.decode(configuration.CREATE_REQUEST, CreateRequest())
+    name = _check_subject(call, request)
+    config = request.config
+    if config.num_replicas > 1:
+        raise errors.STREAM_REPLICAS_NOT_SUPPORTED.error()
+    stream = call.account.lookup(request.stream_name)
+    identity = _check_identity(call, stream, config)
+    if config.direct and config.sourcing and config.name:
+        name = _name_of_source(stream, config)
+    existing = stream.consumers.get(names.to_bytes(name)) if name else None
+    if existing is not None:
+        _keep(existing, config)
+    configuration.set_required_level(config)
+    consumer = stream.consumers.create(
+        config, request.action, _allowance(call), pedantic=request.pedantic
+    )
+    call.answer(info_of(consumer, with_versions=True), stream.store, identity)
+    if consumer.is_paused():
+        consumer.events.paused(consumer.config.pause_until)
+
+
+def _check_subject(call: Call, request: CreateRequest) -> str:
+    """Check a request against its subject; return the name that is asked for."""
+    config = request.config
+    tokens = call.tokens
+    is_durable = tokens[1] == "DURABLE"
+    stream, *rest = tokens[3:] if is_durable else tokens[2:]
+    if stream != request.stream_name:
+        raise errors.STREAM_MISMATCH.error()
+    name = rest[0] if rest else config.name
+    if "\\" in name or "/" in name:
+        raise errors.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS.error()
+    if not rest:
+        if config.durable_name:
+            raise errors.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME.error()
+        return name
+    if is_durable and not config.durable_name:
+        raise errors.CONSUMER_DURABLE_NAME_NOT_SET.error()
+    if config.durable_name and config.durable_name != name:
+        raise errors.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT.error()
+    config.name = name
+    if not is_durable:
+        _check_filter(".".join(rest[1:]), config)
+    return name
+
+
+def _check_identity(call: Call, stream: Stream, config: ConsumerConfig) -> bytes:
+    """Check that a mirror or a source means this life of the stream; return the answer's headers.
+
+    Raises:
+        JetStreamError: the stream was deleted and made again meanwhile.
+    """
+    if not config.direct and not config.sourcing:
+        return b""
+    identity = _identity(stream)
+    expected = header_block.find(call.headers, _IDENTITY) if call.headers else None
+    if expected and expected != identity:
+        raise errors.CONSUMER_STREAM_IDENTITY_MISMATCH.error(msg=identity.decode())
+    return b"NATS/1.0\r\n%b: %b\r\n\r\n" % (_IDENTITY, identity)
+
+
+def _identity(stream: Stream) -> bytes:
+    """Return what tells this life of a stream from one before it was made again."""
+    return names.short_hash(format_time(stream.created_ns)).encode()
+
+
+def _name_of_source(stream: Stream, config: ConsumerConfig) -> str:
+    """Return the name of the consumer of a mirror or a source, which asks with a stable one.
+
+    Where messages are kept until they are acknowledged, it becomes a durable one that does so.
+    """
+    if stream.config.retention == LIMITS:
+        config.name = f"{config.name}-{stream.consumers.new_id()[:_SUFFIX_LENGTH]}"
+        return config.name
+    config.direct = False
+    config.durable_name = config.name
+    config.ack_policy = "flow_control"
+    config.ack_wait_ns = 0
+    config.max_deliver = 0
+    config.inactive_threshold_ns = 0
+    return config.name
+
+
+def _keep(existing: Consumer, config: ConsumerConfig) -> None:
+    """Keep of a consumer that exists what a request to create it does not change."""
+    config.pause_until = existing.config.pause_until
+    if config.sourcing and config.durable_name:
+        config.deliver_policy = existing.config.deliver_policy
+        config.opt_start_seq = existing.config.opt_start_seq
+        config.opt_start_time = existing.config.opt_start_time
+
+
+def _check_filter(subject: str, config: ConsumerConfig) -> None:
+    """Check the filter behind the name in the subject of a request."""
+    if not subject:
+        return
+    if config.filter_subjects:
+        raise errors.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED.error()
+    if config.filter_subject != subject:
+        raise errors.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH.error()
+
+
+def _allowance(call: Call) -> Allowance:
+    """Return what server and account allow a consumer."""
+    account = call.account
+    limits = next(iter(account.limits.values()))
+    return Allowance(
+        server_max_ack_pending=account.server_limits.max_ack_pending,
+        account_max_ack_pending=limits.max_ack_pending,
+        max_request_batch=account.server_limits.max_request_batch,
+        max_consumers=limits.max_consumers,
+    )
+
+
+def names_of(call: Call) -> None:
+    """CONSUMER.NAMES: list the names of a stream's consumers."""
+    page: _Page = call.decode_optional(_PAGE, _Page())
+    listed = _stream(call).consumers.listed()
+    offset = min(max(page.offset, 0), len(listed))
+    shown = [_name(one) for one in listed[offset : offset + NAMES_PAGE]]
+    fields = {"total": len(listed), "offset": offset, "limit": NAMES_PAGE, "consumers": shown}
+    call.answer(fields)
+
+
+def listing(call: Call) -> None:
+    """CONSUMER.LIST: list the reports of a stream's consumers."""
+    page: _Page = call.decode_optional(_PAGE, _Page())
+    listed = _stream(call).consumers.listed()
+    offset = min(max(page.offset, 0), len(listed))
+    shown = [info_of(one, with_versions=False) for one in listed[offset : offset + LIST_PAGE]]
+    fields = {"total": len(listed), "offset": offset, "limit": LIST_PAGE, "consumers": shown}
+    call.answer(fields)
+
+
+def info(call: Call) -> None:
+    """CONSUMER.INFO: report on a consumer."""
+    call.answer(info_of(_consumer(call), with_versions=True))
+
+
+def delete(call: Call) -> None:
+    """CONSUMER.DELETE: delete a consumer."""
+    consumer = _consumer(call)
+    stream = _stream(call)
+    stream.consumers.delete(consumer)
+    call.answer({"success": True}, stream.store)
+
+
+def pause(call: Call) -> None:
+    """CONSUMER.PAUSE: pause a consumer until a moment, or have it go on."""
+    request: _Pause = call.decode_optional(_PAUSE, _Pause())
+    consumer = _consumer(call)
+    until_ns = request.pause_until.ns
+    config = consumer.config.copy()
+    config.pause_until = None if until_ns == ZERO_TIME_NS else Timestamp(until_ns)
+    configuration.set_required_level(config)
+    consumer.change(config)
+    fields: dict[str, Any] = {"paused": False, "pause_until": Timestamp(until_ns).text()}
+    rest_ns = until_ns - consumer.clock.wall_ns()
+    if rest_ns > 0:
+        fields["paused"] = True
+        fields["pause_remaining"] = rest_ns
+    call.answer(fields, _stream(call).store)
+
+
+def reset(call: Call) -> None:
+    """CONSUMER.RESET: have a consumer begin anew; one that does not exist does not answer."""
+    request = _Reset()
+    stream = call.account.streams.get(call.tokens[2])
+    consumer = stream.consumers.get(names.to_bytes(call.tokens[3])) if stream is not None else None
+    if stream is None or consumer is None:
+        return
+    if call.body:
+        _decode_leniently(call, _RESET, request)
+    seq = consumer.reset(request.seq)
+    fields = info_of(consumer, with_versions=True)
+    headers = b""
+    if call.headers and header_block.find(call.headers, _IDENTITY) is not None:
+        headers = b"NATS/1.0\r\n%b: %b\r\n\r\n" % (_IDENTITY, _identity(stream))
+    call.answer({**fields, "reset_seq": seq}, stream.store, headers)
+
+
+def unpin(call: Call) -> None:
+    """CONSUMER.UNPIN: take the pin from a client, so that another one gets it."""
+    request = _Unpin()
+    _decode_leniently(call, _UNPIN, request)
+    if not request.group:
+        raise errors.INVALID_JSON.error(err="consumer group not specified")
+    if not consumer_rules.is_group_name(request.group):
+        raise errors.CONSUMER_INVALID_GROUP_NAME.error()
+    consumer = _consumer(call)
+    if request.group not in consumer.config.priority_groups:
+        raise errors.CONSUMER_INVALID_PRIORITY_GROUP.error()
+    assert isinstance(consumer, PullConsumer)
+    consumer.pin.unpin(request.group, "admin")
+    call.answer({})
+
+
+def clustering_required(_: Call) -> None:
+    """Refuse what only a cluster can do."""
+    raise errors.CLUSTER_REQUIRED.error()
+
+
+def _decode_leniently(call: Call, kind: Structure, into: object) -> None:
+    try:
+        structure.decode_lenient(call.body, kind, into)
+    except structure.JsonProblem as problem:
+        raise errors.INVALID_JSON.error(err=problem) from None
+
+
+def _stream(call: Call) -> Stream:
+    return call.account.lookup(call.tokens[2])
+
+
+def _consumer(call: Call) -> Consumer:
+    """Return the consumer that a request is about; raises JetStreamError."""
+    consumer = _stream(call).consumers.get(names.to_bytes(call.tokens[3]))
+    if consumer is None:
+        raise errors.CONSUMER_NOT_FOUND.error()
+    return consumer
+
+
+def _name(consumer: Consumer) -> str:
+    return consumer.name.decode("utf-8", "surrogateescape")
+
+
+_CREATE = Family("consumer_create_response", create)
+_OF_STREAM = {
+    "NAMES": Family("consumer_names_response", names_of, _NO_CONSUMERS),
+    "LIST": Family("consumer_list_response", listing, _NO_CONSUMERS),
+}
+_OF_CONSUMER = {
+    "INFO": Family("consumer_info_response", info, takes_body=False),
+    "DELETE": Family("consumer_delete_response", delete, takes_body=False),
+    "PAUSE": Family(
+        "consumer_pause_response",
+        pause,
+        {"paused": False, "pause_until": _NEVER.text()},
+    ),
+    "RESET": Family("consumer_reset_response", reset, {"reset_seq": 0}),
+    "UNPIN": Family("consumer_unpin_response", unpin),
+}
+_LEADER_STEPDOWN = Family(
+    "consumer_leader_stepdown_response", clustering_required, takes_body=False
+)
+
+
+def find(tokens: list[str]) -> Family | None:
+    """Return the request that tokens stand for of which the first is ``CONSUMER``."""
+    second = tokens[1]
+    if second == "CREATE":
+        return _CREATE if len(tokens) >= 3 else None
+    if second == "DURABLE":
+        return _CREATE if len(tokens) == 5 and tokens[2] == "CREATE" else None
+    if second == "LEADER":
+        return _LEADER_STEPDOWN if len(tokens) == 5 and tokens[2] == "STEPDOWN" else None
+    if len(tokens) == 3:
+        return _OF_STREAM.get(second)
+    return _OF_CONSUMER.get(second) if len(tokens) == 4 else None

@@ -1,0 +1,156 @@
+"""Requests about streams: made, changed, deleted, purged, listed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from midge.jetstream import errors
+from midge.jetstream.api import requests
+from midge.jetstream.api.call import Call, Family
+from midge.jetstream.config import checks
+from midge.jetstream.config.names import to_bytes
+from midge.jetstream.config.stream import REQUEST, StreamRequest
+from midge.jetstream.stream import state
+from midge.jetstream.stream.stream import Stream
+
+NAMES_PAGE = 1024
+LIST_PAGE = 256
+_NO_PAGE = {"total": 0, "offset": 0, "limit": 0}
+
+
+def create(call: Call) -> None:
+    """STREAM.CREATE: make a stream, or find it as it was asked for."""
+    asked: StreamRequest = call.decode(REQUEST, StreamRequest())
+    asked.set_required_level()
+    name = call.tokens[2]
+    if name != asked.name:
+        raise errors.STREAM_MISMATCH.error()
+    if "\\" in name or "/" in name:
+        raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS.error()
+    if asked.sealed:
+        raise checks.invalid("stream configuration for create can not be sealed")
+    if asked.mirror_direct and asked.mirror is None:
+        raise checks.invalid("stream has no mirror but does have mirror direct")
+    stream = call.account.create(asked.config(), pedantic=asked.pedantic)
+    call.answer({**_info(stream), "did_create": True}, stream.store)
+
+
+def update(call: Call) -> None:
+    """STREAM.UPDATE: replace the configuration of a stream."""
+    asked: StreamRequest = call.decode(REQUEST, StreamRequest())
+    config = checks.check(asked.config(), call.account, pedantic=asked.pedantic)
+    if call.tokens[2] != config.name:
+        raise errors.STREAM_MISMATCH.error()
+    call.account.lookup(config.name)
+    config.set_required_level()
+    stream = call.account.update(config, pedantic=asked.pedantic)
+    call.answer(_info(stream, domain=call.account.surroundings.domain), stream.store)
+
+
+def names(call: Call) -> None:
+    """STREAM.NAMES: list the names of streams."""
+    request: requests.PageRequest = call.decode_optional(requests.NAMES, requests.PageRequest())
+    streams = call.account.matching(request.subject)
+    offset = min(max(request.offset, 0), len(streams))
+    page = [stream.config.name for stream in streams[offset : offset + NAMES_PAGE]]
+    call.answer(
+        {"total": len(streams), "offset": offset, "limit": NAMES_PAGE, "streams": page or None}
+    )
+
+
+def listing(call: Call) -> None:
+    """STREAM.LIST: list the infos of streams."""
+    request: requests.PageRequest = call.decode_optional(requests.LIST, requests.PageRequest())
+    streams = call.account.matching(request.subject)
+    offset = min(max(request.offset, 0), len(streams))
+    domain = call.account.surroundings.domain
+    page = [
+        state.info(one, config=one.config.fields(), shown_state=state.state(one), domain=domain)
+        for one in streams[offset : offset + LIST_PAGE]
+    ]
+    call.answer({"total": len(streams), "offset": offset, "limit": LIST_PAGE, "streams": page})
+
+
+def info(call: Call) -> None:
+    """STREAM.INFO: describe a stream."""
+    request: requests.InfoRequest = call.decode_optional(requests.INFO, requests.InfoRequest())
+    stream = call.account.lookup(call.tokens[2])
+    shown = state.state(stream, with_deleted=request.deleted_details)
+    page = dict(_NO_PAGE)
+    if request.subjects_filter:
+        offset = max(request.offset, 0)
+        counts, total = state.subject_counts(stream, to_bytes(request.subjects_filter), offset)
+        if total:
+            page = {"total": total, "offset": offset, "limit": state.SUBJECTS_MAX}
+        if counts:
+            shown = _with_subjects(shown, counts)
+    fields = state.info(
+        stream,
+        config=stream.config.versioned_fields(),
+        shown_state=shown,
+        domain=call.account.surroundings.domain,
+        cluster=call.account.server_name,
+    )
+    call.answer({**page, **fields}, stream.store)
+
+
+def delete(call: Call) -> None:
+    """STREAM.DELETE: delete a stream with its consumers."""
+    stream = call.account.lookup(call.tokens[2])
+    call.account.delete(stream)
+    call.answer({"success": True}, stream.store)
+
+
+def purge(call: Call) -> None:
+    """STREAM.PURGE: remove all messages, or some."""
+    request: requests.PurgeRequest = call.decode_optional(requests.PURGE, requests.PurgeRequest())
+    if request.seq > 0 and request.keep > 0:
+        raise errors.BAD_REQUEST.error()
+    stream = call.account.lookup(call.tokens[2])
+    if stream.is_sealed:
+        raise errors.STREAM_SEALED.error()
+    if stream.config.deny_purge:
+        raise errors.STREAM_PURGE_FAILED.error(err="stream purge not permitted")
+    subject = to_bytes(request.filter) if request.filter else None
+    purged = stream.purge(subject, request.seq, request.keep)
+    call.answer({"success": True, "purged": purged}, stream.store)
+
+
+def clustering_required(_: Call) -> None:
+    """Refuse what only a cluster can do."""
+    raise errors.CLUSTER_REQUIRED.error()
+
+
+def _info(stream: Stream, *, domain: str = "") -> dict[str, Any]:
+    """Return the info of a stream that has just been made or changed."""
+    return state.info(
+        stream,
+        config=stream.config.versioned_fields(),
+        shown_state=state.state(stream),
+        domain=domain,
+    )
+
+
+def _with_subjects(shown: dict[str, Any], counts: dict[str, int]) -> dict[str, Any]:
+    """Return a state with the counts of subjects where nats-server puts them."""
+    fields: dict[str, Any] = {}
+    for name, value in shown.items():
+        fields[name] = value
+        if name == "num_subjects":
+            fields["subjects"] = counts
+    return fields
+
+
+FAMILIES = {
+    "CREATE": Family("stream_create_response", create),
+    "UPDATE": Family("stream_update_response", update),
+    "NAMES": Family("stream_names_response", names, {**_NO_PAGE, "streams": None}),
+    "LIST": Family("stream_list_response", listing, {**_NO_PAGE, "streams": []}),
+    "INFO": Family("stream_info_response", info, _NO_PAGE),
+    "DELETE": Family("stream_delete_response", delete, takes_body=False),
+    "PURGE": Family("stream_purge_response", purge, {"purged": 0}),
+}
+"""The requests by the token behind ``STREAM``; `NAMES` and `LIST` have no stream's name."""
+
+LEADER_STEPDOWN = Family("stream_leader_stepdown_response", clustering_required)
+PEER_REMOVE = Family("stream_remove_peer_response", clustering_required)

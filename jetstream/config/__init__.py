@@ -1,0 +1,1 @@
+"""Configurations of streams and consumers: their keys, defaults, checks and rules of change."""

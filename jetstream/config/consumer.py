@@ -1,0 +1,330 @@
+"""A consumer's configuration: every key in nats-server's order, and the defaults of a new one.
+
+`consumer_rules` has what nats-server refuses. Durations are nanoseconds, and empty texts, zeros and
+empty lists are what was not given, as in Go.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from midge.jetstream import errors
+from midge.jetstream.config import names, versions
+from midge.jetstream.config.stream import StreamConfig
+from midge.jetstream.json import syntax
+from midge.jetstream.json.structure import (
+    Boolean,
+    Choice,
+    Field,
+    Integer,
+    Items,
+    Structure,
+    Text,
+    TextMap,
+    Time,
+)
+from midge.jetstream.json.times import SECOND_NS, ZERO_TIME_NS, Timestamp
+
+DEFAULT_ACK_WAIT_NS = 30 * SECOND_NS
+DEFAULT_INACTIVE_THRESHOLD_NS = 5 * SECOND_NS
+DEFAULT_MAX_ACK_PENDING = 1000
+DEFAULT_MAX_WAITING = 512
+DEFAULT_PINNED_TTL_NS = 120 * SECOND_NS
+
+SOURCING_HEARTBEAT_NS = SECOND_NS
+"""The heartbeat of every consumer whose acks come with flow control."""
+
+
+@dataclass(slots=True)
+class ConsumerConfig:
+    """What a consumer was asked to be, one attribute for each key of the JSON."""
+
+    durable_name: str = ""
+    name: str = ""
+    description: str = ""
+    deliver_policy: str = "all"
+    opt_start_seq: int = 0
+    opt_start_time: Timestamp | None = None
+    ack_policy: str = "none"
+    ack_wait_ns: int = 0
+    max_deliver: int = 0
+    backoff_ns: list[int] = field(default_factory=list)
+    filter_subject: str = ""
+    filter_subjects: list[str] = field(default_factory=list)
+    replay_policy: str = "instant"
+    rate_limit_bps: int = 0
+    sample_freq: str = ""
+    max_waiting: int = 0
+    max_ack_pending: int = 0
+    flow_control: bool = False
+    headers_only: bool = False
+    max_batch: int = 0
+    max_expires_ns: int = 0
+    max_bytes: int = 0
+    deliver_subject: str = ""
+    deliver_group: str = ""
+    idle_heartbeat_ns: int = 0
+    inactive_threshold_ns: int = 0
+    num_replicas: int = 0
+    mem_storage: bool = False
+    direct: bool = False
+    sourcing: bool = False
+    metadata: dict[str, str] = field(default_factory=dict)
+    pause_until: Timestamp | None = None
+    priority_groups: list[str] = field(default_factory=list)
+    priority_policy: str = "none"
+    priority_timeout_ns: int = 0
+
+    def copy(self) -> ConsumerConfig:
+        """Return a copy whose lists and metadata are its own."""
+        made = ConsumerConfig()
+        for one in dataclasses.fields(self):
+            value = getattr(self, one.name)
+            setattr(made, one.name, value.copy() if isinstance(value, list | dict) else value)
+        return made
+
+    def filters(self) -> tuple[bytes, ...]:
+        """Return the subjects it is for, in the order they were given; empty for all."""
+        subjects = [*self.filter_subjects, self.filter_subject]
+        return tuple(names.to_bytes(subject) for subject in subjects if subject)
+
+    def is_pull(self) -> bool:
+        """Tell whether its messages are asked for."""
+        return not self.deliver_subject
+
+    def sampling(self) -> int:
+        """Return how many acks of a hundred are reported."""
+        return int(self.sample_freq.removesuffix("%")) if self.sample_freq else 0
+
+
+class _Priority(Choice):
+    """The priority policy, left out when there is none."""
+
+    def is_empty(self, value: Any) -> bool:
+        """See `Kind.is_empty`."""
+        return bool(value == "none")
+
+
+_DURATION = Integer("time.Duration")
+_INT = Integer("int")
+
+STRUCTURE = Structure(
+    "ConsumerConfig",
+    ConsumerConfig,
+    [
+        Field("durable_name", Text()),
+        Field("name", Text()),
+        Field("description", Text()),
+        Field(
+            "deliver_policy",
+            Choice(
+                ("all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"),
+                {"undefined": "all"},
+            ),
+            is_optional=False,
+        ),
+        Field("opt_start_seq", Integer("uint64", is_signed=False)),
+        Field("opt_start_time", Time()),
+        Field(
+            "ack_policy",
+            Choice(("none", "all", "explicit", "flow_control")),
+            is_optional=False,
+        ),
+        Field("ack_wait", _DURATION, "ack_wait_ns"),
+        Field("max_deliver", _INT),
+        Field("backoff", Items(_DURATION, "[]time.Duration"), "backoff_ns"),
+        Field("filter_subject", Text()),
+        Field("filter_subjects", Items(Text(), "[]string")),
+        Field("replay_policy", Choice(("instant", "original")), is_optional=False),
+        Field("rate_limit_bps", Integer("uint64", is_signed=False)),
+        Field("sample_freq", Text()),
+        Field("max_waiting", _INT),
+        Field("max_ack_pending", _INT),
+        Field("flow_control", Boolean()),
+        Field("headers_only", Boolean()),
+        Field("max_batch", _INT),
+        Field("max_expires", _DURATION, "max_expires_ns"),
+        Field("max_bytes", _INT),
+        Field("deliver_subject", Text()),
+        Field("deliver_group", Text()),
+        Field("idle_heartbeat", _DURATION, "idle_heartbeat_ns"),
+        Field("inactive_threshold", _DURATION, "inactive_threshold_ns"),
+        Field("num_replicas", _INT, is_optional=False),
+        Field("mem_storage", Boolean()),
+        Field("direct", Boolean()),
+        Field("sourcing", Boolean()),
+        Field("metadata", TextMap()),
+        Field("pause_until", Time()),
+        Field("priority_groups", Items(Text(), "[]string")),
+        Field(
+            "priority_policy",
+            _Priority(
+                ("none", "overflow", "pinned_client", "prioritized"),
+                refuse=lambda _, raw: f"unknown priority policy: {raw.decode('utf-8', 'replace')}",
+            ),
+        ),
+        Field("priority_timeout", _DURATION, "priority_timeout_ns"),
+    ],
+    is_value=True,
+)
+
+
+@dataclass(slots=True)
+class CreateRequest:
+    """The body of a request that makes or changes a consumer."""
+
+    stream_name: str = ""
+    config: ConsumerConfig = field(default_factory=ConsumerConfig)
+    action: str = ""
+    pedantic: bool = False
+
+
+def _unknown_action(_: syntax.Node, raw: bytes) -> str:
+    return f"unknown consumer action: {raw.decode('utf-8', 'replace')}"
+
+
+CREATE_REQUEST = Structure(
+    "CreateConsumerRequest",
+    CreateRequest,
+    [
+        Field("stream_name", Text(), is_optional=False),
+        Field("config", STRUCTURE, is_optional=False),
+        Field("action", Choice(("", "create", "update"), refuse=_unknown_action)),
+        Field("pedantic", Boolean()),
+    ],
+)
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What the server and the account allow; 0 and less are no limit."""
+
+    server_max_ack_pending: int = 0
+    account_max_ack_pending: int = 0
+    max_request_batch: int = 0
+    max_consumers: int = 0
+
+
+_AT_LEAST_ZERO = {
+    "max_batch": "max_batch",
+    "max_expires_ns": "max_expires",
+    "max_bytes": "max_bytes",
+    "idle_heartbeat_ns": "idle_heartbeat",
+    "inactive_threshold_ns": "inactive_threshold",
+    "priority_timeout_ns": "priority_timeout",
+}
+
+
+def set_defaults(
+    config: ConsumerConfig, stream: StreamConfig, limits: Allowance, *, pedantic: bool
+) -> None:
+    """Fill in what `config` leaves open, as a consumer of a stream configured as `stream`.
+
+    Raises:
+        JetStreamError: `pedantic`, and a value would have to be changed.
+    """
+    _normalise(config, pedantic)
+    if config.is_pull() and config.max_waiting == 0:
+        config.max_waiting = DEFAULT_MAX_WAITING
+    if config.ack_wait_ns == 0 and config.ack_policy in {"explicit", "all"}:
+        config.ack_wait_ns = DEFAULT_ACK_WAIT_NS
+    if config.backoff_ns:
+        if pedantic and config.ack_wait_ns != config.backoff_ns[0]:
+            raise errors.PEDANTIC.error(err="first backoff value has to equal batch AckWait")
+        config.ack_wait_ns = config.backoff_ns[0]
+    _take_from_stream(config, stream.consumer_limits, pedantic)
+    _take_from_limits(config, limits, pedantic)
+    if config.priority_policy == "pinned_client" and config.priority_timeout_ns == 0:
+        config.priority_timeout_ns = DEFAULT_PINNED_TTL_NS
+    if config.ack_policy == "flow_control" and not pedantic:
+        config.flow_control = True
+        config.idle_heartbeat_ns = SOURCING_HEARTBEAT_NS
+
+
+def _normalise(config: ConsumerConfig, pedantic: bool) -> None:
+    """Replace values that mean nothing by those that mean no limit."""
+    if config.max_deliver == 0 or config.max_deliver < -1:
+        _refuse(pedantic and config.max_deliver < -1, "max_deliver must be set to -1")
+        config.max_deliver = -1
+    if config.max_waiting < 0:
+        _refuse(pedantic, "max_waiting must not be negative")
+        config.max_waiting = 0
+    if config.max_ack_pending < -1:
+        _refuse(pedantic, "max_ack_pending must be set to -1")
+        config.max_ack_pending = -1
+    for attribute, name in _AT_LEAST_ZERO.items():
+        if getattr(config, attribute) < 0:
+            _refuse(pedantic, f"{name} must not be negative")
+            setattr(config, attribute, 0)
+
+
+def _take_from_stream(config: ConsumerConfig, stream_limits: Any, pedantic: bool) -> None:
+    """Take over the limits that the stream has for its consumers."""
+    max_ack_pending = stream_limits.max_ack_pending
+    threshold = stream_limits.inactive_threshold_ns
+    if config.max_ack_pending == 0:
+        text = "max_ack_pending must be set if it's configured in stream limits"
+        _refuse(pedantic and max_ack_pending > 0, text)
+        config.max_ack_pending = max_ack_pending
+    if config.inactive_threshold_ns == 0:
+        text = "inactive_threshold must be set if it's configured in stream limits"
+        _refuse(pedantic and threshold > 0, text)
+        config.inactive_threshold_ns = threshold
+
+
+def _take_from_limits(config: ConsumerConfig, limits: Allowance, pedantic: bool) -> None:
+    """Take over the limits of the server and the account."""
+    if config.max_ack_pending == 0 and config.ack_policy != "none":
+        config.max_ack_pending = DEFAULT_MAX_ACK_PENDING
+        for limit in (limits.server_max_ack_pending, limits.account_max_ack_pending):
+            if 0 < limit < config.max_ack_pending:
+                config.max_ack_pending = limit
+    if config.is_pull() and config.max_batch == 0 and limits.max_request_batch > 0:
+        _refuse(pedantic, "max_request_batch must be set if it's JetStream limits are set")
+        config.max_batch = limits.max_request_batch
+
+
+def _refuse(is_refused: bool, text: str) -> None:
+    if is_refused:
+        raise errors.PEDANTIC.error(err=text)
+
+
+def set_required_level(config: ConsumerConfig) -> None:
+    """Note among the metadata which API level the configuration needs."""
+    level = 0
+    has_priority = config.priority_policy != "none" or config.priority_timeout_ns != 0
+    is_paused = config.pause_until is not None and config.pause_until.ns != ZERO_TIME_NS
+    if has_priority or config.priority_groups or is_paused:
+        level = 1
+    if config.ack_policy == "flow_control":
+        level = 4
+    versions.set_required_level(config.metadata, level)
+
+
+def fields(config: ConsumerConfig, *, with_versions: bool) -> dict[str, Any]:
+    """Return the configuration as answers show it; lists of consumers do so without versions."""
+    shown: dict[str, Any] = STRUCTURE.encode(config)
+    if with_versions:
+        metadata = {**config.metadata, **versions.dynamic_metadata()}
+        shown = _with_metadata(shown, dict(sorted(metadata.items())))
+    return shown
+
+
+def _with_metadata(shown: dict[str, Any], metadata: dict[str, str]) -> dict[str, Any]:
+    """Return `shown` with other metadata, where Go's order of the keys has them."""
+    made: dict[str, Any] = {}
+    for one in STRUCTURE.fields:
+        if one.name == "metadata":
+            made["metadata"] = metadata
+        elif one.name in shown:
+            made[one.name] = shown[one.name]
+    return made
+
+
+def is_same(config: ConsumerConfig, stored: ConsumerConfig) -> bool:
+    """Tell whether `config` is what an existing consumer has, versions aside."""
+    mine = config.copy()
+    versions.copy_metadata(mine.metadata, stored.metadata)
+    return mine == stored

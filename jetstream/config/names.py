@@ -1,0 +1,62 @@
+"""Which names and subjects a configuration may hold."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from midge.sublist import subjects
+
+NAME_MAX_BYTES = 255
+DESCRIPTION_MAX_BYTES = 4 * 1024
+METADATA_MAX_BYTES = 128 * 1024
+
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_HASH_LENGTH = 8
+_NOT_IN_NAMES = re.compile(r"[ \t\r\n\f.*>\\/]")
+
+
+def is_valid_name(name: str) -> bool:
+    """Tell whether a stream or a consumer may be called `name`."""
+    return bool(name) and _NOT_IN_NAMES.search(name) is None
+
+
+def size(text: str) -> int:
+    """Return how many bytes `text` has."""
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def is_valid_subject(subject: str) -> bool:
+    """Tell whether `subject` is one that may be subscribed to."""
+    return "\f" not in subject and subjects.is_valid_subject(to_bytes(subject))
+
+
+def is_valid_publish_subject(subject: str) -> bool:
+    """Tell whether `subject` is valid and holds no wildcards."""
+    return is_valid_subject(subject) and subjects.is_literal(to_bytes(subject))
+
+
+def is_literal(subject: str) -> bool:
+    """Tell whether `subject` holds no wildcards."""
+    return subjects.is_literal(to_bytes(subject))
+
+
+def collide(one: str, other: str) -> bool:
+    """Tell whether there is a subject that both stand for."""
+    return one == other or subjects.overlaps(to_bytes(one), to_bytes(other))
+
+
+def is_subset(subject: str, pattern: str) -> bool:
+    """Tell whether all that `subject` stands for is what `pattern` stands for."""
+    return subjects.covers(to_bytes(pattern), to_bytes(subject))
+
+
+def to_bytes(subject: str) -> bytes:
+    """Return a subject as it is on the wire."""
+    return subject.encode("utf-8", "surrogatepass")
+
+
+def short_hash(text: str) -> str:
+    """Return the eight characters by which nats-server tells long texts apart."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    return "".join(_DIGITS[byte % len(_DIGITS)] for byte in digest[:_HASH_LENGTH])

@@ -1,0 +1,1 @@
+# What other modules cimport from here are the modules of this package.

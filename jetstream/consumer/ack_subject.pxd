@@ -1,0 +1,52 @@
+# C types for ack_subject.py: digits are written and read without an object for each.
+
+cimport cython
+
+from midge.protocol cimport memory
+
+cdef int _NUMBERS_MAX_BYTES, _DOTS, _DOTS_SECOND, _DIGITS_MAX, _FRACTION_DIGITS
+cdef unsigned long long _SECOND_NS
+cdef unsigned char _DOT, _ZERO, _NINE
+
+
+@cython.final
+cdef class AckSubject:
+    cdef Py_ssize_t _prefix_size
+    cdef bytearray _scratch
+
+    @cython.locals(data="unsigned char *", at=Py_ssize_t, second="unsigned long long")
+    cpdef bytes write(
+        self, unsigned long long deliveries, unsigned long long seq,
+        unsigned long long consumer_seq, unsigned long long time_ns, unsigned long long pending
+    )
+
+
+@cython.locals(rest="unsigned int", end=Py_ssize_t, place=Py_ssize_t)
+cdef Py_ssize_t write_digits(
+    unsigned char *data, Py_ssize_t at, unsigned int value
+) noexcept
+
+
+@cython.locals(rest="unsigned long long", size=Py_ssize_t, end=Py_ssize_t, place=Py_ssize_t)
+cdef Py_ssize_t write_number(
+    unsigned char *data, Py_ssize_t at, unsigned long long value
+) noexcept
+
+
+@cython.final
+cdef class AckNumbers:
+    cdef readonly unsigned long long deliveries
+    cdef readonly unsigned long long seq
+    cdef readonly unsigned long long consumer_seq
+
+    @cython.locals(data="const unsigned char *", length=Py_ssize_t, dots=int, i=Py_ssize_t,
+                   skipped=int, at=Py_ssize_t)
+    cpdef void read(self, bytes subject) except *
+
+
+cdef Py_ssize_t next_token(const unsigned char *data, Py_ssize_t at, Py_ssize_t end) noexcept
+
+@cython.locals(value="unsigned long long", digits=int)
+cdef unsigned long long read_number(
+    const unsigned char *data, Py_ssize_t at, Py_ssize_t end
+) noexcept

@@ -1,0 +1,129 @@
+"""The subjects that messages are acknowledged to: written for a delivery, read from an ack.
+
+The usual form is ``$JS.ACK.<stream>.<consumer>.<deliveries>.<stream sequence>.<consumer
+sequence>.<time>.<pending>``. The second one has the domain and a hash of the account before the
+stream, and may have further tokens behind.
+"""
+
+from midge.protocol import memory
+
+_NUMBERS_MAX_BYTES = 5 * 21  # twenty digits and a dot each
+_FRACTION_DIGITS = 9
+_SECOND_NS = 1_000_000_000
+_DOT = 0x2E
+_ZERO = 0x30
+_NINE = 0x39
+_DOTS = 8
+_DOTS_SECOND = 10
+_DIGITS_MAX = 19  # what fits 64 bits for sure
+
+
+class AckSubject:
+    """The ack subjects of one consumer: `prefix` is what comes before the numbers."""
+
+    __slots__ = ("_prefix_size", "_scratch")
+
+    def __init__(self, prefix: bytes) -> None:
+        self._prefix_size = len(prefix)
+        self._scratch = bytearray(prefix) + bytearray(_NUMBERS_MAX_BYTES)
+
+    def write(
+        self, deliveries: int, seq: int, consumer_seq: int, time_ns: int, pending: int
+    ) -> bytes:
+        """Return the subject by which one delivery is acknowledged; its time is after 1970."""
+        data = self._scratch
+        at = write_number(data, self._prefix_size, deliveries)
+        data[at] = _DOT
+        at = write_number(data, at + 1, seq)
+        data[at] = _DOT
+        at = write_number(data, at + 1, consumer_seq)
+        data[at] = _DOT
+        second = time_ns // _SECOND_NS
+        at = write_number(data, at + 1, second)
+        at = write_digits(data, at, time_ns - second * _SECOND_NS)
+        data[at] = _DOT
+        at = write_number(data, at + 1, pending)
+        return memory.take(data, 0, at)
+
+
+def write_digits(data: bytearray, at: int, value: int) -> int:
+    """Write nine digits of `value`, a part of a second, at `at`; return where they end."""
+    rest = value
+    end = at + _FRACTION_DIGITS
+    place = end
+    while place > at:
+        place -= 1
+        data[place] = _ZERO + rest % 10
+        rest = rest // 10
+    return end
+
+
+def write_number(data: bytearray, at: int, value: int) -> int:
+    """Write `value` in decimal digits at `at`; return where they end."""
+    rest = value
+    size = 1
+    while rest >= 10:
+        rest = rest // 10
+        size += 1
+    end = at + size
+    rest = value
+    place = end
+    while place > at:
+        place -= 1
+        data[place] = _ZERO + rest % 10
+        rest = rest // 10
+    return end
+
+
+class AckNumbers:
+    """The numbers read from an ack subject; all are 0 when it is not one."""
+
+    __slots__ = ("consumer_seq", "deliveries", "seq")
+
+    def __init__(self) -> None:
+        self.deliveries = 0
+        self.seq = 0
+        self.consumer_seq = 0
+
+    def read(self, subject: bytes) -> None:
+        """Read `subject`. A token that is no number counts as one beyond all sequences."""
+        self.deliveries = 0
+        self.seq = 0
+        self.consumer_seq = 0
+        data = subject
+        length = len(subject)
+        dots = 0
+        for i in range(length):
+            dots += data[i] == _DOT
+        if dots != _DOTS and dots < _DOTS_SECOND:
+            return
+        skipped = 4 if dots == _DOTS else 6
+        at = 0
+        while skipped:
+            skipped -= data[at] == _DOT
+            at += 1
+        self.deliveries = read_number(data, at, length)
+        at = next_token(data, at, length)
+        self.seq = read_number(data, at, length)
+        at = next_token(data, at, length)
+        self.consumer_seq = read_number(data, at, length)
+
+
+def next_token(data: bytes, at: int, end: int) -> int:
+    """Return where the token after the one at `at` begins."""
+    while at < end and data[at] != _DOT:
+        at += 1
+    return at + 1
+
+
+def read_number(data: bytes, at: int, end: int) -> int:
+    """Return the number that the token at `at` is; the largest of 64 bits when it is none."""
+    value = 0
+    digits = 0
+    while at < end and data[at] != _DOT:
+        if data[at] < _ZERO or data[at] > _NINE or digits == _DIGITS_MAX:
+            return 0xFFFFFFFFFFFFFFFF
+        value = value * 10 + data[at] - _ZERO
+        digits += 1
+        at += 1
+    return value if digits else 0xFFFFFFFFFFFFFFFF

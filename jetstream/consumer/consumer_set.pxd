@@ -1,0 +1,32 @@
+# C types for consumer_set.py.
+
+cimport cython
+
+from midge.jetstream.consumer.consumer cimport Consumer
+from midge.jetstream.consumer.host cimport ConsumerHost
+from midge.sublist.sublist cimport SubList
+
+cdef Py_ssize_t _MATCHES_REMEMBERED
+
+
+cdef class ConsumerSet(ConsumerHost):
+    cdef readonly object config
+    cdef object _around
+    cdef object _ready
+    cdef dict _by_name
+    cdef tuple _unfiltered
+    cdef SubList _filters
+    cdef dict _subscriptions
+    cdef dict _matches
+    cdef unsigned long long _lowest_seq
+
+    @cython.locals(other=Consumer)
+    cpdef void acked(self, object consumer, unsigned long long seq) except *
+    cdef void _remove(self, unsigned long long seq) except *
+    cpdef tuple matching(self, bytes subject)
+    @cython.locals(consumer=Consumer)
+    cpdef void stored(self, unsigned long long seq, bytes subject) except *
+    @cython.locals(consumer=Consumer)
+    cpdef void removed(self, unsigned long long seq, bytes subject) except *
+    @cython.locals(consumer=Consumer)
+    cpdef void trimmed(self) except *

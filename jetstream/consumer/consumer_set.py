@@ -1,0 +1,361 @@
+"""The consumers of one stream: made, changed and deleted, and told what concerns them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from midge.jetstream import errors
+from midge.jetstream.clock import Clock
+from midge.jetstream.config import consumer as configuration
+from midge.jetstream.config import consumer_rules, names
+from midge.jetstream.config.consumer import Allowance, ConsumerConfig
+from midge.jetstream.config.stream import FILE, StreamConfig
+from midge.jetstream.consumer import state
+from midge.jetstream.consumer.consumer import Consumer
+from midge.jetstream.consumer.host import ConsumerHost
+from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.consumer.push import PushConsumer
+from midge.jetstream.consumer.tracking import Tracking
+from midge.jetstream.sink import Sink
+from midge.jetstream.store.interface import StreamStore
+from midge.sublist.subjects import covers, overlaps
+from midge.sublist.sublist import SubList
+from midge.sublist.subscription import OwnedSubscription
+
+_MATCHES_REMEMBERED = 4096
+_ID_LENGTH = 22
+_NAME_LENGTH = 8
+_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+class Surroundings(NamedTuple):
+    """Where a stream's consumers live.
+
+    `ready` is asked for a turn for a consumer, and `remove` removes a message of the stream that
+    was acknowledged by all who have to.
+    """
+
+    sink: Sink
+    clock: Clock
+    rng: random.Random
+    ready: Callable[[Consumer], object]
+    remove: Callable[[int], object]
+    account: str = "$G"
+    domain: str = ""
+    account_hash: str = ""
+    has_second_acks: bool = False
+    max_payload: int = 1024 * 1024
+
+
+class ConsumerSet(ConsumerHost):
+    """The consumers of one stream, by name."""
+
+    def __init__(self, config: StreamConfig, store: StreamStore, around: Surroundings) -> None:
+        super().__init__(names.to_bytes(config.name), store, around.sink, around.clock)
+        self.account = around.account
+        self.domain = around.domain
+        self.account_hash = around.account_hash
+        self.has_second_acks = around.has_second_acks
+        self.max_payload = around.max_payload
+        self._around = around
+        self._ready = around.ready
+        self._by_name: dict[bytes, Consumer] = {}
+        self._unfiltered: tuple[Consumer, ...] = ()
+        self._filters = SubList()
+        self._subscriptions: dict[bytes, list[OwnedSubscription]] = {}
+        self._matches: dict[bytes, tuple[Consumer, ...]] = {}
+        self._lowest_seq = 0
+        self.follow(config)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __iter__(self) -> Iterator[Consumer]:
+        return iter(list(self._by_name.values()))
+
+    def get(self, name: bytes) -> Consumer | None:
+        """Return the consumer of this name."""
+        return self._by_name.get(name)
+
+    def listed(self) -> list[Consumer]:
+        """Return the consumers that are shown, by name: all but those of mirrors and sources."""
+        shown = [one for one in self._by_name.values() if not one.config.direct]
+        return sorted(shown, key=lambda one: one.name)
+
+    def follow(self, config: StreamConfig) -> None:
+        """Follow a change of the stream's configuration."""
+        self.config = config
+        self.retention = config.retention
+        self.max_msgs_per_subject = config.max_msgs_per_subject
+        self.max_msg_size = config.max_msg_size
+        for consumer in self._by_name.values():
+            consumer.follow(consumer.config)
+
+    # What consumers ask for.
+
+    def ready(self, consumer: Consumer) -> None:
+        """See `ConsumerHost.ready`."""
+        self._ready(consumer)
+
+    def random(self) -> float:
+        """See `ConsumerHost.random`."""
+        return self._around.rng.random()
+
+    def new_id(self) -> str:
+        """See `ConsumerHost.new_id`."""
+        return "".join(self._around.rng.choices(_LETTERS, k=_ID_LENGTH))
+
+    def moved(self, consumer: Consumer) -> None:
+        """See `ConsumerHost.moved`."""
+        if self.retention == "interest" and consumer.floor_seq:
+            self._drop_unneeded(0, consumer.floor_seq)
+
+    def expired(self, consumer: Consumer) -> None:
+        """See `ConsumerHost.expired`."""
+        self.delete(consumer)
+
+    def acked(self, consumer: Tracking, seq: int) -> None:
+        """Remove a message that no consumer needs any more."""
+        subject = self.store.subject_of(seq)
+        if subject is None:
+            return
+        for other in self.matching(subject):
+            if other.needs_ack(seq):
+                return
+        self._remove(seq)
+
+    def _remove(self, seq: int) -> None:
+        """Remove a message that was delivered to all who get it, so that no count changes."""
+        before = self.store.removals
+        self._around.remove(seq)
+        self.known_removals += self.store.removals - before
+
+    # What the stream tells.
+
+    def matching(self, subject: bytes) -> tuple[Consumer, ...]:
+        """Return the consumers that are for messages of this subject."""
+        found = self._matches.get(subject)
+        if found is None:
+            found = self._match(subject)
+            if len(self._matches) >= _MATCHES_REMEMBERED:
+                self._matches.clear()
+            self._matches[subject] = found
+        return found
+
+    def _match(self, subject: bytes) -> tuple[Consumer, ...]:
+        filtered = {one.owned_by(): None for one in self._filters.match(subject).plain}
+        return (*self._unfiltered, *filtered)  # type: ignore[arg-type]
+
+    def has_interest(self, subject: bytes) -> bool:
+        """Tell whether any consumer is for messages of this subject."""
+        return bool(self.matching(subject))
+
+    def stored(self, seq: int, subject: bytes) -> None:
+        """Take note that a message has become visible."""
+        for consumer in self.matching(subject):
+            consumer.stored(seq)
+
+    def removed(self, seq: int, subject: bytes) -> None:
+        """Take note that one message was removed, for any reason but its acks."""
+        self.known_removals += 1
+        for consumer in self.matching(subject):
+            consumer.removed(seq)
+
+    def trimmed(self) -> None:
+        """Take note that the oldest messages have been removed."""
+        if not self._by_name:
+            return
+        if self.store.first_seq > self._lowest_seq:
+            self._lowest_seq = 0
+            for consumer in self._by_name.values():
+                consumer.trimmed()
+                lowest = consumer.lowest_seq()
+                if self._lowest_seq == 0 or lowest < self._lowest_seq:
+                    self._lowest_seq = lowest
+
+    def purged(self, subject: bytes = b"") -> None:
+        """Take note that messages were purged: of one subject, or of all."""
+        store = self.store
+        first = store.next_seq((subject,), store.first_seq) if subject else store.first_seq
+        for consumer in self:
+            filters = consumer.filters
+            if not subject or (filters and all(covers(subject, one) for one in filters)):
+                consumer.purged(first or store.last_seq + 1, is_wider=False)
+            elif not filters or any(overlaps(one, subject) for one in filters):
+                consumer.purged(store.first_seq, is_wider=True)
+
+    # Making, changing and deleting.
+
+    def create(
+        self, config: ConsumerConfig, action: str, allowed: Allowance, *, pedantic: bool = False
+    ) -> Consumer:
+        """Make a consumer, or change the one of that name.
+
+        Raises:
+            JetStreamError: it is refused.
+        """
+        configuration.set_defaults(config, self.config, allowed, pedantic=pedantic)
+        consumer_rules.check(config, self.config, allowed)
+        name = names.to_bytes(config.durable_name or config.name)
+        existing = self._by_name.get(name) if name else None
+        if existing is not None:
+            self._change(existing, config, action)
+            return existing
+        if action == "update":
+            raise errors.CONSUMER_DOES_NOT_EXIST.error()
+        self._check_new(config, allowed)
+        if names.size(config.durable_name) > names.NAME_MAX_BYTES:
+            raise errors.CONSUMER_NAME_TOO_LONG.error(max=names.NAME_MAX_BYTES)
+        consumer = self._made(config, name or self._new_name())
+        consumer.created_ns = self.clock.wall_ns()
+        consumer.place_at_start()
+        if consumer.log is not None:
+            consumer.log.save()
+        self._insert(consumer)
+        consumer.start()
+        consumer.events.created()
+        return consumer
+
+    def _made(self, config: ConsumerConfig, name: bytes) -> Consumer:
+        if not config.durable_name and config.inactive_threshold_ns <= 0:
+            config.inactive_threshold_ns = configuration.DEFAULT_INACTIVE_THRESHOLD_NS
+        consumer: Consumer
+        if config.is_pull():
+            consumer = PullConsumer(self, config, name)
+        else:
+            consumer = PushConsumer(self, config, name)
+        if self.config.storage == FILE and not config.direct and not config.mem_storage:
+            consumer.keep_state()
+        return consumer
+
+    def restore(self) -> None:
+        """Take up the consumers that were stored with the stream.
+
+        A name that begins with a zero byte is none a consumer can have: the stream keeps
+        something of its own there, such as how far it has read its sources.
+        """
+        for name, snapshot, operations in list(self.store.consumers()):
+            if name.startswith(b"\x00"):
+                continue
+            stored = state.restore(snapshot, operations)
+            consumer = self._made(stored.config, name)
+            state.take_up(consumer, stored)
+            self._insert(consumer)
+            consumer.start()
+
+    def _change(self, consumer: Consumer, config: ConsumerConfig, action: str) -> None:
+        if action == "create" and not configuration.is_same(config, consumer.config):
+            raise errors.CONSUMER_ALREADY_EXISTS.error()
+        if self.retention == "workqueue":
+            others = self._filters_of_others(consumer.name)
+            consumer_rules.check_work_queue(config, others, is_new=False)
+        if config != consumer.config:
+            deliver_subject = names.to_bytes(consumer.config.deliver_subject)
+            has_interest = bool(deliver_subject) and self.sink.has_interest(deliver_subject)
+            consumer_rules.check_update(consumer.config, config, has_deliver_interest=has_interest)
+        filters = consumer.filters
+        consumer.change(config)
+        if consumer.filters != filters:
+            self._withdraw(consumer)
+            self._enroll(consumer)
+            consumer.count_pending()
+            if self.retention == "interest":
+                self._drop_unneeded(consumer.floor_seq)
+        if config.sourcing:
+            consumer.reset(0)  # whoever sources asks again for what it has not confirmed
+
+    def _check_new(self, config: ConsumerConfig, allowed: Allowance) -> None:
+        limitable = [one for one in self._by_name.values() if not one.config.sourcing]
+        most = self.config.max_consumers
+        if most <= 0 or 0 < allowed.max_consumers < most:
+            most = allowed.max_consumers
+        if 0 < most <= len(limitable):
+            raise errors.MAXIMUM_CONSUMERS_LIMIT.error()
+        if self.retention == "workqueue" and not (config.direct or config.sourcing):
+            others = self._filters_of_others(names.to_bytes(config.durable_name or config.name))
+            consumer_rules.check_work_queue(config, others, is_new=True)
+
+    def _filters_of_others(self, name: bytes) -> list[tuple[bytes, ...]]:
+        return [
+            one.filters
+            for one in self._by_name.values()
+            if one.name != name and not one.config.direct and not one.config.sourcing
+        ]
+
+    def _new_name(self) -> bytes:
+        while True:
+            name = self.new_id()[:_NAME_LENGTH].encode()
+            if name not in self._by_name:
+                return name
+
+    def delete(self, consumer: Consumer) -> None:
+        """Delete a consumer, and the messages that were kept for it alone."""
+        if self._by_name.get(consumer.name) is not consumer:
+            return
+        floor_seq = consumer.floor_seq
+        self._end(consumer)
+        self._withdraw(consumer)
+        del self._by_name[consumer.name]
+        self.store.delete_consumer(consumer.name)
+        if self.retention == "interest":
+            self._drop_unneeded(floor_seq)
+
+    def delete_all(self) -> None:
+        """Delete all consumers with their stream, whose messages go anyway."""
+        for consumer in self:
+            self._end(consumer)
+            self._withdraw(consumer)
+        self._by_name.clear()
+
+    def _end(self, consumer: Consumer) -> None:
+        """End a consumer for good."""
+        consumer.events.deleted()
+        consumer.release()
+        if consumer.log is not None:
+            consumer.log.drop()
+        consumer.stop()
+
+    def stop(self) -> None:
+        """End all consumers; their state stays."""
+        for consumer in self:
+            consumer.stop()
+
+    def _insert(self, consumer: Consumer) -> None:
+        self._by_name[consumer.name] = consumer
+        self._lowest_seq = 0
+        self._enroll(consumer)
+
+    def _enroll(self, consumer: Consumer) -> None:
+        """Have a consumer told of the messages it is for."""
+        self._matches.clear()
+        if not consumer.filters:
+            self._unfiltered = (*self._unfiltered, consumer)
+            return
+        made = [OwnedSubscription(one, owner=consumer) for one in consumer.filters]
+        for subscription in made:
+            self._filters.insert(subscription)
+        self._subscriptions[consumer.name] = made
+
+    def _withdraw(self, consumer: Consumer) -> None:
+        """Have a consumer no longer told of messages."""
+        self._matches.clear()
+        self._unfiltered = tuple(one for one in self._unfiltered if one is not consumer)
+        for subscription in self._subscriptions.pop(consumer.name, ()):
+            self._filters.remove(subscription)
+
+    def _drop_unneeded(self, floor_seq: int, upto_seq: int = 0) -> None:
+        """Remove the messages above a floor that no consumer needs any more; 0 is to the end."""
+        store = self.store
+        if not self._by_name:
+            store.purge()
+            return
+        end = upto_seq or store.last_seq
+        seq = store.next_seq((), max(floor_seq, store.first_seq), end)
+        while seq:
+            subject = store.subject_of(seq)
+            matching = self.matching(subject) if subject is not None else ()
+            if not any(one.needs_ack(seq) for one in matching):
+                self._remove(seq)
+            seq = store.next_seq((), seq + 1, end) if seq < end else 0

@@ -1,0 +1,108 @@
+"""What consumers tell about themselves: advisories, and metrics of acks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from midge.jetstream.consumer.host import ConsumerHost
+from midge.jetstream.json.encode import encode, text
+from midge.jetstream.json.times import ZERO_TIME, Timestamp, format_time
+
+_ADVISORY = b"$JS.EVENT.ADVISORY.CONSUMER."
+
+
+class ConsumerEvents:
+    """The events of one consumer. Nothing is made of an event that nobody subscribes to."""
+
+    __slots__ = ("_host", "_tail", "name")
+
+    def __init__(self, host: ConsumerHost, name: bytes) -> None:
+        self._host = host
+        self._tail = host.stream + b"." + name
+        self.name = name
+
+    def created(self) -> None:
+        """Tell that the consumer has been made."""
+        self._advise(b"CREATED.", "consumer_action", {"action": "create"})
+
+    def deleted(self) -> None:
+        """Tell that the consumer is gone."""
+        self._advise(b"DELETED.", "consumer_action", {"action": "delete"})
+
+    def paused(self, until: Timestamp | None) -> None:
+        """Tell that the consumer is paused, or goes on."""
+        moment = ZERO_TIME if until is None else format_time(until.ns)
+        is_paused = until is not None and self._host.clock.wall_ns() < until.ns
+        self._advise(b"PAUSE.", "consumer_pause", {"paused": is_paused, "pause_until": moment})
+
+    def pinned(self, group: str, pin_id: str) -> None:
+        """Tell which client a priority group is pinned to."""
+        self._advise(
+            b"PINNED.",
+            "consumer_group_pinned",
+            {"group": group, "pinned_id": pin_id},
+            {"account": self._host.account},
+        )
+
+    def unpinned(self, group: str, reason: str) -> None:
+        """Tell that a priority group is pinned to none."""
+        self._advise(
+            b"UNPINNED.",
+            "consumer_group_unpinned",
+            {"group": group, "reason": reason},
+            {"account": self._host.account},
+        )
+
+    def max_deliveries(self, seq: int, deliveries: int) -> None:
+        """Tell that a message is not delivered again."""
+        fields = {"stream_seq": seq, "deliveries": deliveries}
+        self._advise(b"MAX_DELIVERIES.", "max_deliver", fields)
+
+    def naked(self, seq: int, consumer_seq: int, deliveries: int) -> None:
+        """Tell that a client could not handle a message."""
+        fields = _sequences(seq, consumer_seq, deliveries)
+        self._advise(b"MSG_NAKED.", "nak", fields)
+
+    def terminated(self, seq: int, consumer_seq: int, deliveries: int, reason: str) -> None:
+        """Tell that a message is given up."""
+        fields: dict[str, Any] = _sequences(seq, consumer_seq, deliveries)
+        if reason:
+            fields["reason"] = reason
+        self._advise(b"MSG_TERMINATED.", "terminated", fields)
+
+    def acked(self, seq: int, consumer_seq: int, deliveries: int, ack_time_ns: int) -> None:
+        """Tell how long an ack took."""
+        subject = b"$JS.EVENT.METRIC.CONSUMER.ACK." + self._tail
+        fields = {"consumer_seq": consumer_seq, "stream_seq": seq, "ack_time": ack_time_ns}
+        fields["deliveries"] = deliveries
+        self._send(subject, "io.nats.jetstream.metric.v1.consumer_ack", fields, {})
+
+    def _advise(
+        self,
+        kind: bytes,
+        type_name: str,
+        fields: dict[str, Any],
+        first: dict[str, Any] | None = None,
+    ) -> None:
+        subject = _ADVISORY + kind + self._tail
+        self._send(subject, f"io.nats.jetstream.advisory.v1.{type_name}", fields, first or {})
+
+    def _send(
+        self, subject: bytes, type_name: str, fields: dict[str, Any], first: dict[str, Any]
+    ) -> None:
+        host = self._host
+        if not host.sink.has_interest(subject):
+            return
+        now = format_time(host.clock.wall_ns())
+        event = {"type": type_name, "id": host.new_id(), "timestamp": now, **first}
+        event |= {"stream": text(host.stream), "consumer": text(self.name)}
+        if host.domain and "group" in fields:
+            event["domain"] = host.domain
+        event |= fields
+        if host.domain:
+            event.setdefault("domain", host.domain)
+        host.sink.send(subject, b"", b"", encode(event))
+
+
+def _sequences(seq: int, consumer_seq: int, deliveries: int) -> dict[str, Any]:
+    return {"consumer_seq": consumer_seq, "stream_seq": seq, "deliveries": deliveries}

@@ -1,0 +1,23 @@
+# C types for host.py.
+
+from midge.jetstream.sink cimport Sink
+from midge.jetstream.store.interface cimport StreamStore
+
+
+cdef class ConsumerHost:
+    cdef readonly bytes stream
+    cdef readonly StreamStore store
+    cdef readonly Sink sink
+    cdef readonly object clock
+    cdef public str retention
+    cdef public long long max_msgs_per_subject
+    cdef public long long max_msg_size
+    cdef public long long max_payload
+    cdef public str domain
+    cdef public str account
+    cdef public str account_hash
+    cdef public bint has_second_acks
+    cdef public unsigned long long known_removals
+
+    cpdef object ready(self, object consumer)
+    cpdef void acked(self, object consumer, unsigned long long seq) except *

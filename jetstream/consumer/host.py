@@ -1,0 +1,61 @@
+"""What a consumer's stream does for it: the store and the outside, and whom it tells what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.jetstream.clock import Clock
+from midge.jetstream.sink import Sink
+from midge.jetstream.store.interface import StreamStore
+
+if TYPE_CHECKING:
+    from midge.jetstream.consumer.consumer import Consumer
+    from midge.jetstream.consumer.tracking import Tracking
+
+
+class ConsumerHost:
+    """A stream as its consumers see it.
+
+    `retention`, `subjects` and the rest follow the stream's configuration when that changes.
+    `known_removals` counts the removals that consumers were told of one by one, or that do not
+    concern what they count.
+    """
+
+    def __init__(self, stream: bytes, store: StreamStore, sink: Sink, clock: Clock) -> None:
+        self.stream = stream
+        self.store = store
+        self.sink = sink
+        self.clock = clock
+        self.retention = "limits"
+        self.max_msgs_per_subject = -1
+        self.max_msg_size = -1
+        self.max_payload = 1024 * 1024
+        self.domain = ""
+        self.account = "$G"
+        self.account_hash = ""
+        self.has_second_acks = False
+        self.known_removals = 0
+
+    def ready(self, consumer: Consumer) -> None:
+        """Have `consumer.deliver` called soon, with a share of a turn."""
+        raise NotImplementedError
+
+    def acked(self, consumer: Tracking, seq: int) -> None:
+        """Take note that a message of an interest or work queue stream was acknowledged."""
+        raise NotImplementedError
+
+    def moved(self, consumer: Consumer) -> None:
+        """Take note that a consumer needs nothing below its floor any more, whatever was there."""
+        raise NotImplementedError
+
+    def expired(self, consumer: Consumer) -> None:
+        """Delete a consumer that was not used for its inactive threshold."""
+        raise NotImplementedError
+
+    def random(self) -> float:
+        """Return a number from 0 up to 1."""
+        raise NotImplementedError
+
+    def new_id(self) -> str:
+        """Return a unique identifier of 22 letters and digits."""
+        raise NotImplementedError

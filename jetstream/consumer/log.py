@@ -1,0 +1,137 @@
+"""What of a consumer is kept beside its stream: changes within 100 ms, confirmed acks at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.jetstream.clock import Timer
+from midge.jetstream.consumer import state
+from midge.jetstream.store.interface import StoreError
+
+if TYPE_CHECKING:
+    from midge.jetstream.consumer.consumer import Consumer
+
+WRITE_DELAY_S = 0.1
+"""How much a crash may bring back: the deliveries and unconfirmed acks of so long."""
+
+_LEAST_BYTES_TO_REPLACE = 64 * 1024
+_TIMES_SNAPSHOT = 4  # changes are replaced by a snapshot when they are so many times larger
+
+
+class ConsumerLog:
+    """Collects the changes of one consumer and writes them.
+
+    Acks that ask for an answer get it when they are durable. Those of one turn of the loop are
+    written together.
+    """
+
+    __slots__ = (
+        "_changed",
+        "_consumer",
+        "_had_counts",
+        "_is_confirming",
+        "_is_dirty",
+        "_logged_bytes",
+        "_replies",
+        "_snapshot_bytes",
+        "_timer",
+    )
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._changed: set[int] = set()
+        self._had_counts = False
+        self._is_dirty = False
+        self._is_confirming = False
+        self._replies: list[bytes] = []
+        self._timer: Timer | None = None
+        self._logged_bytes = 0
+        self._snapshot_bytes = 0
+
+    def changed(self, seq: int) -> None:
+        """Take note that a message was delivered, waits anew, or is no longer pending."""
+        self._changed.add(seq)
+        if not self._is_dirty:
+            self.moved()
+
+    def moved(self) -> None:
+        """Take note that a position has changed."""
+        if not self._is_dirty:
+            self._is_dirty = True
+            if self._timer is None:
+                self._timer = self._consumer.clock.call_later(WRITE_DELAY_S, self._due)
+
+    def confirm(self, reply: bytes) -> None:
+        """Answer `reply` once all changes so far are durable."""
+        self._replies.append(reply)
+        if not self._is_confirming:
+            self._is_confirming = True
+            self._consumer.clock.call_later(0, self._confirm)
+
+    def save(self) -> None:
+        """Write the whole state anew, as after the configuration has changed."""
+        consumer = self._consumer
+        written = state.snapshot(consumer)
+        consumer.store.save_consumer(consumer.name, written)
+        self._snapshot_bytes = len(written)
+        self._logged_bytes = 0
+        self._written()
+
+    def _written(self) -> None:
+        self._had_counts = bool(self._consumer.redelivered)
+        self._changed.clear()
+        self._is_dirty = False
+
+    def write(self) -> None:
+        """Write the changes."""
+        if not self._is_dirty:
+            return
+        most = max(_LEAST_BYTES_TO_REPLACE, _TIMES_SNAPSHOT * self._snapshot_bytes)
+        if self._logged_bytes > most:
+            self.save()
+            return
+        consumer = self._consumer
+        operation = state.change(consumer, self._changed, had_counts=self._had_counts)
+        consumer.store.log_consumer(consumer.name, operation)
+        self._logged_bytes += len(operation)
+        self._written()
+
+    def stop(self) -> None:
+        """Write what is not written, and nothing more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._try_write()
+
+    def drop(self) -> None:
+        """Write nothing any more: the consumer is deleted."""
+        self._is_dirty = False
+        self._changed.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _due(self) -> None:
+        self._timer = None
+        self._try_write()
+        if self._is_dirty:
+            self._timer = self._consumer.clock.call_later(WRITE_DELAY_S, self._due)
+
+    def _try_write(self) -> bool:
+        """Write the changes if the store takes them; otherwise they stay to be written."""
+        try:
+            self.write()
+        except StoreError:
+            return False
+        return True
+
+    def _confirm(self) -> None:
+        self._is_confirming = False
+        replies, self._replies = self._replies, []
+        if self._try_write():
+            self._consumer.store.barrier(lambda: self._answer(replies))
+
+    def _answer(self, replies: list[bytes]) -> None:
+        send = self._consumer.sink.send
+        for reply in replies:
+            send(reply, b"", b"", b"")

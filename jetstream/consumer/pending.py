@@ -1,0 +1,286 @@
+"""Messages that have been delivered and await an ack, by sequence and by when they fall due.
+
+A stream sequence is looked up in a dictionary. The entries also hang in two orders: by sequence,
+for the ack floor, and by the time of their delivery, for the ack wait. What is delivered now is the
+latest of all, so both orders are kept by appending. With backoff, each number of deliveries has a
+line of its own, since the waits differ; a NAK with a delay goes to a heap. What is to be delivered
+again hangs in the queue instead.
+"""
+
+import heapq
+
+DELAYED = -1
+NOWHERE = -2
+QUEUED = -3
+
+
+class Entry:
+    """One delivered message.
+
+    `consumer_seq` is that of its first delivery. `sent_ns`, on the monotonic clock, is when its
+    wait began. `line` is the line it waits in, `DELAYED` or `NOWHERE`.
+    """
+
+    __slots__ = (
+        "after",
+        "before",
+        "consumer_seq",
+        "due_ns",
+        "earlier",
+        "later",
+        "line",
+        "sent_ns",
+        "seq",
+    )
+
+    def __init__(self, seq: int, consumer_seq: int) -> None:
+        self.seq = seq
+        self.consumer_seq = consumer_seq
+        self.sent_ns = 0
+        self.due_ns = 0
+        self.line = NOWHERE
+        self.before: Entry | None = None
+        self.after: Entry | None = None
+        self.earlier: Entry | None = None
+        self.later: Entry | None = None
+
+
+class Line:
+    """Entries that wait equally long, the earliest first."""
+
+    __slots__ = ("first", "last", "wait_ns")
+
+    def __init__(self, wait_ns: int) -> None:
+        self.wait_ns = wait_ns
+        self.first: Entry | None = None
+        self.last: Entry | None = None
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry whose wait began last."""
+        entry.earlier = self.last
+        if self.last is None:
+            self.first = entry
+        else:
+            self.last.later = entry
+        self.last = entry
+
+    def prepend(self, entry: Entry) -> None:
+        """Put an entry before all others."""
+        entry.later = self.first
+        if self.first is None:
+            self.last = entry
+        else:
+            self.first.earlier = entry
+        self.first = entry
+
+    def remove(self, entry: Entry) -> None:
+        """Take an entry out."""
+        if entry.earlier is None:
+            self.first = entry.later
+        else:
+            entry.earlier.later = entry.later
+        if entry.later is None:
+            self.last = entry.earlier
+        else:
+            entry.later.earlier = entry.earlier
+        entry.earlier = None
+        entry.later = None
+
+
+class Pending:
+    """The entries of one consumer, of which `queued` are in the queue.
+
+    `waits_ns` holds the backoff, or the ack wait alone.
+    """
+
+    __slots__ = ("_delayed", "_lines", "_queue", "entries", "first", "last", "queued")
+
+    def __init__(self, waits_ns: list[int]) -> None:
+        self.entries: dict[int, Entry] = {}
+        self.first: Entry | None = None
+        self.last: Entry | None = None
+        self._lines = [Line(wait_ns) for wait_ns in waits_ns]
+        self._delayed: list[tuple[int, int]] = []
+        self._queue = Line(0)
+        self.queued = 0
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def get(self, seq: int) -> Entry | None:
+        """Return the entry of a stream sequence."""
+        return self.entries.get(seq)
+
+    def add(self, seq: int, consumer_seq: int) -> Entry:
+        """Make an entry; it waits nowhere yet."""
+        entry = Entry(seq, consumer_seq)
+        before = self.last
+        while before is not None and before.seq > seq:
+            before = before.before
+        self._link(entry, before)
+        self.entries[seq] = entry
+        return entry
+
+    def remove(self, entry: Entry) -> None:
+        """Forget an entry."""
+        self.stop_waiting(entry)
+        del self.entries[entry.seq]
+        if entry.before is None:
+            self.first = entry.after
+        else:
+            entry.before.after = entry.after
+        if entry.after is None:
+            self.last = entry.before
+        else:
+            entry.after.before = entry.before
+        entry.before = None
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        entry = self.first
+        while entry is not None:
+            after = entry.after
+            self.stop_waiting(entry)
+            entry.before = None
+            entry.after = None
+            entry = after
+        self.entries.clear()
+        self.first = None
+        self.last = None
+        self._delayed.clear()
+
+    def wait(self, entry: Entry, now_ns: int, redeliveries: int) -> int:
+        """Have the wait of an entry begin now; return when it falls due."""
+        self.stop_waiting(entry)
+        last = len(self._lines) - 1
+        place = redeliveries if redeliveries < last else last
+        line = self._lines[place]
+        entry.sent_ns = now_ns
+        entry.line = place
+        line.append(entry)
+        entry.due_ns = now_ns + line.wait_ns
+        return entry.due_ns
+
+    def wait_until(self, entry: Entry, due_ns: int) -> None:
+        """Have an entry fall due at a moment of its own."""
+        self.stop_waiting(entry)
+        entry.line = DELAYED
+        entry.due_ns = due_ns
+        heapq.heappush(self._delayed, (due_ns, entry.seq))
+
+    def stop_waiting(self, entry: Entry) -> None:
+        """Take an entry out of its line or the queue: it never falls due by itself."""
+        if entry.line >= 0:
+            line = self._lines[entry.line]
+            line.remove(entry)
+        elif entry.line == QUEUED:
+            self._queue.remove(entry)
+            self.queued -= 1
+        entry.line = NOWHERE
+
+    def enqueue(self, entry: Entry) -> None:
+        """Have an entry delivered again, after those that are to be already."""
+        self.stop_waiting(entry)
+        entry.line = QUEUED
+        self._queue.append(entry)
+        self.queued += 1
+
+    def enqueue_first(self, entry: Entry) -> None:
+        """Have an entry delivered again, before all others."""
+        self.stop_waiting(entry)
+        entry.line = QUEUED
+        self._queue.prepend(entry)
+        self.queued += 1
+
+    def take_queued(self) -> Entry | None:
+        """Take the first entry out of the queue; it waits nowhere."""
+        entry = self._queue.first
+        if entry is not None:
+            self.stop_waiting(entry)
+        return entry
+
+    def is_queued(self, entry: Entry) -> bool:
+        """Tell whether an entry is to be delivered again."""
+        return entry.line == QUEUED
+
+    def wait_ns(self, redeliveries: int) -> int:
+        """Return how long a message delivered again so often waits for its ack."""
+        last = len(self._lines) - 1
+        line = self._lines[redeliveries if redeliveries < last else last]
+        return line.wait_ns
+
+    def set_waits(self, waits_ns: list[int]) -> None:
+        """Change the waits; those under way are counted from when they began."""
+        waiting: list[Entry] = []
+        for line in self._lines:
+            entry = line.first
+            while entry is not None:
+                waiting.append(entry)
+                entry = entry.later
+        places = [entry.line for entry in waiting]
+        for entry in waiting:
+            self.stop_waiting(entry)
+        self._lines = [Line(wait_ns) for wait_ns in waits_ns]
+        for entry, place in sorted(zip(waiting, places, strict=True), key=_by_time):
+            self.wait(entry, entry.sent_ns, place)
+
+    def next_due_ns(self) -> int:
+        """Return when the next entry falls due; 0 for none."""
+        due_ns = 0
+        for line in self._lines:
+            entry = line.first
+            if entry is not None and (due_ns == 0 or entry.due_ns < due_ns):
+                due_ns = entry.due_ns
+        self._drop_stale()
+        if self._delayed and (due_ns == 0 or self._delayed[0][0] < due_ns):
+            due_ns = self._delayed[0][0]
+        return due_ns
+
+    def take_due(self, now_ns: int) -> list[Entry]:
+        """Return the entries that are due, in the order of their sequences; they wait no more."""
+        due: list[Entry] = []
+        for line in self._lines:
+            entry = line.first
+            while entry is not None and entry.due_ns <= now_ns:
+                later = entry.later
+                self.stop_waiting(entry)
+                due.append(entry)
+                entry = later
+        self._drop_stale()
+        while self._delayed and self._delayed[0][0] <= now_ns:
+            entry = self.entries[heapq.heappop(self._delayed)[1]]
+            entry.line = NOWHERE
+            due.append(entry)
+            self._drop_stale()
+        due.sort(key=_by_seq)
+        return due
+
+    def _drop_stale(self) -> None:
+        """Drop the head of the heap while it stands for a wait that was called off."""
+        while self._delayed:
+            due_ns, seq = self._delayed[0]
+            entry = self.entries.get(seq)
+            if entry is not None and entry.line == DELAYED and entry.due_ns == due_ns:
+                return
+            heapq.heappop(self._delayed)
+
+    def _link(self, entry: Entry, before: Entry | None) -> None:
+        """Put an entry behind `before` in the order of sequences."""
+        entry.before = before
+        entry.after = self.first if before is None else before.after
+        if before is None:
+            self.first = entry
+        else:
+            before.after = entry
+        if entry.after is None:
+            self.last = entry
+        else:
+            entry.after.before = entry
+
+
+def _by_seq(entry: Entry) -> int:
+    return entry.seq
+
+
+def _by_time(pair: tuple[Entry, int]) -> int:
+    return pair[0].sent_ns

@@ -1,0 +1,23 @@
+# C types for push.py.
+
+cimport cython
+
+from midge.jetstream.consumer.consumer cimport Consumer
+
+cdef long long _SECOND_NS
+
+
+cdef class PushConsumer(Consumer):
+    cdef readonly bytes deliver_subject
+    cdef public bint is_active
+    cdef public long long window_bytes
+    cdef public long long outstanding_bytes
+    cdef public long long flow_bytes
+    cdef readonly bytes flow_reply
+    cdef object _interest
+    cdef object _heartbeat_timer
+    cdef long long _heartbeat_ns
+    cdef long long _heartbeat_due_ns
+    cdef object _inactive_timer
+
+    cdef void _count_bytes(self, Py_ssize_t size) except *

@@ -1,0 +1,46 @@
+# C types for requests.py.
+
+cimport cython
+
+
+@cython.final
+@cython.no_gc
+cdef class PullRequest:
+    cdef readonly bytes reply
+    cdef public long long left
+    cdef public long long bytes_left
+    cdef public long long delivered
+    cdef readonly bint no_wait
+    cdef readonly long long expires_ns
+    cdef readonly long long heartbeat_ns
+    cdef public long long heartbeat_due_ns
+    cdef readonly str group
+    cdef public str pin_id
+    cdef readonly long long min_pending
+    cdef readonly long long min_ack_pending
+    cdef readonly long long priority
+    cdef public unsigned long long checked_turn
+    cdef public PullRequest next
+
+
+@cython.final
+cdef class RequestQueue:
+    cdef readonly Py_ssize_t limit
+    cdef public bint is_prioritized
+    cdef readonly PullRequest first
+    cdef readonly PullRequest last
+    cdef Py_ssize_t _count
+
+    cpdef bint is_full(self) except -1
+    @cython.locals(before=PullRequest, current=PullRequest)
+    cpdef void add(self, PullRequest request) except *
+    @cython.locals(request=PullRequest)
+    cpdef void rotate(self) except *
+    @cython.locals(request=PullRequest)
+    cpdef PullRequest serve_first(self)
+    @cython.locals(current=PullRequest)
+    cpdef void restore(self, PullRequest request) except *
+    @cython.locals(request=PullRequest)
+    cpdef void remove_after(self, PullRequest before) except *
+    cpdef void clear(self) except *
+    cdef void _insert_after(self, PullRequest before, PullRequest request) except *

@@ -1,0 +1,175 @@
+"""A consumer's state as it is stored: a snapshot, and the changes since.
+
+Both are runs of 64-bit numbers, little endian. A change holds the positions, the messages that are
+pending since the last one, those settled above the floor, and delivery counts; a count of 0 is one
+to forget. A snapshot is a change that begins from nothing, behind the configuration as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from midge.jetstream.config import consumer as configuration
+from midge.jetstream.config.consumer import ConsumerConfig
+from midge.jetstream.json import structure
+from midge.jetstream.json.encode import encode
+
+if TYPE_CHECKING:
+    from midge.jetstream.consumer.consumer import Consumer
+
+_POSITIONS = (
+    "next_seq",
+    "next_consumer_seq",
+    "floor_seq",
+    "floor_consumer_seq",
+    "shown_floor_seq",
+    "shown_floor_consumer_seq",
+    "delivered_seq",
+    "delivered_consumer_seq",
+    "last_per_subject_upto",
+    "last_delivery_ns",
+    "last_ack_ns",
+)
+
+
+@dataclass(slots=True)
+class StoredState:
+    """What was stored of a consumer. `pending` has consumer sequence and wall time of each."""
+
+    config: ConsumerConfig = field(default_factory=ConsumerConfig)
+    created_ns: int = 0
+    positions: tuple[int, ...] = ()
+    pending: dict[int, tuple[int, int]] = field(default_factory=dict)
+    redelivered: dict[int, int] = field(default_factory=dict)
+
+
+def snapshot(consumer: Consumer) -> bytes:
+    """Return all of a consumer's state."""
+    fields = {
+        "config": configuration.STRUCTURE.encode(consumer.config),
+        "created": consumer.created_ns,
+    }
+    head = encode(fields)
+    pending = change(consumer, [*consumer.pending.entries, *consumer.redelivered], had_counts=False)
+    return len(head).to_bytes(4, "little") + head + pending
+
+
+def change(consumer: Consumer, changed: Iterable[int], *, had_counts: bool = True) -> bytes:
+    """Return the positions, and the state of the messages that have `changed`.
+
+    `had_counts` tells that delivery counts were stored, so that some may have to be forgotten.
+    """
+    entries = consumer.pending.entries
+    again = consumer.redelivered
+    floor_seq = consumer.floor_seq
+    to_wall_ns = consumer.clock.wall_ns() - consumer.clock.monotonic_ns()
+    pending: list[int] = []
+    settled: list[int] = []
+    counts: list[int] = []
+    for seq in dict.fromkeys(changed):
+        entry = entries.get(seq)
+        if entry is not None:
+            pending += (seq, entry.consumer_seq, max(entry.sent_ns + to_wall_ns, 0))
+        elif seq > floor_seq:
+            settled.append(seq)
+        if had_counts or again:
+            counts += (seq, max(again.get(seq, 0), 0))
+    numbers = [int(getattr(consumer, name)) for name in _POSITIONS]
+    numbers += (len(pending), len(settled), len(counts), *pending, *settled, *counts)
+    return _packed(numbers)
+
+
+def restore(state: bytes, operations: Iterable[bytes]) -> StoredState:
+    """Read a snapshot, and apply the changes since."""
+    size = int.from_bytes(state[:4], "little")
+    head = json.loads(state[4 : 4 + size])
+    stored = StoredState(created_ns=head["created"])
+    text = encode(head["config"])
+    stored.config = structure.decode_lenient(text, configuration.STRUCTURE, ConsumerConfig())
+    for one in (state[4 + size :], *operations):
+        _apply(stored, one)
+    return stored
+
+
+def _apply(stored: StoredState, operation: bytes) -> None:
+    numbers = _unpacked(operation)
+    at = len(_POSITIONS)
+    stored.positions = tuple(numbers[:at])
+    pending, settled, counts = numbers[at : at + 3]
+    at += 3
+    for place in range(at, at + pending, 3):
+        stored.pending[numbers[place]] = (numbers[place + 1], numbers[place + 2])
+    at += pending
+    for seq in numbers[at : at + settled]:
+        stored.pending.pop(seq, None)
+    at += settled
+    for place in range(at, at + counts, 2):
+        if numbers[place + 1]:
+            stored.redelivered[numbers[place]] = numbers[place + 1]
+        else:
+            stored.redelivered.pop(numbers[place], None)
+    floor_seq = stored.positions[_POSITIONS.index("floor_seq")]
+    for seq in [seq for seq in stored.pending if seq <= floor_seq]:
+        del stored.pending[seq]
+
+
+def take_up(consumer: Consumer, stored: StoredState) -> None:
+    """Give a consumer that has not begun yet its stored state."""
+    consumer.created_ns = stored.created_ns
+    for name, value in zip(_POSITIONS, stored.positions, strict=True):
+        setattr(consumer, name, value)
+    last_seq = consumer.store.last_seq
+    if consumer.next_seq > last_seq + 1 and consumer.delivered_consumer_seq:
+        _cut(consumer, stored, last_seq)
+    consumer.redelivered.update(stored.redelivered)
+    to_wall_ns = consumer.clock.wall_ns() - consumer.clock.monotonic_ns()
+    gone = []
+    for seq, (consumer_seq, _) in sorted(stored.pending.items()):
+        entry = consumer.pending.add(seq, consumer_seq)
+        if not consumer.store.exists(seq):
+            gone.append(entry)
+    for seq, (_, sent_ns) in sorted(stored.pending.items(), key=lambda item: item[1][1]):
+        entry = consumer.pending.entries[seq]
+        if consumer.ack_wait_ns:
+            again = consumer.redelivered.get(seq, 0)
+            consumer.pending.wait(entry, sent_ns - to_wall_ns, again)
+    for entry in gone:
+        consumer.forget(entry)
+
+
+def _cut(consumer: Consumer, stored: StoredState, last_seq: int) -> None:
+    """Cut a state that is ahead of its stream, which lost its last messages."""
+    if consumer.floor_seq > last_seq:
+        consumer.floor_seq = last_seq
+        consumer.floor_consumer_seq = max(consumer.next_consumer_seq, 1) - 1
+        stored.pending.clear()
+        stored.redelivered.clear()
+    stored.pending = {seq: one for seq, one in stored.pending.items() if seq <= last_seq}
+    stored.redelivered = {seq: one for seq, one in stored.redelivered.items() if seq <= last_seq}
+    if stored.pending:
+        consumer.next_seq = max(stored.pending) + 1
+        consumer.next_consumer_seq = max(one for one, _ in stored.pending.values()) + 1
+    else:
+        consumer.next_seq = consumer.floor_seq + 1
+        consumer.next_consumer_seq = consumer.floor_consumer_seq + 1
+    consumer.show_floor()
+
+
+def _packed(numbers: list[int]) -> bytes:
+    packed = array("Q", numbers)
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def _unpacked(data: bytes) -> list[int]:
+    packed = array("Q")
+    packed.frombytes(data)
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed.tolist()

@@ -1,0 +1,467 @@
+"""What a consumer has delivered: what awaits an ack, is to be delivered again, or was settled.
+
+The rules are nats-server's. Two floors are kept because it does: the one that decides what a stream
+may remove, and the one that its reports show, which lags behind after messages have been given up.
+"""
+
+from __future__ import annotations
+
+from midge.jetstream.clock import Timer
+from midge.jetstream.config.consumer import ConsumerConfig
+from midge.jetstream.consumer import acks
+from midge.jetstream.consumer.ack_subject import AckNumbers
+from midge.jetstream.consumer.events import ConsumerEvents
+from midge.jetstream.consumer.host import ConsumerHost
+from midge.jetstream.consumer.log import ConsumerLog
+from midge.jetstream.consumer.pending import Entry, Pending
+from midge.jetstream.store.interface import StoredMessage
+
+_ACK_TIMER_SLACK_NS = 1_000_000  # messages that fall due within it are seen to together
+_SECOND_NS = 1_000_000_000
+
+NO_ACKS = 0
+ACK_ALL = 1
+ACK_EXPLICIT = 2
+ACK_FLOW_CONTROL = 3
+ACK_POLICIES = {
+    "none": NO_ACKS,
+    "all": ACK_ALL,
+    "explicit": ACK_EXPLICIT,
+    "flow_control": ACK_FLOW_CONTROL,
+}
+
+_ACK = acks.ACK
+_GONE = "Unacknowledged message was deleted"
+
+
+class Tracking:
+    """The deliveries of a consumer and their acks.
+
+    `next_seq` is the stream sequence from which the next message is looked for, and
+    `next_consumer_seq` the number that the next delivery gets. `redelivered` holds how often
+    messages were delivered again, and keeps those that were given up.
+    """
+
+    def __init__(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
+        self.host = host
+        self.config = config
+        self.name = name
+        self.store = host.store
+        self.sink = host.sink
+        self.clock = host.clock
+        self.events = ConsumerEvents(host, name)
+        self.log: ConsumerLog | None = None
+        self.is_closed = False
+        self.last_delivery_ns = 0
+        self.last_ack_ns = 0
+        self.pending = Pending(config.backoff_ns or [config.ack_wait_ns])
+        self.redelivered: dict[int, int] = {}
+        self._numbers = AckNumbers()
+        self._ack_timer: Timer | None = None
+        self._ack_timer_ns = 0
+        self._deliveries = 1
+        self._now_ns = 0
+        self._wall_ns = 0
+        self.follow(config)
+        self.stand_before(0)
+
+    def follow(self, config: ConsumerConfig) -> None:
+        """Take over from the configuration what deliveries look at."""
+        self.config = config
+        self.ack_policy = ACK_POLICIES[config.ack_policy]
+        self.ack_wait_ns = config.ack_wait_ns
+        self.has_flow_control = config.flow_control
+        self.keeps_all = self.host.retention == "limits"
+        self.max_deliver = max(config.max_deliver, 0)
+        self.max_ack_pending = config.max_ack_pending
+
+    def stand_before(self, seq: int) -> None:
+        """Have nothing delivered, and the message `seq` next."""
+        self.next_seq = seq
+        self.next_consumer_seq = 1
+        self.floor_seq = seq - 1 if seq else 0
+        self.floor_consumer_seq = 0
+        self.shown_floor_seq = self.floor_seq
+        self.shown_floor_consumer_seq = 0
+        self.delivered_seq = self.floor_seq
+        self.delivered_consumer_seq = 0
+
+    def takes_acks(self) -> bool:
+        """Tell whether messages are acknowledged to ack subjects."""
+        return self.ack_policy == ACK_EXPLICIT or self.ack_policy == ACK_ALL
+
+    def num_redelivered(self) -> int:
+        """Return how many messages are known that were delivered more than once."""
+        return 0 if self.max_deliver == 1 else len(self.redelivered)
+
+    # What the stream tells.
+
+    def removed(self, seq: int) -> None:
+        """Take note that a message that matches the filters is no longer stored."""
+        entry = self.pending.get(seq)
+        if entry is not None:
+            count = self._delivery_count(seq)
+            self._terminate(seq, entry.consumer_seq, count, _GONE, b"")
+        elif self.redelivered and self.redelivered.pop(seq, None) is not None and self.log:
+            self.log.changed(seq)
+
+    def trimmed(self) -> None:
+        """Take note that the oldest messages have gone."""
+        first_seq = self.store.first_seq
+        entry = self.pending.first
+        while entry is not None and entry.seq < first_seq:
+            count = self._delivery_count(entry.seq)
+            self._terminate(entry.seq, entry.consumer_seq, count, _GONE, b"")
+            entry = self.pending.first
+        if self.redelivered:
+            for seq in [seq for seq in self.redelivered if seq < first_seq]:
+                del self.redelivered[seq]
+                if self.log is not None:
+                    self.log.changed(seq)
+
+    def purged(self, first_seq: int, *, is_wider: bool) -> None:
+        """Take note of a purge that left nothing of the purged subjects below `first_seq`.
+
+        `is_wider` tells that messages of other subjects may be left there.
+        """
+        self.next_seq = max(self.next_seq, first_seq)
+        if self.floor_seq < first_seq:
+            self.floor_seq = first_seq - 1
+            entry = self.pending.first
+            while entry is not None:
+                after = entry.after
+                if entry.seq <= self.floor_seq or (is_wider and not self.store.exists(entry.seq)):
+                    self._drop_purged(entry)
+                entry = after
+        if not self.pending.entries:
+            self.redelivered.clear()
+            self.floor_consumer_seq = self.next_consumer_seq - 1
+            self.floor_seq = self.next_seq - 1
+        entry = self.pending.first
+        while entry is not None:
+            if self.pending.is_queued(entry) and not self.store.exists(entry.seq):
+                self.pending.stop_waiting(entry)
+            entry = entry.after
+        self.show_floor()
+        if self.log is not None:
+            self.log.save()
+
+    def forget(self, entry: Entry) -> None:
+        """Forget a message that was found to be gone when the state was restored."""
+        self.pending.remove(entry)
+        self.redelivered.pop(entry.seq, None)
+        self._move_floor(entry)
+        self._move_shown_floor(entry)
+        if self.log is not None:
+            self.log.changed(entry.seq)
+
+    def _drop_purged(self, entry: Entry) -> None:
+        """Forget a message that was purged."""
+        if entry.consumer_seq > self.floor_consumer_seq:
+            self.floor_consumer_seq = entry.consumer_seq
+            self.next_consumer_seq = max(self.next_consumer_seq, entry.consumer_seq)
+        self.pending.remove(entry)
+        self.redelivered.pop(entry.seq, None)
+        self.last_ack_ns = self.clock.wall_ns()
+        if self.log is not None:
+            self.log.changed(entry.seq)
+
+    def show_floor(self) -> None:
+        """Have reports show the floor that decides, and all before `next_seq` as delivered."""
+        self.shown_floor_consumer_seq = self.floor_consumer_seq
+        self.shown_floor_seq = self.floor_seq
+        self.delivered_consumer_seq = self.next_consumer_seq - 1
+        self.delivered_seq = max(self.next_seq, 1) - 1
+
+    # Waiting for acks.
+
+    def is_full(self) -> bool:
+        """Tell whether as many messages await their acks as may."""
+        return 0 < self.max_ack_pending <= len(self.pending.entries)
+
+    def _track(self, seq: int, consumer_seq: int) -> None:
+        """Begin to wait for the ack of a message."""
+        pending = self.pending
+        entry = pending.get(seq)
+        if entry is None:
+            entry = pending.add(seq, consumer_seq)
+        if self.ack_wait_ns == 0:
+            entry.sent_ns = self._now_ns
+            return
+        again = self.redelivered.get(seq, 0) if self.redelivered else 0
+        due_ns = pending.wait(entry, self._now_ns, again if again > 0 else 0)
+        if self._ack_timer_ns == 0 or due_ns < self._ack_timer_ns:
+            self._arm_ack_timer(due_ns)
+
+    def _next_again(self) -> StoredMessage | None:
+        """Return the next message to be delivered again; those delivered too often are given up."""
+        while True:
+            entry = self.pending.take_queued()
+            if entry is None:
+                return None
+            seq = entry.seq
+            again = self.redelivered.get(seq, 0) + 1
+            self.redelivered[seq] = again
+            deliveries = again + 1
+            if 0 < self.max_deliver < deliveries:
+                if deliveries == self.max_deliver + 1:
+                    self.events.max_deliveries(seq, deliveries - 1)
+                self._give_up(seq)
+                continue
+            message = self.store.load(seq)
+            if message is not None:
+                self._deliveries = deliveries
+                return message
+            self.redelivered[seq] = again - 1
+            self._terminate(seq, entry.consumer_seq, again, _GONE, b"")
+
+    def _delivery_count(self, seq: int) -> int:
+        return max(1, self.redelivered.get(seq, 0))
+
+    def _arm_ack_timer(self, due_ns: int) -> None:
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
+            self._ack_timer = None
+        self._ack_timer_ns = due_ns
+        if due_ns:
+            delay_ns = due_ns - self.clock.monotonic_ns() + _ACK_TIMER_SLACK_NS
+            delay_s = max(delay_ns, 0) / _SECOND_NS
+            self._ack_timer = self.clock.call_later(delay_s, self._check_pending)
+
+    def _check_pending(self) -> None:
+        """Queue what has not been acknowledged in time."""
+        self._ack_timer = None
+        now_ns = self.clock.monotonic_ns()
+        for entry in self.pending.take_due(now_ns):
+            if not self._has_max_deliveries(entry.seq):
+                self.pending.enqueue(entry)
+        self._arm_ack_timer(self.pending.next_due_ns())
+        if self.pending.queued:
+            self.signal()
+
+    def _has_max_deliveries(self, seq: int) -> bool:
+        """Tell whether a message must not be delivered again; if so it is given up."""
+        if not self.max_deliver:
+            return False
+        count = self._delivery_count(seq)
+        if count < self.max_deliver:
+            return False
+        if count == self.max_deliver:
+            self.events.max_deliveries(seq, count)
+        was_full = self.is_full()
+        self._give_up(seq)
+        self.redelivered[seq] = count
+        if was_full:
+            self.signal()
+        return True
+
+    def _give_up(self, seq: int) -> None:
+        """Wait no more for the ack of a message; the floor that is shown stays where it is."""
+        entry = self.pending.get(seq)
+        if entry is None:
+            return
+        self.pending.remove(entry)
+        self.last_delivery_ns = self.clock.wall_ns()
+        self._move_floor(entry)
+        if self.log is not None:
+            self.log.changed(seq)
+
+    def _move_floor(self, entry: Entry) -> None:
+        """Move the floor that decides, after `entry` has been taken out of those pending."""
+        if not self.pending.entries:
+            self.floor_consumer_seq = self.next_consumer_seq - 1
+            self.floor_seq = self.next_seq - 1
+        elif entry.consumer_seq == self.floor_consumer_seq + 1:
+            after = entry.after
+            self.floor_consumer_seq = after.consumer_seq - 1 if after else entry.consumer_seq
+            self.floor_seq = after.seq - 1 if after else entry.seq
+
+    def _move_shown_floor(self, entry: Entry) -> None:
+        """Move the floor that is shown, after `entry` was acknowledged."""
+        if entry.consumer_seq <= self.shown_floor_consumer_seq:
+            return
+        if not self.pending.entries:
+            self.shown_floor_consumer_seq = self.delivered_consumer_seq
+            self.shown_floor_seq = self.delivered_seq
+        elif entry.consumer_seq == self.shown_floor_consumer_seq + 1:
+            after = entry.after
+            self.shown_floor_consumer_seq = after.consumer_seq - 1 if after else entry.consumer_seq
+            self.shown_floor_seq = after.seq - 1 if after else entry.seq
+
+    # Acks.
+
+    def ack(self, subject: bytes, reply: bytes, body: bytes) -> None:
+        """Take an ack: its subject, its own reply subject if any, and its payload."""
+        if self.is_closed:
+            return
+        self.touch()
+        numbers = self._numbers
+        numbers.read(subject)
+        seq = numbers.seq
+        kind = acks.kind_of(body) if body else _ACK
+        answers = seq != 0
+        if kind == _ACK:
+            answers = self._settle(seq, numbers.consumer_seq, numbers.deliveries, reply, True)
+        elif kind == acks.NEXT:
+            self._settle(seq, numbers.consumer_seq, numbers.deliveries, b"", True)
+            self.request(reply, acks.next_request(body))
+            return
+        elif kind == acks.NAK:
+            self._nak(seq, numbers.consumer_seq, numbers.deliveries, body)
+        elif kind == acks.PROGRESS:
+            self._progress(seq)
+        elif kind == acks.TERM:
+            reason = acks.term_reason(body)
+            consumer_seq = numbers.consumer_seq
+            answers = self._terminate(seq, consumer_seq, numbers.deliveries, reason, reply)
+        if answers and reply:
+            self._answer(reply)
+
+    def _answer(self, reply: bytes) -> None:
+        """Confirm an ack once it is durable."""
+        if self.log is None:
+            self.sink.send(reply, b"", b"", b"")
+        else:
+            self.log.confirm(reply)
+
+    def _settle(
+        self, seq: int, consumer_seq: int, deliveries: int, reply: bytes, samples: bool
+    ) -> bool:
+        """Take an ack; return whether the caller is to confirm it."""
+        if seq >= self.next_seq and not self.has_flow_control:
+            return False
+        was_full = self.is_full()
+        if self.ack_policy == ACK_EXPLICIT:
+            self._settle_one(seq, deliveries, samples)
+            others: list[int] = []
+        elif self.ack_policy == NO_ACKS:
+            return not self.keeps_all
+        else:
+            if consumer_seq <= self.floor_consumer_seq or seq <= self.floor_seq:
+                return True
+            others = self._settle_upto(seq, consumer_seq)
+        self.last_ack_ns = self.clock.wall_ns()
+        if self.keeps_all:
+            if reply:
+                self._answer(reply)
+        else:
+            self.host.acked(self, seq)
+            for other in others:
+                self.host.acked(self, other)
+        if was_full:
+            self.signal()
+        return not self.keeps_all
+
+    def _settle_one(self, seq: int, deliveries: int, samples: bool) -> None:
+        entry = self.pending.get(seq)
+        if entry is not None:
+            if samples and self.config.sample_freq:
+                self._sample(entry, deliveries)
+            self.pending.remove(entry)
+            self._move_floor(entry)
+            self._move_shown_floor(entry)
+            if self.log is not None:
+                self.log.changed(seq)
+        is_forgotten = bool(self.redelivered) and self.redelivered.pop(seq, None) is not None
+        if is_forgotten and self.log is not None:
+            self.log.changed(seq)
+
+    def _settle_upto(self, seq: int, consumer_seq: int) -> list[int]:
+        """Settle all up to a message; return the others among them."""
+        self.floor_consumer_seq = consumer_seq
+        self.floor_seq = seq
+        if consumer_seq > self.shown_floor_consumer_seq and self.pending.get(seq) is not None:
+            self.shown_floor_consumer_seq = consumer_seq
+            self.shown_floor_seq = seq
+        others = []
+        entry = self.pending.first
+        while entry is not None and entry.seq <= seq:
+            self.pending.remove(entry)
+            self.redelivered.pop(entry.seq, None)
+            if entry.seq != seq:
+                others.append(entry.seq)
+            if self.log is not None:
+                self.log.changed(entry.seq)
+            entry = self.pending.first
+        return others
+
+    def _sample(self, entry: Entry, deliveries: int) -> None:
+        """Report an ack, if it is one of those to report."""
+        frequency = self.config.sampling()
+        if frequency >= 100 or (0 < frequency >= int(self.host.random() * 100)):
+            ack_time_ns = self.clock.monotonic_ns() - entry.sent_ns
+            self.events.acked(entry.seq, entry.consumer_seq, deliveries, ack_time_ns)
+
+    def _nak(self, seq: int, consumer_seq: int, deliveries: int, body: bytes) -> None:
+        """Have a message delivered again, at once or after a delay."""
+        if not self.floor_consumer_seq < consumer_seq <= self.next_consumer_seq:
+            return
+        entry = self.pending.get(seq)
+        if entry is None:
+            return
+        self.events.naked(seq, consumer_seq, deliveries)
+        delay_ns = acks.nak_delay_ns(body)
+        if delay_ns is not None:
+            self._nak_later(entry, delay_ns)
+            return
+        if not self.pending.is_queued(entry):
+            self.pending.enqueue(entry)
+        self.signal()
+
+    def _nak_later(self, entry: Entry, delay_ns: int) -> None:
+        # nats-server moves the delivery back so that the plain ack wait ends with the delay. With
+        # backoff, the wait that then applies may be longer than that.
+        sent_ns = self.clock.monotonic_ns() - self.ack_wait_ns + delay_ns
+        again = max(self.redelivered.get(entry.seq, 0), 0)
+        due_ns = sent_ns + self.pending.wait_ns(again)
+        entry.sent_ns = sent_ns
+        self.last_delivery_ns = self.clock.wall_ns()
+        if self.log is not None:
+            self.log.changed(entry.seq)
+        self.pending.wait_until(entry, due_ns)
+        if self._ack_timer_ns == 0 or due_ns < self._ack_timer_ns:
+            self._arm_ack_timer(due_ns)
+
+    def _progress(self, seq: int) -> None:
+        """Begin the ack wait of a message anew."""
+        entry = self.pending.get(seq)
+        if entry is None:
+            return
+        self.last_delivery_ns = self.clock.wall_ns()
+        if self.log is not None:
+            self.log.changed(seq)
+        now_ns = self.clock.monotonic_ns()
+        if self.pending.is_queued(entry) or self.ack_wait_ns == 0:
+            entry.sent_ns = now_ns
+            return
+        due_ns = self.pending.wait(entry, now_ns, max(self.redelivered.get(seq, 0), 0))
+        if self._ack_timer_ns == 0 or due_ns < self._ack_timer_ns:
+            self._arm_ack_timer(due_ns)
+
+    def _terminate(
+        self, seq: int, consumer_seq: int, deliveries: int, reason: str, reply: bytes
+    ) -> bool:
+        """Settle a message that is not wanted any more, and tell so."""
+        answers = self._settle(seq, consumer_seq, deliveries, reply, False)
+        self.events.terminated(seq, consumer_seq, deliveries, reason)
+        return answers
+
+    def needs_ack(self, seq: int) -> bool:
+        """Tell whether the stream must keep a message that matches the filters."""
+        if seq > self.floor_seq:
+            if self.ack_policy != ACK_EXPLICIT or seq >= self.next_seq:
+                return True
+            if self.pending.get(seq) is not None:
+                return True
+        return seq in self.redelivered
+
+    def signal(self) -> None:
+        """Ask for a turn to deliver in."""
+        raise NotImplementedError
+
+    def request(self, reply: bytes, body: bytes) -> None:
+        """Take a pull request, which may come with an ack."""
+        raise NotImplementedError
+
+    def touch(self) -> None:
+        """Take note that the consumer is in use."""

@@ -1,0 +1,446 @@
+"""Go structs as JSON: read with Go's rules and refusals, written in Go's order.
+
+A `Structure` names the fields of one struct; each `Field` has a `Kind` that reads a node of
+`syntax` and knows which values are left out. Names match whatever their case; a name that comes
+twice is read twice, into the same object; null leaves numbers, texts and booleans alone. The first
+value that does not fit is the error, but malformed text anywhere comes first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from midge.jetstream.json import syntax
+from midge.jetstream.json.syntax import Node
+from midge.jetstream.json.times import TimeProblem, Timestamp, parse_time
+from midge.protocol.errors import MidgeError, quote
+
+
+class JsonProblem(MidgeError):
+    """A request cannot be read; the message is what follows ``invalid JSON:``."""
+
+
+class Unfit(MidgeError):
+    """A value does not fit its field; the text names what it is and what it should be."""
+
+
+_KIND_NAMES = {
+    syntax.OBJECT: "object",
+    syntax.ARRAY: "array",
+    syntax.STRING: "string",
+    syntax.NUMBER: "number",
+    syntax.BOOL: "bool",
+}
+_INDEX = re.compile(r"(?:.*\.)?[0-9]+")
+
+
+class Place:
+    """Where in a request a value stands, for the words of a refusal."""
+
+    __slots__ = ("data", "is_lenient", "path", "root")
+
+    def __init__(self, data: bytes, root: str, is_lenient: bool = False) -> None:
+        self.data = data
+        self.root = root
+        self.path: list[str] = []
+        self.is_lenient = is_lenient
+
+    def unfit(self, node: Node, go_type: str, *, shows_number: bool = False) -> Unfit:
+        """Return the refusal of `node` where `go_type` belongs."""
+        kind = _KIND_NAMES[node[0]]
+        if shows_number and node[0] == syntax.NUMBER:
+            kind = f"number {node[1]}"
+        if not self.path:
+            return Unfit(f"json: cannot unmarshal {kind} into Go value of type server.{self.root}")
+        field = ".".join(name.replace("~", "~0").replace("/", "~1") for name in self.path)
+        into = "" if self.path[-1].isascii() and self.path[-1].isdigit() else "Go struct field "
+        return Unfit(
+            f"json: cannot unmarshal {kind} into {into}{self.root}.{field} of type {go_type}"
+        )
+
+    def raw(self, node: Node) -> bytes:
+        """Return the text of `node`."""
+        return self.data[node[2] : node[3]]
+
+
+class Kind:
+    """What a field holds. `go_type` is its name in refusals."""
+
+    go_type = ""
+
+    def decode(self, node: Node, place: Place, current: Any) -> Any:
+        """Return what `node`, which is not null, stands for; `current` is the value so far.
+
+        Raises:
+            Unfit: it is of another type.
+        """
+        raise NotImplementedError
+
+    def decode_null(self, node: Node, place: Place, current: Any) -> Any:
+        """Return what null stands for."""
+        return current
+
+    def zero(self) -> Any:
+        """Return what a member of a list is that is null; a pointer is a struct of nothing."""
+        return None
+
+    def is_empty(self, value: Any) -> bool:
+        """Tell whether ``omitempty`` leaves `value` out."""
+        return not value
+
+    def encode(self, value: Any) -> Any:
+        """Return what `encode.encode` takes."""
+        return value
+
+
+class Text(Kind):
+    """A string."""
+
+    go_type = "string"
+
+    def zero(self) -> Any:
+        """See `Kind.zero`."""
+        return ""
+
+    def decode(self, node: Node, place: Place, current: Any) -> Any:
+        """See `Kind.decode`."""
+        if node[0] != syntax.STRING:
+            raise place.unfit(node, self.go_type)
+        return node[1]
+
+
+class Integer(Kind):
+    """A whole number of `bits`; one with a fraction or an exponent is refused, as in Go."""
+
+    def __init__(self, go_type: str, bits: int = 64, *, is_signed: bool = True) -> None:
+        self.go_type = go_type
+        self._low = -(1 << (bits - 1)) if is_signed else 0
+        self._high = (1 << (bits - 1 if is_signed else bits)) - 1
+
+    def zero(self) -> Any:
+        """See `Kind.zero`."""
+        return 0
+
+    def decode(self, node: Node, place: Place, current: Any) -> Any:
+        """See `Kind.decode`."""
+        if node[0] != syntax.NUMBER:
+            raise place.unfit(node, self.go_type)
+        text = node[1]
+        if len(text) > 20 or not text.lstrip("-").isdigit() or (text[0] == "-" and not self._low):
+            raise place.unfit(node, self.go_type, shows_number=True)
+        value = int(text)
+        if not self._low <= value <= self._high:
+            raise place.unfit(node, self.go_type, shows_number=True)
+        return value
+
+
+class Boolean(Kind):
+    """true or false."""
+
+    go_type = "bool"
+
+    def decode(self, node: Node, place: Place, current: Any) -> Any:
+        """See `Kind.decode`."""
+        if node[0] != syntax.BOOL:
+            raise place.unfit(node, self.go_type)
+        return node[1]
+
+
+class Choice(Kind):
+    """One of several words, which are compared as they are written in the request.
+
+    `aliases` are words that stand for others. `refuse` makes the refusal of anything else.
+    """
+
+    def __init__(
+        self,
+        words: tuple[str, ...],
+        aliases: Mapping[str, str] | None = None,
+        refuse: Callable[[Node, bytes], str] | None = None,
+    ) -> None:
+        self._words = {f'"{word}"'.encode(): word for word in words}
+        self._words |= {f'"{word}"'.encode(): name for word, name in (aliases or {}).items()}
+        self._refuse = refuse or _can_not_unmarshal
+
+    def decode(self, node: Node, place: Place, current: Any) -> Any:
+        """See `Kind.decode`."""
+        raw = place.raw(node)
+        word = self._words.get(raw)
+        if word is None:
+            raise Unfit(self._refuse(node, raw))
+        return word
+
+    def decode_null(self, node: Node, place: Place, current: Any) -> Any:
+        """See `Kind.decode_null`."""
+        return self.decode(node, place, current)
+
+
+def _can_not_unmarshal(_: Node, raw: bytes) -> str:
+    return f"can not unmarshal {quote(raw)}"
+
+
+class Time(Kind):
+    """A pointer to a time in RFC 3339; None is no time."""
+
+    go_type = "time.Time"
+
+    def decode(self, node: Node, place: Place, current: Any) -> Any:
+        """See `Kind.decode`."""
+        if node[0] != syntax.STRING:
+            raise place.unfit(node, self.go_type)
+        try:
+            return parse_time(node[1])
+        except TimeProblem as problem:
+            raise Unfit(str(problem)) from None
+
+    def decode_null(self, node: Node, place: Place, current: Any) -> Any:
+        """See `Kind.decode_null`."""
+        return None
+
+    def is_empty(self, value: Any) -> bool:
+        """See `Kind.is_empty`."""
+        return value is None
+
+    def encode(self, value: Timestamp) -> Any:
+        """See `Kind.encode`."""
+        return value.text()
+
+
+class PlainTime(Time):
+    """A time that is no pointer: null leaves it alone."""
+
+    def decode_null(self, node: Node, place: Place, current: Any) -> Any:
+        """See `Kind.decode_null`."""
+        return current
+
+
+class Items(Kind):
+    """A list of one kind."""
+
+    def __init__(self, kind: Kind, go_type: str) -> None:
+        self._kind = kind
+        self.go_type = go_type
+
+    def decode(self, node: Node, place: Place, current: Any) -> Any:
+        """See `Kind.decode`."""
+        if node[0] != syntax.ARRAY:
+            raise place.unfit(node, self.go_type)
+        values = []
+        problem: Unfit | None = None
+        for i, item in enumerate(node[1]):
+            place.path.append(str(i))
+            try:
+                is_null = item[0] == syntax.NULL and isinstance(self._kind, Structure)
+                zero = self._kind.zero()
+                values.append(zero if is_null else decode_node(self._kind, item, place, zero))
+            except Unfit as unfit:
+                problem = problem or unfit
+            place.path.pop()
+        if problem is not None:
+            raise problem
+        return values
+
+    def decode_null(self, node: Node, place: Place, current: Any) -> Any:
+        """See `Kind.decode_null`."""
+        return []
+
+    def encode(self, value: Any) -> Any:
+        """See `Kind.encode`."""
+        return [None if one is None else self._kind.encode(one) for one in value]
+
+
+class TextMap(Kind):
+    """An object of texts, written in the order of its names."""
+
+    go_type = "map[string]string"
+
+    def decode(self, node: Node, place: Place, current: Any) -> Any:
+        """See `Kind.decode`."""
+        if node[0] != syntax.OBJECT:
+            raise place.unfit(node, self.go_type)
+        values = dict(current or {})
+        text = Text()
+        problem: Unfit | None = None
+        for name, item in node[1]:
+            place.path.append(name)
+            try:
+                values[name] = decode_node(text, item, place, "")
+            except Unfit as unfit:
+                problem = problem or unfit
+            place.path.pop()
+        if problem is not None:
+            raise problem
+        return values
+
+    def decode_null(self, node: Node, place: Place, current: Any) -> Any:
+        """See `Kind.decode_null`."""
+        return {}
+
+    def encode(self, value: Any) -> Any:
+        """See `Kind.encode`."""
+        return dict(
+            sorted(value.items(), key=lambda item: item[0].encode("utf-8", "surrogatepass"))
+        )
+
+
+class Field:
+    """One field: its name in JSON, the attribute that holds it, and whether it may be left out."""
+
+    __slots__ = ("attribute", "is_optional", "kind", "name")
+
+    def __init__(
+        self, name: str, kind: Kind, attribute: str | None = None, *, is_optional: bool = True
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.attribute = attribute or name
+        self.is_optional = is_optional
+
+
+class Structure(Kind):
+    """A struct: `make` gives one with its zero values.
+
+    As the kind of a field it is a pointer, None when there is none, unless `is_value`.
+    """
+
+    def __init__(
+        self, name: str, make: Callable[[], Any], fields: list[Field], *, is_value: bool = False
+    ) -> None:
+        self.name = name
+        self.go_type = f"server.{name}"
+        self.fields = fields
+        self._make = make
+        self._is_value = is_value
+        self._by_name = {field.name: field for field in fields}
+
+    def decode(self, node: Node, place: Place, current: Any) -> Any:
+        """See `Kind.decode`."""
+        if node[0] != syntax.OBJECT:
+            raise place.unfit(node, self.go_type)
+        made = self._make() if current is None else current
+        problem: Unfit | None = None
+        for name, value in node[1]:
+            try:
+                self._decode_member(made, name, value, place)
+            except Unfit as unfit:
+                problem = problem or unfit
+        if problem is not None:
+            raise problem
+        return made
+
+    def decode_null(self, node: Node, place: Place, current: Any) -> Any:
+        """See `Kind.decode_null`."""
+        return current if self._is_value else None
+
+    def zero(self) -> Any:
+        """See `Kind.zero`."""
+        return self._make()
+
+    def is_empty(self, value: Any) -> bool:
+        """See `Kind.is_empty`."""
+        return value is None
+
+    def encode(self, value: Any) -> Any:
+        """See `Kind.encode`."""
+        fields = {}
+        for field in self.fields:
+            held = getattr(value, field.attribute)
+            if not field.is_optional or not field.kind.is_empty(held):
+                fields[field.name] = None if held is None else field.kind.encode(held)
+        return fields
+
+    def _decode_member(self, made: Any, name: str, value: Node, place: Place) -> None:
+        field = self._by_name.get(name) or self._by_name.get(_folded(name))
+        if field is None:
+            if place.is_lenient:
+                return
+            raise Unfit(f"json: unknown field {quote(name.encode('utf-8', 'surrogatepass'))}")
+        place.path.append(name)
+        try:
+            current = getattr(made, field.attribute)
+            setattr(made, field.attribute, decode_node(field.kind, value, place, current))
+        finally:
+            place.path.pop()
+
+
+def decode_node(kind: Kind, node: Node, place: Place, current: Any) -> Any:
+    """Return what `node` stands for as a `kind`."""
+    if node[0] == syntax.NULL:
+        return kind.decode_null(node, place, current)
+    return kind.decode(node, place, current)
+
+
+def _folded(name: str) -> str:
+    """Return `name` as the fields are written, whatever its case; two runes fold to ASCII."""
+    return name.replace("\u017f", "s").replace("\u212a", "k").lower()
+
+
+def decode(data: bytes, structure: Structure, into: Any, *, is_strict: bool = True) -> Any:
+    """Read a request into `into`; several values, one after another, are merged.
+
+    Raises:
+        JsonProblem: it cannot be read. Unknown names are read over unless `is_strict`.
+    """
+    try:
+        return _decode_all(data, structure, into)
+    except JsonProblem:
+        if is_strict:
+            raise
+    return decode_lenient(data, structure, into)
+
+
+def _decode_all(data: bytes, structure: Structure, into: Any) -> Any:
+    at = syntax.skip_blanks(data, 0)
+    while at < len(data):
+        try:
+            node = syntax.read_value(data, at)
+            decode_node(structure, node, Place(data, structure.name), into)
+        except syntax.SyntaxProblem as problem:
+            raise JsonProblem(problem.with_offset()) from None
+        except Unfit as unfit:
+            raise JsonProblem(str(unfit)) from None
+        at = syntax.skip_blanks(data, node[3])
+    return into
+
+
+def decode_lenient(data: bytes, structure: Structure, into: Any) -> Any:
+    """Read a request whose unknown names do not matter; it must be one value.
+
+    Raises:
+        JsonProblem: it cannot be read.
+    """
+    try:
+        node = syntax.read_value(data, 0)
+        end = syntax.skip_blanks(data, node[3])
+        if end < len(data):
+            raise JsonProblem(syntax.trailing(data, end))
+        decode_node(structure, node, Place(data, structure.name, is_lenient=True), into)
+    except syntax.SyntaxProblem as problem:
+        text = problem.text
+        raise JsonProblem(
+            "unexpected end of JSON input" if text == syntax.UNEXPECTED_END else text
+        ) from None
+    except Unfit as unfit:
+        raise JsonProblem(str(unfit)) from None
+    return into
+
+
+def is_empty_request(data: bytes) -> bool:
+    """Tell whether a request is nothing, or an object without members."""
+    if not data:
+        return True
+    try:
+        node = syntax.read_value(data, 0)
+    except syntax.SyntaxProblem:
+        return False
+    return (
+        node[0] == syntax.OBJECT and not node[1] and syntax.skip_blanks(data, node[3]) == len(data)
+    )
+
+
+def is_object_or_array(data: bytes) -> bool:
+    """Tell whether a request looks like JSON at all; others are taken as absent."""
+    at = syntax.skip_blanks(data, 0)
+    return data[at : at + 1] in {b"{", b"["}

@@ -1,0 +1,58 @@
+"""How much an account, and the server, may keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+UNLIMITED = -1
+
+
+@dataclass(slots=True)
+class AccountLimits:
+    """The limits of an account; -1 is none, and so is 0 of the bytes of one stream."""
+
+    max_memory: int = UNLIMITED
+    max_storage: int = UNLIMITED
+    max_streams: int = UNLIMITED
+    max_consumers: int = UNLIMITED
+    max_ack_pending: int = UNLIMITED
+    memory_max_stream_bytes: int = UNLIMITED
+    storage_max_stream_bytes: int = UNLIMITED
+    max_bytes_required: bool = False
+
+    def fields(self) -> dict[str, Any]:
+        """Return the limits as answers show them."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+NO_TIER = ""
+"""The name of limits that hold for all streams, whatever their replicas."""
+
+
+def tier_of(replicas: int) -> str:
+    """Return the tier that streams of so many replicas belong to."""
+    return f"R{max(replicas, 1)}"
+
+
+@dataclass(slots=True)
+class ServerLimits:
+    """The limits of the server, and what of them streams have reserved by `max_bytes`.
+
+    Those of duplicate windows and of consumers are none when they are 0.
+    """
+
+    max_memory: int = UNLIMITED
+    max_storage: int = UNLIMITED
+    duplicate_window_max_ns: int = 0
+    max_ack_pending: int = 0
+    max_request_batch: int = 0
+    reserved_memory: int = 0
+    reserved_storage: int = 0
+
+    def reserve(self, is_memory: bool, size: int) -> None:
+        """Reserve bytes, or give them back."""
+        if is_memory:
+            self.reserved_memory += size
+        else:
+            self.reserved_storage += size

@@ -1,0 +1,61 @@
+"""The outgoing side: how JetStream publishes into its account and delivers to subscribers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Sink:
+    """The account that a stream belongs to, as its streams and consumers see it.
+
+    The server's sink routes; a test's sink collects. `headers` is a whole header block with its
+    blank line, or empty. `reply` is empty when there is none.
+    """
+
+    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
+        """Publish a message into the account; return how many subscriptions took it.
+
+        Acks, API responses, advisories and republished messages go this way.
+        """
+        raise NotImplementedError
+
+    def deliver(
+        self,
+        deliver_subject: bytes,
+        message_subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+    ) -> bool:
+        """Route a message by `deliver_subject` and show `message_subject` to who gets it.
+
+        Returns:
+            False when no subscription took it.
+        """
+        raise NotImplementedError
+
+    def has_interest(self, subject: bytes) -> bool:
+        """Tell whether a subscription of the account would get what is sent to `subject`."""
+        raise NotImplementedError
+
+    def is_subscribed(self, subject: bytes, group: bytes) -> bool:
+        """Tell whether there is a subscription of exactly `subject`.
+
+        A wildcard that matches does not count. With `group`, it must be one of that queue group;
+        with an empty one, a plain subscription.
+        """
+        raise NotImplementedError
+
+    def watch_interest(
+        self, subject: bytes, changed: Callable[[bool], object], group: bytes
+    ) -> object:
+        """Call `changed` whenever what `is_subscribed` tells becomes another.
+
+        Returns:
+            A token for `unwatch_interest`.
+        """
+        raise NotImplementedError
+
+    def unwatch_interest(self, token: object) -> None:
+        """End what `watch_interest` began."""
+        raise NotImplementedError

@@ -1,0 +1,12 @@
+# C types for commit_thread.py.
+
+from midge.jetstream.store.file cimport native
+
+
+cdef class CommitThread:
+    cdef object _disk
+    cdef object _done
+    cdef int _wake_in
+    cdef int _wake_out
+    cdef object _write
+    cdef native.midge_writer *_writer

@@ -1,0 +1,60 @@
+"""The committer of a real disk: a thread that writes and syncs, and wakes the event loop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from midge.jetstream.store.disk import RealDisk, RealFile, Write
+from midge.jetstream.store.file import native
+
+native.prepare()
+
+
+class CommitThread:
+    """Hands groups to the thread and their results back to the event loop."""
+
+    def __init__(self, disk: RealDisk, done: Callable[[int, int], None]) -> None:
+        self._disk = disk
+        self._done = done
+        if hasattr(os, "eventfd"):
+            self._wake_in = self._wake_out = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        else:
+            self._wake_in, self._wake_out = os.pipe()
+            os.set_blocking(self._wake_in, False)
+        self._write: Write | None = None  # keeps what the thread writes from being freed
+        self._writer = native.start(self._wake_out)
+        disk.add_reader(self._wake_in, self._woken)
+
+    def write(self, write: Write) -> None:
+        """Have the thread write and sync."""
+        file = write.file
+        assert isinstance(file, RealFile)
+        self._write = write
+        directory = self._disk.descriptor if write.with_directory else -1
+        native.submit(
+            self._writer, file.descriptor, directory, write.data, write.used, write.position,
+            write.seal, write.sync, write.seed, write.segment,
+        )  # fmt: skip
+
+    def settle(self) -> None:
+        """Wait until no write is under way, and hand the result back."""
+        native.settle(self._writer)
+        self._woken()
+
+    def close(self) -> None:
+        """End the thread."""
+        self.settle()
+        self._disk.remove_reader(self._wake_in)
+        native.stop(self._writer)
+        os.close(self._wake_in)
+        if self._wake_out != self._wake_in:
+            os.close(self._wake_out)
+
+    def _woken(self) -> None:
+        """Hand a result back, on the event loop."""
+        try:
+            os.read(self._wake_in, 8)
+        except BlockingIOError:
+            return
+        self._done(native.stage(self._writer), native.error(self._writer))

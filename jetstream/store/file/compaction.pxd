@@ -1,0 +1,57 @@
+# C types for compaction.py.
+
+cimport cython
+
+from midge.jetstream.store cimport numbers
+from midge.jetstream.store.file cimport records
+from midge.jetstream.store.file.group cimport Segment
+from midge.jetstream.store.file.log cimport Log
+from midge.jetstream.store.file.stream cimport FileStore
+
+cdef Py_ssize_t _HEAD, _GROUP_HEAD
+
+
+@cython.final
+cdef class Carried:
+    cdef readonly set names
+    cdef readonly list removals
+    cdef readonly list ids
+
+
+cdef class Compaction:
+    cdef readonly Log log
+    cdef readonly Segment segment
+    cdef dict _streams
+    cdef object _done
+    cdef dict _carried
+    cdef set _stream_deletions
+    cdef list _moves
+    cdef bytearray _data
+    cdef Py_ssize_t _used
+    cdef unsigned long long _group
+    cdef object _file
+
+    @cython.locals(at=Py_ssize_t, group="unsigned long long", end=Py_ssize_t,
+                   seed="unsigned int", number="unsigned long long", whole=int, kind=int)
+    cdef bint _read(self, bytearray old) except -1
+    @cython.locals(number="unsigned int", stream=FileStore, seq="unsigned long long",
+                   length=Py_ssize_t, size=Py_ssize_t)
+    cdef bint _sort_message(self, bytearray old, Py_ssize_t at, int whole) except -1
+    @cython.locals(extra=Py_ssize_t, start=Py_ssize_t)
+    cdef void _keep_id(
+        self, FileStore stream, bytearray old, Py_ssize_t at, unsigned long long seq,
+        Py_ssize_t length
+    ) except *
+    cdef void _note_id(
+        self, FileStore stream, bytes msg_id, unsigned long long seq, long long time_ns
+    ) except *
+    @cython.locals(number="unsigned int", stream=FileStore, seq="unsigned long long",
+                   end=Py_ssize_t, carried=Carried, position=Py_ssize_t, length=Py_ssize_t)
+    cdef void _sort_other(
+        self, bytearray old, Py_ssize_t at, int kind, unsigned long long group
+    ) except *
+    cdef void _note_removal(
+        self, FileStore stream, unsigned long long seq, unsigned long long group
+    ) except *
+    @cython.locals(carried=Carried)
+    cdef Carried _of(self, unsigned int number)

@@ -1,0 +1,281 @@
+"""A store directory: its streams, how it is opened, kept in order and closed."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+
+from midge.jetstream.store.disk import Disk
+from midge.jetstream.store.file.compaction import Compaction
+from midge.jetstream.store.file.group import SUFFIX, Segment, segment_name
+from midge.jetstream.store.file.log import Log
+from midge.jetstream.store.file.recovery import Damage, Replay, is_zero
+from midge.jetstream.store.file.stream import FileStore
+from midge.jetstream.store.interface import StoreError
+
+FORMAT = 1
+
+_IDENTITY_NAMES = ("store.a", "store.b")  # the same twice: without it nothing can be read
+_ID_SIZE = 16
+
+
+class StoreDirectory:
+    """All file streams of a server.
+
+    Opening reads the log and makes durable what it has read before it returns. `damages` says what
+    could not be read of what had been durable. `tick` should be called once a second.
+
+    Args:
+        disk: The directory.
+        request_flush: Called when there is something to write: `flush` should be called at the end
+            of the turn of the event loop.
+
+    Raises:
+        StoreError: the directory cannot be read, or is of a newer version.
+    """
+
+    def __init__(self, disk: Disk, request_flush: Callable[[], object]) -> None:
+        self._disk = disk
+        self._streams: dict[int, FileStore] = {}
+        self._deleted: set[int] = set()
+        self._segments: list[Segment] = []
+        self._next_number = 1
+        self._seconds = 0
+        self._sync_interval_s = 0
+        self.store_id = self._identity()
+        self._seed = zlib.crc32(self.store_id)
+        self._hash_seed = int.from_bytes(disk.random_bytes(8), "little")
+        self.log = Log(disk, self._seed, request_flush)
+        self.damages: list[Damage] = []
+        self.repaired = 0
+        self._recover()
+        self.log.on_failure = self._roll_back
+        self._compaction: Compaction | None = None
+
+    def streams(self) -> Iterator[FileStore]:
+        """Iterate over the streams, in the order in which they were created."""
+        return iter([self._streams[number] for number in sorted(self._streams)])
+
+    def create_stream(self, account: bytes, name: bytes, config: bytes) -> FileStore:
+        """Make a stream; it is durable when the open group is."""
+        number = self._next_number
+        stream = FileStore(self.log, number, self._hash_seed)
+        stream.account = account
+        stream.name = name
+        stream.save_config(config)
+        self._next_number += 1
+        self._streams[number] = stream
+        return stream
+
+    def delete_stream(self, stream: FileStore) -> None:
+        """Delete a stream; that is durable when the open group is."""
+        stream.delete()
+        self._deleted.add(stream.number)
+        self._streams.pop(stream.number, None)
+
+    def flush(self) -> None:
+        """Hand what is open to the disk."""
+        self.log.flush()
+
+    def set_sync_interval(self, seconds: int) -> None:
+        """Sync every so many seconds; 0, the default, syncs every group before it is durable."""
+        self._sync_interval_s = seconds
+        self.log.sync_each = seconds == 0
+
+    def tick(self) -> None:
+        """Do what is due every second: sync, retry, give back room.
+
+        An idle store writes down how far it is synced.
+        """
+        self._seconds += 1
+        if self._sync_interval_s and self._seconds % self._sync_interval_s == 0:
+            self.log.sync_written()
+        self.log.retry()
+        self.log.mark()
+        self.compact()
+
+    def compact(self) -> None:
+        """Rewrite the oldest segment of which most is dead, and then the next one."""
+        if self._compaction is not None or self.log.failure is not None:
+            return
+        for segment in self.log.segments[:-1]:
+            if is_worth_it(segment) and not self.log.is_written_to(segment):
+                self._compaction = Compaction(self.log, self._streams, segment, self._compacted)
+                self._compaction.start()
+                return
+
+    def _compacted(self, is_well: bool) -> None:
+        self._compaction = None
+        if is_well:
+            self.compact()
+
+    def size(self) -> int:
+        """Return how many bytes of disk the log takes."""
+        return sum(segment.allocated for segment in self.log.segments)
+
+    def close(self) -> None:
+        """Write and sync everything, and let go of the directory."""
+        self.log.close()
+        self._disk.close()
+
+    def _identity(self) -> bytes:
+        """Return the store's random id, after making one for a new store."""
+        names = self._disk.names()
+        found = [_read_identity(self._disk, name) for name in _IDENTITY_NAMES if name in names]
+        store_id = next((identity for identity in found if identity is not None), None)
+        if store_id is None:
+            if any(name.endswith(SUFFIX) for name in names):
+                raise StoreError("the store's id cannot be read: store.a and store.b are damaged")
+            store_id = self._disk.random_bytes(_ID_SIZE)
+        if found != [store_id, store_id]:
+            for name in _IDENTITY_NAMES:
+                _write_identity(self._disk, name, store_id)
+        return store_id
+
+    def _recover(self) -> None:
+        """Read all segments, and begin a new one."""
+        self._open_segments()
+        self._replay()
+        self._disk.sync_directory()
+        numbers = [segment.number for segment in self._segments]
+        self.log.segments.extend(self._segments)
+        if self._segments:
+            self.log.synced_segment = self._segments[-1].number
+            self.log.synced_position = self._segments[-1].end
+        self.log.begin_segment(max(numbers, default=0) + 1)
+
+    def _open_segments(self) -> None:
+        for name in self._disk.names():
+            if name.endswith(".new"):
+                self._disk.unlink(name)  # what it was to replace is still there
+            elif name.endswith(SUFFIX):
+                file = self._disk.open(name)
+                number = int(name.removesuffix(SUFFIX), 16)
+                self._segments.append(Segment(number, file, 0, file.size()))
+
+    def _replay(self) -> None:
+        """Read the segments, cut off what is torn, and see that the rest is on the disk."""
+        replay = Replay(self._seed, self._stream_of, self._forget_stream, self._later_mark)
+        tails = []
+        is_cut = False
+        for segment in self._segments:
+            data = bytearray(segment.file.read(0, segment.file.size()))
+            segment.end = 0 if is_cut else replay.scan(segment, data)
+            is_cut = is_cut or not is_zero(data, segment.end)
+            tails.append((segment, data))
+            tails = tails[-2:]
+        for segment, data in tails:
+            start = replay.mark_position if segment.number == replay.mark_segment else 0
+            if segment.number >= replay.mark_segment and start < segment.end:
+                # Written again, for a sync that failed has left pages that only look written.
+                segment.file.write(start, data[start : segment.end])
+        for segment in self._segments:
+            if segment.end < segment.allocated:
+                segment.file.truncate(segment.end)
+                segment.allocated = segment.end
+        for segment, position, value in replay.repairs:
+            segment.file.write(position, bytes([value]))
+        repaired = [segment for segment, _, _ in replay.repairs]
+        for segment in dict.fromkeys([*repaired, *self._segments[-2:]]):
+            segment.file.sync()
+        self.log.group = replay.group + 1
+        self.log.durable = replay.group
+        self.damages = replay.damages
+        self.repaired = len(replay.repairs)
+        for stream in self._streams.values():
+            stream.finish_replay()
+
+    def _stream_of(self, number: int) -> FileStore | None:
+        """Return the store of a stream's number, a new one if it has not been deleted."""
+        if number in self._deleted:
+            return None
+        stream = self._streams.get(number)
+        if stream is None:
+            stream = self._streams[number] = FileStore(self.log, number, self._hash_seed)
+            self._next_number = max(self._next_number, number + 1)
+        return stream
+
+    def _forget_stream(self, number: int) -> None:
+        self._deleted.add(number)
+        stream = self._streams.pop(number, None)
+        self._next_number = max(self._next_number, number + 1)
+        if stream is not None:
+            stream.reset()
+
+    def _later_mark(self, segment: Segment) -> int:
+        """Return up to where later segments say that `segment` was synced; 0 when none does."""
+        reader = Replay(self._seed, self._stream_of, self._forget_stream, lambda _: 0)
+        synced = 0
+        for later in self._segments:
+            if later.number <= segment.number:
+                continue
+            data = bytearray(later.file.read(0, later.file.size()))
+            at = reader.next_group(later, data, 0, segment.number, synced)
+            while at >= 0:
+                if int.from_bytes(data[at + 64 : at + 72], "little") > segment.number:
+                    return segment.allocated
+                synced = int.from_bytes(data[at + 72 : at + 80], "little")
+                at = reader.next_group(later, data, at + 8, segment.number, synced)
+        return synced
+
+    def _roll_back(self) -> None:
+        """Take back what a failed sync has lost: read again what is durable.
+
+        A stream whose deletion is lost comes back as another object.
+        """
+        for stream in self._streams.values():
+            stream.reset()
+        self._deleted.clear()
+        replay = Replay(
+            self._seed, self._stream_of, self._forget_stream, lambda segment: segment.end
+        )
+        for segment in self.log.segments:
+            replay.scan(segment, bytearray(segment.file.read(0, segment.end)))
+        for number, stream in list(self._streams.items()):
+            stream.finish_replay()
+            if stream.version == 0:
+                del self._streams[number]
+
+
+def is_worth_it(segment: Segment) -> bool:
+    """Tell whether half of a segment, or more, would be given back by rewriting it.
+
+    Of one that has been rewritten only what has been removed since counts, so that it is not done
+    again and again where messages are small beside their records.
+    """
+    if segment.is_damaged or segment.has_erasures:
+        return False
+    whole = segment.message_bytes if segment.is_rewritten else segment.end
+    return segment.live_bytes * 2 < whole or segment.live_bytes == 0
+
+
+def _read_identity(disk: Disk, name: str) -> bytes | None:
+    """Return the id that a file holds, None when it is damaged."""
+    file = disk.open(name)
+    try:
+        lines = file.read(0, 4096).split(b"\n")
+    finally:
+        file.close()
+    if len(lines) < 4 or lines[0] != b"midge store":
+        return None
+    text = b"\n".join(lines[:3]) + b"\n"
+    if lines[3] != b"%08x" % zlib.crc32(text):
+        return None
+    if lines[1] != b"%d" % FORMAT:
+        newer = lines[1].decode(errors="replace")
+        raise StoreError(f"the store is of format {newer}, and this version reads {FORMAT}")
+    return bytes.fromhex(lines[2].decode())
+
+
+def _write_identity(disk: Disk, name: str, store_id: bytes) -> None:
+    """Write the id into a file, and see that it is on the disk."""
+    text = b"midge store\n%d\n%s\n" % (FORMAT, store_id.hex().encode())
+    file = disk.create(name + ".new")
+    file.write(0, text + b"%08x\n" % zlib.crc32(text))
+    file.sync()
+    file.close()
+    disk.rename(name + ".new", name)
+    disk.sync_directory()
+
+
+__all__ = ["Damage", "StoreDirectory", "segment_name"]

@@ -1,0 +1,36 @@
+# C types for group.py.
+
+cimport cython
+
+from midge.jetstream.store.file cimport records
+
+
+@cython.final
+cdef class Segment:
+    cdef readonly unsigned long long number
+    cdef public object file
+    cdef public Py_ssize_t end
+    cdef public Py_ssize_t allocated
+    cdef public bint is_new
+    cdef public bint is_damaged
+    cdef public bint is_rewritten
+    cdef public bint is_unsynced
+    cdef public bint has_erasures
+    cdef public unsigned long long purged_group
+    cdef public Py_ssize_t live_bytes
+    cdef public Py_ssize_t message_bytes
+
+
+@cython.final
+cdef class Group:
+    cdef readonly unsigned long long number
+    cdef readonly Segment segment
+    cdef readonly Py_ssize_t base
+    cdef public bytearray data
+    cdef readonly list streams
+    cdef public list lasts
+    cdef readonly list barriers
+    cdef readonly list erasures
+    cdef readonly list overwrites
+    cdef public Py_ssize_t used
+    cdef public Py_ssize_t count

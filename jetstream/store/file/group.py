@@ -1,0 +1,86 @@
+"""Segments of the log, and groups: what goes to the disk in one write and one sync."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from midge.jetstream.store.disk import DiskFile
+from midge.jetstream.store.file import records
+
+SUFFIX = ".log"
+
+
+def segment_name(number: int) -> str:
+    """Return the name of a segment's file."""
+    return f"{number:016x}{SUFFIX}"
+
+
+class Segment:
+    """One file of the log.
+
+    `end` is where its last durable group ends, `allocated` how long the file is: what is between is
+    zeros with room on the disk. `live_bytes` is what is left in it of the messages, as streams
+    count them, and `message_bytes` what has been written of them.
+    """
+
+    __slots__ = (
+        "allocated",
+        "end",
+        "file",
+        "has_erasures",
+        "is_damaged",
+        "is_new",
+        "is_rewritten",
+        "is_unsynced",
+        "live_bytes",
+        "message_bytes",
+        "number",
+        "purged_group",
+    )
+
+    def __init__(self, number: int, file: DiskFile, end: int, allocated: int) -> None:
+        self.number = number
+        self.file = file
+        self.end = end
+        self.allocated = allocated
+        self.purged_group = 0  # every removal up to this group has been carried out in the file
+        self.is_damaged = False
+        self.is_rewritten = False
+        self.is_unsynced = False
+        self.has_erasures = False  # bytes of it are to be overwritten: a copy must not be kept
+        self.is_new = False  # the directory does not know it for good yet
+        self.live_bytes = 0
+        self.message_bytes = 0
+
+
+class Group:
+    """Records that become durable together, to be written at `base` of a segment."""
+
+    __slots__ = (
+        "barriers",
+        "base",
+        "count",
+        "data",
+        "erasures",
+        "lasts",
+        "number",
+        "overwrites",
+        "segment",
+        "streams",
+        "used",
+    )
+
+    def __init__(self, number: int, segment: Segment, base: int, data: bytearray) -> None:
+        self.number = number
+        self.segment = segment
+        self.base = base
+        self.data = data
+        self.streams: list[Any] = []
+        self.lasts: list[int] = []
+        self.barriers: list[Callable[[], object]] = []
+        self.erasures: list[tuple[Segment, int, int]] = []
+        self.overwrites: list[tuple[Segment, int, int]] = []
+        self.used = records.GROUP_HEAD
+        self.count = 1
+        records.start_group(data, number)

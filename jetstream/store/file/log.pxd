@@ -1,0 +1,60 @@
+# C types for log.py.
+
+cimport cython
+
+from midge.jetstream.store cimport numbers
+from midge.jetstream.store.file cimport records
+from midge.jetstream.store.file.group cimport Group, Segment
+from midge.jetstream.store.interface cimport GroupListener
+
+cdef Py_ssize_t _RESERVE, _EXTEND_MIN, _EXTEND_MAX, _BUFFER, _BUFFER_KEPT, _RECENT_BYTES
+cdef Py_ssize_t _RECENT_GROUPS
+
+
+cdef class Log:
+    cdef readonly object disk
+    cdef readonly unsigned int seed
+    cdef public unsigned long long group
+    cdef public unsigned long long durable
+    cdef public bint full
+    cdef public object failure
+    cdef public bint sync_each
+    cdef readonly list segments
+    cdef public unsigned long long synced_segment
+    cdef public Py_ssize_t synced_position
+    cdef public Py_ssize_t marked_position
+    cdef readonly unsigned long long written_groups
+    cdef object _request_flush
+    cdef list _listeners
+    cdef Group _open
+    cdef Group _flying
+    cdef list _erasing
+    cdef list _waiting
+    cdef list _chores
+    cdef tuple _chore
+    cdef bint _had_chore
+    cdef list _recent
+    cdef Py_ssize_t _recent_bytes
+    cdef bint _is_wanted
+    cdef bint _is_stuck
+    cdef bytearray _spare
+    cdef public object on_failure
+    cdef readonly object committer
+
+    @cython.locals(group=Group, at=Py_ssize_t, end=Py_ssize_t, needed=Py_ssize_t)
+    cpdef Py_ssize_t reserve(self, Py_ssize_t length, bint is_message) except -1
+    cpdef void admit(self) except *
+    cpdef Group opened(self)
+    @cython.locals(group=Group)
+    cpdef unsigned long long join(self, object stream) except 0
+    @cython.locals(group=Group)
+    cpdef Group find(self, Segment segment, Py_ssize_t offset)
+    @cython.locals(segment=Segment, base=Py_ssize_t, data=bytearray)
+    cdef Group _begin(self)
+    cdef void _extend(self, Segment segment, Py_ssize_t needed, bint is_message) except *
+    cdef void _submit(self, Group group) except *
+    cdef void _write(self, Group group) except *
+    @cython.locals(group=Group, segment=Segment, listener=GroupListener)
+    cdef void _succeeded(self) except *
+    @cython.locals(oldest=Group)
+    cdef void _keep(self, Group group) except *

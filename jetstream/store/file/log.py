@@ -1,0 +1,429 @@
+"""The log of a store directory: all its streams write here, and one sync serves them all.
+
+Changes join the open group, which the loop hands to the committer at the end of its turn; what
+comes while that writes and syncs is the next group. Nothing here blocks but opening.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from midge.jetstream.store import numbers
+from midge.jetstream.store.disk import Disk, Write
+from midge.jetstream.store.file import records
+from midge.jetstream.store.file.group import Group, Segment, segment_name
+from midge.jetstream.store.interface import (
+    GroupListener,
+    StoreError,
+    StoreFailedError,
+    StoreFullError,
+)
+
+SEGMENT_MAX = 16 * 1024 * 1024
+"""A segment is read and rewritten as a whole: 80,000 small records in some 20 ms."""
+
+_RESERVE = 64 * 1024  # room kept for records that remove something: a thousand of them or more
+_EXTEND_MIN = 64 * 1024
+_EXTEND_MAX = 4 * 1024 * 1024  # 30 ms of writing at full rate, so that extending is seldom
+
+_BUFFER = 64 * 1024
+_BUFFER_KEPT = 4 * 1024 * 1024
+_RECENT_BYTES = 1024 * 1024  # durable groups kept in memory: consumers that keep up read them there
+_RECENT_GROUPS = 16
+
+
+class Log:
+    """The groups of a store directory.
+
+    `group` is the number of the open group, or of the next one; `durable` that of the last one on
+    the disk. `request_flush` is called when the open group gets its first record: `flush` should
+    then be called at the end of the turn. `full` tells that the disk has no room for messages.
+    """
+
+    def __init__(self, disk: Disk, seed: int, request_flush: Callable[[], object]) -> None:
+        self.disk = disk
+        self.seed = seed
+        self.group = 1
+        self.durable = 0
+        self.full = False
+        self.failure: StoreError | None = None
+        self.sync_each = True
+        self.segments: list[Segment] = []
+        self.synced_segment = 0
+        self.synced_position = 0
+        self.marked_position = 0
+        self.written_groups = 0
+        self._request_flush = request_flush
+        self._listeners: list[GroupListener] = []
+        self._open: Group | None = None
+        self._flying: Group | None = None
+        self._erasing: list[tuple[Segment, int, int]] = []
+        self._waiting: list[Callable[[], object]] = []
+        self._chores: list[tuple[Write, Callable[[bool], object]]] = []
+        self._chore: tuple[Write, Callable[[bool], object]] | None = None
+        self._had_chore = False
+        self._recent: list[Group] = []
+        self._recent_bytes = 0
+        self._is_wanted = False
+        self._is_stuck = False
+        self._spare: bytearray | None = None
+        self.on_failure: Callable[[], object] = lambda: None
+        self.committer = disk.committer(self.committed)
+
+    def listen(self, listener: GroupListener) -> None:
+        """Tell `listener` what becomes of every group."""
+        self._listeners.append(listener)
+
+    def pending_bytes(self) -> int:
+        """Return how much has not reached the disk yet, in bytes."""
+        total = self._open.used if self._open is not None else 0
+        return total + (self._flying.used if self._flying is not None else 0)
+
+    def reserve(self, length: int, is_message: bool) -> int:
+        """Make room in the open group for a record; return where in its data it goes.
+
+        Raises:
+            StoreFullError: there is no room for another message.
+            StoreFailedError: a sync has failed.
+        """
+        group = self.opened()
+        at = group.used
+        end = at + records.padded(length)
+        needed = group.base + end + (_RESERVE if is_message else 0)
+        if needed > group.segment.allocated:
+            self._extend(group.segment, needed, is_message)
+        if end > len(group.data):
+            numbers.resize(group.data, max(end, len(group.data) * 2))
+        group.used = end
+        group.count += 1
+        return at
+
+    def admit(self) -> None:
+        """Raise StoreFailedError if nothing can be changed any more."""
+        if self.failure is not None:
+            raise StoreFailedError(str(self.failure))
+
+    def opened(self) -> Group:
+        """Return the open group, after opening one if there is none."""
+        return self._open if self._open is not None else self._begin()
+
+    def join(self, stream: Any) -> int:
+        """Have `stream` told when the open group is closed and durable; return its number."""
+        group = self.opened()
+        group.streams.append(stream)
+        return group.number
+
+    def flush(self) -> None:
+        """Hand the open group to the committer, or have it go as soon as that is free."""
+        if self._open is None or self.failure is not None:
+            return
+        if self._flying is not None or self._erasing or self._chore is not None:
+            self._is_wanted = True
+            return
+        self._is_wanted = False
+        group = self._open
+        for stream in group.streams:
+            stream.close_group()
+        group.lasts = [stream.last_seq for stream in group.streams]
+        self._open = None
+        self.group = group.number + 1
+        self._submit(group)
+
+    def barrier(self, callback: Callable[[], object]) -> None:
+        """Call back once everything so far is durable."""
+        if self.failure is not None:
+            return
+        if self._open is not None:
+            self._open.barriers.append(callback)
+        elif self._flying is not None:
+            self._flying.barriers.append(callback)
+        elif self._erasing:
+            self._waiting.append(callback)
+        else:
+            callback()
+
+    def is_written_to(self, segment: Segment) -> bool:
+        """Tell whether a group that is not durable yet belongs to a segment."""
+        return any(
+            group is not None and group.segment is segment for group in (self._open, self._flying)
+        )
+
+    def forget_recent(self, segment: Segment) -> None:
+        """Read what there is of a segment from its file from now on."""
+        self._recent = [group for group in self._recent if group.segment is not segment]
+        self._recent_bytes = sum(len(group.data) for group in self._recent)
+
+    def mark(self) -> None:
+        """Write down how far the store is synced, if that is not known yet and nothing is open."""
+        if (
+            self._open is None
+            and self._flying is None
+            and not self._erasing
+            and self._chore is None
+            and self.failure is None
+            and self.synced_position != self.marked_position
+        ):
+            self._begin()
+            self.flush()
+
+    def committed(self, stage: int, error: int) -> None:
+        """Take the committer's result, on the loop: 0 well, 1 not written, 2 not synced."""
+        if self._erasing:
+            self._erased()
+        elif self._chore is not None:
+            self._finish_chore(stage == 0)
+        elif stage == 0:
+            self._succeeded()
+        elif stage == 1 and error in {errno.ENOSPC, errno.EDQUOT}:
+            self.full = True
+            self._is_stuck = True  # `retry` writes the same group at the same place
+        else:
+            self._failed(error)
+
+    def retry(self) -> None:
+        """Write again what had no room."""
+        self.full = False
+        if self._is_stuck and self._flying is not None:
+            self._is_stuck = False
+            self._write(self._flying)
+
+    def sync_written(self) -> None:
+        """Sync what has been written without a sync, where not every group is."""
+        if self.sync_each or self.failure is not None:
+            return
+        for segment in self.segments:
+            if segment.is_unsynced:
+                write = Write(segment.file, bytearray(8), 0, 0)
+                write.with_directory = segment.is_new
+                self.chore(write, partial(self._synced, segment, segment.end))
+
+    def _synced(self, segment: Segment, end: int, is_well: bool) -> None:
+        """Take note that a segment is on the disk up to `end`, or that it cannot be."""
+        if not is_well:
+            self._failed(errno.EIO)
+            return
+        segment.is_new = False
+        segment.is_unsynced = segment.end > end
+        self.synced_segment = segment.number
+        self.synced_position = end
+
+    def write_deletion(self, number: int) -> None:
+        """Write down that a stream has been deleted."""
+        at = self.reserve(records.HEAD, False)
+        data = self.opened().data
+        records.start_record(data, at, records.HEAD, records.STREAM_DELETED, number, 0, 0)
+
+    def chore(self, write: Write, done: Callable[[bool], object]) -> None:
+        """Do a write between two groups; `done` is told whether it went well."""
+        self._chores.append((write, done))
+        self._go_on()
+
+    def find(self, segment: Segment, offset: int) -> Group | None:
+        """Return the group in memory that has the record at `offset` of a segment."""
+        group = self._open
+        if group is not None and group.segment is segment and offset >= group.base:
+            return group
+        group = self._flying
+        if group is not None and group.segment is segment and offset >= group.base:
+            return group
+        for group in self._recent:
+            if group.segment is segment and group.base <= offset < group.base + group.used:
+                return group
+        return None
+
+    def begin_segment(self, number: int) -> None:
+        """Make a new segment, into which everything goes from now on."""
+        file = self.disk.create(segment_name(number))
+        segment = Segment(number, file, 0, 0)
+        segment.is_new = True
+        self.segments.append(segment)
+
+    def close(self) -> None:
+        """Write what is open and how far it is synced, and let go of the files."""
+        self._drain()
+        self.sync_written()
+        self._drain()
+        self.mark()
+        self._drain()
+        self.committer.close()
+        for segment in self.segments:
+            segment.file.close()
+
+    def _drain(self) -> None:
+        """Wait until all groups are durable."""
+        while self.failure is None and not self._is_stuck:
+            self.flush()
+            if self._flying is None and not self._erasing and self._chore is None:
+                return
+            self.committer.settle()
+
+    def _begin(self) -> Group:
+        """Open a group at the end of the last segment, or of a new one."""
+        self.admit()
+        segment = self.segments[-1]
+        base = segment.end
+        if self._flying is not None and self._flying.segment is segment:
+            base = self._flying.base + self._flying.used
+        if base >= SEGMENT_MAX and not self.full:
+            self.begin_segment(segment.number + 1)
+            segment = self.segments[-1]
+            base = 0
+        data = self._spare
+        self._spare = None
+        if data is None:
+            data = bytearray(_BUFFER)
+        if base + records.GROUP_HEAD > segment.allocated:
+            self._extend(segment, base + records.GROUP_HEAD, False)
+        self._open = Group(self.group, segment, base, data)
+        self._request_flush()
+        return self._open
+
+    def _extend(self, segment: Segment, needed: int, is_message: bool) -> None:
+        """Have room for a segment of `needed` bytes, with a good part more.
+
+        The part grows with the segment, so that a store in which little happens stays small.
+        """
+        ahead = min(max(segment.allocated, _EXTEND_MIN), _EXTEND_MAX)
+        size = (needed + ahead + 4095) & ~4095
+        try:
+            segment.file.allocate(size)
+        except OSError as error:
+            if not is_message:
+                return  # it is written without a promise that there is room
+            self.full = self.full or error.errno in {errno.ENOSPC, errno.EDQUOT}
+            raise StoreFullError(f"no room for another message: {error.strerror}") from error
+        segment.allocated = size
+
+    def _submit(self, group: Group) -> None:
+        records.finish_group(
+            group.data, group.used, group.count, self.synced_segment, self.synced_position
+        )
+        self._flying = group
+        self._write(group)
+
+    def _write(self, group: Group) -> None:
+        self.written_groups += 1
+        write = Write(group.segment.file, group.data, group.used, group.base)
+        write.seal = True
+        write.seed = self.seed
+        write.segment = group.segment.number
+        write.sync = self.sync_each
+        write.with_directory = group.segment.is_new
+        self.committer.write(write)
+
+    def _succeeded(self) -> None:
+        """Make a group visible, and tell who waits for it."""
+        group = self._flying
+        assert group is not None
+        self._flying = None
+        segment = group.segment
+        if self.sync_each:
+            segment.is_new = False
+        else:
+            segment.is_unsynced = True
+        segment.end = group.base + group.used
+        segment.allocated = max(segment.allocated, segment.end)
+        if self.sync_each:
+            self.synced_segment = segment.number
+            self.synced_position = segment.end
+            if group.count == 1:
+                self.marked_position = segment.end
+        self.durable = group.number
+        for stream, last in zip(group.streams, group.lasts, strict=True):
+            stream.made_durable(last)
+        self._keep(group)
+        for listener in self._listeners:
+            listener.durable(group.number)
+        if group.erasures:
+            self._mark_before_erasing(group)
+        elif group.overwrites:
+            self._erase(group)
+        else:
+            for callback in group.barriers:
+                callback()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Begin what waits for the committer: groups and chores in turn."""
+        if self._flying is not None or self._erasing or self._chore is not None:
+            return
+        if self._chores and self.failure is None and not (self._had_chore and self._is_wanted):
+            self._chore = self._chores.pop(0)
+            self._had_chore = True
+            self.committer.write(self._chore[0])
+        elif self._is_wanted:
+            self._had_chore = False
+            self.flush()
+
+    def _finish_chore(self, is_well: bool) -> None:
+        assert self._chore is not None
+        done = self._chore[1]
+        self._chore = None
+        done(is_well)
+        self._go_on()
+
+    def _mark_before_erasing(self, group: Group) -> None:
+        """Have another group say that this one is whole, before bytes of it are overwritten.
+
+        Without that, a crash would leave a group that looks torn.
+        """
+        following = self.opened()
+        following.overwrites.extend(group.erasures)
+        following.barriers[:0] = group.barriers
+        self._is_wanted = True
+
+    def _keep(self, group: Group) -> None:
+        """Keep a durable group for readers, and the oldest one's buffer for the next group."""
+        self._recent.append(group)
+        self._recent_bytes += len(group.data)
+        while self._recent_bytes > _RECENT_BYTES or len(self._recent) > _RECENT_GROUPS:
+            oldest = self._recent.pop(0)
+            self._recent_bytes -= len(oldest.data)
+            if len(oldest.data) <= _BUFFER_KEPT:
+                self._spare = oldest.data
+
+    def _erase(self, group: Group) -> None:
+        """Overwrite what has been erased, now that its removal is durable."""
+        self._erasing = group.overwrites
+        self._waiting.extend(group.barriers)
+        self._erase_next()
+
+    def _erase_next(self) -> None:
+        segment, position, length = self._erasing[0]
+        self.committer.write(Write(segment.file, bytearray(length), length, position))
+
+    def _erased(self) -> None:
+        self._erasing[0][0].has_erasures = False
+        self._erasing = self._erasing[1:]
+        if self._erasing:
+            self._erase_next()
+            return
+        waiting = self._waiting
+        self._waiting = []
+        for callback in waiting:
+            callback()
+        self._go_on()
+
+    def _failed(self, error: int) -> None:
+        """Take back everything that is not durable, for good.
+
+        The kernel has marked the pages clean that it could not write, so that no later sync tells
+        anything about them.
+        """
+        group = self._flying
+        first = group.number if group is not None else self.durable + 1
+        self.failure = StoreFailedError(f"the store cannot be synced: {errno.errorcode[error]}")
+        self._flying = None
+        self._open = None
+        self._is_wanted = False
+        self._waiting = []
+        segment = self.segments[-1] if group is None else group.segment
+        with contextlib.suppress(OSError):  # nothing behind `end` is believed in any case
+            segment.file.truncate(segment.end)
+        self.on_failure()
+        for listener in self._listeners:
+            listener.failed(first, self.failure)

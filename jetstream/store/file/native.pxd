@@ -1,0 +1,125 @@
+# The checksums and the writing thread of native.h; native.py has the contracts.
+
+from cpython.bytearray cimport PyByteArray_AS_STRING
+
+
+cdef extern from "midge/jetstream/store/file/native.h":
+    ctypedef struct midge_writer:
+        int file
+        int directory
+        int seal
+        int sync
+        unsigned char *data
+        long long used
+        long long position
+        unsigned int store_seed
+        unsigned long long segment
+        int stage
+        int error
+
+    void midge_crc_setup() noexcept nogil
+    unsigned int midge_seed(
+        unsigned int store_seed, unsigned long long segment, unsigned long long position
+    ) noexcept nogil
+    unsigned int midge_crc(
+        const unsigned char *data, size_t length, unsigned int seed
+    ) noexcept nogil
+    void midge_seal_record(
+        unsigned char *record, unsigned int store_seed, unsigned long long segment,
+        unsigned long long position
+    ) noexcept nogil
+    void midge_seal_group(
+        unsigned char *data, long long used, unsigned int store_seed,
+        unsigned long long segment, unsigned long long position
+    ) noexcept nogil
+    int midge_check_record(
+        const unsigned char *record, long long available, unsigned int store_seed,
+        unsigned long long segment, unsigned long long position
+    ) noexcept nogil
+    midge_writer *midge_writer_start(int wake_fd) noexcept nogil
+    void midge_writer_submit(midge_writer *writer) noexcept nogil
+    void midge_writer_settle(midge_writer *writer) noexcept nogil
+    void midge_writer_stop(midge_writer *writer) noexcept nogil
+
+
+cdef inline void prepare() noexcept:
+    midge_crc_setup()
+
+
+cdef inline unsigned int crc32(
+    const unsigned char *data, Py_ssize_t start, Py_ssize_t end, unsigned int seed
+) noexcept:
+    return midge_crc(data + start, end - start, seed)
+
+
+cdef inline unsigned int place_seed(
+    unsigned int store_seed, unsigned long long segment, unsigned long long position
+) noexcept:
+    return midge_seed(store_seed, segment, position)
+
+
+cdef inline void seal_record(
+    bytearray data, Py_ssize_t at, unsigned int store_seed, unsigned long long segment,
+    unsigned long long position
+) noexcept:
+    midge_seal_record(
+        <unsigned char *>PyByteArray_AS_STRING(data) + at, store_seed, segment, position
+    )
+
+
+cdef inline void seal_group(
+    bytearray data, Py_ssize_t used, unsigned int store_seed, unsigned long long segment,
+    unsigned long long position
+) noexcept:
+    midge_seal_group(
+        <unsigned char *>PyByteArray_AS_STRING(data), used, store_seed, segment, position
+    )
+
+
+cdef inline int check_record(
+    const unsigned char *data, Py_ssize_t at, Py_ssize_t end, unsigned int store_seed,
+    unsigned long long segment, unsigned long long position
+) noexcept:
+    return midge_check_record(data + at, end - at, store_seed, segment, position)
+
+
+cdef inline midge_writer *start(int wake_fd) except NULL:
+    cdef midge_writer *writer = midge_writer_start(wake_fd)
+    if writer is NULL:
+        raise MemoryError("the store's writing thread cannot be started")
+    return writer
+
+
+cdef inline void submit(
+    midge_writer *writer, int file, int directory, bytearray data, Py_ssize_t used,
+    long long position, bint seal, bint sync, unsigned int store_seed,
+    unsigned long long segment
+) noexcept:
+    writer.file = file
+    writer.directory = directory
+    writer.seal = seal
+    writer.sync = sync
+    writer.data = <unsigned char *>PyByteArray_AS_STRING(data)
+    writer.used = used
+    writer.position = position
+    writer.store_seed = store_seed
+    writer.segment = segment
+    midge_writer_submit(writer)
+
+
+cdef inline void settle(midge_writer *writer) noexcept:
+    with nogil:
+        midge_writer_settle(writer)
+
+
+cdef inline int stage(midge_writer *writer) noexcept:
+    return writer.stage
+
+
+cdef inline int error(midge_writer *writer) noexcept:
+    return writer.error
+
+
+cdef inline void stop(midge_writer *writer) noexcept:
+    with nogil:
+        midge_writer_stop(writer)

@@ -1,0 +1,183 @@
+"""Checksums and the thread that writes and syncs, as ``native.h`` has them in C.
+
+This module is the interpreted twin of ``native.pxd`` and ``native.h``, which the compiled modules
+use: there nothing of this needs the interpreter. The bytes are the same.
+
+The checksum is CRC-32 as zlib has it: in C 64 bytes a step by carry-less multiplication, in Python
+zlib's own. CRC-32C by its instruction is no faster from 64 bytes on, and Python has none.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import zlib
+
+from midge.jetstream.store import numbers
+from midge.jetstream.store.numbers import Octets
+
+_HEAD = 48
+_GROUP_CHAIN = 60
+
+_IDLE, _BUSY, _STOP = range(3)
+
+_sync = getattr(os, "fdatasync", os.fsync)
+
+
+def prepare() -> None:
+    """Get ready for the other functions, which must not be called before."""
+
+
+def crc32(data: Octets, start: int, end: int, seed: int) -> int:
+    """Return the checksum of ``data[start:end]``, beginning with `seed`."""
+    return zlib.crc32(data[start:end], seed)
+
+
+def place_seed(store_seed: int, segment: int, position: int) -> int:
+    """Return what the checksums of what stands at a position of a segment begin with."""
+    place = segment.to_bytes(8, "little") + position.to_bytes(8, "little")
+    return zlib.crc32(place, store_seed)
+
+
+def _padded(length: int) -> int:
+    return (length + 7) & ~7
+
+
+def seal_record(data: bytearray, at: int, store_seed: int, segment: int, position: int) -> None:
+    """Put the checksums into the record at ``data[at]``, which goes to `position` of a segment."""
+    seed = place_seed(store_seed, segment, position)
+    end = at + numbers.u32_at(data, at + 8)
+    numbers.set_u32_at(data, at + 4, zlib.crc32(data[at + _HEAD : end], seed))
+    numbers.set_u32_at(data, at, zlib.crc32(data[at + 4 : at + _HEAD], seed))
+
+
+def seal_group(data: bytearray, used: int, store_seed: int, segment: int, position: int) -> None:
+    """Put the checksums into all records of the group in ``data[:used]``."""
+    chain = place_seed(store_seed, segment, position)
+    at = _padded(numbers.u32_at(data, 8))
+    while at < used:
+        seal_record(data, at, store_seed, segment, position + at)
+        chain = zlib.crc32(data[at : at + 4], chain)
+        at += _padded(numbers.u32_at(data, at + 8))
+    numbers.set_u32_at(data, _GROUP_CHAIN, chain)
+    seal_record(data, 0, store_seed, segment, position)
+
+
+def check_record(
+    data: Octets, at: int, end: int, store_seed: int, segment: int, position: int
+) -> int:
+    """Return 2 for a whole record in ``data[at:end]``, 1 for one with only its head, 0 for none."""
+    if end - at < _HEAD:
+        return 0
+    seed = place_seed(store_seed, segment, position)
+    head = data[at : at + _HEAD]
+    if int.from_bytes(head[:4], "little") != zlib.crc32(head[4:], seed):
+        return 0
+    length = int.from_bytes(head[8:12], "little")
+    if length < _HEAD:
+        return 0
+    if length > end - at:
+        return 1
+    body = zlib.crc32(data[at + _HEAD : at + length], seed)
+    return 2 if int.from_bytes(head[4:8], "little") == body else 1
+
+
+class _Writer:
+    """The thread that writes, one job at a time."""
+
+    def __init__(self, wake_fd: int) -> None:
+        self.condition = threading.Condition()
+        self.state = _IDLE
+        self.wake_fd = wake_fd
+        self.job: tuple[int, int, bytearray, int, int, bool, bool, int, int] | None = None
+        self.stage = 0
+        self.error = 0
+        self.thread = threading.Thread(target=self.run, name="midge-store", daemon=True)
+        self.thread.start()
+
+    def run(self) -> None:
+        while True:
+            with self.condition:
+                self.condition.wait_for(lambda: self.state != _IDLE)
+                if self.state == _STOP:
+                    return
+            self.work()
+            with self.condition:
+                os.write(self.wake_fd, (1).to_bytes(8, "little"))
+                self.state = _IDLE
+                self.condition.notify_all()
+
+    def work(self) -> None:
+        assert self.job is not None
+        file, directory, data, used, position, seal, sync, store_seed, segment = self.job
+        self.stage = 1
+        self.error = 0
+        try:
+            if seal:
+                seal_group(data, used, store_seed, segment, position)
+            done = 0
+            while done < used:
+                done += os.pwrite(file, data[done:used], position + done)
+            self.stage = 2
+            if sync:
+                _sync(file)
+                if directory >= 0:
+                    os.fsync(directory)
+            self.stage = 0
+        except OSError as error:
+            self.error = error.errno or 5
+
+
+def start(wake_fd: int) -> _Writer:
+    """Start the thread, which writes eight bytes to `wake_fd` after every job."""
+    return _Writer(wake_fd)
+
+
+def submit(
+    writer: _Writer,
+    file: int,
+    directory: int,
+    data: bytearray,
+    used: int,
+    position: int,
+    seal: bool,
+    sync: bool,
+    store_seed: int,
+    segment: int,
+) -> None:
+    """Have ``data[:used]`` written at `position` of `file` and synced, `directory` too if not -1.
+
+    The one before must be done, and nobody may touch `data` until this one is. With `seal` the data
+    is a group that still lacks its checksums.
+    """
+    with writer.condition:
+        writer.job = (
+            file, directory, data, used, position, seal, sync, store_seed, segment
+        )  # fmt: skip
+        writer.state = _BUSY
+        writer.condition.notify_all()
+
+
+def settle(writer: _Writer) -> None:
+    """Wait until no job is under way."""
+    with writer.condition:
+        writer.condition.wait_for(lambda: writer.state != _BUSY)
+
+
+def stage(writer: _Writer) -> int:
+    """Return how the last job ended: 0 well, 1 the write failed, 2 the sync failed."""
+    return writer.stage
+
+
+def error(writer: _Writer) -> int:
+    """Return the errno of what failed."""
+    return writer.error
+
+
+def stop(writer: _Writer) -> None:
+    """End the thread, once its job is done."""
+    settle(writer)
+    with writer.condition:
+        writer.state = _STOP
+        writer.condition.notify_all()
+    writer.thread.join()

@@ -1,0 +1,36 @@
+# C types for records.py.
+
+cimport cython
+
+from midge.jetstream.store cimport numbers
+from midge.jetstream.store.file cimport native
+
+
+cpdef Py_ssize_t padded(Py_ssize_t length) noexcept
+cpdef void start_record(
+    bytearray data, Py_ssize_t at, Py_ssize_t length, int kind, unsigned int stream,
+    unsigned long long seq, long long time_ns
+) noexcept
+cpdef void start_group(bytearray data, unsigned long long number) noexcept
+cpdef void finish_group(
+    bytearray data, Py_ssize_t used, Py_ssize_t count, unsigned long long synced_segment,
+    unsigned long long synced_position
+) noexcept
+cpdef int check(
+    const unsigned char *data, Py_ssize_t at, Py_ssize_t end, unsigned int seed,
+    unsigned long long segment, unsigned long long position
+) noexcept
+cpdef void seal(
+    bytearray data, Py_ssize_t used, unsigned int seed, unsigned long long segment,
+    unsigned long long position
+) noexcept
+cpdef void seal_one(
+    bytearray data, Py_ssize_t at, unsigned int seed, unsigned long long segment,
+    unsigned long long position
+) noexcept
+cpdef unsigned int checksum(
+    const unsigned char *data, Py_ssize_t start, Py_ssize_t end, unsigned int seed
+) noexcept
+cpdef unsigned int place_seed(
+    unsigned int seed, unsigned long long segment, unsigned long long position
+) noexcept

@@ -1,0 +1,127 @@
+"""The log's format: groups of records, each of which can be told from anything else.
+
+A segment file is a sequence of groups, from its first byte on. A group is a record of kind GROUP
+and the records that belong to it. Every record begins at a multiple of eight bytes with this head,
+all numbers little-endian, and goes on with its body:
+
+==  ===  ========================================================================================
+ 0   4   checksum of the bytes 4 to 47
+ 4   4   checksum of the body
+ 8   4   length of the record, without the zeros up to a multiple of eight
+12   1   kind
+13   1   flags
+14   2   length of the subject
+16   4   number of the stream
+20   4   length of the message's headers
+24   8   sequence; of a group: its number
+32   8   time, nanoseconds since the epoch
+40   4   length of what follows the payload: the TTL if flagged, then the message id
+44   4   zero
+==  ===  ========================================================================================
+
+Both checksums begin with one that is made from the store's random id, the segment's number and the
+record's position, so that nothing but what this store wrote at this place is taken for a record.
+The body of a GROUP says how long the group is, how many records it has, what the checksum over
+their checksums is, and up to where the store had been synced when it was written.
+"""
+
+from __future__ import annotations
+
+from midge.jetstream.store import numbers
+from midge.jetstream.store.file import native
+from midge.jetstream.store.numbers import Octets
+
+native.prepare()
+
+HEAD = 48
+GROUP_HEAD = 80
+"""The length of a GROUP: its body is length 8, count 4, checksum 4, segment 8 and position 8."""
+
+GROUP = 1
+MESSAGE = 2
+REMOVE = 3
+"""Messages have been removed, each on its own: the body is their sequences."""
+BOUNDS = 4
+"""All messages below the sequence are gone; the body is the last sequence used, and its time."""
+STREAM = 5
+"""The stream's configuration, of the version that the sequence says; written twice."""
+STREAM_DELETED = 6
+CONSUMER = 7
+"""A consumer's state: the body is the length of its name, in two bytes, the name and the state."""
+CONSUMER_STEP = 8
+"""An operation on a consumer; the sequence, if not 0, is that of a message removed with it."""
+CONSUMER_DELETED = 9
+MESSAGE_ID = 10
+"""The id of a message whose record has been dropped; the body is the id."""
+CLEARED = 11
+"""All messages up to the sequence are gone."""
+
+FLAG_TTL = 1
+FLAG_HEADERS = 2
+
+LENGTH_MAX = 1 << 31
+"""A longer record does not exist: payloads end at 64 MiB."""
+
+
+def padded(length: int) -> int:
+    """Return the room that a record of this length takes."""
+    return (length + 7) & ~7
+
+
+def start_record(
+    data: bytearray, at: int, length: int, kind: int, stream: int, seq: int, time_ns: int
+) -> None:
+    """Write the head of a record, but for its checksums; the parts' lengths are zero.
+
+    The up to seven bytes after the record are set to zero.
+    """
+    numbers.set_u64_at(data, at + padded(length) - 8, 0)
+    numbers.set_u64_at(data, at, 0)
+    numbers.set_u32_at(data, at + 8, length)
+    numbers.set_u32_at(data, at + 12, kind)
+    numbers.set_u32_at(data, at + 16, stream)
+    numbers.set_u32_at(data, at + 20, 0)
+    numbers.set_u64_at(data, at + 24, seq)
+    numbers.set_u64_at(data, at + 32, time_ns)
+    numbers.set_u64_at(data, at + 40, 0)
+
+
+def start_group(data: bytearray, number: int) -> None:
+    """Write the head of a group at the beginning of `data`; `finish_group` completes it."""
+    start_record(data, 0, GROUP_HEAD, GROUP, 0, number, 0)
+
+
+def finish_group(
+    data: bytearray, used: int, count: int, synced_segment: int, synced_position: int
+) -> None:
+    """Complete the head of the group in ``data[:used]``, but for the checksums."""
+    numbers.set_u64_at(data, HEAD, used)
+    numbers.set_u32_at(data, HEAD + 8, count)
+    numbers.set_u32_at(data, HEAD + 12, 0)
+    numbers.set_u64_at(data, HEAD + 16, synced_segment)
+    numbers.set_u64_at(data, HEAD + 24, synced_position)
+
+
+def check(data: Octets, at: int, end: int, seed: int, segment: int, position: int) -> int:
+    """Return 2 for a whole record in ``data[at:end]``, 1 for one with only its head, 0 for none."""
+    return native.check_record(data, at, end, seed, segment, position)
+
+
+def seal(data: bytearray, used: int, seed: int, segment: int, position: int) -> None:
+    """Put the checksums into the group in ``data[:used]``."""
+    native.seal_group(data, used, seed, segment, position)
+
+
+def seal_one(data: bytearray, at: int, seed: int, segment: int, position: int) -> None:
+    """Put the checksums into one record."""
+    native.seal_record(data, at, seed, segment, position)
+
+
+def place_seed(seed: int, segment: int, position: int) -> int:
+    """Return what the checksums of what stands at a position of a segment begin with."""
+    return native.place_seed(seed, segment, position)
+
+
+def checksum(data: Octets, start: int, end: int, seed: int) -> int:
+    """Return the checksum of ``data[start:end]``, beginning with `seed`."""
+    return native.crc32(data, start, end, seed)

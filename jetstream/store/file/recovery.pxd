@@ -1,0 +1,59 @@
+# C types for recovery.py.
+
+cimport cython
+
+from midge.jetstream.store cimport numbers
+from midge.jetstream.store.file cimport records
+from midge.jetstream.store.file.group cimport Segment
+from midge.jetstream.store.file.stream cimport FileStore
+
+cdef Py_ssize_t _HEAD, _GROUP_HEAD, _REPAIRED_MAX
+cdef int _GROUP, _STREAM_DELETED
+
+
+cdef class Replay:
+    cdef readonly unsigned int seed
+    cdef readonly list damages
+    cdef readonly list repairs
+    cdef readonly unsigned long long group
+    cdef readonly unsigned long long mark_segment
+    cdef readonly unsigned long long mark_position
+    cdef readonly object stream_of
+    cdef object _delete_stream
+    cdef object _later_mark
+    cdef unsigned int _last_number
+    cdef FileStore _last_stream
+
+    @cython.locals(at=Py_ssize_t, size=Py_ssize_t, end=Py_ssize_t, following=Py_ssize_t)
+    cpdef Py_ssize_t scan(self, Segment segment, bytearray data) except -1
+    @cython.locals(size=Py_ssize_t, end=Py_ssize_t, count=Py_ssize_t, chain="unsigned int",
+                   position=Py_ssize_t)
+    cpdef Py_ssize_t group_end(self, Segment segment, bytearray data, Py_ssize_t at) except -1
+    @cython.locals(end=Py_ssize_t, marked="unsigned long long", synced="unsigned long long")
+    cpdef Py_ssize_t next_group(
+        self, Segment segment, bytearray data, Py_ssize_t at, unsigned long long number,
+        unsigned long long position
+    ) except? -1
+    @cython.locals(segment="unsigned long long", position="unsigned long long")
+    cdef void _note_mark(self, bytearray data, Py_ssize_t at) except *
+    cdef void _apply(
+        self, Segment segment, bytearray data, Py_ssize_t at, Py_ssize_t end
+    ) except *
+    @cython.locals(number="unsigned int", stream=FileStore)
+    cdef void _replay(self, Segment segment, bytearray data, Py_ssize_t at) except *
+    @cython.locals(is_expected=bint, damaged_from=Py_ssize_t, whole=int)
+    cdef void _salvage(
+        self, Segment segment, bytearray data, Py_ssize_t at, Py_ssize_t end
+    ) except *
+    @cython.locals(whole=int, length=Py_ssize_t)
+    cdef int _mend(
+        self, Segment segment, bytearray data, Py_ssize_t at, Py_ssize_t end
+    ) except -1
+    @cython.locals(position=Py_ssize_t, before=int, value=int, whole=int)
+    cdef int _try_bytes(
+        self, Segment segment, bytearray data, Py_ssize_t at, Py_ssize_t start,
+        Py_ssize_t stop, Py_ssize_t end, int wanted
+    ) except -1
+
+
+cpdef bint is_zero(bytearray data, Py_ssize_t start) except -1

@@ -1,0 +1,23 @@
+# C types for filters.py.
+
+cimport cython
+
+from midge.jetstream.store cimport numbers
+from midge.jetstream.store.subject_index cimport Pattern, SubjectIndex
+
+cdef int _UNKNOWN, _NO, _YES
+
+
+@cython.final
+cdef class Filters:
+    cdef readonly bint is_all
+    cdef readonly bytes literal
+    cdef SubjectIndex _subjects
+    cdef list _patterns
+    cdef bytearray _noted
+    cdef unsigned long long _reused
+
+    @cython.locals(noted=int)
+    cpdef bint is_match(self, Py_ssize_t subject) except -1
+    @cython.locals(pattern=Pattern, found=bint)
+    cdef bint _compare(self, Py_ssize_t subject) except -1

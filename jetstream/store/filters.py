@@ -1,0 +1,49 @@
+"""Filters of consumers and requests, compared with the subjects of a stream only once each."""
+
+from __future__ import annotations
+
+from midge.jetstream.store import numbers
+from midge.jetstream.store.subject_index import Pattern, SubjectIndex
+
+_UNKNOWN = 0
+_NO = 1
+_YES = 2
+
+
+class Filters:
+    """Several patterns, of which a message must match one.
+
+    What was found about a subject is noted under its number, in one byte. Numbers are used again
+    for other subjects, so everything noted is forgotten whenever that has happened.
+    """
+
+    __slots__ = ("_noted", "_patterns", "_reused", "_subjects", "is_all", "literal")
+
+    def __init__(self, subjects: SubjectIndex, filters: tuple[bytes, ...]) -> None:
+        self._subjects = subjects
+        self._patterns = [Pattern(subject) for subject in filters]
+        self._noted = bytearray()
+        self._reused = subjects.reused
+        self.is_all = not filters or b">" in filters
+        self.literal: bytes | None = None
+        if len(filters) == 1 and self._patterns[0].is_literal:
+            self.literal = filters[0]
+
+    def is_match(self, subject: int) -> bool:
+        """Tell whether the subject of a number in use matches."""
+        if self._reused != self._subjects.reused:
+            self._noted = bytearray()
+            self._reused = self._subjects.reused
+        if subject >= len(self._noted):
+            numbers.resize(self._noted, self._subjects.limit())
+        noted = self._noted[subject]
+        if noted == _UNKNOWN:
+            noted = _YES if self._compare(subject) else _NO
+            self._noted[subject] = noted
+        return noted == _YES
+
+    def _compare(self, subject: int) -> bool:
+        found = False
+        for pattern in self._patterns:
+            found = found or self._subjects.is_match(subject, pattern)
+        return found

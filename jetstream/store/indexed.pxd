@@ -1,0 +1,111 @@
+# C types for indexed.py.
+
+cimport cython
+
+from midge.jetstream.store.filters cimport Filters
+from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.store.message_index cimport MessageIndex
+from midge.jetstream.store.subject_index cimport SubjectIndex
+from midge.protocol.frame cimport Frame
+
+cdef Py_ssize_t _SUBJECT_MAX, _FILTERS_KEPT
+cdef unsigned long long _NO_LIMIT
+
+
+@cython.final
+cdef class Run:
+    cdef public unsigned long long first_seq
+    cdef public object place
+    cdef public Py_ssize_t live
+    cdef public unsigned long long live_bytes
+
+
+@cython.final
+cdef class Incoming:
+    cdef const unsigned char *subject
+    cdef public Py_ssize_t subject_start
+    cdef public Py_ssize_t subject_end
+    cdef const unsigned char *headers
+    cdef public Py_ssize_t headers_start
+    cdef public Py_ssize_t headers_end
+    cdef const unsigned char *payload
+    cdef public Py_ssize_t payload_start
+    cdef public Py_ssize_t payload_end
+    cdef public unsigned long long seq
+    cdef public long long time_ns
+    cdef public long long ttl_s
+    cdef public bytes msg_id
+
+
+cdef class IndexedStore(StreamStore):
+    cdef SubjectIndex _subjects
+    cdef MessageIndex _index
+    cdef list _runs
+    cdef dict _filters
+    cdef Incoming _incoming
+
+    @cython.locals(incoming=Incoming)
+    cpdef unsigned long long append(
+        self, bytes subject, bytes headers, bytes payload, long long time_ns,
+        unsigned long long seq=*, long long ttl_s=*, bytes msg_id=*
+    ) except 0
+    @cython.locals(incoming=Incoming)
+    cpdef unsigned long long append_frame(self, Frame frame, long long time_ns) except 0
+    @cython.locals(count=Py_ssize_t, most_messages="unsigned long long",
+                   most_bytes="unsigned long long")
+    cpdef Py_ssize_t enforce(self, long long max_messages, long long max_bytes) except -1
+    @cython.locals(number=Py_ssize_t, count=Py_ssize_t, is_last=bint)
+    cpdef Py_ssize_t trim_subject(self, bytes subject, unsigned long long keep) except -1
+    @cython.locals(filters=Filters, number=Py_ssize_t, count=Py_ssize_t)
+    cpdef Py_ssize_t purge(
+        self, bytes subject=*, unsigned long long upto_seq=*, unsigned long long keep=*
+    ) except -1
+    @cython.locals(count=Py_ssize_t)
+    cpdef Py_ssize_t expire(self, long long before_ns, Py_ssize_t limit) except -1
+
+    @cython.locals(length=Py_ssize_t, offset="unsigned long long", size="unsigned long long")
+    cdef void _store(self, Incoming incoming) except *
+    @cython.locals(subjects=SubjectIndex, seq="unsigned long long", number=Py_ssize_t,
+                   position=Py_ssize_t, count="unsigned long long",
+                   distance="unsigned long long", run=Run)
+    cdef void _enter(
+        self, Incoming incoming, unsigned long long offset, unsigned long long size
+    ) except *
+    @cython.locals(position=Py_ssize_t, size="unsigned long long", i=Py_ssize_t, run=Run,
+                   following="unsigned long long")
+    cdef bint _drop(self, unsigned long long seq) except -1
+    @cython.locals(subjects=SubjectIndex, count="unsigned long long",
+                   before="unsigned long long", after="unsigned long long")
+    cdef void _unlink(self, unsigned long long seq, Py_ssize_t number) except *
+    @cython.locals(at_head=bint)
+    cdef void _drop_and_note(self, unsigned long long seq) except *
+    @cython.locals(before="unsigned long long")
+    cdef Py_ssize_t _purge_head(
+        self, unsigned long long upto_seq, unsigned long long keep
+    ) except -1
+    @cython.locals(surplus="long long", count="long long", seq="unsigned long long")
+    cdef Py_ssize_t _purge_but(
+        self, bytes subject, unsigned long long upto_seq, unsigned long long keep
+    ) except -1
+    @cython.locals(count=Py_ssize_t, seq="unsigned long long", left="unsigned long long")
+    cdef Py_ssize_t _purge_subject(
+        self, Py_ssize_t number, unsigned long long upto_seq
+    ) except -1
+    @cython.locals(runs=list, run=Run)
+    cdef void _clear(self) except *
+    @cython.locals(runs=list, last=Py_ssize_t, low=Py_ssize_t, high=Py_ssize_t,
+                   middle=Py_ssize_t, run=Run)
+    cdef Py_ssize_t _run_index(self, unsigned long long seq) except -1
+    @cython.locals(found=Filters)
+    cdef Filters _filters_of(self, tuple filters)
+
+    cdef unsigned long long _place(self, Incoming incoming) except? 0xFFFFFFFF
+    cdef unsigned long long _counted(
+        self, Py_ssize_t subject, Py_ssize_t headers, Py_ssize_t payload
+    ) except? 0
+    cdef long long _time_of(self, unsigned long long seq) except? -1
+    cdef void _admit(self) except *
+    cdef void _moved(self) except *
+    cdef void _removed(self, unsigned long long seq, bint erase) except *
+    cdef void _lost_bytes(self, Py_ssize_t i, Run run, unsigned long long size) except *
+    cdef void _lost_run(self, Run run) except *

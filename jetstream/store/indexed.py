@@ -1,0 +1,406 @@
+"""What memory and file stores share: the index, and every change to it.
+
+An implementation says where the bytes of a message go (`_place`) and how they are read. A `Run` is
+a stretch of a stream's sequences that lie in one chunk of memory or in one segment file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from midge.jetstream.store.filters import Filters
+from midge.jetstream.store.interface import StoreError, StreamStore
+from midge.jetstream.store.message_index import MessageIndex
+from midge.jetstream.store.numbers import Octets
+from midge.jetstream.store.subject_index import SubjectIndex
+from midge.protocol.frame import Frame
+
+_SUBJECT_MAX = 0xFFFF  # what a record has room for
+_FILTERS_KEPT = 64
+_NO_LIMIT = 0xFFFFFFFFFFFFFFFF
+
+
+class Run:
+    """The sequences from `first_seq` to that of the next run, and the `place` they lie in.
+
+    `live` counts the messages left of them and `live_bytes` what those count towards the bytes.
+    """
+
+    __slots__ = ("first_seq", "live", "live_bytes", "place")
+
+    def __init__(self, first_seq: int, place: Any) -> None:
+        self.first_seq = first_seq
+        self.place = place
+        self.live = 0
+        self.live_bytes = 0
+
+
+class Incoming:
+    """The message that is being stored: its parts are ranges of buffers.
+
+    It is valid only while the message is being stored.
+    """
+
+    __slots__ = (
+        "headers",
+        "headers_end",
+        "headers_start",
+        "msg_id",
+        "payload",
+        "payload_end",
+        "payload_start",
+        "seq",
+        "subject",
+        "subject_end",
+        "subject_start",
+        "time_ns",
+        "ttl_s",
+    )
+
+    def __init__(self) -> None:
+        self.subject: Octets = b""
+        self.subject_start = 0
+        self.subject_end = 0
+        self.headers: Octets = b""
+        self.headers_start = 0
+        self.headers_end = 0
+        self.payload: Octets = b""
+        self.payload_start = 0
+        self.payload_end = 0
+        self.seq = 0
+        self.time_ns = 0
+        self.ttl_s = 0
+        self.msg_id: bytes | None = None
+
+
+class IndexedStore(StreamStore):
+    """A store with its index in memory."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        self._subjects = SubjectIndex(seed)
+        self._index = MessageIndex()
+        self._runs: list[Run] = []
+        self._incoming = Incoming()
+        self._filters: dict[tuple[bytes, ...], Filters] = {}
+
+    def append(
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        time_ns: int,
+        seq: int = 0,
+        ttl_s: int = 0,
+        msg_id: bytes | None = None,
+    ) -> int:
+        """Store a message after the last one and return its sequence; see `StreamStore`."""
+        if seq == 0:
+            seq = self.last_seq + 1
+        incoming = self._incoming
+        incoming.seq = seq
+        incoming.time_ns = max(time_ns, self.last_time_ns)
+        incoming.subject = subject
+        incoming.subject_start = 0
+        incoming.subject_end = len(subject)
+        incoming.headers = headers
+        incoming.headers_start = 0
+        incoming.headers_end = len(headers)
+        incoming.payload = payload
+        incoming.payload_start = 0
+        incoming.payload_end = len(payload)
+        incoming.ttl_s = ttl_s
+        incoming.msg_id = msg_id
+        self._store(incoming)
+        return seq
+
+    def append_frame(self, frame: Frame, time_ns: int) -> int:
+        """Store a published message as it lies in its connection's buffer."""
+        incoming = self._incoming
+        incoming.seq = self.last_seq + 1
+        incoming.time_ns = max(time_ns, self.last_time_ns)
+        incoming.subject = frame.data
+        incoming.subject_start = frame.base + frame.subject_start
+        incoming.subject_end = frame.base + frame.subject_end
+        incoming.headers = frame.data
+        incoming.headers_start = frame.base + frame.payload
+        incoming.headers_end = incoming.headers_start
+        if frame.header_size > 0:
+            incoming.headers_end += frame.header_size
+        incoming.payload = frame.data
+        incoming.payload_start = incoming.headers_end
+        incoming.payload_end = incoming.headers_start + frame.size
+        incoming.ttl_s = 0
+        incoming.msg_id = None
+        self._store(incoming)
+        return incoming.seq
+
+    def skip_to(self, last_seq: int) -> None:
+        """Use up all sequences to `last_seq` without storing anything."""
+        if last_seq <= self.last_seq:
+            return
+        self._admit()
+        self.last_seq = last_seq
+        if self.messages == 0:
+            self.first_seq = last_seq + 1
+        self._moved()
+
+    def remove(self, seq: int, erase: bool = False) -> bool:
+        """Remove one message."""
+        self._admit()
+        if not self._drop(seq):
+            return False
+        self._removed(seq, erase)
+        return True
+
+    def enforce(self, max_messages: int, max_bytes: int) -> int:
+        """Remove the oldest messages until both limits hold."""
+        self._admit()
+        count = 0
+        most_messages = max_messages if max_messages >= 0 else _NO_LIMIT
+        most_bytes = max_bytes if max_bytes >= 0 else _NO_LIMIT
+        while self.messages > most_messages or self.bytes > most_bytes:
+            self._drop(self.first_seq)
+            count += 1
+        if count:
+            self._moved()
+        return count
+
+    def trim_subject(self, subject: bytes, keep: int) -> int:
+        """Remove the oldest messages of the literal `subject` but `keep`."""
+        self._admit()
+        number = self._subjects.find(subject, 0, len(subject))
+        count = 0
+        while number >= 0 and self._subjects.count(number) > keep:
+            is_last = self._subjects.count(number) == 1
+            self._drop_and_note(self._subjects.first(number))
+            count += 1
+            if is_last:
+                break
+        return count
+
+    def purge(self, subject: bytes | None = None, upto_seq: int = 0, keep: int = 0) -> int:
+        """Remove messages of `subject`, below `upto_seq`, but the newest `keep`."""
+        self._admit()
+        if subject is None or subject == b">":
+            return self._purge_head(upto_seq, keep)
+        if keep > 0:
+            return self._purge_but(subject, upto_seq, keep)
+        filters = self._filters_of((subject,))
+        if filters.literal is not None:
+            number = self._subjects.find(subject, 0, len(subject))
+            return self._purge_subject(number, upto_seq) if number >= 0 else 0
+        count = 0
+        for number in range(self._subjects.limit()):
+            if self._subjects.count(number) > 0 and filters.is_match(number):
+                count += self._purge_subject(number, upto_seq)
+        return count
+
+    def expire(self, before_ns: int, limit: int) -> int:
+        """Remove up to `limit` of the oldest messages stored before `before_ns`."""
+        self._admit()
+        count = 0
+        while count < limit and self.messages > 0 and self._time_of(self.first_seq) < before_ns:
+            self._drop(self.first_seq)
+            count += 1
+        if count:
+            self._moved()
+        return count
+
+    def _store(self, incoming: Incoming) -> None:
+        """Place a message and enter it into the index."""
+        length = incoming.subject_end - incoming.subject_start
+        if incoming.seq <= self.last_seq:
+            raise StoreError(f"sequence {incoming.seq} is not after the last, {self.last_seq}")
+        if length > _SUBJECT_MAX:
+            raise StoreError(f"a subject of {length} bytes is too long to be stored")
+        offset = self._place(incoming)
+        size = self._counted(
+            length,
+            incoming.headers_end - incoming.headers_start,
+            incoming.payload_end - incoming.payload_start,
+        )
+        self._enter(incoming, offset, size)
+
+    def _enter(self, incoming: Incoming, offset: int, size: int) -> None:
+        """Put a message, of which the bytes are in their place, into the index."""
+        subjects = self._subjects
+        seq = incoming.seq
+        number = subjects.ensure(incoming.subject, incoming.subject_start, incoming.subject_end)
+        position = self._index.add(seq, incoming.time_ns)
+        self._index.block.fill(position, offset, size, number)
+        count = subjects.count(number)
+        if count > 0:
+            distance = seq - subjects.last(number)
+            self._index.set_before(seq, distance)
+            self._index.set_after(seq - distance, distance)
+        else:
+            subjects.set_first(number, seq)
+            self.subject_count = subjects.subject_count
+        subjects.set_last(number, seq)
+        subjects.set_count(number, count + 1)
+        run = self._runs[-1]
+        run.live += 1
+        run.live_bytes += size
+        if self.messages == 0:
+            self.first_seq = seq
+        self.messages += 1
+        self.bytes += size
+        self.last_seq = seq
+        self.last_time_ns = incoming.time_ns
+
+    def _drop(self, seq: int) -> bool:
+        """Take a message out of the index; False when there is none."""
+        position = self._index.locate(seq)
+        if position < 0:
+            return False
+        size = self._index.block.size(position)
+        self._unlink(seq, self._index.block.subject(position))
+        self._index.discard(seq)
+        self.messages -= 1
+        self.bytes -= size
+        self.removals += 1
+        i = self._run_index(seq)
+        run = self._runs[i]
+        run.live -= 1
+        run.live_bytes -= size
+        if seq == self.first_seq:
+            following = self._index.next_live(seq + 1) if self.messages > 0 else 0
+            self.first_seq = following or self.last_seq + 1
+        self._lost_bytes(i, run, size)
+        return True
+
+    def _unlink(self, seq: int, number: int) -> None:
+        """Take a message out of the chain of its subject."""
+        subjects = self._subjects
+        count = subjects.count(number) - 1
+        if count == 0:
+            subjects.release(number)
+            self.subject_count = subjects.subject_count
+            return
+        subjects.set_count(number, count)
+        before = self._index.before(seq)
+        after = self._index.after(seq)
+        if before:
+            self._index.set_after(seq - before, before + after if after else 0)
+        else:
+            subjects.set_first(number, seq + after)
+        if after:
+            self._index.set_before(seq + after, before + after if before else 0)
+        else:
+            subjects.set_last(number, seq - before)
+
+    def _drop_and_note(self, seq: int) -> None:
+        """Remove a message and note it, as one of those at the head or on its own."""
+        at_head = seq == self.first_seq
+        if self._drop(seq):
+            if at_head:
+                self._moved()
+            else:
+                self._removed(seq, False)
+
+    def _purge_head(self, upto_seq: int, keep: int) -> int:
+        before = self.messages
+        if upto_seq == 0 and keep == 0:
+            self._clear()
+        while self.messages > keep and (upto_seq == 0 or self.first_seq < upto_seq):
+            self._drop(self.first_seq)
+        if before != self.messages:
+            self._moved()
+        return before - self.messages
+
+    def _purge_but(self, subject: bytes, upto_seq: int, keep: int) -> int:
+        """Remove what matches in the order of sequences, as long as more than `keep` are left."""
+        surplus = self.count_pending((subject,), 1) - keep
+        count = 0
+        seq = 0
+        while count < surplus:
+            seq = self.next_seq((subject,), seq + 1)
+            if upto_seq and seq >= upto_seq:
+                break
+            self._drop_and_note(seq)
+            count += 1
+        return count
+
+    def _purge_subject(self, number: int, upto_seq: int) -> int:
+        """Remove what is stored of one subject below `upto_seq` (0: all)."""
+        count = 0
+        left = self._subjects.count(number)
+        while left > 0:
+            seq = self._subjects.first(number)
+            if upto_seq and seq >= upto_seq:
+                break
+            self._drop_and_note(seq)
+            count += 1
+            left -= 1
+        return count
+
+    def _clear(self) -> None:
+        """Take everything out of the index at once."""
+        self.removals += self.messages
+        self.messages = 0
+        self.bytes = 0
+        self.first_seq = self.last_seq + 1
+        self._subjects.clear()
+        self._index.clear()
+        self.subject_count = 0
+        runs = self._runs
+        self._runs = []
+        for run in runs:
+            self._lost_run(run)
+
+    def _run_index(self, seq: int) -> int:
+        """Return the index of the run that `seq` belongs to."""
+        runs = self._runs
+        last = len(runs) - 1
+        run = runs[last]
+        if run.first_seq <= seq:
+            return last
+        low = 0
+        high = last
+        while low < high:
+            middle = (low + high) >> 1
+            run = runs[middle]
+            if run.first_seq <= seq:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+    def _filters_of(self, filters: tuple[bytes, ...]) -> Filters:
+        found = self._filters.get(filters)
+        if found is None:
+            if len(self._filters) >= _FILTERS_KEPT:
+                self._filters.clear()
+            found = Filters(self._subjects, filters)
+            self._filters[filters] = found
+        return found
+
+    # What an implementation adds.
+
+    def _place(self, incoming: Incoming) -> int:
+        """Write a message where the last run is, or begin a new one; return its offset."""
+        raise NotImplementedError
+
+    def _counted(self, subject: int, headers: int, payload: int) -> int:
+        """Return what a message with parts of these lengths counts towards the bytes."""
+        raise NotImplementedError
+
+    def _time_of(self, seq: int) -> int:
+        """Return when the message of a sequence, which is there, was stored."""
+        raise NotImplementedError
+
+    def _admit(self) -> None:
+        """Raise if nothing may be changed."""
+
+    def _moved(self) -> None:
+        """Take note that messages at the head have gone, or that `last_seq` has moved."""
+
+    def _removed(self, seq: int, erase: bool) -> None:
+        """Take note that a message has been removed on its own."""
+
+    def _lost_bytes(self, i: int, run: Run, size: int) -> None:
+        """Take note that a message of the run with index `i` has gone."""
+
+    def _lost_run(self, run: Run) -> None:
+        """Take note that a run has gone with all its messages."""

@@ -1,0 +1,309 @@
+"""What a stream's messages are kept in, as streams and consumers see it.
+
+`memory.py` and the file store implement exactly this. Everything that decides (limits, expected
+sequences, duplicates) uses the state as of the open group: `last_seq`, `messages`, `bytes` and the
+look-ups count what has been appended but is not yet durable. Everything that shows a message to
+anyone stops at `visible_seq`: above it lies what a crash may still take away.
+
+Changes join the open group of the store. `group` is its number, and `GroupListener.durable` is told
+of every group in order once it is on the disk. What one command changes before control returns to
+the event loop is one group: it survives as a whole or not at all. In a memory store every group is
+durable at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from midge.protocol.errors import MidgeError
+from midge.protocol.frame import Frame
+
+
+class StoreError(MidgeError):
+    """The store cannot do what it is asked; nothing has changed."""
+
+
+class StoreFullError(StoreError):
+    """There is no room on the disk for another message; removals are still possible."""
+
+
+class StoreFailedError(StoreError):
+    """A sync failed: the store takes no more changes until it is opened anew."""
+
+
+class StoredMessage:
+    """A message as it was stored.
+
+    `headers` is the whole header block with its blank line, empty when the message has none.
+    `time_ns` counts from the epoch.
+    """
+
+    __slots__ = ("headers", "payload", "seq", "subject", "time_ns")
+
+    def __init__(
+        self, seq: int, time_ns: int, subject: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        self.seq = seq
+        self.time_ns = time_ns
+        self.subject = subject
+        self.headers = headers
+        self.payload = payload
+
+    def __repr__(self) -> str:
+        """Show what tells messages apart."""
+        return f"StoredMessage({self.seq}, {self.subject!r}, {len(self.payload)} bytes)"
+
+
+class SubjectState:
+    """How often a subject is stored, and the first and the last sequence of it."""
+
+    __slots__ = ("count", "first_seq", "last_seq", "subject")
+
+    def __init__(self, subject: bytes, count: int, first_seq: int, last_seq: int) -> None:
+        self.subject = subject
+        self.count = count
+        self.first_seq = first_seq
+        self.last_seq = last_seq
+
+
+class GroupListener:
+    """Who is told what became of the groups of a store; all calls come on the event loop."""
+
+    def durable(self, group: int) -> None:
+        """Take note that `group` and all before it are on the disk."""
+
+    def failed(self, group: int, error: StoreError) -> None:
+        """Take note that `group` and all after it are lost: their changes have been taken back."""
+
+
+class StreamStore:
+    """The messages of one stream, with the state of its consumers.
+
+    Filters are tuples of subjects that may hold wildcards; the empty tuple stands for all messages.
+    An `end_seq` or `upto_seq` of 0 stands for `last_seq`. Sequences start at 1, so that 0 is no
+    message.
+
+    `removals` grows with every message that goes, for whatever reason, so that a count made earlier
+    can be known to be stale. `subject_count` is the number of distinct subjects stored.
+
+    `is_async` tells that changes count as durable at once, and nobody waits for their group: so it
+    is in memory, and in a file stream that is to be so.
+    """
+
+    def __init__(self) -> None:
+        self.first_seq = 0  # last_seq + 1 once everything has been removed; 0 in a new store
+        self.last_seq = 0
+        self.visible_seq = 0
+        self.messages = 0
+        self.bytes = 0
+        self.last_time_ns = 0
+        self.subject_count = 0
+        self.removals = 0
+        self.group = 0
+        self.is_async = True
+
+    # Changes. All join the open group.
+
+    def append(
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        time_ns: int,
+        seq: int = 0,
+        ttl_s: int = 0,
+        msg_id: bytes | None = None,
+    ) -> int:
+        """Store a message after the last one and return its sequence.
+
+        `seq` of 0 means the next one; a larger one leaves a gap, as a mirror needs. `time_ns`
+        earlier than that of the message before is raised to it. `ttl_s` (-1: never expires) and
+        `msg_id` are kept beside the message, so that `ttls` and `ids` know them after a restart.
+
+        Raises:
+            StoreFullError: the disk is full.
+            StoreFailedError: a sync has failed.
+        """
+        raise NotImplementedError
+
+    def append_frame(self, frame: Frame, time_ns: int) -> int:
+        """Store a published message as it lies in its connection's buffer; see `append`."""
+        raise NotImplementedError
+
+    def skip_to(self, last_seq: int) -> None:
+        """Use up all sequences to `last_seq` without storing anything."""
+        raise NotImplementedError
+
+    def remove(self, seq: int, erase: bool = False) -> bool:
+        """Remove one message; `erase` also overwrites its bytes, once the removal is durable.
+
+        Returns:
+            False when there is no such message.
+        """
+        raise NotImplementedError
+
+    def enforce(self, max_messages: int, max_bytes: int) -> int:
+        """Remove the oldest messages until both limits hold (negative: none); return how many."""
+        raise NotImplementedError
+
+    def trim_subject(self, subject: bytes, keep: int) -> int:
+        """Remove the oldest messages of the literal `subject` but `keep`; return how many."""
+        raise NotImplementedError
+
+    def purge(self, subject: bytes | None = None, upto_seq: int = 0, keep: int = 0) -> int:
+        """Remove messages of `subject` (None: all; it may hold wildcards); return how many.
+
+        `upto_seq` is the first sequence that stays, 0 for no bound. `keep` leaves the newest that
+        many.
+        """
+        raise NotImplementedError
+
+    def expire(self, before_ns: int, limit: int) -> int:
+        """Remove up to `limit` of the oldest messages stored before `before_ns`; return how many.
+
+        It stops at the first message that is younger.
+        """
+        raise NotImplementedError
+
+    # Reading.
+
+    def load(self, seq: int) -> StoredMessage | None:
+        """Return the message of this sequence, visible or not; None when there is none."""
+        raise NotImplementedError
+
+    def load_next(
+        self, filters: tuple[bytes, ...], start_seq: int, end_seq: int = 0
+    ) -> StoredMessage | None:
+        """Return the first message from `start_seq` to `end_seq` that matches any filter."""
+        raise NotImplementedError
+
+    def next_seq(self, filters: tuple[bytes, ...], start_seq: int, end_seq: int = 0) -> int:
+        """Return the sequence that `load_next` would return the message of; 0 for none."""
+        raise NotImplementedError
+
+    def next_last_seq(self, filters: tuple[bytes, ...], start_seq: int, upto_seq: int = 0) -> int:
+        """Return the first sequence from `start_seq` on that is its subject's last; 0 for none.
+
+        Last means: of the messages up to `upto_seq`.
+        """
+        raise NotImplementedError
+
+    def exists(self, seq: int) -> bool:
+        """Tell whether there is a message of this sequence."""
+        raise NotImplementedError
+
+    def subject_of(self, seq: int) -> bytes | None:
+        """Return the subject of the message of this sequence, from memory; None for none."""
+        raise NotImplementedError
+
+    def size_of(self, seq: int) -> int:
+        """Return what the message of this sequence counts towards `bytes`; 0 when there is none."""
+        raise NotImplementedError
+
+    def first_time_ns(self) -> int:
+        """Return when the first message was stored; 0 when there is none."""
+        raise NotImplementedError
+
+    def first_for_subject(self, subject: bytes) -> int:
+        """Return the first sequence of a literal subject; 0 for none."""
+        raise NotImplementedError
+
+    def last_for_subject(self, subject: bytes) -> int:
+        """Return the last sequence of a literal subject; 0 for none."""
+        raise NotImplementedError
+
+    def count_for_subject(self, subject: bytes) -> int:
+        """Return how many messages of a literal subject are stored."""
+        raise NotImplementedError
+
+    def last_matching(self, subject: bytes, upto_seq: int = 0) -> int:
+        """Return the last sequence, up to `upto_seq`, that matches `subject`; 0 for none."""
+        raise NotImplementedError
+
+    def subjects(self, subject: bytes = b">") -> Iterator[SubjectState]:
+        """Iterate over the stored subjects that match, in no order."""
+        raise NotImplementedError
+
+    def count_subjects(self, subject: bytes = b">") -> int:
+        """Return how many stored subjects match."""
+        raise NotImplementedError
+
+    def count_pending(
+        self,
+        filters: tuple[bytes, ...],
+        start_seq: int,
+        last_per_subject: bool = False,
+        end_seq: int = 0,
+    ) -> int:
+        """Count the messages from `start_seq` to `end_seq` that match any filter, exactly.
+
+        With `last_per_subject` only the last one of each subject counts.
+        """
+        raise NotImplementedError
+
+    def seq_at_time(self, time_ns: int) -> int:
+        """Return the first sequence stored at or after `time_ns`; `last_seq` + 1 for none."""
+        raise NotImplementedError
+
+    def deleted_count(self) -> int:
+        """Return how many sequences from the first to the last are without a message."""
+        raise NotImplementedError
+
+    def deleted(self) -> Iterator[int]:
+        """Iterate over those sequences."""
+        raise NotImplementedError
+
+    def ids(self) -> Iterator[tuple[bytes, int, int]]:
+        """Iterate over the message ids found at the start: id, sequence and time, oldest first.
+
+        The ids of messages that have been removed since are among them.
+        """
+        raise NotImplementedError
+
+    def ttls(self) -> Iterator[tuple[int, int]]:
+        """Iterate over the stored messages with a TTL: sequence and seconds."""
+        raise NotImplementedError
+
+    # State beside the messages.
+
+    def save_config(self, config: bytes) -> None:
+        """Replace the stream's stored configuration."""
+        raise NotImplementedError
+
+    def config(self) -> bytes:
+        """Return the stored configuration."""
+        raise NotImplementedError
+
+    def save_consumer(self, name: bytes, state: bytes) -> None:
+        """Replace all that is stored for a consumer: its state and the operations on it."""
+        raise NotImplementedError
+
+    def log_consumer(self, name: bytes, operation: bytes, remove_seq: int = 0) -> None:
+        """Add an operation to what is stored for a consumer.
+
+        `remove_seq` is removed in the same record, as an ack does on a work queue.
+        """
+        raise NotImplementedError
+
+    def delete_consumer(self, name: bytes) -> None:
+        """Forget a consumer."""
+        raise NotImplementedError
+
+    def consumers(self) -> Iterator[tuple[bytes, bytes, list[bytes]]]:
+        """Iterate over the stored consumers: name, state and the operations since."""
+        raise NotImplementedError
+
+    def barrier(self, callback: Callable[[], object]) -> None:
+        """Call back on the loop once all changes so far are durable; in a memory store at once.
+
+        When they are lost, because a sync failed, the callback is not called.
+        """
+        raise NotImplementedError
+
+    def set_dedup_window(self, window_ns: int) -> None:
+        """Say how long ids must be known after a restart."""
+        raise NotImplementedError
+
+    def delete(self) -> None:
+        """Delete the stream with everything stored for it; the store must not be used after."""
+        raise NotImplementedError

@@ -1,0 +1,97 @@
+# C types for lookups.py.
+
+cimport cython
+
+from midge.jetstream.store.filters cimport Filters
+from midge.jetstream.store.indexed cimport IndexedStore, Run
+from midge.jetstream.store.interface cimport StoredMessage, SubjectState
+from midge.jetstream.store.message_index cimport Block
+from midge.jetstream.store.subject_index cimport SubjectIndex
+
+cdef unsigned long long _CHAIN_MAX
+cdef Py_ssize_t _ROWS_MAX
+
+
+cdef class SearchableStore(IndexedStore):
+    @cython.locals(position=Py_ssize_t, block=Block, run=Run)
+    cpdef StoredMessage load(self, unsigned long long seq)
+    @cython.locals(seq="unsigned long long")
+    cpdef StoredMessage load_next(
+        self, tuple filters, unsigned long long start_seq, unsigned long long end_seq=*
+    )
+    @cython.locals(start="unsigned long long", end="unsigned long long", wanted=Filters,
+                   number=Py_ssize_t, seq="unsigned long long")
+    cpdef unsigned long long next_seq(
+        self, tuple filters, unsigned long long start_seq, unsigned long long end_seq=*
+    ) except? 0
+    @cython.locals(upto="unsigned long long", seq="unsigned long long",
+                   after="unsigned long long")
+    cpdef unsigned long long next_last_seq(
+        self, tuple filters, unsigned long long start_seq, unsigned long long upto_seq=*
+    ) except? 0
+    @cython.locals(position=Py_ssize_t)
+    cpdef unsigned long long size_of(self, unsigned long long seq) except? 0
+    @cython.locals(number=Py_ssize_t)
+    cpdef unsigned long long first_for_subject(self, bytes subject) except? 0
+    @cython.locals(number=Py_ssize_t)
+    cpdef unsigned long long last_for_subject(self, bytes subject) except? 0
+    @cython.locals(number=Py_ssize_t)
+    cpdef unsigned long long count_for_subject(self, bytes subject) except? 0
+    @cython.locals(upto="unsigned long long", wanted=Filters, number=Py_ssize_t,
+                   seq="unsigned long long", looked=Py_ssize_t)
+    cpdef unsigned long long last_matching(
+        self, bytes subject, unsigned long long upto_seq=*
+    ) except? 0
+    @cython.locals(start="unsigned long long", end="unsigned long long", wanted=Filters,
+                   number=Py_ssize_t)
+    cpdef unsigned long long count_pending(
+        self, tuple filters, unsigned long long start_seq, bint last_per_subject=*,
+        unsigned long long end_seq=*
+    ) except? 0
+    @cython.locals(low="unsigned long long", high="unsigned long long",
+                   middle="unsigned long long", seq="unsigned long long",
+                   found="unsigned long long")
+    cpdef unsigned long long seq_at_time(self, long long time_ns) except? 0
+
+    @cython.locals(position=Py_ssize_t)
+    cdef Py_ssize_t _subject_number(self, unsigned long long seq) except -1
+    @cython.locals(subjects=SubjectIndex)
+    cdef SubjectState _state(self, Py_ssize_t number)
+    cdef bint _is_wanted(self, Filters wanted, Py_ssize_t number) except -1
+    @cython.locals(subjects=SubjectIndex, first="unsigned long long",
+                   before="unsigned long long", position=Py_ssize_t, seq="unsigned long long")
+    cdef unsigned long long _next_of(
+        self, Py_ssize_t number, unsigned long long start, unsigned long long end
+    ) except? 0
+    @cython.locals(seq="unsigned long long", before="unsigned long long")
+    cdef unsigned long long _chain_back(
+        self, Py_ssize_t number, unsigned long long start
+    ) except? 0
+    @cython.locals(seq="unsigned long long", before="unsigned long long")
+    cdef unsigned long long _last_upto(
+        self, Py_ssize_t number, unsigned long long upto
+    ) except? 0
+    @cython.locals(found="unsigned long long", number=Py_ssize_t)
+    cdef unsigned long long _last_of_all(
+        self, Filters wanted, unsigned long long upto
+    ) except? 0
+    @cython.locals(count="unsigned long long", number=Py_ssize_t)
+    cdef unsigned long long _count_last(
+        self, Filters wanted, unsigned long long start, unsigned long long end
+    ) except? 0
+    @cython.locals(count="unsigned long long", number=Py_ssize_t)
+    cdef unsigned long long _count_all(self, Filters wanted) except? 0
+    @cython.locals(count="unsigned long long", seq="unsigned long long")
+    cdef unsigned long long _count_rows(
+        self, Filters wanted, unsigned long long start, unsigned long long end
+    ) except? 0
+    @cython.locals(subjects=SubjectIndex, count="unsigned long long",
+                   seq="unsigned long long", after="unsigned long long")
+    cdef unsigned long long _count_of(
+        self, Py_ssize_t number, unsigned long long start, unsigned long long end
+    ) except? 0
+
+    cdef StoredMessage _read(
+        self, Run run, unsigned long long seq, unsigned long long offset,
+        unsigned long long size, Py_ssize_t number
+    )

@@ -1,0 +1,293 @@
+"""What is asked of a store's index: by sequence, subject, pattern and time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from midge.jetstream.store.filters import Filters
+from midge.jetstream.store.indexed import IndexedStore, Run
+from midge.jetstream.store.interface import StoredMessage, SubjectState
+
+_CHAIN_MAX = 256  # messages of one subject that are walked rather than the rows of all messages
+_ROWS_MAX = 4096  # rows looked through backwards before all subjects are
+
+
+class SearchableStore(IndexedStore):
+    """Answers every question but for where the bytes of a message are."""
+
+    def load(self, seq: int) -> StoredMessage | None:
+        """Return the message of this sequence; None when there is none."""
+        position = self._index.locate(seq)
+        if position < 0:
+            return None
+        block = self._index.block
+        run = self._runs[self._run_index(seq)]
+        return self._read(
+            run, seq, block.offset(position), block.size(position), block.subject(position)
+        )
+
+    def load_next(
+        self, filters: tuple[bytes, ...], start_seq: int, end_seq: int = 0
+    ) -> StoredMessage | None:
+        """Return the first message from `start_seq` to `end_seq` that matches any filter."""
+        seq = self.next_seq(filters, start_seq, end_seq)
+        return self.load(seq) if seq else None
+
+    def next_seq(self, filters: tuple[bytes, ...], start_seq: int, end_seq: int = 0) -> int:
+        """Return the sequence that `load_next` would return the message of; 0 for none."""
+        end = end_seq or self.last_seq
+        start = max(start_seq, self.first_seq)
+        if self.messages == 0 or start > end:
+            return 0
+        wanted = self._filters_of(filters)
+        if wanted.literal is not None:
+            number = self._subjects.find(wanted.literal, 0, len(wanted.literal))
+            return self._next_of(number, start, end) if number >= 0 else 0
+        seq = self._index.next_live(start)
+        if not wanted.is_all:
+            while seq and seq <= end and not wanted.is_match(self._subject_number(seq)):
+                seq = self._index.next_live(seq + 1)
+        return seq if seq <= end else 0
+
+    def next_last_seq(self, filters: tuple[bytes, ...], start_seq: int, upto_seq: int = 0) -> int:
+        """Return the first sequence from `start_seq` on that is its subject's last; 0 for none."""
+        upto = upto_seq or self.last_seq
+        seq = self.next_seq(filters, start_seq, upto)
+        while seq:
+            after = self._index.after(seq)
+            if after == 0 or seq + after > upto:
+                return seq
+            seq = self.next_seq(filters, seq + 1, upto)
+        return 0
+
+    def exists(self, seq: int) -> bool:
+        """Tell whether there is a message of this sequence."""
+        return self._index.locate(seq) >= 0
+
+    def subject_of(self, seq: int) -> bytes | None:
+        """Return the subject of the message of this sequence; None for none."""
+        if self._index.locate(seq) < 0:
+            return None
+        return self._subjects.name(self._subject_number(seq))
+
+    def size_of(self, seq: int) -> int:
+        """Return what the message of this sequence counts towards `bytes`; 0 for none."""
+        position = self._index.locate(seq)
+        return self._index.block.size(position) if position >= 0 else 0
+
+    def first_time_ns(self) -> int:
+        """Return when the first message was stored; 0 when there is none."""
+        return self._time_of(self.first_seq) if self.messages > 0 else 0
+
+    def first_for_subject(self, subject: bytes) -> int:
+        """Return the first sequence of a literal subject; 0 for none."""
+        number = self._subjects.find(subject, 0, len(subject))
+        return self._subjects.first(number) if number >= 0 else 0
+
+    def last_for_subject(self, subject: bytes) -> int:
+        """Return the last sequence of a literal subject; 0 for none."""
+        number = self._subjects.find(subject, 0, len(subject))
+        return self._subjects.last(number) if number >= 0 else 0
+
+    def count_for_subject(self, subject: bytes) -> int:
+        """Return how many messages of a literal subject are stored."""
+        number = self._subjects.find(subject, 0, len(subject))
+        return self._subjects.count(number) if number >= 0 else 0
+
+    def last_matching(self, subject: bytes, upto_seq: int = 0) -> int:
+        """Return the last sequence, up to `upto_seq`, that matches `subject`; 0 for none."""
+        upto = min(upto_seq, self.last_seq) if upto_seq else self.last_seq
+        wanted = self._filters_of((subject,))
+        if wanted.literal is not None:
+            number = self._subjects.find(subject, 0, len(subject))
+            return self._last_upto(number, upto) if number >= 0 else 0
+        seq = self._index.previous_live(upto)
+        looked = 0
+        while seq and not wanted.is_all and not wanted.is_match(self._subject_number(seq)):
+            if looked == _ROWS_MAX:
+                return self._last_of_all(wanted, seq)
+            looked += 1
+            seq = self._index.previous_live(seq - 1)
+        return seq
+
+    def subjects(self, subject: bytes = b">") -> Iterator[SubjectState]:
+        """Iterate over the stored subjects that match, in no order."""
+        wanted = self._filters_of((subject,))
+        found: list[SubjectState] = []
+        for number in range(self._subjects.limit()):
+            if self._is_wanted(wanted, number):
+                found.append(self._state(number))
+        return iter(found)
+
+    def count_subjects(self, subject: bytes = b">") -> int:
+        """Return how many stored subjects match."""
+        return self._count_last(self._filters_of((subject,)), 1, self.last_seq)
+
+    def count_pending(
+        self,
+        filters: tuple[bytes, ...],
+        start_seq: int,
+        last_per_subject: bool = False,
+        end_seq: int = 0,
+    ) -> int:
+        """Count the messages from `start_seq` to `end_seq` that match any filter, exactly."""
+        end = min(end_seq, self.last_seq) if end_seq else self.last_seq
+        start = max(start_seq, self.first_seq)
+        if self.messages == 0 or start > end:
+            return 0
+        wanted = self._filters_of(filters)
+        if last_per_subject:
+            return self._count_last(wanted, start, end)
+        if wanted.is_all:
+            return self._index.count_from(start) - self._index.count_from(end + 1)
+        if wanted.literal is not None:
+            number = self._subjects.find(wanted.literal, 0, len(wanted.literal))
+            return self._count_of(number, start, end) if number >= 0 else 0
+        if end == self.last_seq and start - self.first_seq < end - start:
+            return self._count_all(wanted) - self._count_rows(wanted, self.first_seq, start - 1)
+        return self._count_rows(wanted, start, end)
+
+    def seq_at_time(self, time_ns: int) -> int:
+        """Return the first sequence stored at or after `time_ns`; `last_seq` + 1 for none."""
+        low = self._index.next_live(self._index.at_time(time_ns))
+        if low == 0:
+            return self.last_seq + 1
+        high = self.last_seq + 1
+        while low < high:
+            middle = (low + high) >> 1
+            seq = self._index.next_live(middle)
+            if seq == 0 or self._time_of(seq) >= time_ns:
+                high = middle
+            else:
+                low = seq + 1
+        found = self._index.next_live(low)
+        return found or self.last_seq + 1
+
+    def deleted_count(self) -> int:
+        """Return how many sequences from the first to the last are without a message."""
+        if self.first_seq > self.last_seq or self.first_seq == 0:
+            return 0
+        return self.last_seq - self.first_seq + 1 - self.messages
+
+    def deleted(self) -> Iterator[int]:
+        """Iterate over those sequences."""
+        return self._gaps(self.first_seq or 1)
+
+    def _gaps(self, seq: int) -> Iterator[int]:
+        while seq <= self.last_seq:
+            live = self._index.next_live(seq)
+            end = live or self.last_seq + 1
+            yield from range(seq, end)
+            seq = end + 1
+
+    def _subject_number(self, seq: int) -> int:
+        """Return the number of the subject of a message that is there."""
+        position = self._index.locate(seq)
+        return self._index.block.subject(position)
+
+    def _state(self, number: int) -> SubjectState:
+        subjects = self._subjects
+        return SubjectState(
+            subjects.name(number),
+            subjects.count(number),
+            subjects.first(number),
+            subjects.last(number),
+        )
+
+    def _is_wanted(self, wanted: Filters, number: int) -> bool:
+        return self._subjects.count(number) > 0 and (wanted.is_all or wanted.is_match(number))
+
+    def _next_of(self, number: int, start: int, end: int) -> int:
+        """Return the first sequence from `start` to `end` of a subject; 0 for none."""
+        subjects = self._subjects
+        first = subjects.first(number)
+        if first >= start:
+            return first if first <= end else 0
+        if subjects.last(number) < start:
+            return 0
+        before = start - 1
+        position = self._index.locate(before)
+        if position >= 0 and self._index.block.subject(position) == number:
+            seq = before + self._index.after(before)
+        elif subjects.count(number) <= _CHAIN_MAX:
+            seq = self._chain_back(number, start)
+        else:
+            return self._index.next_of(number, start, end)
+        return seq if seq <= end else 0
+
+    def _chain_back(self, number: int, start: int) -> int:
+        """Return the first sequence from `start` on of a subject whose last is not before it."""
+        seq = self._subjects.last(number)
+        while True:
+            before = self._index.before(seq)
+            if before == 0 or seq - before < start:
+                return seq
+            seq -= before
+
+    def _last_upto(self, number: int, upto: int) -> int:
+        """Return the last sequence of a subject up to `upto`; 0 for none."""
+        seq = self._subjects.last(number)
+        while seq > upto:
+            before = self._index.before(seq)
+            if before == 0:
+                return 0
+            seq -= before
+        return seq
+
+    def _last_of_all(self, wanted: Filters, upto: int) -> int:
+        """Return the last sequence up to `upto` of all subjects that match; 0 for none."""
+        found = 0
+        for number in range(self._subjects.limit()):
+            if self._is_wanted(wanted, number) and self._subjects.last(number) > found:
+                found = max(found, self._last_upto(number, upto))
+        return found
+
+    def _count_last(self, wanted: Filters, start: int, end: int) -> int:
+        """Count the subjects that match and of which the last up to `end` is from `start` on."""
+        if wanted.is_all and start <= self.first_seq and end >= self.last_seq:
+            return self.subject_count
+        if wanted.literal is not None:
+            number = self._subjects.find(wanted.literal, 0, len(wanted.literal))
+            return 1 if number >= 0 and self._last_upto(number, end) >= start else 0
+        count = 0
+        for number in range(self._subjects.limit()):
+            if self._is_wanted(wanted, number) and self._last_upto(number, end) >= start:
+                count += 1
+        return count
+
+    def _count_all(self, wanted: Filters) -> int:
+        count = 0
+        for number in range(self._subjects.limit()):
+            if self._is_wanted(wanted, number):
+                count += self._subjects.count(number)
+        return count
+
+    def _count_rows(self, wanted: Filters, start: int, end: int) -> int:
+        count = 0
+        seq = self._index.next_live(start)
+        while seq and seq <= end:
+            if wanted.is_match(self._subject_number(seq)):
+                count += 1
+            seq = self._index.next_live(seq + 1)
+        return count
+
+    def _count_of(self, number: int, start: int, end: int) -> int:
+        """Count the messages of one subject from `start` to `end`."""
+        subjects = self._subjects
+        if subjects.first(number) >= start and subjects.last(number) <= end:
+            return subjects.count(number)
+        count = 0
+        seq = self._next_of(number, start, end)
+        while seq and seq <= end:
+            count += 1
+            after = self._index.after(seq)
+            seq = seq + after if after else 0
+        return count
+
+    # What an implementation adds.
+
+    def _read(
+        self, run: Run, seq: int, offset: int, size: int, number: int
+    ) -> StoredMessage | None:
+        """Read the message that lies at `offset` of a run and counts `size` bytes."""
+        raise NotImplementedError

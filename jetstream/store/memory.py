@@ -1,0 +1,213 @@
+"""The store of a memory stream: the messages lie in chunks of memory, the oldest first.
+
+Everything is durable at once, for nothing outlives the process. A chunk goes with its last message;
+one of which most has gone is copied into a smaller one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from midge.jetstream.store import numbers
+from midge.jetstream.store.indexed import Incoming, Run
+from midge.jetstream.store.interface import StoredMessage
+from midge.jetstream.store.lookups import SearchableStore
+from midge.protocol.frame import Frame
+
+_HEAD = 16  # bytes before a message: time 8, length of the headers 4, of the payload 4
+_CHUNK_MIN = 4 * 1024
+_CHUNK_MAX = 1024 * 1024
+"""A full chunk; larger ones would make copying one a pause of more than a millisecond."""
+
+_FIXED = 16  # what nats-server counts for a message in memory beside its parts
+
+
+class Chunk:
+    """A piece of memory with messages one after the other, `used` bytes of it."""
+
+    __slots__ = ("data", "used")
+
+    def __init__(self, capacity: int) -> None:
+        self.data = bytearray(capacity)
+        self.used = 0
+
+
+class MemoryStore(SearchableStore):
+    """Keeps a stream's messages in memory."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self._config = b""
+
+    def append(
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        time_ns: int,
+        seq: int = 0,
+        ttl_s: int = 0,
+        msg_id: bytes | None = None,
+    ) -> int:
+        """Store a message after the last one and return its sequence."""
+        seq = SearchableStore.append(self, subject, headers, payload, time_ns, seq, ttl_s, msg_id)
+        self.visible_seq = seq
+        return seq
+
+    def append_frame(self, frame: Frame, time_ns: int) -> int:
+        """Store a published message as it lies in its connection's buffer."""
+        self.visible_seq = SearchableStore.append_frame(self, frame, time_ns)
+        return self.visible_seq
+
+    def skip_to(self, last_seq: int) -> None:
+        """Use up all sequences to `last_seq` without storing anything."""
+        SearchableStore.skip_to(self, last_seq)
+        self.visible_seq = self.last_seq
+
+    def ids(self) -> Iterator[tuple[bytes, int, int]]:
+        """Iterate over nothing: there is no life before this one."""
+        return iter(())
+
+    def ttls(self) -> Iterator[tuple[int, int]]:
+        """Iterate over nothing: there is no life before this one."""
+        return iter(())
+
+    def save_config(self, config: bytes) -> None:
+        """Replace the stream's stored configuration."""
+        self._config = config
+
+    def config(self) -> bytes:
+        """Return the stored configuration."""
+        return self._config
+
+    def save_consumer(self, name: bytes, state: bytes) -> None:
+        """Keep nothing: a consumer of a memory stream lives as long as the process."""
+
+    def log_consumer(self, name: bytes, operation: bytes, remove_seq: int = 0) -> None:
+        """Keep nothing of the operation, but remove the message."""
+        if remove_seq:
+            self.remove(remove_seq)
+
+    def delete_consumer(self, name: bytes) -> None:
+        """Forget nothing, as nothing is kept."""
+
+    def consumers(self) -> Iterator[tuple[bytes, bytes, list[bytes]]]:
+        """Iterate over nothing."""
+        return iter(())
+
+    def barrier(self, callback: Callable[[], object]) -> None:
+        """Call back at once."""
+        callback()
+
+    def set_dedup_window(self, window_ns: int) -> None:
+        """Ignore it: the ids are known as long as the process lives."""
+
+    def delete(self) -> None:
+        """Let everything go."""
+        self._clear()
+
+    def memory_bytes(self) -> int:
+        """Return the bytes of memory that messages and index take."""
+        total = self._index.size() + self._subjects.size()
+        for run in self._runs:
+            total += len(run.place.data)
+        return total
+
+    def _place(self, incoming: Incoming) -> int:
+        middle = _HEAD + incoming.headers_end - incoming.headers_start
+        length = middle + incoming.payload_end - incoming.payload_start
+        chunk = self._chunk_for(incoming.seq, length)
+        data = chunk.data
+        offset = chunk.used
+        numbers.set_u64_at(data, offset, incoming.time_ns)
+        numbers.set_u32_at(data, offset + 8, middle - _HEAD)
+        numbers.set_u32_at(data, offset + 12, length - middle)
+        numbers.put(
+            data, offset + _HEAD, incoming.headers, incoming.headers_start, incoming.headers_end
+        )
+        numbers.put(
+            data, offset + middle, incoming.payload, incoming.payload_start, incoming.payload_end
+        )
+        chunk.used = offset + length
+        return offset
+
+    def _chunk_for(self, seq: int, length: int) -> Chunk:
+        """Return the chunk with room for `length` more bytes that belongs to the last run."""
+        if self._runs:
+            run = self._runs[-1]
+            chunk: Chunk = run.place
+            if chunk.used + length <= len(chunk.data):
+                return chunk
+            if len(chunk.data) * 2 <= _CHUNK_MAX:  # a small stream takes little memory
+                numbers.resize(chunk.data, max(len(chunk.data) * 2, chunk.used + length))
+                return chunk
+        size = _CHUNK_MAX if self._runs else _CHUNK_MIN
+        chunk = Chunk(max(size, length))
+        self._runs.append(Run(seq, chunk))
+        return chunk
+
+    def _counted(self, subject: int, headers: int, payload: int) -> int:
+        return _FIXED + subject + headers + payload
+
+    def _time_of(self, seq: int) -> int:
+        position = self._index.locate(seq)
+        run = self._runs[self._run_index(seq)]
+        chunk = run.place
+        return numbers.u64_at(chunk.data, self._index.block.offset(position))
+
+    def _read(
+        self, run: Run, seq: int, offset: int, size: int, number: int
+    ) -> StoredMessage | None:
+        chunk = run.place
+        data = chunk.data
+        middle = offset + _HEAD + numbers.u32_at(data, offset + 8)
+        end = middle + numbers.u32_at(data, offset + 12)
+        return StoredMessage(
+            seq,
+            numbers.u64_at(data, offset),
+            self._subjects.name(number),
+            numbers.take(data, offset + _HEAD, middle),
+            numbers.take(data, middle, end),
+        )
+
+    def _lost_bytes(self, i: int, run: Run, size: int) -> None:
+        """Drop a chunk without messages; copy one of which little is left.
+
+        `live_bytes` counts the subject as well, which is not in the chunk, so that it is an upper
+        bound.
+        """
+        if i == len(self._runs) - 1:
+            return
+        chunk = run.place
+        left = run.live_bytes + run.live * _HEAD
+        if run.live == 0:
+            del self._runs[i]
+        elif left * 2 < chunk.used:
+            self._shrink(i, run, left)
+
+    def _shrink(self, i: int, run: Run, left: int) -> None:
+        """Copy the up to `left` bytes left of a chunk into a smaller one, or the one before it."""
+        following = self._runs[i + 1]
+        end = following.first_seq
+        old = run.place
+        new = Chunk(left)
+        if i > 0:
+            before = self._runs[i - 1]
+            merged = before.place
+            if merged.used + left <= _CHUNK_MAX:
+                new = merged
+                numbers.resize(new.data, new.used + left)
+                before.live += run.live
+                before.live_bytes += run.live_bytes
+                del self._runs[i]
+        seq = self._index.next_live(run.first_seq)
+        while seq and seq < end:
+            position = self._index.locate(seq)
+            offset = self._index.block.offset(position)
+            length = _HEAD + numbers.u32_at(old.data, offset + 8)
+            length += numbers.u32_at(old.data, offset + 12)
+            numbers.put(new.data, new.used, old.data, offset, offset + length)
+            self._index.block.set_offset(position, new.used)
+            new.used += length
+            seq = self._index.next_live(seq + 1)
+        run.place = new

@@ -1,0 +1,97 @@
+# C types for message_index.py.
+
+cimport cython
+
+from midge.jetstream.store cimport numbers
+
+cdef Py_ssize_t _ROW, _OFFSET, _SIZE, _SUBJECT, _BEFORE, _AFTER
+cdef unsigned long long _FAR
+cdef int _BITS
+cdef Py_ssize_t _SPAN, _MASK
+
+
+@cython.final
+cdef class Block:
+    cdef readonly unsigned long long number
+    cdef readonly long long time_ns
+    cdef readonly Py_ssize_t live
+    cdef readonly bytearray rows
+    cdef readonly bytearray keys
+
+    @cython.locals(position=Py_ssize_t, i=Py_ssize_t)
+    cpdef Py_ssize_t position(self, Py_ssize_t place) except? -1
+    @cython.locals(keys=bytearray, low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t)
+    cpdef Py_ssize_t bisect(self, Py_ssize_t place) except? -1
+    @cython.locals(position=Py_ssize_t)
+    cpdef Py_ssize_t add(self, Py_ssize_t place) except -1
+    @cython.locals(i=Py_ssize_t)
+    cpdef void discard(self, Py_ssize_t place) except *
+    @cython.locals(rows=bytearray, keys=bytearray, kept=Py_ssize_t, place=Py_ssize_t,
+                   position=Py_ssize_t)
+    cdef void _thin_out(self) except *
+    cpdef unsigned long long offset(self, Py_ssize_t position) noexcept
+    cpdef unsigned long long size(self, Py_ssize_t position) noexcept
+    cpdef Py_ssize_t subject(self, Py_ssize_t position) noexcept
+    cpdef void set_offset(self, Py_ssize_t position, unsigned long long offset) noexcept
+    cpdef void fill(
+        self, Py_ssize_t position, unsigned long long offset, unsigned long long size,
+        Py_ssize_t subject
+    ) noexcept
+    @cython.locals(i=Py_ssize_t, position=Py_ssize_t)
+    cpdef Py_ssize_t next_place(self, Py_ssize_t place) except? -1
+    @cython.locals(i=Py_ssize_t, position=Py_ssize_t)
+    cpdef Py_ssize_t previous_place(self, Py_ssize_t place) except? -1
+    @cython.locals(i=Py_ssize_t, position=Py_ssize_t)
+    cpdef Py_ssize_t next_of(self, Py_ssize_t subject, Py_ssize_t place) except? -1
+    @cython.locals(count=Py_ssize_t, position=Py_ssize_t)
+    cpdef Py_ssize_t count_from(self, Py_ssize_t place) except? -1
+
+
+@cython.final
+cdef class MessageIndex:
+    cdef list _blocks
+    cdef dict _far
+    cdef readonly Block block
+
+    cpdef void clear(self) except *
+    @cython.locals(number="unsigned long long", i=Py_ssize_t, block=Block)
+    cpdef Py_ssize_t locate(self, unsigned long long seq) except? -1
+    @cython.locals(number="unsigned long long", tail=Block)
+    cpdef Py_ssize_t add(self, unsigned long long seq, long long time_ns) except -1
+    @cython.locals(block=Block)
+    cpdef void discard(self, unsigned long long seq) except *
+    @cython.locals(position=Py_ssize_t, value="unsigned long long")
+    cdef unsigned long long _distance(
+        self, unsigned long long seq, Py_ssize_t field
+    ) except? 0
+    @cython.locals(position=Py_ssize_t)
+    cdef void _set_distance(
+        self, unsigned long long seq, Py_ssize_t field, unsigned long long value
+    ) except *
+    @cython.locals(place=Py_ssize_t, i=Py_ssize_t, block=Block)
+    cpdef unsigned long long next_live(self, unsigned long long seq) except? 0
+    @cython.locals(number="unsigned long long", place=Py_ssize_t, i=Py_ssize_t, block=Block)
+    cpdef unsigned long long previous_live(self, unsigned long long seq) except? 0
+    @cython.locals(number="unsigned long long", place=Py_ssize_t, i=Py_ssize_t, block=Block,
+                   found="unsigned long long")
+    cpdef unsigned long long next_of(
+        self, Py_ssize_t subject, unsigned long long seq, unsigned long long end
+    ) except? 0
+    @cython.locals(number="unsigned long long", count="unsigned long long", i=Py_ssize_t,
+                   place=Py_ssize_t, block=Block)
+    cpdef unsigned long long count_from(self, unsigned long long seq) except? 0
+    cpdef unsigned long long before(self, unsigned long long seq) except? 0
+    cpdef unsigned long long after(self, unsigned long long seq) except? 0
+    cpdef void set_before(
+        self, unsigned long long seq, unsigned long long distance
+    ) except *
+    cpdef void set_after(
+        self, unsigned long long seq, unsigned long long distance
+    ) except *
+    @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, block=Block)
+    cpdef unsigned long long at_time(self, long long time_ns) except? 0
+    @cython.locals(block=Block, total=Py_ssize_t)
+    cpdef Py_ssize_t size(self) except -1
+    @cython.locals(count=Py_ssize_t, low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t,
+                   block=Block)
+    cdef Py_ssize_t _bisect(self, unsigned long long number) except -1

@@ -1,0 +1,386 @@
+"""Where the messages of a stream are, by sequence: a row of five numbers each.
+
+A row notes the place and the size of the message, its subject, and how far away the messages of the
+same subject before and after it are. Rows lie in blocks of 1,024 sequences. A block of which most
+has been removed keeps only the rows that are left, so that what a key-value stream takes depends on
+its keys and not on its revisions.
+"""
+
+from __future__ import annotations
+
+from midge.jetstream.store import numbers
+
+_ROW = 20
+_OFFSET = 0  # in its segment or chunk, bytes
+_SIZE = 4  # what the message counts towards the stream's bytes; 0: there is no message
+_SUBJECT = 8
+_BEFORE = 12  # sequences back to the message before it of its subject; 0: it is the first
+_AFTER = 16  # sequences on to the next one; 0: it is the last
+
+_BITS = 10
+_SPAN = 1 << _BITS
+_MASK = _SPAN - 1
+
+_FAR = 0xFFFFFFFF
+"""A distance that does not fit into 32 bits; `MessageIndex` notes those apart."""
+
+
+class Block:
+    """The rows of the sequences from ``number * 1024 + 1`` on.
+
+    `keys` of a thinned-out block has the place within the block that each of its rows stands for,
+    ascending. `time_ns` is when the first message of the block was stored.
+    """
+
+    __slots__ = ("keys", "live", "number", "rows", "time_ns")
+
+    def __init__(self, number: int, time_ns: int) -> None:
+        self.number = number
+        self.time_ns = time_ns
+        self.live = 0
+        self.rows = bytearray()
+        self.keys: bytearray | None = None
+
+    def position(self, place: int) -> int:
+        """Return the byte position of the row of a place; -1 when there is no message."""
+        if self.keys is None:
+            position = place * _ROW
+            if position >= len(self.rows) or numbers.u32_at(self.rows, position + _SIZE) == 0:
+                return -1
+            return position
+        i = self.bisect(place)
+        if i * 2 >= len(self.keys) or numbers.u16(self.keys, i) != place:
+            return -1
+        return i * _ROW
+
+    def bisect(self, place: int) -> int:
+        """Return the index of the first key of a thinned-out block not before `place`."""
+        keys = self.keys
+        assert keys is not None
+        low = 0
+        high = len(keys) >> 1
+        while low < high:
+            middle = (low + high) >> 1
+            if numbers.u16(keys, middle) < place:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def add(self, place: int) -> int:
+        """Make the row of a place after all others; return its byte position."""
+        self.live += 1
+        position = place * _ROW
+        if self.keys is not None:
+            position = len(self.rows)
+            numbers.resize(self.keys, len(self.keys) + 2)
+            numbers.set_u16(self.keys, (len(self.keys) >> 1) - 1, place)
+        numbers.resize(self.rows, position + _ROW)
+        return position
+
+    def discard(self, place: int) -> None:
+        """Remove the row of a place, which is there."""
+        self.live -= 1
+        if self.keys is None:
+            numbers.set_u32_at(self.rows, place * _ROW + _SIZE, 0)
+            if self.live * 4 * _ROW < len(self.rows):
+                self._thin_out()
+            return
+        i = self.bisect(place)
+        numbers.move(self.keys, i * 2, i * 2 + 2, len(self.keys))
+        numbers.resize(self.keys, len(self.keys) - 2)
+        numbers.move(self.rows, i * _ROW, (i + 1) * _ROW, len(self.rows))
+        numbers.resize(self.rows, len(self.rows) - _ROW)
+
+    def _thin_out(self) -> None:
+        """Keep the rows that are left, and their places."""
+        rows = bytearray()
+        keys = bytearray()
+        numbers.resize(rows, self.live * _ROW)
+        numbers.resize(keys, self.live * 2)
+        kept = 0
+        for place in range(len(self.rows) // _ROW):
+            position = place * _ROW
+            if numbers.u32_at(self.rows, position + _SIZE) != 0:
+                numbers.put(rows, kept * _ROW, self.rows, position, position + _ROW)
+                numbers.set_u16(keys, kept, place)
+                kept += 1
+        self.rows = rows
+        self.keys = keys
+
+    def offset(self, position: int) -> int:
+        """Return where the message is whose row begins at `position`."""
+        return numbers.u32_at(self.rows, position + _OFFSET)
+
+    def size(self, position: int) -> int:
+        """Return what the message whose row begins at `position` counts towards the bytes."""
+        return numbers.u32_at(self.rows, position + _SIZE)
+
+    def subject(self, position: int) -> int:
+        """Return the number of the subject of the message whose row begins at `position`."""
+        return numbers.u32_at(self.rows, position + _SUBJECT)
+
+    def set_offset(self, position: int, offset: int) -> None:
+        """Note that the message whose row begins at `position` has moved."""
+        numbers.set_u32_at(self.rows, position + _OFFSET, offset)
+
+    def fill(self, position: int, offset: int, size: int, subject: int) -> None:
+        """Write a new row: its message is the only one of its subject so far."""
+        numbers.set_u32_at(self.rows, position + _OFFSET, offset)
+        numbers.set_u32_at(self.rows, position + _SIZE, size)
+        numbers.set_u32_at(self.rows, position + _SUBJECT, subject)
+
+    def next_place(self, place: int) -> int:
+        """Return the first place from `place` on that has a message; -1 for none."""
+        if self.keys is not None:
+            i = self.bisect(place)
+            return numbers.u16(self.keys, i) if i * 2 < len(self.keys) else -1
+        position = place * _ROW + _SIZE
+        while position < len(self.rows):
+            if numbers.u32_at(self.rows, position) != 0:
+                return place
+            place += 1
+            position += _ROW
+        return -1
+
+    def previous_place(self, place: int) -> int:
+        """Return the last place up to `place` that has a message; -1 for none."""
+        if self.keys is not None:
+            i = self.bisect(place + 1) - 1
+            return numbers.u16(self.keys, i) if i >= 0 else -1
+        position = place * _ROW
+        while place >= 0:
+            if position < len(self.rows) and numbers.u32_at(self.rows, position + _SIZE) != 0:
+                return place
+            place -= 1
+            position -= _ROW
+        return -1
+
+    def next_of(self, subject: int, place: int) -> int:
+        """Return the first place from `place` on that has a message of a subject; -1 for none."""
+        i = place if self.keys is None else self.bisect(place)
+        position = i * _ROW
+        while position < len(self.rows):
+            if (
+                numbers.u32_at(self.rows, position + _SUBJECT) == subject
+                and numbers.u32_at(self.rows, position + _SIZE) != 0
+            ):
+                return i if self.keys is None else numbers.u16(self.keys, i)
+            i += 1
+            position += _ROW
+        return -1
+
+    def count_from(self, place: int) -> int:
+        """Count the messages from `place` on."""
+        if place == 0:
+            return self.live
+        if self.keys is not None:
+            return (len(self.keys) >> 1) - self.bisect(place)
+        count = 0
+        position = place * _ROW + _SIZE
+        while position < len(self.rows):
+            if numbers.u32_at(self.rows, position) != 0:
+                count += 1
+            position += _ROW
+        return count
+
+
+class MessageIndex:
+    """All blocks in order, the empty ones left out.
+
+    `locate` leaves the block it found in `block`; the rows are read and written there.
+    """
+
+    __slots__ = ("_blocks", "_far", "block")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget every message."""
+        self._blocks: list[Block] = []
+        self._far: dict[tuple[int, int], int] = {}
+        self.block = Block(0, 0)
+
+    def locate(self, seq: int) -> int:
+        """Find the row of a sequence: its byte position in ``block.rows``, -1 for none."""
+        if seq == 0:
+            return -1
+        number = (seq - 1) >> _BITS
+        if self.block.number != number or self.block.live == 0:
+            i = self._bisect(number)
+            if i >= len(self._blocks):
+                return -1
+            block = self._blocks[i]
+            if block.number != number:
+                return -1
+            self.block = block
+        return self.block.position((seq - 1) & _MASK)
+
+    def add(self, seq: int, time_ns: int) -> int:
+        """Make the row of a sequence after all others, all zero; return its byte position."""
+        number = (seq - 1) >> _BITS
+        if self._blocks:
+            tail = self._blocks[-1]
+            if tail.number == number:
+                self.block = tail
+                return tail.add((seq - 1) & _MASK)
+        self.block = Block(number, time_ns)
+        self._blocks.append(self.block)
+        return self.block.add((seq - 1) & _MASK)
+
+    def discard(self, seq: int) -> None:
+        """Remove the row of a sequence that has one."""
+        self.locate(seq)
+        block = self.block
+        block.discard((seq - 1) & _MASK)
+        if block.live == 0:
+            del self._blocks[self._bisect(block.number)]
+        if self._far:
+            self._far.pop((seq, _BEFORE), None)
+            self._far.pop((seq, _AFTER), None)
+
+    def before(self, seq: int) -> int:
+        """Return how far back the message before `seq` of its subject is; 0 for none."""
+        return self._distance(seq, _BEFORE)
+
+    def after(self, seq: int) -> int:
+        """Return how far on the message after `seq` of its subject is; 0 for none."""
+        return self._distance(seq, _AFTER)
+
+    def set_before(self, seq: int, distance: int) -> None:
+        """Set how far back the message before `seq` of its subject is."""
+        self._set_distance(seq, _BEFORE, distance)
+
+    def set_after(self, seq: int, distance: int) -> None:
+        """Set how far on the message after `seq` of its subject is."""
+        self._set_distance(seq, _AFTER, distance)
+
+    def _distance(self, seq: int, field: int) -> int:
+        position = self.locate(seq)
+        value = numbers.u32_at(self.block.rows, position + field)
+        return self._far[seq, field] if value == _FAR else value
+
+    def _set_distance(self, seq: int, field: int, value: int) -> None:
+        position = self.locate(seq)
+        if value >= _FAR:
+            self._far[seq, field] = value
+            value = _FAR
+        numbers.set_u32_at(self.block.rows, position + field, value)
+
+    def next_live(self, seq: int) -> int:
+        """Return the first sequence from `seq` on that has a message; 0 for none."""
+        if seq == 0:
+            seq = 1
+        place = (seq - 1) & _MASK
+        i = self._bisect((seq - 1) >> _BITS)
+        while i < len(self._blocks):
+            block = self._blocks[i]
+            if block.number != (seq - 1) >> _BITS:
+                place = 0
+            place = block.next_place(place)
+            if place >= 0:
+                self.block = block
+                return (block.number << _BITS) + place + 1
+            place = 0
+            i += 1
+        return 0
+
+    def previous_live(self, seq: int) -> int:
+        """Return the last sequence up to `seq` that has a message; 0 for none."""
+        if seq == 0:
+            return 0
+        number = (seq - 1) >> _BITS
+        place = (seq - 1) & _MASK
+        i = self._bisect(number)
+        if i == len(self._blocks) or self._blocks[i].number != number:
+            i -= 1
+            place = _MASK
+        while i >= 0:
+            block = self._blocks[i]
+            place = block.previous_place(place)
+            if place >= 0:
+                return (block.number << _BITS) + place + 1
+            place = _MASK
+            i -= 1
+        return 0
+
+    def next_of(self, subject: int, seq: int, end: int) -> int:
+        """Return the first sequence from `seq` to `end` of a subject; 0 for none."""
+        number = (seq - 1) >> _BITS
+        place = (seq - 1) & _MASK
+        i = self._bisect(number)
+        while i < len(self._blocks):
+            block = self._blocks[i]
+            if block.number << _BITS >= end:
+                return 0
+            place = block.next_of(subject, place if block.number == number else 0)
+            if place >= 0:
+                found = (block.number << _BITS) + place + 1
+                return found if found <= end else 0
+            i += 1
+        return 0
+
+    def count_from(self, seq: int) -> int:
+        """Count the messages from `seq` on."""
+        if seq == 0:
+            seq = 1
+        number = (seq - 1) >> _BITS
+        count = 0
+        for i in range(self._bisect(number), len(self._blocks)):
+            block = self._blocks[i]
+            place = (seq - 1) & _MASK if block.number == number else 0
+            count += block.count_from(place)
+        return count
+
+    def at_time(self, time_ns: int) -> int:
+        """Return a sequence before which everything is older than `time_ns`.
+
+        It is the first of the last block that begins before that time, so that at most one block
+        is left to look through.
+        """
+        low = 0
+        high = len(self._blocks)
+        while low < high:
+            middle = (low + high) >> 1
+            block = self._blocks[middle]
+            if block.time_ns < time_ns:
+                low = middle + 1
+            else:
+                high = middle
+        if low == 0:
+            return 1
+        block = self._blocks[low - 1]
+        return (block.number << _BITS) + 1
+
+    def size(self) -> int:
+        """Return the bytes of memory that the rows take."""
+        total = 0
+        for block in self._blocks:
+            total += len(block.rows)
+        return total
+
+    def _bisect(self, number: int) -> int:
+        """Return the index of the first block not before block `number`."""
+        count = len(self._blocks)
+        if count == 0:
+            return 0
+        block = self._blocks[0]
+        low = 0
+        if number <= block.number:
+            return 0
+        low = number - block.number
+        if low < count:  # where it is as long as no block is missing
+            block = self._blocks[low]
+            if block.number == number:
+                return low
+        low = 0
+        high = count
+        while low < high:
+            middle = (low + high) >> 1
+            block = self._blocks[middle]
+            if block.number < number:
+                low = middle + 1
+            else:
+                high = middle
+        return low

@@ -1,0 +1,120 @@
+# Numbers in bytearrays as C loads and stores; numbers.py has the contracts.
+
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.string cimport memcmp, memcpy, memmove, memset
+
+
+# All supported machines are little-endian, so that a number is in memory as it is on the disk.
+cdef extern from *:
+    """
+    #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+    #error "midge needs a little-endian machine"
+    #endif
+
+    static inline unsigned long long midge_fold(unsigned long long a, unsigned long long b) {
+        unsigned __int128 product = (unsigned __int128)a * b;
+        return (unsigned long long)product ^ (unsigned long long)(product >> 64);
+    }
+    """
+    unsigned long long midge_fold(unsigned long long a, unsigned long long b) noexcept nogil
+
+
+cdef inline unsigned int u16(bytearray data, Py_ssize_t index) noexcept:
+    cdef unsigned short value
+    memcpy(&value, PyByteArray_AS_STRING(data) + index * 2, 2)
+    return value
+
+
+cdef inline void set_u16(bytearray data, Py_ssize_t index, unsigned int value) noexcept:
+    cdef unsigned short narrow = <unsigned short>value
+    memcpy(PyByteArray_AS_STRING(data) + index * 2, &narrow, 2)
+
+
+cdef inline unsigned int u32(bytearray data, Py_ssize_t index) noexcept:
+    return u32_at(data, index * 4)
+
+
+cdef inline void set_u32(bytearray data, Py_ssize_t index, unsigned int value) noexcept:
+    set_u32_at(data, index * 4, value)
+
+
+cdef inline unsigned int u32_at(bytearray data, Py_ssize_t position) noexcept:
+    cdef unsigned int value
+    memcpy(&value, PyByteArray_AS_STRING(data) + position, 4)
+    return value
+
+
+cdef inline void set_u32_at(bytearray data, Py_ssize_t position, unsigned int value) noexcept:
+    memcpy(PyByteArray_AS_STRING(data) + position, &value, 4)
+
+
+cdef inline unsigned long long u64_at(bytearray data, Py_ssize_t position) noexcept:
+    cdef unsigned long long value
+    memcpy(&value, PyByteArray_AS_STRING(data) + position, 8)
+    return value
+
+
+cdef inline void set_u64_at(
+    bytearray data, Py_ssize_t position, unsigned long long value
+) noexcept:
+    memcpy(PyByteArray_AS_STRING(data) + position, &value, 8)
+
+
+cdef inline int resize(bytearray data, Py_ssize_t size) except -1:
+    cdef Py_ssize_t before = PyByteArray_GET_SIZE(data)
+    PyByteArray_Resize(data, size)
+    if size > before:
+        memset(PyByteArray_AS_STRING(data) + before, 0, size - before)
+    return 0
+
+
+cdef inline void put(
+    bytearray target, Py_ssize_t position, const unsigned char *data, Py_ssize_t start,
+    Py_ssize_t end
+) noexcept:
+    memcpy(PyByteArray_AS_STRING(target) + position, data + start, end - start)
+
+
+cdef inline bytes take(bytearray data, Py_ssize_t start, Py_ssize_t end):
+    return PyBytes_FromStringAndSize(PyByteArray_AS_STRING(data) + start, end - start)
+
+
+cdef inline void move(
+    bytearray data, Py_ssize_t target, Py_ssize_t start, Py_ssize_t end
+) noexcept:
+    cdef char *base = PyByteArray_AS_STRING(data)
+    memmove(base + target, base + start, end - start)
+
+
+cdef inline bint is_same(
+    bytearray data, Py_ssize_t position, const unsigned char *other, Py_ssize_t start,
+    Py_ssize_t end
+) noexcept:
+    return memcmp(PyByteArray_AS_STRING(data) + position, other + start, end - start) == 0
+
+
+# Sixteen bytes a step, folded by a multiplication whose both halves count; the last ones are read
+# again where they are fewer. Collisions cannot be steered without the seed.
+cdef inline unsigned int seeded_hash(
+    const unsigned char *data, Py_ssize_t start, Py_ssize_t end, unsigned long long seed
+) noexcept:
+    cdef unsigned long long mixed = seed ^ <unsigned long long>(end - start)
+    cdef unsigned long long one, two
+    cdef Py_ssize_t length = end - start
+    data += start
+    while length > 16:
+        memcpy(&one, data, 8)
+        memcpy(&two, data + 8, 8)
+        mixed = midge_fold(one ^ mixed, two ^ 0x9E3779B97F4A7C15ULL ^ seed)
+        data += 16
+        length -= 16
+    one = 0
+    two = 0
+    if length >= 8:
+        memcpy(&one, data, 8)
+        memcpy(&two, data + length - 8, 8)
+    else:
+        memcpy(&one, data, length)
+    mixed = midge_fold(one ^ mixed, two ^ 0x9E3779B97F4A7C15ULL ^ seed)
+    return <unsigned int>(midge_fold(mixed, 0xD6E8FEB86659FD93ULL) >> 17)

@@ -1,0 +1,81 @@
+"""Unsigned numbers kept in a bytearray, little-endian: as compact as a C array, and plain bytes.
+
+This module is the interpreted twin of ``numbers.pxd``: there the same functions are one-line C
+loads and stores, which the compiled modules inline. Indices count numbers, positions count bytes;
+neither is checked in C, so callers keep to what they have grown.
+"""
+
+Octets = bytes | bytearray
+
+
+def u16(data: bytearray, index: int) -> int:
+    """Return the 16-bit number number `index`."""
+    return int.from_bytes(data[index * 2 : index * 2 + 2], "little")
+
+
+def set_u16(data: bytearray, index: int, value: int) -> None:
+    """Set the 16-bit number number `index`."""
+    data[index * 2 : index * 2 + 2] = value.to_bytes(2, "little")
+
+
+def u32(data: bytearray, index: int) -> int:
+    """Return the 32-bit number number `index`."""
+    return int.from_bytes(data[index * 4 : index * 4 + 4], "little")
+
+
+def set_u32(data: bytearray, index: int, value: int) -> None:
+    """Set the 32-bit number number `index`."""
+    data[index * 4 : index * 4 + 4] = value.to_bytes(4, "little")
+
+
+def u32_at(data: bytearray, position: int) -> int:
+    """Return the 32-bit number that begins at byte `position`."""
+    return int.from_bytes(data[position : position + 4], "little")
+
+
+def set_u32_at(data: bytearray, position: int, value: int) -> None:
+    """Set the 32-bit number that begins at byte `position`."""
+    data[position : position + 4] = value.to_bytes(4, "little")
+
+
+def u64_at(data: bytearray, position: int) -> int:
+    """Return the 64-bit number that begins at byte `position`."""
+    return int.from_bytes(data[position : position + 8], "little")
+
+
+def set_u64_at(data: bytearray, position: int, value: int) -> None:
+    """Set the 64-bit number that begins at byte `position`."""
+    data[position : position + 8] = value.to_bytes(8, "little")
+
+
+def resize(data: bytearray, size: int) -> None:
+    """Make `data` `size` bytes long; what is added is zero."""
+    if size < len(data):
+        del data[size:]
+    else:
+        data.extend(bytes(size - len(data)))
+
+
+def put(target: bytearray, position: int, data: Octets, start: int, end: int) -> None:
+    """Copy ``data[start:end]`` into `target` at byte `position`."""
+    target[position : position + end - start] = data[start:end]
+
+
+def take(data: bytearray, start: int, end: int) -> bytes:
+    """Copy ``data[start:end]`` out."""
+    return bytes(data[start:end])
+
+
+def move(data: bytearray, target: int, start: int, end: int) -> None:
+    """Copy ``data[start:end]`` to byte `target` of the same buffer; the two may overlap."""
+    data[target : target + end - start] = data[start:end]
+
+
+def is_same(data: bytearray, position: int, other: Octets, start: int, end: int) -> bool:
+    """Tell whether ``other[start:end]`` stands in `data` at byte `position`."""
+    return data[position : position + end - start] == other[start:end]
+
+
+def seeded_hash(data: Octets, start: int, end: int, seed: int) -> int:
+    """Return a 32-bit hash of ``data[start:end]`` that nobody can predict who lacks the seed."""
+    return hash((seed, bytes(data[start:end]))) & 0xFFFFFFFF

@@ -1,0 +1,71 @@
+# C types for subject_index.py.
+
+cimport cython
+
+from midge.jetstream.store cimport numbers
+
+cdef Py_ssize_t _ROW, _COUNT, _FIRST, _LAST, _HASH, _LENGTH, _SMALLEST_TABLE, _WASTE_MIN
+cdef unsigned long long _NONE
+
+
+@cython.final
+cdef class Pattern:
+    cdef readonly bytes subject
+    cdef readonly bint is_literal
+    cdef readonly bint is_all
+    cdef Py_ssize_t _fixed
+    cdef bytearray _text
+
+    @cython.locals(length=Py_ssize_t)
+    cpdef bint is_match(self, bytearray data, Py_ssize_t start, Py_ssize_t end) except -1
+    @cython.locals(p=Py_ssize_t, length=Py_ssize_t, token_ends=bint)
+    cdef bint _is_tail_match(self, bytearray data, Py_ssize_t i, Py_ssize_t end) except -1
+
+
+@cython.final
+cdef class SubjectIndex:
+    cdef bytearray _names
+    cdef bytearray _rows
+    cdef bytearray _table
+    cdef unsigned long long _seed
+    cdef unsigned long long _free
+    cdef Py_ssize_t _used
+    cdef Py_ssize_t _waste
+    cdef readonly Py_ssize_t subject_count
+    cdef readonly unsigned long long reused
+
+    cpdef void clear(self) except *
+    @cython.locals(hashed="unsigned int", mask="size_t", slot="size_t", entry="unsigned int",
+                   row=Py_ssize_t)
+    cpdef Py_ssize_t find(
+        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+    ) except? -1
+    @cython.locals(subject=Py_ssize_t, row=Py_ssize_t, position=Py_ssize_t,
+                   hashed="unsigned int")
+    cpdef Py_ssize_t ensure(
+        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+    ) except -1
+    @cython.locals(row=Py_ssize_t, mask="size_t", hole="size_t", slot="size_t",
+                   entry="unsigned int", wanted="size_t")
+    cpdef void release(self, Py_ssize_t subject) except *
+    cpdef Py_ssize_t limit(self) noexcept
+    @cython.locals(start=Py_ssize_t, length=Py_ssize_t)
+    cpdef bytes name(self, Py_ssize_t subject)
+    cpdef unsigned long long count(self, Py_ssize_t subject) noexcept
+    cpdef void set_count(self, Py_ssize_t subject, unsigned long long count) noexcept
+    cpdef unsigned long long first(self, Py_ssize_t subject) noexcept
+    cpdef void set_first(self, Py_ssize_t subject, unsigned long long seq) noexcept
+    cpdef unsigned long long last(self, Py_ssize_t subject) noexcept
+    cpdef void set_last(self, Py_ssize_t subject, unsigned long long seq) noexcept
+    @cython.locals(row=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t)
+    cpdef bint is_match(self, Py_ssize_t subject, Pattern pattern) except -1
+    cpdef Py_ssize_t size(self) noexcept
+    @cython.locals(subject=Py_ssize_t)
+    cdef Py_ssize_t _take_row(self) except -1
+    @cython.locals(mask="size_t", slot="size_t")
+    cdef void _enter(self, Py_ssize_t subject, unsigned int hashed) noexcept
+    @cython.locals(subject=Py_ssize_t)
+    cdef void _rehash(self, Py_ssize_t slots) except *
+    @cython.locals(names=bytearray, position=Py_ssize_t, subject=Py_ssize_t, row=Py_ssize_t,
+                   start="unsigned long long", end="unsigned long long")
+    cdef void _squeeze(self) except *

@@ -1,0 +1,116 @@
+"""A stream and its consumers: what they are told, and what they keep the stream from removing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.jetstream import errors
+from midge.jetstream.config.stream import INTEREST, StreamConfig
+from midge.jetstream.consumer.consumer_set import ConsumerSet
+from midge.jetstream.consumer.consumer_set import Surroundings as ConsumerSurroundings
+from midge.jetstream.consumer.pull import PullConsumer
+
+if TYPE_CHECKING:
+    from midge.jetstream.consumer.consumer import Consumer
+    from midge.jetstream.stream.stream import Stream
+
+
+class Audience:
+    """The consumers of one stream, told of messages as these become visible."""
+
+    def __init__(self, stream: Stream, config: StreamConfig) -> None:
+        self._stream = stream
+        self._store = stream.store
+        self._announced_seq = stream.store.visible_seq
+        self._asked_group = 0
+        shared = stream.surroundings
+        around = ConsumerSurroundings(
+            stream.sink,
+            stream.clock,
+            shared.random,
+            shared.ready,
+            stream.remove_settled,
+            shared.account,
+            shared.domain,
+            shared.account_hash,
+            shared.has_second_acks,
+            shared.max_payload,
+        )
+        self.consumers = ConsumerSet(config, stream.store, around)
+
+    def follow(self, config: StreamConfig) -> None:
+        """Follow a change of the stream's configuration."""
+        self.consumers.follow(config)
+
+    def close(self) -> None:
+        """End all consumers, for the stream is deleted."""
+        self.consumers.delete_all()
+
+    def shut_down(self) -> None:
+        """Tell those who wait for messages that the server stops."""
+        for consumer in self.consumers:
+            if isinstance(consumer, PullConsumer):
+                consumer.shut_down()
+
+    # What consumers are told.
+
+    def announce_soon(self) -> None:
+        """Tell of new messages once they are visible."""
+        if self._stream.is_memory:
+            self.announce()
+        elif self._asked_group != self._store.group:  # once for all messages of a group
+            self._asked_group = self._store.group
+            self._store.barrier(self.announce)
+
+    def announce(self) -> None:
+        """Tell of the messages that have become visible."""
+        store = self._store
+        visible = store.visible_seq
+        seq = self._announced_seq
+        self._announced_seq = visible
+        for follower in self._stream.followers:
+            follower.wake()
+        if not len(self.consumers):
+            return
+        while seq < visible:
+            seq += 1
+            subject = store.subject_of(seq)
+            if subject is not None:
+                self.consumers.stored(seq, subject)
+
+    # What consumers keep.
+
+    def release_unneeded(self) -> None:
+        """Remove the messages that no consumer needs, where interest keeps them."""
+        if self._stream.config.retention != INTEREST:
+            return
+        store = self._store
+        seq = store.next_seq((), store.first_seq or 1)
+        while seq:
+            subject = store.subject_of(seq)
+            matching: tuple[Consumer, ...] = ()
+            if subject is not None:
+                matching = self.consumers.matching(subject)
+            if not any(consumer.needs_ack(seq) for consumer in matching):
+                removals = store.removals
+                self._stream.remove_settled(seq)
+                self.consumers.known_removals += store.removals - removals
+            seq = store.next_seq((), seq + 1) if seq < store.last_seq else 0
+
+    def check_limits(self, old: StreamConfig, config: StreamConfig) -> None:
+        """Refuse a configuration whose limits consumers exceed already; raises JetStreamError."""
+        before, limits = old.consumer_limits, config.consumer_limits
+        threshold_ns, pending = limits.inactive_threshold_ns, limits.max_ack_pending
+        is_shorter = 0 < threshold_ns != before.inactive_threshold_ns
+        is_fewer = 0 < pending != before.max_ack_pending
+        if not is_shorter and not is_fewer:
+            return
+        beyond = [
+            consumer.name.decode("utf-8", "surrogateescape")
+            for consumer in self.consumers
+            if 0 < threshold_ns < consumer.config.inactive_threshold_ns
+            or 0 < pending < consumer.config.max_ack_pending
+        ]
+        if beyond:
+            text = f"change to limits violates consumers: {', '.join(beyond)}"
+            raise errors.STREAM_UPDATE.error(err=text)

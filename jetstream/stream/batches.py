@@ -1,0 +1,186 @@
+"""Atomic batches: messages that are stored together, or not at all.
+
+The messages of an open batch wait in memory; what is checked, is checked when the batch commits,
+each message against the stream and against those before it in the batch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.jetstream import errors
+from midge.jetstream.clock import Timer
+from midge.jetstream.config.versions import is_known_level
+from midge.jetstream.errors import ApiError
+from midge.jetstream.json.encode import text
+from midge.jetstream.json.times import SECOND_NS
+from midge.jetstream.stream import batch_checks, headers
+from midge.jetstream.stream import incoming as names
+from midge.jetstream.stream.incoming import Incoming, Refused
+
+if TYPE_CHECKING:
+    from midge.jetstream.stream.stream import Stream
+
+_ID_MAX_BYTES = 64
+_COMMIT = b"1"
+_COMMIT_BEFORE = b"eob"
+
+
+class _Batch:
+    """One open batch."""
+
+    __slots__ = ("messages", "size", "timer")
+
+    def __init__(self) -> None:
+        self.messages: list[Incoming] = []
+        self.size = 0
+        self.timer: Timer | None = None
+
+
+class AtomicBatches:
+    """The open batches of a stream, by id."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._limits = stream.surroundings.batch_limits
+        self._open: dict[bytes, _Batch] = {}
+
+    def takes(self, message: Incoming) -> bool:
+        """Take a message that belongs to a batch; False when it belongs to none."""
+        batch_id = message.values.get(names.BATCH_ID)
+        if not batch_id:
+            return False
+        try:
+            self._take(batch_id, message)
+        except Refused as refused:
+            self._stream.refuse(message, refused.api)
+        return True
+
+    def clear(self) -> None:
+        """Forget all open batches."""
+        for batch_id in list(self._open):
+            self._close(batch_id)
+
+    def _take(self, batch_id: bytes, message: Incoming) -> None:
+        self._check(batch_id, message)
+        sequence = _sequence(message)
+        commit = message.values.get(names.BATCH_COMMIT)
+        batch = self._open.get(batch_id) or self._begin(batch_id, sequence, commit)
+        self._check_commit(batch_id, commit)
+        self._check_level(batch_id, message)
+        self._rearm(batch_id, batch)
+        batch.size += 1
+        if batch.size != sequence or (sequence == 1 and commit == _COMMIT_BEFORE):
+            self._abandon(batch_id, "incomplete")
+            raise Refused(errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH)
+        if sequence - (commit == _COMMIT_BEFORE) > self._limits.atomic_size:
+            self._abandon(batch_id, "large")
+            raise Refused(self._too_large())
+        batch.messages.append(message)
+        if commit is not None:
+            self._commit(batch_id, batch, message, commit)
+        elif message.reply:
+            self._stream.answers.send(message.reply, b"", b"", False)
+
+    def _check(self, batch_id: bytes, message: Incoming) -> None:
+        """Refuse what no batch of this stream can hold."""
+        stream = self._stream
+        if stream.is_sealed:
+            raise Refused(errors.STREAM_SEALED)
+        check_room(stream, message)
+        if not stream.config.allow_atomic:
+            raise Refused(errors.ATOMIC_PUBLISH_DISABLED)
+        if len(batch_id) > _ID_MAX_BYTES:
+            raise Refused(errors.ATOMIC_PUBLISH_INVALID_BATCH_ID)
+
+    def _begin(self, batch_id: bytes, sequence: int, commit: bytes | None) -> _Batch:
+        """Open a batch, which its first message must do."""
+        limits = self._limits
+        if sequence != 1:
+            if sequence - (commit == _COMMIT_BEFORE) > limits.atomic_size:
+                raise Refused(self._too_large())
+            raise Refused(errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH)
+        if len(self._open) >= limits.atomic_per_stream or limits.atomic_open >= limits.atomic_total:
+            raise Refused(errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT)
+        batch = self._open[batch_id] = _Batch()
+        limits.atomic_open += 1
+        return batch
+
+    def _check_commit(self, batch_id: bytes, commit: bytes | None) -> None:
+        if commit is not None and commit not in {_COMMIT, _COMMIT_BEFORE}:
+            self._close(batch_id)
+            raise Refused(errors.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT)
+
+    def _check_level(self, batch_id: bytes, message: Incoming) -> None:
+        level = message.value(names.REQUIRED_API_LEVEL)
+        if not level:
+            return
+        if not is_known_level(text(level)):
+            self._abandon(batch_id, "unsupported")
+            raise Refused(errors.REQUIRED_API_LEVEL)
+        message.headers = headers.remove(message.headers, names.REQUIRED_API_LEVEL)
+
+    def _commit(self, batch_id: bytes, batch: _Batch, last: Incoming, commit: bytes) -> None:
+        """Check and store all messages; the last one is acknowledged."""
+        messages = batch.messages
+        if commit == _COMMIT_BEFORE:
+            messages.pop()
+        self._close(batch_id)
+        stage = batch_checks.Stage(self._stream)
+        for message in messages:
+            if message.value(names.EXPECTED_LAST_MSG_ID):
+                header = text(names.EXPECTED_LAST_MSG_ID)
+                raise Refused(errors.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH.fill(header=header))
+            stage.check(message)
+        final = messages[-1]
+        if commit == _COMMIT_BEFORE:
+            final.headers = headers.add(final.headers, names.BATCH_COMMIT, _COMMIT)
+        seq = 0
+        for message in messages:
+            message.is_checked = True
+            seq = self._stream.store_message(message)
+        last.batch_id = batch_id
+        last.batch_size = len(messages)
+        self._stream.acknowledge_batch(last, seq)
+
+    def _rearm(self, batch_id: bytes, batch: _Batch) -> None:
+        """Give the batch its time anew."""
+        if batch.timer is not None:
+            batch.timer.cancel()
+        delay_s = self._limits.timeout_ns / SECOND_NS
+        batch.timer = self._stream.clock.call_later(delay_s, self._abandon, batch_id, "timeout")
+
+    def _abandon(self, batch_id: bytes, reason: str) -> None:
+        """Forget an open batch, and tell why."""
+        self._close(batch_id)
+        self._stream.batch_abandoned(batch_id, reason)
+
+    def _close(self, batch_id: bytes) -> None:
+        batch = self._open.pop(batch_id, None)
+        if batch is None:
+            return
+        self._limits.atomic_open -= 1
+        if batch.timer is not None:
+            batch.timer.cancel()
+            batch.timer = None
+
+    def _too_large(self) -> ApiError:
+        return errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH.fill(size=self._limits.atomic_size)
+
+
+def check_room(stream: Stream, message: Incoming) -> None:
+    """Refuse a message of a batch for which there is no room; raises Refused."""
+    if stream.usage.is_exceeded(0):
+        raise Refused(errors.INSUFFICIENT_RESOURCES)
+    if stream.usage.would_exceed_account(stream.size_of(message)):
+        raise Refused(errors.ACCOUNT_RESOURCES_EXCEEDED)
+    limit = stream.config.max_msg_size
+    if 0 <= limit < len(message.headers) + len(message.payload):
+        raise Refused(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+
+
+def _sequence(message: Incoming) -> int:
+    value = message.value(names.BATCH_SEQUENCE)
+    if not value.isdigit() or len(value) > 20 or int(value) >= 1 << 64:
+        raise Refused(errors.ATOMIC_PUBLISH_MISSING_SEQ)
+    return int(value)

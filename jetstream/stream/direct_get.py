@@ -1,0 +1,287 @@
+"""Messages read without the JSON of the API: as messages, one, by subject, in batches.
+
+Nothing is copied that was not asked for: a batch reads one message after the other, and the newest
+messages of many subjects are found by walking the sequences that are their subjects' last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from midge.jetstream.api.requests import GET, GetRequest
+from midge.jetstream.config.names import to_bytes
+from midge.jetstream.json import structure
+from midge.jetstream.json.times import format_time
+from midge.jetstream.store.interface import StoredMessage
+
+if TYPE_CHECKING:
+    from midge.jetstream.stream.stream import Stream
+
+_SUBJECTS_MAX = 1024
+"""Most subjects of one request for the newest message of each, as in nats-server."""
+
+_USUAL_FIELDS: dict[str, type] = {
+    "seq": int,
+    "last_by_subj": str,
+    "next_by_subj": str,
+    "batch": int,
+    "max_bytes": int,
+    "up_to_seq": int,
+    "no_hdr": bool,
+}
+_INT64 = 1 << 63
+
+_EMPTY_REQUEST = b"NATS/1.0 408 Empty Request\r\n\r\n"
+_MALFORMED_REQUEST = b"NATS/1.0 408 Malformed Request\r\n\r\n"
+_BAD_REQUEST = b"NATS/1.0 408 Bad Request\r\n\r\n"
+_NOT_FOUND = b"NATS/1.0 404 Message Not Found\r\n\r\n"
+_NO_RESULTS = b"NATS/1.0 404 No Results\r\n\r\n"
+_TOO_MANY = b"NATS/1.0 413 Too Many Results\r\n\r\n"
+
+
+class DirectGet:
+    """Answers the direct requests of one stream. Only visible messages are shown.
+
+    `max_bytes` ends a batch that names no limit itself, as the server's limit of what may wait for
+    a client does.
+    """
+
+    def __init__(self, stream: Stream, max_bytes: int = 64 * 1024 * 1024) -> None:
+        self._stream = stream
+        self._max_bytes = max_bytes
+        self._name = stream.name
+
+    def get(self, reply: bytes, body: bytes) -> None:
+        """Answer a request that is described in JSON."""
+        if not body:
+            self._status(reply, _EMPTY_REQUEST)
+            return
+        request = _read(body)
+        if request is None:
+            self._status(reply, _MALFORMED_REQUEST)
+        elif request.asks_nothing():
+            self._status(reply, _EMPTY_REQUEST)
+        elif request.is_contradictory():
+            self._status(reply, _BAD_REQUEST)
+        else:
+            self._answer(reply, request)
+
+    def get_last(self, reply: bytes, subject: bytes, body: bytes) -> None:
+        """Answer a request for the newest message of the subject that it was sent to."""
+        request = GetRequest()
+        if body:
+            read = _read(body)
+            if read is None:
+                self._status(reply, _MALFORMED_REQUEST)
+                return
+            request = read
+        if not subject or request.says_more_than_headers():
+            self._status(reply, _BAD_REQUEST)
+            return
+        seq = self._last_matching(subject)
+        message = self._load(seq) if seq else None
+        if message is None:
+            self._status(reply, _NOT_FOUND)
+        else:
+            self._send(reply, message, b"" if request.no_hdr else self._headers(message))
+
+    def _answer(self, reply: bytes, request: GetRequest) -> None:
+        if request.multi_last:
+            self._answer_newest(reply, request)
+        elif request.batch > 0:
+            self._answer_batch(reply, request)
+        else:
+            message = self._find(request)
+            if message is None:
+                self._status(reply, _NOT_FOUND)
+            else:
+                self._send(reply, message, b"" if request.no_hdr else self._headers(message))
+
+    def _find(self, request: GetRequest) -> StoredMessage | None:
+        """Return the one message that a request is for."""
+        seq = self._start(request)
+        if request.next_by_subj:
+            return self._next(self._filters(request), seq)
+        if seq:
+            return self._load(seq)
+        found = self._last_matching(to_bytes(request.last_by_subj))
+        return self._load(found) if found else None
+
+    def _start(self, request: GetRequest) -> int:
+        if request.start_time is not None:
+            return self._stream.store.seq_at_time(request.start_time.ns)
+        return request.seq
+
+    def _filters(self, request: GetRequest) -> tuple[bytes, ...]:
+        return (to_bytes(request.next_by_subj),) if request.next_by_subj else ()
+
+    def _answer_batch(self, reply: bytes, request: GetRequest) -> None:
+        """Answer with several messages and what ends them."""
+        store = self._stream.store
+        filters = self._filters(request)
+        seq = self._start(request)
+        visible = store.visible_seq
+        pending = store.count_pending(filters, seq, False, visible) if visible else 0
+        most_bytes = request.max_bytes or self._max_bytes
+        last = sent = 0
+        for i in range(request.batch):
+            message = self._next(filters, seq)
+            if message is None:
+                if i == 0 or request.batch == 1:
+                    self._status(reply, _NOT_FOUND)
+                    return
+                break
+            block = b""
+            if not request.no_hdr:  # without headers nats-server does not count down either
+                pending = max(pending - 1, 0)
+                block = self._batch_headers(message, pending, last)
+            self._send(reply, message, block)
+            last = message.seq
+            seq = last + 1
+            sent += len(message.subject) + len(message.headers) + len(message.payload)
+            if sent >= most_bytes:
+                break
+        self._status(
+            reply,
+            b"NATS/1.0 204 EOB\r\nNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n\r\n"
+            % (pending, last),
+        )
+
+    def _answer_newest(self, reply: bytes, request: GetRequest) -> None:
+        """Answer with the newest message of each subject that matches."""
+        store = self._stream.store
+        upto = request.up_to_seq
+        if request.up_to_time is not None:
+            upto = store.seq_at_time(request.up_to_time.ns)
+            if upto <= store.first_seq:
+                self._status(reply, _NO_RESULTS)
+                return
+            upto -= 1
+        upto = upto or store.visible_seq
+        filters = tuple(to_bytes(one) for one in request.multi_last)
+        limit = min(upto, store.visible_seq)
+        total = self._count_newest(filters, limit)
+        if total > _SUBJECTS_MAX:
+            self._status(reply, _TOO_MANY)
+            return
+        if not total:
+            self._status(reply, _NO_RESULTS)
+            return
+        most_bytes = request.max_bytes or self._max_bytes
+        pending = total
+        last = sent = count = 0
+        for seq in self._newest(filters, limit):
+            pending -= 1
+            if seq < request.seq:
+                continue
+            message = self._load(seq)
+            if message is None:
+                continue
+            self._send(reply, message, self._batch_headers(message, pending, last))
+            last = seq
+            sent += len(message.subject) + len(message.headers) + len(message.payload)
+            count += 1
+            if sent >= most_bytes or (0 < request.batch <= count):
+                break
+        self._status(
+            reply,
+            b"NATS/1.0 204 EOB\r\nNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n"
+            b"Nats-UpTo-Sequence: %d\r\n\r\n" % (pending, last, upto),
+        )
+
+    def _count_newest(self, filters: tuple[bytes, ...], upto: int) -> int:
+        """Count the subjects that match and have a message up to `upto`; stop beyond the limit."""
+        count = 0
+        for _ in self._newest(filters, upto):
+            count += 1
+            if count > _SUBJECTS_MAX:
+                break
+        return count
+
+    def _newest(self, filters: tuple[bytes, ...], upto: int) -> Iterator[int]:
+        """Yield the sequences, in order, that are their subjects' last up to `upto`."""
+        store = self._stream.store
+        seq = store.next_last_seq(filters, 1, upto) if upto else 0
+        while seq:
+            yield seq
+            seq = store.next_last_seq(filters, seq + 1, upto) if seq < upto else 0
+
+    def _last_matching(self, subject: bytes) -> int:
+        store = self._stream.store
+        if not store.visible_seq:
+            return 0
+        return store.last_matching(subject, store.visible_seq)
+
+    def _next(self, filters: tuple[bytes, ...], seq: int) -> StoredMessage | None:
+        store = self._stream.store
+        if seq > store.visible_seq:
+            return None
+        return store.load_next(filters, max(seq, 1), store.visible_seq)
+
+    def _load(self, seq: int) -> StoredMessage | None:
+        store = self._stream.store
+        return store.load(seq) if 0 < seq <= store.visible_seq else None
+
+    def _headers(self, message: StoredMessage) -> bytes:
+        """Return the headers of a message with where it is stored."""
+        return self._located(message) + b"\r\n"
+
+    def _batch_headers(self, message: StoredMessage, pending: int, last: int) -> bytes:
+        """Return the headers of one message of several."""
+        return b"%bNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n\r\n" % (
+            self._located(message),
+            pending,
+            last,
+        )
+
+    def _located(self, message: StoredMessage) -> bytes:
+        return (
+            b"%bNats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n"
+            b"Nats-Time-Stamp: %b\r\n"
+            % (
+                message.headers[:-2] if message.headers else b"NATS/1.0\r\n",
+                self._name,
+                message.subject,
+                message.seq,
+                format_time(message.time_ns).encode(),
+            )
+        )
+
+    def _send(self, reply: bytes, message: StoredMessage, block: bytes) -> None:
+        self._stream.sink.send(reply, b"", block, message.payload)
+
+    def _status(self, reply: bytes, block: bytes) -> None:
+        self._stream.sink.send(reply, b"", block, b"")
+
+
+def _read(body: bytes) -> GetRequest | None:
+    """Return the request that `body` is, None when it is malformed."""
+    request = _read_usual(body)
+    if request is not None:
+        return request
+    request = GetRequest()
+    try:
+        structure.decode_lenient(body, GET, request)
+    except structure.JsonProblem:
+        return None
+    return request
+
+
+def _read_usual(body: bytes) -> GetRequest | None:
+    """Return the request if it is written as clients do, which the C reader is good for."""
+    try:
+        fields = json.loads(body.decode())
+    except (ValueError, RecursionError):
+        return None
+    if type(fields) is not dict:
+        return None
+    request = GetRequest()
+    for name, value in fields.items():
+        if type(value) is not _USUAL_FIELDS.get(name):
+            return None
+        if type(value) is int and not 0 <= value < _INT64:
+            return None
+        setattr(request, name, value)
+    return request

@@ -1,0 +1,216 @@
+"""Messages that go with age, by the stream's limit or by their own TTL.
+
+The work is done in turns of a bounded size, so that a million messages that expire at once stop
+nobody. Where the stream leaves markers, the last message of a subject is replaced by one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from midge.jetstream.clock import Timer
+from midge.jetstream.json.times import SECOND_NS, format_duration
+from midge.jetstream.stream import headers
+from midge.jetstream.stream import incoming as names
+from midge.jetstream.stream.incoming import Incoming
+from midge.jetstream.stream.ttl import NEVER, parse_ttl
+
+if TYPE_CHECKING:
+    from midge.jetstream.stream.stream import Stream
+
+_TURN_MESSAGES = 2_000
+"""Most messages removed in one turn: some 2 ms of work, at about 1 us each."""
+
+_PAUSE_S = 0.25
+"""Least time between looks, as in nats-server: many small ones would slow down publishing."""
+
+_LONGEST_S = 30.0
+"""Longest time between looks, for the wall clock may be set forward meanwhile."""
+
+_OPERATION = b"KV-Operation"
+
+
+class Expiry:
+    """The age limit of a stream and the TTLs of its messages.
+
+    The stream's `is_expiry_armed` tells that a look is planned, or that there is nothing to plan
+    for.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._due: list[tuple[int, int]] = []
+        self._has_immortal = False
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        """Take up the TTLs of the messages stored before."""
+        for seq, ttl_s in self._stream.store.ttls():
+            message = self._stream.store.load(seq)
+            if message is not None:
+                self.add(seq, message.time_ns, ttl_s)
+        self.arm()
+
+    def stop(self) -> None:
+        """Plan nothing any more."""
+        self._cancel()
+        self._stream.is_expiry_armed = True
+
+    def read_all(self) -> None:
+        """Find the messages with a TTL that were stored before TTLs were allowed."""
+        store = self._stream.store
+        seq = store.next_seq((), store.first_seq or 1)
+        while seq:
+            message = store.load(seq)
+            if message is not None and message.headers:
+                ttl_s = parse_ttl(headers.find(message.headers, names.TTL) or b"")
+                if ttl_s > 0:
+                    self.add(seq, message.time_ns, ttl_s)
+            seq = store.next_seq((), seq + 1) if seq < store.last_seq else 0
+
+    def add(self, seq: int, time_ns: int, ttl_s: int) -> None:
+        """Let a message go `ttl_s` seconds after it was stored, or never."""
+        if ttl_s == NEVER:
+            self._has_immortal = True
+            return
+        due_ns = time_ns + ttl_s * SECOND_NS
+        heapq.heappush(self._due, (due_ns, seq))
+        if self._due[0][1] == seq:
+            self.arm()
+
+    def arm(self) -> None:
+        """Plan the next look."""
+        if self._stream.is_closed:
+            return
+        due_ns = self._next_due_ns()
+        self._cancel()
+        self._stream.is_expiry_armed = True
+        if due_ns:
+            delay_s = (due_ns - self._stream.clock.wall_ns()) / SECOND_NS
+            self._plan(min(max(delay_s, _PAUSE_S), _LONGEST_S))
+        elif self._stream.config.max_age_ns > 0:
+            self._stream.is_expiry_armed = (
+                False  # the next message that is stored is the one to wait for
+            )
+
+    def look(self) -> None:
+        """Remove what is due, and plan the next look."""
+        self._timer = None
+        stream = self._stream
+        if stream.is_closed:
+            return
+        now_ns = stream.now_ns = stream.clock.wall_ns()
+        stream.origins.save()
+        left = self._expire_old(now_ns, _TURN_MESSAGES)
+        left = self._expire_due(now_ns, left)
+        stream.removed()
+        if left <= 0:
+            self._plan(0.0)
+        else:
+            self.arm()
+
+    def _plan(self, delay_s: float) -> None:
+        self._cancel()
+        self._timer = self._stream.clock.call_later(delay_s, self.look)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _next_due_ns(self) -> int:
+        """Return when the next message is due; 0 for none."""
+        stream = self._stream
+        max_age_ns = stream.config.max_age_ns
+        due_ns = self._due[0][0] if self._due else 0
+        if max_age_ns > 0 and stream.store.messages > 0:
+            oldest_ns = self._oldest_ns()
+            if oldest_ns and (not due_ns or oldest_ns + max_age_ns < due_ns):
+                due_ns = oldest_ns + max_age_ns
+        return due_ns
+
+    def _oldest_ns(self) -> int:
+        """Return when the oldest message that may age was stored; 0 for none."""
+        store = self._stream.store
+        if not self._has_immortal:
+            return store.first_time_ns()
+        seq = store.next_seq((), store.first_seq)
+        while seq:
+            message = store.load(seq)
+            if message is not None and not _is_immortal(message.headers):
+                return message.time_ns
+            seq = store.next_seq((), seq + 1) if seq < store.last_seq else 0
+        return 0
+
+    def _expire_old(self, now_ns: int, limit: int) -> int:
+        """Remove what is older than the limit; return how much of `limit` is left."""
+        stream = self._stream
+        max_age_ns = stream.config.max_age_ns
+        if max_age_ns <= 0:
+            return limit
+        before_ns = now_ns - max_age_ns + 1
+        if not self._has_immortal and not self._marker_ttl_s():
+            return limit - stream.store.expire(before_ns, limit)
+        store = stream.store
+        end_seq = store.last_seq
+        seq = store.next_seq((), store.first_seq, end_seq) if store.messages else 0
+        while seq and limit > 0:
+            message = store.load(seq)
+            if message is None or message.time_ns >= before_ns:
+                break
+            if not _is_immortal(message.headers):
+                self._remove(seq, message.subject, message.headers)
+                limit -= 1
+            seq = store.next_seq((), seq + 1, end_seq) if seq < end_seq else 0
+        return limit
+
+    def _expire_due(self, now_ns: int, limit: int) -> int:
+        """Remove what has a TTL and is due; return how much of `limit` is left."""
+        due = self._due
+        while due and due[0][0] <= now_ns and limit > 0:
+            _, seq = heapq.heappop(due)
+            message = self._stream.store.load(seq)
+            if message is not None:
+                self._remove(seq, message.subject, message.headers)
+                limit -= 1
+        return limit
+
+    def _remove(self, seq: int, subject: bytes, header_block: bytes) -> None:
+        """Remove a message; leave a marker when it was the last of its subject."""
+        stream = self._stream
+        marker_ttl_s = self._marker_ttl_s()
+        if (
+            not marker_ttl_s
+            or stream.store.count_for_subject(subject) > 1
+            or _is_marker(header_block)
+        ):
+            stream.remove(seq)
+            return
+        marker = Incoming(subject, b"", _marker_headers(marker_ttl_s), b"")
+        marker.is_sourced = True
+        marker.values = headers.nats_headers(marker.headers) or {}
+        stream.take(marker)
+
+    def _marker_ttl_s(self) -> int:
+        return self._stream.config.subject_delete_marker_ttl_ns // SECOND_NS
+
+
+def _marker_headers(ttl_s: int) -> bytes:
+    ttl = format_duration(ttl_s * SECOND_NS).encode()
+    return (
+        b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %b\r\nNats-Rollup: sub\r\n\r\n" % ttl
+    )
+
+
+def _is_immortal(header_block: bytes) -> bool:
+    return bool(header_block) and parse_ttl(headers.find(header_block, names.TTL) or b"") == NEVER
+
+
+def _is_marker(header_block: bytes) -> bool:
+    """Tell whether a message itself says that its subject is deleted."""
+    if not header_block:
+        return False
+    if headers.find(header_block, names.MARKER_REASON):
+        return True
+    return headers.find(header_block, _OPERATION) == b"PURGE"

@@ -1,0 +1,281 @@
+"""Fast batches: a stream of messages whose publisher is told how far it may run ahead.
+
+All that a message says about its batch stands in its reply subject,
+``<prefix>.<id>.<flow>.<ok or fail>.<sequence>.<operation>.$FI``; answers go there too. Each message
+is stored as it comes; ``fail`` ends the batch where one is missing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.jetstream import errors
+from midge.jetstream.clock import Timer
+from midge.jetstream.config.versions import is_known_level
+from midge.jetstream.errors import ApiError
+from midge.jetstream.json.encode import encode, text
+from midge.jetstream.json.times import SECOND_NS
+from midge.jetstream.stream import batch_checks, headers
+from midge.jetstream.stream import incoming as names
+from midge.jetstream.stream.batches import check_room
+from midge.jetstream.stream.headers import parse_number
+from midge.jetstream.stream.incoming import Incoming, Refused
+from midge.protocol.errors import quote
+
+if TYPE_CHECKING:
+    from midge.jetstream.stream.stream import Stream
+
+SUFFIX = b".$FI"
+_ID_MAX_BYTES = 64
+_FLOW_DEFAULT = 10
+_FLOW_MAX = 65535
+_FLOW_SHARE = 500
+"""Messages between two acks that all publishers of a stream share; a lone one starts with it."""
+
+_START, _APPEND, _COMMIT, _COMMIT_BEFORE, _PING = range(5)
+
+
+class _Request:
+    """What a reply subject says about its message."""
+
+    __slots__ = ("batch_id", "flow", "gap_ok", "operation", "sequence")
+
+    def __init__(self, batch_id: bytes, flow: int, gap_ok: bool, sequence: int, op: int) -> None:
+        self.batch_id = batch_id
+        self.flow = flow
+        self.gap_ok = gap_ok
+        self.sequence = sequence
+        self.operation = op
+
+    @property
+    def commits(self) -> bool:
+        """Tell whether the message ends the batch."""
+        return self.operation in {_COMMIT, _COMMIT_BEFORE}
+
+
+class _Batch:
+    """One open batch: the last sequence of it that came, that was stored, and that was acked."""
+
+    __slots__ = (
+        "acked",
+        "every",
+        "gap_ok",
+        "last",
+        "most",
+        "stored",
+        "stream_seq",
+        "timer",
+    )
+
+    def __init__(self, gap_ok: bool, most: int, every: int) -> None:
+        self.gap_ok = gap_ok
+        self.most = most
+        self.every = every
+        self.last = 0
+        self.stored = 0
+        self.acked = 0
+        self.stream_seq = 0
+        self.timer: Timer | None = None
+
+
+class FastBatches:
+    """The open fast batches of a stream, by id."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._limits = stream.surroundings.batch_limits
+        self._open: dict[bytes, _Batch] = {}
+
+    def takes(self, message: Incoming) -> bool:
+        """Take a message that belongs to a fast batch; False when it belongs to none."""
+        if len(message.reply) <= len(SUFFIX) or not message.reply.endswith(SUFFIX):
+            return False
+        try:
+            self._take(_read(message.reply), message)
+        except Refused as refused:
+            self._stream.refuse(message, refused.api)
+        return True
+
+    def clear(self) -> None:
+        """Forget all open batches."""
+        for batch_id in list(self._open):
+            self._close(batch_id)
+
+    def _take(self, request: _Request | None, message: Incoming) -> None:
+        self._check(message)
+        if request is None:
+            raise Refused(errors.BATCH_PUBLISH_INVALID_PATTERN)
+        if len(request.batch_id) > _ID_MAX_BYTES:
+            raise Refused(errors.BATCH_PUBLISH_INVALID_BATCH_ID)
+        batch = self._open.get(request.batch_id) or self._begin(request)
+        level = message.value(names.REQUIRED_API_LEVEL)
+        if level:
+            if not is_known_level(text(level)):
+                self._close(request.batch_id)
+                raise Refused(errors.REQUIRED_API_LEVEL)
+            message.headers = headers.remove(message.headers, names.REQUIRED_API_LEVEL)
+        self._rearm(request.batch_id, batch)
+        if request.operation == _PING:
+            self._ping(request, batch, message.reply)
+        elif self._follows(request, batch, message.reply):
+            self._add(request, batch, message)
+
+    def _check(self, message: Incoming) -> None:
+        stream = self._stream
+        if stream.is_sealed:
+            raise Refused(errors.STREAM_SEALED)
+        check_room(stream, message)
+        if not stream.config.allow_batched:
+            raise Refused(errors.BATCH_PUBLISH_DISABLED)
+
+    def _begin(self, request: _Request) -> _Batch:
+        limits = self._limits
+        if request.sequence != 1:
+            raise Refused(errors.BATCH_PUBLISH_UNKNOWN_BATCH_ID)
+        if len(self._open) >= limits.fast_per_stream or limits.fast_open >= limits.fast_total:
+            raise Refused(errors.BATCH_PUBLISH_TOO_MANY_INFLIGHT)
+        every = min(_FLOW_SHARE, request.flow) if not self._open else 1
+        batch = self._open[request.batch_id] = _Batch(request.gap_ok, request.flow, every)
+        limits.fast_open += 1
+        return batch
+
+    def _ping(self, request: _Request, batch: _Batch, reply: bytes) -> None:
+        """Answer how far the batch has come; what is missing by then is a gap."""
+        if request.sequence > batch.last:
+            self._send_gap(reply, batch.last + 1, request.sequence + 1)
+            if not batch.gap_ok:
+                self._commit(request.batch_id, batch, reply)
+                return
+            batch.last = batch.stored = request.sequence
+            if self._check_flow(batch, reply):
+                return
+        self._send_flow(reply, batch.acked, batch.every)
+
+    def _follows(self, request: _Request, batch: _Batch, reply: bytes) -> bool:
+        """Tell whether a message is the next one, or may be taken for it."""
+        expected = batch.last + 1
+        if request.sequence > expected:
+            self._send_gap(reply, expected, request.sequence)
+        if request.sequence == expected or (batch.gap_ok and request.sequence > expected):
+            batch.last = request.sequence
+            return True
+        self._commit(request.batch_id, batch, reply)
+        return False
+
+    def _add(self, request: _Request, batch: _Batch, message: Incoming) -> None:
+        """Store a message, or end the batch before it."""
+        if request.operation == _COMMIT_BEFORE:
+            batch.last -= 1
+            batch.stored = batch.last
+            self._commit(request.batch_id, batch, message.reply)
+            return
+        if request.sequence == 1 and not request.commits and self._stream.acks:
+            self._send_flow(message.reply, 0, batch.every)
+        try:
+            batch_checks.Stage(self._stream).check(message)
+        except batch_checks.DuplicateId as duplicate:
+            self._duplicate(request, batch, message, duplicate.seq)
+            return
+        except Refused as refused:
+            self._failed(request, batch, message, refused.api)
+            return
+        message.is_checked = True
+        batch.stream_seq = self._stream.store_message(message)
+        batch.stored = batch.last
+        if request.commits:
+            self._commit(request.batch_id, batch, message.reply)
+        else:
+            self._check_flow(batch, message.reply)
+
+    def _duplicate(self, request: _Request, batch: _Batch, message: Incoming, seq: int) -> None:
+        """Pass over a message that is stored already."""
+        batch.stored = request.sequence
+        self._check_flow(batch, message.reply)
+        if not request.commits:
+            return
+        if not request.gap_ok and batch.last == 1:
+            self._close(request.batch_id)
+            shown = quote(request.batch_id).encode("utf-8", "surrogateescape")
+            tail = b',"duplicate": true,"batch":%b,"count":%d}' % (shown, request.sequence)
+            self._stream.acknowledge(message, seq, tail)
+            return
+        self._commit(request.batch_id, batch, message.reply)
+
+    def _failed(self, request: _Request, batch: _Batch, message: Incoming, error: ApiError) -> None:
+        """Tell that a message cannot be stored; without gaps that ends the batch."""
+        if not request.gap_ok and batch.last == 1:
+            self._close(request.batch_id)
+            self._stream.refuse(message, error)
+            return
+        self._send(message.reply, {"type": "err", "seq": request.sequence, "error": error.fields()})
+        if request.gap_ok and not request.commits:
+            return
+        batch.last -= 1
+        batch.stored = batch.last
+        self._commit(request.batch_id, batch, message.reply)
+
+    def _commit(self, batch_id: bytes, batch: _Batch, reply: bytes) -> None:
+        """End a batch and acknowledge what was stored of it."""
+        self._close(batch_id)
+        shown = quote(batch_id).encode("utf-8", "surrogateescape")
+        tail = b',"batch":%b,"count":%d}' % (shown, batch.last)
+        self._stream.answers.send(
+            reply, b"", self._stream.ack_head + b"%d" % batch.stream_seq + tail, True
+        )
+
+    def _check_flow(self, batch: _Batch, reply: bytes) -> bool:
+        """Ack when enough has come, and let the publisher go faster or slower."""
+        if batch.stored < batch.acked + batch.every:
+            return False
+        batch.acked += (batch.stored - batch.acked) // batch.every * batch.every
+        most = min(max(_FLOW_SHARE // len(self._open), 1), batch.most)
+        if batch.every < most:
+            batch.every = min(batch.every * 2, most)
+        elif batch.every > most:
+            batch.every = max(batch.every // 2, most)
+        self._send_flow(reply, batch.acked, batch.every)
+        return True
+
+    def _send_flow(self, reply: bytes, sequence: int, every: int) -> None:
+        self._send(reply, {"type": "ack", "seq": sequence, "msgs": every})
+
+    def _send_gap(self, reply: bytes, expected: int, sequence: int) -> None:
+        self._send(reply, {"type": "gap", "last_seq": expected, "seq": sequence})
+
+    def _send(self, reply: bytes, fields: dict[str, object]) -> None:
+        self._stream.answers.send(reply, b"", encode(fields), False)
+
+    def _rearm(self, batch_id: bytes, batch: _Batch) -> None:
+        if batch.timer is not None:
+            batch.timer.cancel()
+        delay_s = self._limits.timeout_ns / SECOND_NS
+        batch.timer = self._stream.clock.call_later(delay_s, self._close, batch_id)
+
+    def _close(self, batch_id: bytes) -> None:
+        batch = self._open.pop(batch_id, None)
+        if batch is None:
+            return
+        self._limits.fast_open -= 1
+        if batch.timer is not None:
+            batch.timer.cancel()
+            batch.timer = None
+
+
+def _read(reply: bytes) -> _Request | None:
+    """Return what a reply subject says; None when it is malformed."""
+    tokens = reply[: -len(SUFFIX)].rsplit(b".", 5)
+    if len(tokens) < 6:
+        return None
+    _, batch_id, flow, gap, sequence, operation = tokens
+    op = parse_number(operation)
+    if not _START <= op <= _PING or gap not in {b"ok", b"fail"}:
+        return None
+    number = int(sequence) if sequence.isdigit() and len(sequence) <= 20 else 0
+    if not 0 < number < (1 << 64) - 1:
+        return None
+    begins = number == 1
+    if (begins and op in {_APPEND, _COMMIT_BEFORE}) or (not begins and op == _START):
+        return None
+    limit = parse_number(flow)
+    limit = _FLOW_DEFAULT if limit <= 0 else min(limit, _FLOW_MAX)
+    return _Request(batch_id, limit, gap == b"ok", number, op)

@@ -1,0 +1,57 @@
+"""Publishing stored messages again under another subject."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from midge.jetstream.config import names as config_names
+from midge.jetstream.config.stream import StreamConfig
+from midge.jetstream.json.times import format_time
+from midge.jetstream.stream.incoming import Incoming
+from midge.jetstream.transform import Transform
+from midge.sublist.subjects import is_valid_publish_subject
+
+if TYPE_CHECKING:
+    from midge.jetstream.stream.stream import Stream
+
+
+class Republisher:
+    """What `republish` of a stream asks for."""
+
+    def __init__(self, transform: Transform, headers_only: bool) -> None:
+        self._transform = transform
+        self._headers_only = headers_only
+
+    @classmethod
+    def of(cls, config: StreamConfig, random: Random) -> Republisher | None:
+        """Return what does it for a stream; None when nothing is to be published again."""
+        given = config.republish
+        if given is None or not given.destination:
+            return None
+        if any(config_names.collide(given.destination, subject) for subject in config.subjects):
+            return None  # each message would come back
+        return cls(Transform(given.source, given.destination, random), given.headers_only)
+
+    def subject_for(self, subject: bytes) -> bytes | None:
+        """Return where a message of `subject` is published again, None for nowhere."""
+        made = self._transform.apply(subject)
+        return made if made is not None and is_valid_publish_subject(made) else None
+
+    def headers_for(self, stream: Stream, message: Incoming, seq: int, before: int) -> bytes:
+        """Return the headers: those of the message, and where it is stored."""
+        lines = b"Nats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n" % (
+            stream.name,
+            message.subject,
+            seq,
+        )
+        time = format_time(stream.store.last_time_ns).encode()
+        lines += b"Nats-Time-Stamp: %b\r\nNats-Last-Sequence: %d\r\n" % (time, before)
+        if self._headers_only:
+            lines += b"Nats-Msg-Size: %d\r\n" % len(message.payload)
+        head = message.headers[:-2] if message.headers else b"NATS/1.0\r\n"
+        return head + lines + b"\r\n"
+
+    def payload_for(self, message: Incoming) -> bytes:
+        """Return the payload to publish again."""
+        return b"" if self._headers_only else message.payload

@@ -1,0 +1,171 @@
+"""Messages that are published when their time has come.
+
+A schedule is the last message of its subject; one that is stored after it replaces it. When it is
+due, its body, or the last message of its source, is published to its target. Firing and the removal
+of a schedule that fires once are one group: the published message ends it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from midge.jetstream.clock import Timer
+from midge.jetstream.json.encode import text
+from midge.jetstream.json.times import SECOND_NS, TimeProblem, format_time, parse_time
+from midge.jetstream.stream import cron, headers, schedule_checks
+from midge.jetstream.stream import incoming as names
+from midge.jetstream.stream.incoming import Incoming, Refused
+from midge.jetstream.stream.ttl import INVALID, parse_ttl
+
+if TYPE_CHECKING:
+    from midge.jetstream.store.interface import StoredMessage
+    from midge.jetstream.stream.stream import Stream
+
+_PAUSE_S = 0.25
+"""Least time between looks, as in nats-server."""
+
+_LONGEST_S = 30.0
+"""Longest time between looks, for the wall clock may be set forward meanwhile."""
+
+
+class Schedules:
+    """The schedules of a stream: by subject, the sequence and when it is due."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._by_subject: dict[bytes, tuple[int, int]] = {}
+        self._due: list[tuple[int, int, bytes]] = []
+        self._timer: Timer | None = None
+        self._planned_ns = 0
+
+    def start(self) -> None:
+        """Take up the schedules that are stored."""
+        stream = self._stream
+        self._by_subject.clear()
+        self._due.clear()
+        if not stream.config.allow_msg_schedules:
+            return
+        for state in stream.store.subjects():
+            message = stream.store.load(state.last_seq)
+            if message is not None and message.headers:
+                values = headers.nats_headers(message.headers) or {}
+                self._take(message.subject, message.seq, values, message.time_ns)
+        self._arm()
+
+    def stop(self) -> None:
+        """Publish nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._planned_ns = 0
+
+    def stored(self, message: Incoming, seq: int) -> None:
+        """Take note of a message that has been stored: a schedule, or what ends or moves one."""
+        values = message.values
+        is_schedule = self._take(message.subject, seq, values, self._stream.now_ns)
+        if not is_schedule and names.SCHEDULER not in values:
+            self._by_subject.pop(message.subject, None)
+        following = values.get(names.SCHEDULE_NEXT, b"")
+        if following and following != schedule_checks.PURGE:
+            self._move(values.get(names.SCHEDULER, b""), following)
+        self._arm()
+
+    def _take(self, subject: bytes, seq: int, values: dict[bytes, bytes], time_ns: int) -> bool:
+        """Keep a schedule; False when the message is none."""
+        try:
+            due_ns = schedule_checks.due_ns(values, time_ns, self._stream.clock.wall_ns())
+        except Refused:
+            return False
+        if not due_ns:
+            return False
+        self._keep(subject, seq, due_ns)
+        return True
+
+    def _keep(self, subject: bytes, seq: int, due_ns: int) -> None:
+        self._by_subject[subject] = (seq, due_ns)
+        heapq.heappush(self._due, (due_ns, seq, subject))
+
+    def _move(self, subject: bytes, following: bytes) -> None:
+        """Let a schedule that repeats be due at the time it said itself."""
+        kept = self._by_subject.get(subject)
+        if kept is None:
+            return
+        try:
+            self._keep(subject, kept[0], parse_time(text(following)).ns)
+        except TimeProblem:
+            return
+
+    def _arm(self) -> None:
+        """Plan to look when the next one is due."""
+        due = self._due
+        while due and self._by_subject.get(due[0][2]) != (due[0][1], due[0][0]):
+            heapq.heappop(due)
+        if not due or due[0][0] == self._planned_ns or self._stream.is_closed:
+            return
+        self.stop()
+        self._planned_ns = due[0][0]
+        delay_s = (self._planned_ns - self._stream.clock.wall_ns()) / SECOND_NS
+        self._timer = self._stream.clock.call_later(
+            min(max(delay_s, _PAUSE_S), _LONGEST_S), self.look
+        )
+
+    def look(self) -> None:
+        """Publish what is due, in the order of the sequences."""
+        self._timer = None
+        self._planned_ns = 0
+        stream = self._stream
+        if stream.is_closed:
+            return
+        stream.now_ns = now_ns = stream.clock.wall_ns()
+        ready = []
+        while self._due and self._due[0][0] <= now_ns:
+            due_ns, seq, subject = heapq.heappop(self._due)
+            if self._by_subject.get(subject) == (seq, due_ns):
+                ready.append((seq, due_ns, subject))
+        for seq, due_ns, subject in sorted(ready):
+            schedule = stream.store.load(seq)
+            fired = None if schedule is None else self._fire(schedule, due_ns, now_ns)
+            if fired is None or not stream.take(fired):
+                self._by_subject.pop(subject, None)
+        self._arm()
+
+    def _fire(self, schedule: StoredMessage, due_ns: int, now_ns: int) -> Incoming | None:
+        """Return the message that a schedule publishes; None when it is no schedule."""
+        values = headers.nats_headers(schedule.headers) or {}
+        pattern = text(values.get(names.SCHEDULE, b""))
+        target = values.get(names.SCHEDULE_TARGET, b"")
+        ttl = values.get(names.SCHEDULE_TTL, b"")
+        if not pattern or not target or parse_ttl(ttl) == INVALID:
+            return None
+        zone_name = values.get(names.SCHEDULE_TIME_ZONE)
+        try:
+            zone = cron.zone_of(None if zone_name is None else text(zone_name))
+            next_ns, repeats = cron.next_time(pattern, zone, due_ns, now_ns)
+        except (cron.PatternProblem, cron.ZoneProblem):
+            return None
+        source = values.get(names.SCHEDULE_SOURCE, b"")
+        store = self._stream.store
+        body = (store.load(store.last_for_subject(source)) if source else None) or schedule
+        following = format_time(next_ns).encode() if repeats else schedule_checks.PURGE
+        block = _without_schedule(body.headers)
+        block = headers.add(block, names.SCHEDULER, schedule.subject)
+        block = headers.add(block, names.SCHEDULE_NEXT, following)
+        if ttl:
+            block = headers.add(block, names.TTL, ttl)
+        rollup = values.get(names.SCHEDULE_ROLLUP, b"")
+        if rollup:
+            block = headers.add(block, names.ROLLUP, rollup)
+        fired = Incoming(target, b"", block, body.payload)
+        fired.is_sourced = True
+        fired.values = headers.nats_headers(block) or {}
+        return fired
+
+
+def _without_schedule(block: bytes) -> bytes:
+    """Return a header block without what belongs to the schedule, or forbids to be stored."""
+    block = headers.remove_prefix(block, names.SCHEDULE)
+    block = headers.remove_prefix(block, b"Nats-Expected-")
+    for name in (names.MSG_ID, names.TTL, names.ROLLUP):
+        block = headers.remove(block, name)
+    return block

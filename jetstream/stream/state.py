@@ -1,0 +1,73 @@
+"""What answers say about a stream: its state, and the whole of its info."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from midge.jetstream.json.encode import text
+from midge.jetstream.json.times import ZERO_TIME, format_time
+
+if TYPE_CHECKING:
+    from midge.jetstream.stream.stream import Stream
+
+SUBJECTS_MAX = 100_000
+"""Most subjects that one answer details, as in nats-server."""
+
+
+def state(stream: Stream, *, with_deleted: bool = False) -> dict[str, Any]:
+    """Return the state as answers show it."""
+    store = stream.store
+    fields: dict[str, Any] = {
+        "messages": store.messages,
+        "bytes": store.bytes,
+        "first_seq": store.first_seq,
+        "first_ts": _time(store.first_time_ns()),
+        "last_seq": store.last_seq,
+        "last_ts": _time(max(store.last_time_ns, stream.skipped_ns)),
+    }
+    if store.subject_count:
+        fields["num_subjects"] = store.subject_count
+    deleted = store.deleted_count() if store.last_seq > store.first_seq else 0
+    if deleted:
+        fields["num_deleted"] = deleted
+        if with_deleted:
+            fields["deleted"] = list(store.deleted())
+    lost = getattr(store, "lost", None)
+    if lost:
+        fields["lost"] = {"msgs": sorted(lost), "bytes": 0}
+    fields["consumer_count"] = len(stream.consumers)
+    return fields
+
+
+def info(
+    stream: Stream,
+    *,
+    config: dict[str, Any],
+    shown_state: dict[str, Any],
+    domain: str = "",
+    cluster: str = "",
+) -> dict[str, Any]:
+    """Return the info of a stream; `domain` and `cluster`, its leader, only if not empty."""
+    fields: dict[str, Any] = {
+        "config": config,
+        "created": format_time(stream.created_ns),
+        "state": shown_state,
+    }
+    if domain:
+        fields["domain"] = domain
+    if cluster:
+        fields["cluster"] = {"leader": cluster}
+    fields |= stream.origins.info()
+    fields["ts"] = format_time(stream.clock.wall_ns())
+    return fields
+
+
+def subject_counts(stream: Stream, pattern: bytes, offset: int) -> tuple[dict[str, int], int]:
+    """Return how often each matching subject is stored, a page of them, and how many there are."""
+    found = {one.subject: one.count for one in stream.store.subjects(pattern)}
+    page = sorted(found)[offset : offset + SUBJECTS_MAX]
+    return {text(subject): found[subject] for subject in page}, len(found)
+
+
+def _time(ns: int) -> str:
+    return format_time(ns) if ns else ZERO_TIME

@@ -1,0 +1,614 @@
+"""A stream: takes messages, keeps what its configuration says, and answers publishers.
+
+Everything that decides looks at the store as of the open group; everything that shows a message
+stops at the store's `visible_seq`. Answers leave when what they rest on is durable; `answers` sees
+to that. Consumers are told of messages as they become visible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from midge.jetstream import errors
+from midge.jetstream.config.stream import INTEREST, MEMORY, NEW, StreamConfig
+from midge.jetstream.errors import ApiError
+from midge.jetstream.json.encode import encode, text
+from midge.jetstream.store.interface import StoreError, StreamStore
+from midge.jetstream.stream import ack_text, checks, counters, header_scan, headers
+from midge.jetstream.stream import incoming as names
+from midge.jetstream.stream.answers import Answers
+from midge.jetstream.stream.audience import Audience
+from midge.jetstream.stream.batches import AtomicBatches
+from midge.jetstream.stream.dedup import Dedup
+from midge.jetstream.stream.direct_get import DirectGet
+from midge.jetstream.stream.events import StreamEvents
+from midge.jetstream.stream.expiry import Expiry
+from midge.jetstream.stream.fast_batches import FastBatches
+from midge.jetstream.stream.header_scan import HeaderScan
+from midge.jetstream.stream.incoming import Incoming, Refused
+from midge.jetstream.stream.origins import Follower, Origins
+from midge.jetstream.stream.republish import Republisher
+from midge.jetstream.stream.schedules import Schedules
+from midge.jetstream.stream.surroundings import Surroundings
+from midge.jetstream.stream.ttl import INVALID, parse_ttl
+from midge.jetstream.stream.usage import Usage
+from midge.jetstream.transform import Transform
+from midge.protocol import memory
+from midge.protocol.errors import quote
+from midge.protocol.frame import Frame
+
+if TYPE_CHECKING:
+    from midge.jetstream.account import JetStreamAccount
+
+_HEADERS_MAX = 65535  # nats-server notes the length of the headers in 16 bits
+_RECORD_MAX = 32 * 1024 * 1024  # the largest record that nats-server writes to a file
+_SECOND_NS = 1_000_000_000
+_NOTHING = header_scan.NOTHING
+_OTHERS = header_scan.OTHERS
+_NO_BYTES = b""
+_LAST_OF_FAST_BATCH = 0x49  # the last byte of a reply subject that may belong to a fast batch
+
+
+class Stream:
+    """One stream of an account.
+
+    `now_ns` is the wall time as of the message that is being handled, `skipped_ns` that of the last
+    one which nobody was interested in.
+    """
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        store: StreamStore,
+        surroundings: Surroundings,
+        usage: Usage,
+        created_ns: int,
+    ) -> None:
+        self.store = store
+        self.surroundings = surroundings
+        self.usage = usage
+        self.created_ns = created_ns
+        self.sink = surroundings.sink
+        self.clock = surroundings.clock
+        self.max_payload = surroundings.max_payload
+        self.name = config.name.encode("utf-8", "surrogateescape")
+        self.is_memory = config.storage == MEMORY
+        self.answers = Answers(store, self.sink, self.is_memory)
+        self.dedup = Dedup(config.duplicate_window_ns)
+        self.audience = Audience(self, config)
+        self._scan = HeaderScan()
+        self.consumers = self.audience.consumers
+        self.followers: set[Follower] = set()
+        self.last_msg_id = b""
+        self.now_ns = 0
+        self.skipped_ns = 0
+        self.is_closed = False
+        self.is_expiry_armed = False
+        self._used_bytes = 0
+        self.ack_head = self._make_ack_head()
+        self.expiry = Expiry(self)
+        self.schedules = Schedules(self)
+        self.atomic_batches = AtomicBatches(self)
+        self.fast_batches = FastBatches(self)
+        self.republisher: Republisher | None = None
+        self.events = StreamEvents(self)
+        self.direct_get = DirectGet(self)
+        self.origins = Origins(self)
+        self.account: JetStreamAccount | None = None
+        self.configure(config)
+        self._account()
+
+    # Configuration.
+
+    def configure(self, config: StreamConfig) -> None:
+        """Follow a configuration that has been checked."""
+        self.config = config
+        self.audience.follow(config)
+        self.subjects = [subject.encode("utf-8", "surrogatepass") for subject in config.subjects]
+        self.is_mirror = config.mirror is not None
+        self.is_sealed = config.sealed
+        self.allows_rollup = config.allow_rollup and not config.deny_purge
+        self.dedup.window_ns = config.duplicate_window_ns
+        self._max_msgs = config.max_msgs
+        self._max_bytes = config.max_bytes
+        self._max_per_subject = config.max_msgs_per_subject
+        self._max_msg_size = config.max_msg_size
+        self._is_discard_new = config.discard == NEW and (
+            config.max_msgs > 0 or config.max_bytes > 0 or config.discard_new_per_subject
+        )
+        self._is_interest = config.retention == INTEREST
+        self._has_limits = config.discard != NEW and (config.max_msgs > 0 or config.max_bytes > 0)
+        given = config.transform()
+        random = self.surroundings.random
+        self.transform = Transform(given.source, given.destination, random) if given else None
+        self.republisher = Republisher.of(config, random)
+        self._is_plain = not (
+            config.sealed
+            or config.allow_msg_counter
+            or config.mirror is not None
+            or self._is_discard_new
+            or self.transform is not None
+            or self.republisher is not None
+            or config.allow_batched
+            or config.allow_msg_schedules
+        )
+        self.acks = not config.no_ack
+
+    def start(self) -> None:
+        """Take up what was stored before: ids, TTLs, schedules, limits."""
+        self.now_ns = self.clock.wall_ns()
+        for msg_id, seq, time_ns in self.store.ids():
+            self.dedup.add(msg_id, seq, time_ns)
+            if seq == self.store.last_seq:
+                self.last_msg_id = msg_id
+        self.expiry.start()
+        self.schedules.start()
+        self.enforce_limits()
+        self.consumers.restore()
+
+    def changed(self, old: StreamConfig) -> None:
+        """See to what follows a change of the configuration."""
+        config = self.config
+        self.now_ns = self.clock.wall_ns()
+        self.store.set_dedup_window(config.duplicate_window_ns)
+        if not config.allow_atomic:
+            self.atomic_batches.clear()
+        if not config.allow_batched:
+            self.fast_batches.clear()
+        if config.allow_msg_ttl and not old.allow_msg_ttl:
+            self.expiry.read_all()
+        if config.allow_msg_schedules and not old.allow_msg_schedules:
+            self.schedules.start()
+        self.enforce_limits()
+        self.expiry.arm()
+        if config.mirror != old.mirror or config.sources != old.sources:
+            self.origins.start()
+        if config.retention != old.retention:
+            self.audience.release_unneeded()
+
+    def enforce_limits(self) -> None:
+        """Remove what is beyond the limits, as after they were lowered."""
+        limit = self._max_per_subject
+        if limit > 0:
+            crowded = [state.subject for state in self.store.subjects() if state.count > limit]
+            for subject in crowded:
+                self.trim_subject(subject, limit)
+        if self._has_limits:
+            self.store.enforce(self._max_msgs, self._max_bytes)
+        self.removed()
+
+    def stop(self) -> None:
+        """End all timers; nothing is taken any more."""
+        self.is_closed = True
+        self.consumers.stop()
+        self.origins.stop()
+        self.expiry.stop()
+        self.schedules.stop()
+        self.atomic_batches.clear()
+        self.fast_batches.clear()
+
+    # Publishing.
+
+    def publish_frame(self, frame: Frame, now_ns: int = 0) -> None:
+        """Take a published message as it lies in its connection's buffer."""
+        if self.is_closed:
+            return
+        self.now_ns = now_ns or self.clock.wall_ns()
+        found = self._look_at(frame)
+        if found == _OTHERS:
+            self._publish(
+                frame.subject_bytes(),
+                frame.reply_bytes() or _NO_BYTES,
+                frame.header_bytes() or _NO_BYTES,
+                frame.payload_bytes(),
+            )
+            return
+        try:
+            seq = self._append(frame) if found == _NOTHING else self._append_once(frame)
+        except StoreError as error:
+            self._refuse(frame.reply_bytes() or _NO_BYTES, _store_failed(error))
+            return
+        if not seq:
+            return
+        if self._max_per_subject > 0:
+            self.trim_subject(frame.subject_bytes(), self._max_per_subject)
+        self._stored()
+        reply = frame.reply_bytes() if self.acks else None
+        if reply is not None:
+            self.answers.send(reply, _NO_BYTES, ack_text.plain(self.ack_head, seq), True)
+        if self.followers or len(self.consumers):
+            self.audience.announce_soon()
+
+    def _look_at(self, frame: Frame) -> int:
+        """Tell whether a message is a plain one, has an id, or needs a closer look."""
+        if not self._is_plain or not self._has_room(frame.size):
+            return _OTHERS
+        if (
+            frame.reply_end > frame.reply_start
+            and frame.data[frame.base + frame.reply_end - 1] == _LAST_OF_FAST_BATCH
+        ):
+            return _OTHERS
+        if self._is_interest and not self.consumers.has_interest(frame.subject_bytes()):
+            return _OTHERS
+        if frame.header_size <= 0:
+            return _NOTHING
+        if frame.header_size > _HEADERS_MAX:
+            return _OTHERS
+        start = frame.base + frame.payload
+        return self._scan.scan(frame.data, start, start + frame.header_size)
+
+    def _append(self, frame: Frame) -> int:
+        """Store a message without an id; return its sequence."""
+        seq = self.store.append_frame(frame, self.now_ns)
+        self.last_msg_id = _NO_BYTES
+        return seq
+
+    def _append_once(self, frame: Frame) -> int:
+        """Store a message with an id unless that is known; return its sequence, 0 if answered."""
+        msg_id = memory.take(frame.data, self._scan.id_start, self._scan.id_end)
+        known = self.dedup.find(msg_id, self.now_ns)
+        if known:
+            reply = frame.reply_bytes() if self.acks else None
+            if reply is not None:
+                body = self.ack_head + b'%d,"duplicate": true}' % known
+                self.answers.send(reply, _NO_BYTES, body, True)
+            return 0
+        seq = self.store.append(
+            frame.subject_bytes(),
+            frame.header_bytes() or _NO_BYTES,
+            frame.payload_bytes(),
+            self.now_ns,
+            0,
+            0,
+            msg_id or None,
+        )
+        self.last_msg_id = msg_id
+        if msg_id:
+            self.dedup.add(msg_id, seq, self.now_ns)
+        return seq
+
+    def publish(self, subject: bytes, reply: bytes, headers_of: bytes, payload: bytes) -> None:
+        """Take a published message from its parts."""
+        if not self.is_closed:
+            self.now_ns = self.clock.wall_ns()
+            self._publish(subject, reply, headers_of, payload)
+
+    def _publish(self, subject: bytes, reply: bytes, headers_of: bytes, payload: bytes) -> None:
+        """Take a message that needs a closer look."""
+        message = Incoming(subject, reply, headers_of, payload)
+        if headers_of:
+            message.headers = headers.to_store(headers_of)
+            values = headers.nats_headers(message.headers)
+            if values is not None:
+                message.values = values
+                message.headers = headers.untraced(message.headers, values)
+        if self.fast_batches.takes(message) or self.atomic_batches.takes(message):
+            return
+        self.take(message)
+
+    def take(self, message: Incoming) -> bool:
+        """Check a message, store it and answer; False when it is refused."""
+        try:
+            seq = 0
+            if self._check(message) and not headers.is_trace_only(message.values):
+                seq = self.store_checked(message)
+        except Refused as refused:
+            self._refuse(message.reply, refused.api)
+            return False
+        if message.duplicate_of:
+            self.acknowledge(message, message.duplicate_of, b',"duplicate": true}')
+        elif seq:
+            self.acknowledge(message, seq, self._ack_tail(message))
+        return True
+
+    def store_message(self, message: Incoming) -> int:
+        """Check a message and store it; return its sequence, 0 for a duplicate.
+
+        Raises:
+            Refused: with the error to answer.
+        """
+        return self.store_checked(message) if self._check(message) else 0
+
+    def _check(self, message: Incoming) -> bool:
+        """Check a message; False when it is a duplicate.
+
+        Raises:
+            Refused: with the error to answer.
+        """
+        if self.transform is not None:
+            message.subject = self.transform.apply(message.subject) or message.subject
+        self.check_record_size(message)
+        if self.is_sealed and not message.is_checked:
+            raise Refused(errors.STREAM_SEALED)
+        if headers.REQUEST_INFO in message.values:
+            message.headers = headers.without_request_info(message.headers)
+        if not message.is_checked:
+            self.check_size(message)
+        if message.values:
+            checks.check_headers(self, message)
+            if message.duplicate_of:
+                return False
+        if not message.is_checked:
+            counters.apply(self, message)
+        if self.usage.is_exceeded(0):
+            raise Refused(errors.INSUFFICIENT_RESOURCES)
+        return True
+
+    def store_checked(self, message: Incoming) -> int:
+        """Store a message that has been checked, or use up a sequence; raises Refused."""
+        if self._is_interest and not self.consumers.has_interest(message.subject):
+            return self._skip(message)
+        return self._store(message)
+
+    def check_record_size(self, message: Incoming) -> None:
+        """Refuse a message that no file can hold; raises Refused."""
+        size = len(message.subject) + len(message.headers) + len(message.payload)
+        if not self.is_memory and size + 34 > _RECORD_MAX:
+            raise Refused(errors.STREAM_STORE_FAILED.fill(err="message too large"))
+
+    def check_size(self, message: Incoming) -> None:
+        """Refuse a message that is larger than the stream allows; raises Refused."""
+        size = len(message.headers) + len(message.payload)
+        if 0 <= self._max_msg_size < size:
+            raise Refused(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+        if len(message.headers) > _HEADERS_MAX:
+            raise Refused(errors.STREAM_HEADER_EXCEEDS_MAXIMUM)
+
+    def _store(self, message: Incoming) -> int:
+        """Store a message that passed the checks; raises Refused."""
+        subject = message.subject
+        republisher = self.republisher
+        republished = republisher.subject_for(subject) if republisher is not None else None
+        before = self.store.last_for_subject(subject) if republished else 0
+        if self.usage.would_exceed_account(self.size_of(message)):
+            raise Refused(errors.ACCOUNT_RESOURCES_EXCEEDED)
+        self._read_ttl(message)
+        if self._is_discard_new and not message.is_checked:
+            self._check_room(message)
+        try:
+            seq = self.store.append(
+                subject,
+                message.headers,
+                message.payload,
+                message.time_ns or self.now_ns,
+                message.seq,
+                message.ttl_s,
+                message.msg_id or None,
+            )
+        except StoreError as error:
+            raise Refused(_store_failed(error)) from None
+        self._remember(message, seq)
+        if self._max_per_subject > 0:
+            self.trim_subject(subject, self._max_per_subject)
+        self._stored()
+        if message.ttl_s:
+            self.expiry.add(seq, self.store.last_time_ns, message.ttl_s)
+        if self.config.allow_msg_schedules:
+            self.schedules.stored(message, seq)
+        if message.values:
+            self._roll_up(message, 1)
+        if republisher is not None and republished:
+            self.answers.send(
+                republished,
+                republisher.headers_for(self, message, seq, before),
+                republisher.payload_for(message),
+                False,
+            )
+        if self.followers or len(self.consumers):
+            self.audience.announce_soon()
+        return seq
+
+    def _skip(self, message: Incoming) -> int:
+        """Use up a sequence for a message that no consumer is interested in."""
+        seq = self.store.last_seq + 1
+        self.store.skip_to(seq)
+        self.skipped_ns = self.now_ns
+        self._remember(message, seq)
+        self._roll_up(message, 0)
+        return seq
+
+    def _remember(self, message: Incoming, seq: int) -> None:
+        """Note the id of the last message."""
+        self.last_msg_id = message.msg_id
+        if message.msg_id:
+            self.dedup.add(message.msg_id, seq, self.now_ns)
+
+    def _read_ttl(self, message: Incoming) -> None:
+        """Read the TTL; it is raised to that of the markers, which would be missed otherwise."""
+        value = message.value(names.TTL)
+        if not value:
+            return
+        ttl_s = parse_ttl(value)
+        if ttl_s == INVALID:
+            raise Refused(errors.MESSAGE_TTL_INVALID)
+        least_s = self.config.subject_delete_marker_ttl_ns // _SECOND_NS
+        if 0 < ttl_s < least_s and self._max_per_subject != 1:
+            ttl_s = least_s
+            message.headers = headers.add(
+                headers.remove(message.headers, names.TTL), names.TTL, b"%d" % ttl_s
+            )
+        if self.config.allow_msg_ttl:
+            message.ttl_s = ttl_s
+
+    def _roll_up(self, message: Incoming, keep: int) -> None:
+        """Remove what a roll-up replaces, and the schedule that a message ends."""
+        if not self.allows_rollup:
+            return
+        if message.rollup == names.ROLLUP_SUBJECT:
+            self.purge(message.subject, 0, keep)
+        elif message.rollup == names.ROLLUP_ALL:
+            self.purge(None, 0, keep)
+        scheduler = message.value(names.SCHEDULER)
+        if scheduler and message.value(names.SCHEDULE_NEXT) == b"purge":
+            self.purge(scheduler, 0, 0)
+
+    # Limits.
+
+    def size_of(self, message: Incoming) -> int:
+        """Return what a message would count towards the bytes of the stream."""
+        size = len(message.subject) + len(message.headers) + len(message.payload)
+        if self.is_memory:
+            return size + 16
+        return size + (34 if message.headers else 30)
+
+    def _has_room(self, size: int) -> bool:
+        """Tell whether a plain message of `size` bytes needs no closer look."""
+        return (self._max_msg_size < 0 or size <= self._max_msg_size) and self.usage.has_room(
+            size + 1024
+        )
+
+    def _check_room(self, message: Incoming) -> None:
+        """Refuse a message for which old ones would have to go; raises Refused."""
+        store = self.store
+        limit = self._max_per_subject
+        is_full = limit > 0 and store.count_for_subject(message.subject) >= limit
+        if is_full and self.config.discard_new_per_subject and not message.value(names.ROLLUP):
+            raise Refused(_full("maximum messages per subject exceeded"))
+        if 0 < self._max_msgs <= store.messages and not is_full:
+            raise Refused(_full("maximum messages exceeded"))
+        size = self.size_of(message)
+        if 0 < self._max_bytes < store.bytes + size:
+            first = store.first_for_subject(message.subject) if is_full else 0
+            if not is_full or store.size_of(first) < size:
+                raise Refused(_full("maximum bytes exceeded"))
+
+    def _stored(self) -> None:
+        """See to the limits after a message has been stored."""
+        store = self.store
+        if self._has_limits and (
+            0 < self._max_msgs < store.messages or 0 < self._max_bytes < store.bytes
+        ):
+            store.enforce(self._max_msgs, self._max_bytes)
+            if len(self.consumers):
+                self.consumers.trimmed()
+        self._account()
+        if not self.is_expiry_armed:
+            self.expiry.arm()
+
+    def _account(self) -> None:
+        """Tell the account what the stream uses now."""
+        used = self.store.bytes
+        if used != self._used_bytes:
+            self.usage.add(used - self._used_bytes)
+            self._used_bytes = used
+
+    def trim_subject(self, subject: bytes, keep: int) -> None:
+        """Remove the oldest messages of a subject but `keep`; consumers are told of each."""
+        store = self.store
+        if not len(self.consumers):
+            store.trim_subject(subject, keep)
+            return
+        while store.count_for_subject(subject) > keep:
+            self.remove(store.first_for_subject(subject))
+
+    def release_usage(self) -> None:
+        """Use nothing any more: the stream is deleted."""
+        self.usage.add(-self._used_bytes)
+        self._used_bytes = 0
+
+    # Removing.
+
+    def purge(self, subject: bytes | None, upto_seq: int, keep: int) -> int:
+        """Remove messages of a subject, below a sequence, but the newest; return how many."""
+        if upto_seq == 1:
+            return 0
+        store = self.store
+        if subject == b">" and not keep:
+            subject = None
+        self.origins.save()
+        purged = store.purge(subject, upto_seq, keep)
+        if subject is None and upto_seq > store.last_seq + 1:
+            store.skip_to(upto_seq - 1)
+        self._account()
+        self.consumers.purged(subject or _NO_BYTES)
+        return purged
+
+    def remove(self, seq: int, *, erase: bool = False) -> bool:
+        """Remove one message, visible or not; False when there is none."""
+        subject = self.store.subject_of(seq)
+        if subject is None or not self.store.remove(seq, erase):
+            return False
+        self._account()
+        self.consumers.removed(seq, subject)
+        return True
+
+    def remove_settled(self, seq: int) -> None:
+        """Remove a message that all consumers who need it have acknowledged."""
+        self.store.remove(seq)
+        self._account()
+
+    def removed(self) -> None:
+        """See to what follows when messages have gone by limits, age or purge."""
+        self._account()
+        if len(self.consumers):
+            self.consumers.trimmed()
+
+    # Answers.
+
+    def acknowledge_batch(self, message: Incoming, seq: int) -> None:
+        """Answer that an atomic batch, of which `message` was the last, has been stored."""
+        self.acknowledge(message, seq, self._ack_tail(message))
+
+    def batch_abandoned(self, batch_id: bytes, reason: str) -> None:
+        """Tell that an atomic batch will not be stored."""
+        self.events.batch_abandoned(batch_id, reason)
+
+    def acknowledge(self, message: Incoming, seq: int, tail: bytes) -> None:
+        """Answer that a message has been stored."""
+        if self.acks and message.reply:
+            body = self.ack_head + b"%d" % seq + tail
+            self.answers.send(message.reply, _NO_BYTES, body, True)
+
+    def _ack_tail(self, message: Incoming) -> bytes:
+        if message.batch_id is not None:
+            return b',"batch":%b,"count":%d}' % (
+                quote(message.batch_id).encode("utf-8", "surrogateescape"),
+                message.batch_size,
+            )
+        if message.counter_value is not None:
+            return b',"val":"%b"}' % message.counter_value.encode()
+        return b"}"
+
+    def _refuse(self, reply: bytes, error: ApiError) -> None:
+        """Answer that a message is not stored."""
+        if self.acks and reply:
+            self.answers.send(reply, _NO_BYTES, self.refusal(error), False)
+
+    def refuse(self, message: Incoming, error: ApiError) -> None:
+        """Answer that a message is not stored."""
+        self._refuse(message.reply, error)
+
+    def refusal(self, error: ApiError) -> bytes:
+        """Return the answer to a message that is refused."""
+        fields: dict[str, Any] = {"error": error.fields(), "stream": text(self.name), "seq": 0}
+        return encode(fields)
+
+    def lost(self, error: StoreError) -> None:
+        """Take back what a failed sync has lost, and tell the publishers."""
+        self.dedup.take_back(self.store.last_seq)
+        self.last_msg_id = _NO_BYTES
+        self._account()
+        self.answers.fail(self.refusal(_store_failed(error)))
+
+    def _make_ack_head(self) -> bytes:
+        head = b'{"stream":' + quote(self.name).encode("utf-8", "surrogateescape")
+        if self.surroundings.domain:
+            head += b',"domain":' + quote(self.surroundings.domain.encode()).encode()
+        return head + b',"seq":'
+
+    # Looking.
+
+    def schedule_of(self, subject: bytes) -> bool | None:
+        """Tell whether the last message of a subject is a schedule; None when there is none."""
+        last = self.store.load(self.store.last_for_subject(subject))
+        if last is None:
+            return None
+        return bool(headers.find(last.headers, names.SCHEDULE))
+
+
+def _full(description: str) -> ApiError:
+    return errors.STREAM_STORE_FAILED.fill(err=description)
+
+
+def _store_failed(error: StoreError) -> ApiError:
+    return errors.STREAM_STORE_FAILED.fill(err=error)

@@ -1,0 +1,35 @@
+"""What an account and the server use of one kind of storage, and how much they may."""
+
+from __future__ import annotations
+
+_UNLIMITED = -1
+
+
+class Usage:
+    """Bytes in use. `limit` of -1 is none; what counts here counts at `parent`, too."""
+
+    __slots__ = ("limit", "parent", "used")
+
+    def __init__(self, limit: int = _UNLIMITED, parent: Usage | None = None) -> None:
+        self.limit = limit
+        self.parent = parent
+        self.used = 0
+
+    def add(self, size: int) -> None:
+        """Count `size` bytes more, or less."""
+        self.used += size
+        if self.parent is not None:
+            self.parent.add(size)
+
+    def is_exceeded(self, size: int) -> bool:
+        """Tell whether the server would use more than it may with `size` bytes more."""
+        parent = self.parent
+        return parent is not None and 0 <= parent.limit < parent.used + size
+
+    def would_exceed_account(self, size: int) -> bool:
+        """Tell whether the account would use more than it may with `size` bytes more."""
+        return 0 <= self.limit < self.used + size
+
+    def has_room(self, size: int) -> bool:
+        """Tell whether `size` bytes more are within all limits."""
+        return not self.would_exceed_account(size) and not self.is_exceeded(size)

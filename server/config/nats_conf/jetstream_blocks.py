@@ -1,0 +1,182 @@
+"""The `jetstream` blocks of a nats-server configuration: the server's and an account's."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from midge.server.config.nats_conf.sections import Handler, Key, Missing, Section, read_map
+from midge.server.config.nats_conf.values import (
+    boolean,
+    entries,
+    fail,
+    integer,
+    limit,
+    seconds,
+    text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from midge.server.config.nats_conf.parser import Node
+
+_SIZE = re.compile(r"(-?[0-9]+)([KMGT]?)B?")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def storage_size(node: Node) -> int:
+    """Return a number of bytes: an integer, or a text such as `"1GB"`; -1 means no limit."""
+    if not isinstance(node.value, str):
+        return integer(node)
+    found = _SIZE.fullmatch(node.value.strip())
+    if node.value and found is None:
+        fail(node, f"expected a size such as 512M or 10GB, got {node.value[:60]!r}")
+    return int(found[1]) * _UNITS[found[2]] if found else 0
+
+
+def _nested(name: str, table: Mapping[str, Handler]) -> Callable[[Section, Node], None]:
+    """Return the handler of a map within the map, for the table `name`."""
+
+    def handle(section: Section, node: Node) -> None:
+        read_map(node, section.table(name, node) if name else section, table)
+
+    return handle
+
+
+def _sync(node: Node) -> str:
+    """Return `always`, or a duration as it is written."""
+    if isinstance(node.value, str) and node.value.lower() == "always":
+        return "always"
+    seconds(node)  # says what is wrong with it
+    return node.value if isinstance(node.value, str) else f"{node.value}ns"
+
+
+def _unused(_: Section, node: Node) -> None:
+    """Accept a number that only matters to servers with replicated streams."""
+    storage_size(node)
+
+
+def _unused_switch(_: Section, node: Node) -> None:
+    """Accept a switch that only matters to servers with replicated streams."""
+    boolean(node)
+
+
+def _cluster_traffic(_: Section, node: Node) -> None:
+    """Accept what only replicated streams would use."""
+    if text(node).lower() not in {"system", "owner", ""}:
+        fail(node, f"expected 'system' or 'owner' for cluster_traffic, got {node.value!r}")
+
+
+_BATCH: dict[str, Handler] = {
+    "max_inflight_per_stream": Key("max_batch_inflight_per_stream", limit),
+    "max_inflight_total": Key("max_batch_inflight_total", limit),
+    "max_msgs": Key("max_batch_messages", limit),
+    "timeout": Key("max_batch_timeout_s", seconds),
+}
+
+_LIMITS: dict[str, Handler] = {
+    "max_ack_pending": Key("max_ack_pending", limit),
+    "max_ha_assets": Key("max_ha_assets", limit),
+    "max_request_batch": Key("max_request_batch", limit),
+    "duplicate_window": Key("duplicate_window_s", seconds),
+    "batch": _nested("", _BATCH),
+}
+
+SERVER: dict[str, Handler] = {
+    "strict": Key("strict", boolean),
+    "enabled": Key("enabled", boolean),
+    "enable": Key("enabled", boolean),
+    "store_dir": Key("store_dir", text),
+    "storedir": Key("store_dir", text),
+    "store": Key("store_dir", text),
+    "sync": Key("sync_interval", _sync),
+    "sync_interval": Key("sync_interval", _sync),
+    "max_memory_store": Key("max_memory_bytes", storage_size),
+    "max_mem_store": Key("max_memory_bytes", storage_size),
+    "max_mem": Key("max_memory_bytes", storage_size),
+    "max_file_store": Key("max_file_bytes", storage_size),
+    "max_file": Key("max_file_bytes", storage_size),
+    "domain": Key("domain", text),
+    "key": Missing("encryption at rest"),
+    "ek": Missing("encryption at rest"),
+    "encryption_key": Missing("encryption at rest"),
+    "prev_key": Missing("encryption at rest"),
+    "prev_ek": Missing("encryption at rest"),
+    "prev_encryption_key": Missing("encryption at rest"),
+    "cipher": Missing("encryption at rest"),
+    "extension_hint": Missing("JetStream extension hints"),
+    "limits": _nested("limits", _LIMITS),
+    "unique_tag": Key("unique_tag", text),
+    "max_outstanding_catchup": _unused,
+    "max_buffered_size": Key("max_buffered_bytes", storage_size),
+    "max_buffered_msgs": Key("max_buffered_messages", limit),
+    "request_queue_limit": Key("request_queue_limit", limit),
+    "info_queue_limit": _unused,
+    "max_concurrent_io": Key("max_concurrent_io", limit),
+    "meta_compact": _unused,
+    "meta_compact_size": _unused,
+    "meta_compact_sync": _unused_switch,
+    "tpm": Missing("keys in a TPM"),
+}
+
+ACCOUNT: dict[str, Handler] = {
+    "enabled": Key("enabled", boolean),
+    "enable": Key("enabled", boolean),
+    "max_memory": Key("max_memory_bytes", storage_size),
+    "max_mem": Key("max_memory_bytes", storage_size),
+    "mem": Key("max_memory_bytes", storage_size),
+    "memory": Key("max_memory_bytes", storage_size),
+    "max_store": Key("max_file_bytes", storage_size),
+    "max_file": Key("max_file_bytes", storage_size),
+    "max_disk": Key("max_file_bytes", storage_size),
+    "store": Key("max_file_bytes", storage_size),
+    "disk": Key("max_file_bytes", storage_size),
+    "max_streams": Key("max_streams", integer),
+    "streams": Key("max_streams", integer),
+    "max_consumers": Key("max_consumers", integer),
+    "consumers": Key("max_consumers", integer),
+    "max_bytes_required": Key("max_bytes_required", boolean),
+    "max_stream_bytes": Key("max_bytes_required", boolean),
+    "max_bytes": Key("max_bytes_required", boolean),
+    "mem_max_stream_bytes": Key("memory_max_stream_bytes", storage_size),
+    "memory_max_stream_bytes": Key("memory_max_stream_bytes", storage_size),
+    "disk_max_stream_bytes": Key("file_max_stream_bytes", storage_size),
+    "store_max_stream_bytes": Key("file_max_stream_bytes", storage_size),
+    "max_ack_pending": Key("max_ack_pending", integer),
+    "cluster_traffic": _cluster_traffic,
+}
+
+
+def _read(section: Section, node: Node, table: Mapping[str, Handler]) -> None:
+    """Read `true`, `enabled`, `disabled` or a map, which enables unless it says otherwise."""
+    value = node.value
+    if isinstance(value, dict):
+        section.put("enabled", True, node)
+        read_map(node, section, table)
+        return
+    word = value.lower() if isinstance(value, str) else value
+    if word in (True, "enabled", "enable"):
+        section.put("enabled", True, node)
+    elif word in (False, "disabled", "disable"):
+        section.put("enabled", False, node)
+    else:
+        fail(node, f"Expected 'enabled' or 'disabled' for string value, got '{value}'")
+
+
+def read_jetstream(section: Section, node: Node) -> None:
+    """Read the server's block."""
+    _read(section.table("jetstream", node), node, SERVER)
+
+
+def read_account_jetstream(section: Section, node: Node) -> None:
+    """Read an account's block."""
+    _read(section.table("jetstream", node), node, ACCOUNT)
+
+
+def read_feature_flags(section: Section, node: Node) -> None:
+    """Read `feature_flags`, a map of flags to whether they are set."""
+    for name, entry in entries(node).items():
+        if name.lower() != "js_ack_fc_v2":
+            fail(entry, f'field "feature_flags": midge does not know {name!r}')
+        section.put("jetstream.ack_format", "v2" if boolean(entry) else "v1", entry)

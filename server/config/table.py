@@ -1,0 +1,23 @@
+"""What every table of options is made of: the base class, and the types that many fields share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+Secret = Annotated[str, Meta(extra={"secret": True})]
+"""Text that no log line, monitoring page or `midge check` may show."""
+
+REDACTED = "[REDACTED]"
+"""What stands in place of a secret."""
+
+Seconds = Annotated[float, Meta(ge=0)]
+"""A duration in seconds; integers are welcome."""
+
+Count = Annotated[int, Meta(ge=0)]
+"""A number of things, never negative."""
+
+
+class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Be one table of the configuration: immutable, keyword-only, closed to unknown keys."""

@@ -1,0 +1,1 @@
+"""JetStream in the server: `midge.jetstream` wired to accounts, the router and the event loop."""

@@ -1,0 +1,163 @@
+"""JetStream of one account: its own subjects, its streams' subjects, and the turns of consumers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.jetstream import errors
+from midge.jetstream.account import JetStreamAccount
+from midge.jetstream.api import dispatch
+from midge.jetstream.stream.surroundings import Surroundings
+from midge.server.jetstream import routes, subjects
+from midge.server.jetstream.delivery import Deliveries
+from midge.server.jetstream.ingest import StreamSubscription
+from midge.server.jetstream.sink import AccountSink, Interest
+from midge.server.jetstream.subjects import ApiService, Intake
+
+if TYPE_CHECKING:
+    from midge.jetstream.config.stream import StreamConfig
+    from midge.jetstream.limits import AccountLimits
+    from midge.jetstream.stream.stream import Stream
+    from midge.server.internal.service import Request
+    from midge.server.jetstream.context import Context
+    from midge.server.routing.account import Account
+    from midge.server.routing.subscription import RoutedSubscription
+
+
+class AccountJetStream:
+    """JetStream in one account, from `open` to `close`.
+
+    `limits` is None where the account may not use JetStream: then requests are answered with that.
+    """
+
+    def __init__(
+        self, context: Context, account: Account, limits: dict[str, AccountLimits] | None
+    ) -> None:
+        self.account = account
+        self.limits = limits
+        self.interest = Interest()
+        account.interest_listener = self.interest
+        self.sink = AccountSink(account, context.publisher, self.interest)
+        self.deliveries = Deliveries(context.turns, account, self.sink)
+        self._context = context
+        self._own: list[RoutedSubscription] = []
+        self._of_streams: dict[Stream, dict[str, StreamSubscription]] = {}
+        self.streams = self._make_streams()
+
+    def open(self) -> None:
+        """Listen on the subjects of JetStream's own, and take up the streams that are stored."""
+        domain = self._context.options.domain
+        self._own.append(self._api(subjects.API))
+        if domain:
+            prefix = b"$JS.%b.API." % domain.encode()
+            self._own.append(self._api(prefix))
+        if self.limits is not None:
+            self._own.append(Intake(subjects.ACK + b">", self._take_ack))
+            self._own.append(Intake(subjects.FLOW_CONTROL + b">", self._take_flow_control))
+        for subscription in self._own:
+            self.account.add(subscription)
+        for store in self._context.stores.recovered(self.account.name):
+            self._context.stores.adopt(store, self.streams.recover(store).config)
+
+    def close(self) -> None:
+        """Listen no more; consumers' waiting requests are told of the shutdown."""
+        for stream in list(self._of_streams):
+            self._stream_removed(stream)
+            stream.audience.shut_down()
+        for subscription in self._own:
+            self.account.remove(subscription)
+        self._own.clear()
+        self.streams.stop()
+
+    def _api(self, prefix: bytes) -> ApiService:
+        services = self._context.services
+        return ApiService(services, self.account, prefix, self.answer, self.take_at_once)
+
+    def _make_streams(self) -> JetStreamAccount:
+        context = self._context
+        surroundings = Surroundings(
+            self.sink,
+            context.clock,
+            context.random,
+            context.options.domain,
+            context.max_payload,
+            account=self.account.name,
+            ready=self.deliveries.ready,
+            has_second_acks=context.options.ack_format == "v2",
+        )
+        streams = JetStreamAccount(
+            self.account.name,
+            surroundings,
+            lambda config: context.stores.make(self.account.name, config),
+            context.limits,
+            self.limits,
+            context.memory,
+            context.storage,
+        )
+        streams.is_strict = context.options.strict
+        streams.server_name = context.server_name
+        streams.delete_store = context.stores.delete
+        streams.stream_added = self._stream_added
+        streams.stream_changed = self._stream_changed
+        streams.stream_removed = self._stream_removed
+        return streams
+
+    # What clients ask for.
+
+    def answer(self, request: Request) -> None:
+        """Answer a request to the API; the answer may come later, once it is durable."""
+        reply = request.reply
+
+        def respond(answer: bytes, headers: bytes = b"") -> None:
+            if reply:
+                self.sink.send(reply, b"", headers, answer)
+
+        if self.limits is None:
+            refusal = dispatch.refuse(request.subject, errors.NOT_ENABLED_FOR_ACCOUNT)
+            if refusal is not None:
+                respond(refusal)
+            return
+        headers = request.headers or b""
+        dispatch.handle(self.streams, request.subject, headers, request.payload, respond)
+
+    def take_at_once(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
+        """Take a pull or a direct request, which wait for no other; False where none answers."""
+        if self.limits is None:
+            return False
+        take = routes.take_pull if subject.startswith(routes.NEXT) else routes.take_direct_get
+        return take(self.streams, subject, reply, headers, payload)
+
+    def _take_ack(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
+        """Take an ack; False when there is no such consumer."""
+        return routes.take_ack(self.streams, subject, reply, payload)
+
+    def _take_flow_control(
+        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> bool:
+        """Take the answer to a flow control request; False when there is no such consumer."""
+        return routes.take_flow_control(self.streams, subject, headers)
+
+    # What streams are there.
+
+    def _stream_added(self, stream: Stream) -> None:
+        self._of_streams[stream] = {}
+        self._listen(stream, stream.config)
+
+    def _stream_changed(self, stream: Stream, old: StreamConfig) -> None:
+        if stream.config.subjects != old.subjects:
+            self._listen(stream, stream.config)
+
+    def _stream_removed(self, stream: Stream) -> None:
+        for subscription in self._of_streams.pop(stream, {}).values():
+            self.account.remove(subscription)
+
+    def _listen(self, stream: Stream, config: StreamConfig) -> None:
+        """Subscribe to a stream's subjects, and no longer to what is none of them."""
+        held = self._of_streams[stream]
+        for subject in [one for one in held if one not in config.subjects]:
+            self.account.remove(held.pop(subject))
+        for subject in config.subjects:
+            if subject not in held:
+                raw = subject.encode("utf-8", "surrogateescape")
+                held[subject] = StreamSubscription(raw, stream)
+                self.account.add(held[subject])

@@ -1,0 +1,49 @@
+"""How much JetStream may use where nothing is configured: three quarters of what there is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from midge.server.config.jetstream import JetStream
+
+_CGROUP_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+
+def store_directory(options: JetStream) -> Path:
+    """Return the directory that files go to: `jetstream` in the configured one."""
+    base = Path(options.store_dir) if options.store_dir else Path(tempfile.gettempdir()) / "nats"
+    return base / "jetstream"
+
+
+def memory_limit(options: JetStream) -> int:
+    """Return the most bytes of memory streams: as set, or 3/4 of the machine's or container's."""
+    if options.max_memory_bytes >= 0:
+        return options.max_memory_bytes
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(total, *(_cgroup_limit(path, total) for path in _CGROUP_LIMITS)) // 4 * 3
+
+
+def disk_limit(options: JetStream) -> int:
+    """Return the most bytes of file streams: as set, or 3/4 of what is free on the disk."""
+    if options.max_file_bytes >= 0:
+        return options.max_file_bytes
+    place = store_directory(options)
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    return shutil.disk_usage(place).free // 4 * 3
+
+
+def _cgroup_limit(path: Path, total: int) -> int:
+    """Return the memory limit of a control group; `total` where there is none."""
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):  # no such file, or `max`
+        return total

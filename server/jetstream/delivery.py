@@ -1,0 +1,79 @@
+"""Whose turn it is to deliver: consumers with something to send share the loop with all others.
+
+A consumer that is ready waits for a turn of the server's, as a connection does that has more to
+say. A turn's share is divided among the consumers that are ready, one portion each in the order in
+which they became so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING
+
+from midge.server.internal.producer import Producer
+from midge.server.routing.role import Role
+
+if TYPE_CHECKING:
+    from midge.jetstream.consumer.consumer import Consumer
+    from midge.server.clients.fair_turns import FairTurns
+    from midge.server.jetstream.sink import AccountSink
+    from midge.server.routing.account import Account
+
+PORTION_BYTES = 256 * 1024
+"""What one consumer delivers before the next one: some 500 messages of 256 B with their cost."""
+
+
+class Deliveries:
+    """The consumers of one account that have something to deliver.
+
+    What a consumer sends goes out in the name of a producer, so that a receiver that is far behind
+    can hold it. A consumer that is held waits until that receiver has caught up or has gone.
+    """
+
+    def __init__(self, turns: FairTurns, account: Account, sink: AccountSink) -> None:
+        self._turns = turns
+        self._account = account
+        self._sink = sink
+        self._ready: deque[Consumer] = deque()
+        self._held: set[Consumer] = set()
+        self._producer = Producer(account, Role.JETSTREAM)
+        self._is_waiting = False
+
+    def ready(self, consumer: Consumer) -> None:
+        """Have `consumer.deliver` called in one of the next turns."""
+        if consumer not in self._held:
+            self._ready.append(consumer)
+            self._wait()
+
+    def _wait(self) -> None:
+        if self._ready and not self._is_waiting:
+            self._is_waiting = True
+            self._turns.wait(self._deliver)
+
+    def _deliver(self) -> None:
+        """Take a turn."""
+        self._is_waiting = False
+        left = self._turns.share()
+        while left > 0 and self._ready:
+            left -= self._deliver_portion(self._ready.popleft(), min(left, PORTION_BYTES))
+        self._turns.give_back(max(left, 0))
+        self._wait()
+
+    def _deliver_portion(self, consumer: Consumer, portion: int) -> int:
+        """Let one consumer deliver; return what that took."""
+        producer = self._sink.producer = self._producer
+        try:
+            return consumer.deliver(portion)
+        finally:
+            self._sink.producer = None
+            if producer.held_by is not None:
+                self._held.add(consumer)
+                producer.released = partial(self._released, consumer)
+                self._producer = Producer(self._account, Role.JETSTREAM)
+
+    def _released(self, consumer: Consumer) -> None:
+        """Go on with a consumer whose receiver has caught up, or has gone."""
+        self._held.discard(consumer)
+        self._ready.append(consumer)
+        self._wait()

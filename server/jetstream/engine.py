@@ -1,0 +1,171 @@
+"""JetStream of one server: its accounts, its limits, its store, from start to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from midge.jetstream.limits import NO_TIER, AccountLimits, ServerLimits
+from midge.jetstream.store.interface import GroupListener, StoreError
+from midge.jetstream.stream.usage import Usage
+from midge.server.errors import ConfigError
+from midge.server.internal.publisher import InternalPublisher
+from midge.server.internal.service import Services
+from midge.server.jetstream.account import AccountJetStream
+from midge.server.jetstream.capacity import disk_limit, memory_limit, store_directory
+from midge.server.jetstream.clock import NanosecondClock
+from midge.server.jetstream.context import Context
+from midge.server.jetstream.stores import FileStores, MemoryStores, Stores
+from midge.server.log.logger import get_logger
+from midge.server.routing.account import GLOBAL_ACCOUNT
+from midge.server.routing.observer import Observer
+
+if TYPE_CHECKING:
+    from midge.server.broker.broker import Broker
+    from midge.server.config.options import Options
+    from midge.server.routing.account import Account
+
+log = get_logger()
+
+_REQUESTS_MAX = 10_000
+"""Most API requests of one account that may wait, as in nats-server."""
+
+_SECOND_NS = 1_000_000_000
+
+
+class Failures(GroupListener):
+    """Tells the streams when the disk has failed to sync what they stored."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def failed(self, group: int, error: StoreError) -> None:
+        """Take back what is lost, and refuse what comes until the server starts anew."""
+        log.error("jetstream_store_failed", error=str(error))
+        for account in self._engine.accounts.values():
+            account.streams.lost(error)
+
+
+class Engine(Observer):
+    """JetStream of one server; `accounts` by name, made as the server's accounts are."""
+
+    def __init__(self, broker: Broker) -> None:
+        options: Options = broker.options
+        self.options = options.jetstream
+        self.publisher = InternalPublisher(broker.router)
+        self.turns = broker.turns
+        self.clock = NanosecondClock(broker.clock)
+        self.random = broker.random
+        self.max_payload = options.limits.max_payload_bytes
+        self.server_name = options.server_name or broker.keys.server_id
+        self.services = Services(
+            self.publisher,
+            waiting_max=self.options.request_queue_limit or _REQUESTS_MAX,
+            overfull=self._overfull,
+        )
+        self.limits = ServerLimits(
+            max_memory=memory_limit(self.options),
+            max_storage=disk_limit(self.options),
+            duplicate_window_max_ns=round(self.options.limits.duplicate_window_s * _SECOND_NS),
+        )
+        self.memory = Usage(self.limits.max_memory)
+        self.storage = Usage(self.limits.max_storage)
+        self.store_directory = store_directory(self.options)
+        self.stores: Stores = MemoryStores()
+        self.accounts: dict[str, AccountJetStream] = {}
+        self._broker = broker
+
+    def start(self) -> None:
+        """Open the store, recover what is there, and begin to answer.
+
+        Raises:
+            ConfigError: the store's directory cannot be used.
+        """
+        self._open_stores()
+        for account in self._broker.accounts.values():
+            self.account_made(account)
+        self._broker.observers.append(self)
+        log.info(
+            "jetstream_started",
+            memory_bytes=self.limits.max_memory,
+            file_bytes=self.limits.max_storage,
+            store_dir=self.options.store_dir,
+            sync_interval=self.options.sync_interval,
+        )
+
+    def _open_stores(self) -> None:
+        if self.options.in_memory:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            self.stores = FileStores(
+                self.store_directory,
+                loop,
+                self._broker.clock,
+                Failures(self),
+                self.options.sync_interval_ns,
+            )
+        except (StoreError, OSError) as error:
+            raise ConfigError(str(error), key="jetstream.store_dir") from None
+        for damage in self.stores.damages():
+            log.error("jetstream_data_lost", damage=str(damage))
+
+    def stop(self) -> None:
+        """Take no more messages, acknowledge what was taken, and close the store."""
+        if self in self._broker.observers:
+            self._broker.observers.remove(self)
+        for account in self.accounts.values():
+            account.close()
+        self.services.close()
+        self.stores.close()
+        self.accounts.clear()
+
+    def _context(self) -> Context:
+        """Return what all accounts share."""
+        return Context(
+            self.options,
+            self.publisher,
+            self.services,
+            self.turns,
+            self.clock,
+            self.random,
+            self.stores,
+            self.limits,
+            self.memory,
+            self.storage,
+            self.max_payload,
+            self.server_name,
+        )
+
+    def limits_of(self, name: str) -> dict[str, AccountLimits] | None:
+        """Return what the account of this name may use; None when it may not use JetStream."""
+        options: Options = self._broker.options
+        table = next((one for one in options.accounts if one.name == name), None)
+        if table is None:
+            return {NO_TIER: AccountLimits()} if name == GLOBAL_ACCOUNT else None
+        asked = table.jetstream
+        if not asked.enabled:
+            return None
+        limits = AccountLimits(
+            max_memory=asked.max_memory_bytes,
+            max_storage=asked.max_file_bytes,
+            max_streams=asked.max_streams,
+            max_consumers=asked.max_consumers,
+            max_ack_pending=asked.max_ack_pending,
+            memory_max_stream_bytes=asked.memory_max_stream_bytes,
+            storage_max_stream_bytes=asked.file_max_stream_bytes,
+            max_bytes_required=asked.max_bytes_required,
+        )
+        return {NO_TIER: limits}
+
+    # As an observer of the broker.
+
+    def account_made(self, account: Account) -> None:
+        """Offer JetStream in a new account, if it may have it."""
+        made = AccountJetStream(self._context(), account, self.limits_of(account.name))
+        self.accounts[account.name] = made
+        made.open()
+
+    def _overfull(self) -> None:
+        """Count a request that is dropped because too many wait."""
+        self._broker.limit_hits["jetstream_requests"] += 1

@@ -1,0 +1,12 @@
+# C types for ingest.py.
+
+from midge.protocol.frame cimport Frame
+from midge.server.routing.client cimport Client
+from midge.server.routing.subscription cimport RoutedSubscription
+
+
+cdef class StreamSubscription(RoutedSubscription):
+    cdef readonly object stream
+
+    cpdef bint receive(self, Client publisher, Frame frame) except -1
+    cpdef bint takes_runs(self) noexcept

@@ -1,0 +1,23 @@
+"""A stream's subjects as subscriptions: from the router into the stream, without a copy between."""
+
+from midge.jetstream.stream.stream import Stream
+from midge.protocol.frame import Frame
+from midge.server.routing.client import Client
+from midge.server.routing.subscription import RoutedSubscription
+
+
+class StreamSubscription(RoutedSubscription):
+    """One subject of `stream`. Equal lines go into it one after the other, as a run."""
+
+    def __init__(self, subject: bytes, stream: Stream) -> None:
+        RoutedSubscription.__init__(self, subject)
+        self.stream = stream
+
+    def receive(self, publisher: Client | None, frame: Frame) -> bool:
+        """Store a message; the stream answers its publisher by itself."""
+        self.stream.publish_frame(frame)
+        return True
+
+    def takes_runs(self) -> bool:
+        """Tell that `receive_run` may stand for as many calls of `receive`."""
+        return True

@@ -1,0 +1,100 @@
+"""Which stream or consumer a message to one of JetStream's subjects is for.
+
+Pulls, direct gets, acks and flow control come at the rate of messages: they are handed over at
+once, from the bytes of the subject, and wait for no request to the API.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.jetstream.config.versions import is_known_level
+from midge.jetstream.consumer.push import PushConsumer
+from midge.jetstream.consumer.statuses import REQUIRED_API_LEVEL
+from midge.jetstream.json.encode import text
+from midge.jetstream.stream import headers as header_block
+
+if TYPE_CHECKING:
+    from midge.jetstream.account import JetStreamAccount
+    from midge.jetstream.consumer.consumer import Consumer
+    from midge.jetstream.stream.stream import Stream
+
+NEXT = b"$JS.API.CONSUMER.MSG.NEXT."
+DIRECT_GET = b"$JS.API.DIRECT.GET."
+
+_REQUIRED_LEVEL = b"Nats-Required-Api-Level"
+_ACK_TOKENS = 9  # of $JS.ACK.<stream>.<consumer>.<5 numbers>; the second form has two more
+_FLOW_CONTROL_TOKENS = 5  # of $JS.FC.<stream>.<consumer>.<id>
+
+
+def stream_of(account: JetStreamAccount, name: bytes) -> Stream | None:
+    """Return a stream by its name as it stands in a subject."""
+    return account.streams.get(text(name))
+
+
+def consumer_of(account: JetStreamAccount, stream: bytes, name: bytes) -> Consumer | None:
+    """Return a consumer by the names in a subject."""
+    found = stream_of(account, stream)
+    return None if found is None else found.consumers.get(name)
+
+
+def take_pull(
+    account: JetStreamAccount, subject: bytes, reply: bytes, headers: bytes, body: bytes
+) -> bool:
+    """Hand a pull request to its consumer; False when there is none of that name."""
+    stream, _, name = subject[len(NEXT) :].partition(b".")
+    consumer = consumer_of(account, stream, name)
+    if consumer is None:
+        return False
+    if headers and not _is_level_known(headers):
+        account.surroundings.sink.send(reply, b"", REQUIRED_API_LEVEL, b"")
+    else:
+        consumer.request(reply, body)
+    return True
+
+
+def take_direct_get(
+    account: JetStreamAccount, subject: bytes, reply: bytes, headers: bytes, body: bytes
+) -> bool:
+    """Answer a direct get; False when no stream of that name allows it."""
+    name, dot, message_subject = subject[len(DIRECT_GET) :].partition(b".")
+    stream = stream_of(account, name)
+    if stream is None or not stream.config.allow_direct:
+        return False
+    if not reply:
+        return True
+    if headers and not _is_level_known(headers):
+        account.surroundings.sink.send(reply, b"", REQUIRED_API_LEVEL, b"")
+    elif dot:
+        stream.direct_get.get_last(reply, message_subject, body)
+    else:
+        stream.direct_get.get(reply, body)
+    return True
+
+
+def take_ack(account: JetStreamAccount, subject: bytes, reply: bytes, body: bytes) -> bool:
+    """Hand an ack to its consumer; False when there is none of that name."""
+    tokens = subject.split(b".", 6)
+    names = tokens[2:4] if subject.count(b".") < _ACK_TOKENS + 1 else tokens[4:6]
+    consumer = consumer_of(account, *names) if len(names) == 2 else None
+    if consumer is None or not consumer.takes_acks():
+        return False
+    consumer.ack(subject, reply, body)
+    return True
+
+
+def take_flow_control(account: JetStreamAccount, subject: bytes, headers: bytes) -> bool:
+    """Hand the answer to a flow control request on; False when there is no such consumer."""
+    tokens = subject.split(b".")
+    names = tokens[2:4] if len(tokens) <= _FLOW_CONTROL_TOKENS else tokens[4:6]
+    consumer = consumer_of(account, *names) if len(names) == 2 else None
+    if not isinstance(consumer, PushConsumer):
+        return False
+    consumer.flow_control(subject, headers)
+    return True
+
+
+def _is_level_known(headers: bytes) -> bool:
+    """Tell whether the API is as new as a request's headers ask for."""
+    level = header_block.find(headers, _REQUIRED_LEVEL)
+    return not level or is_known_level(text(level))

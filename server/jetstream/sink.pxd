@@ -1,0 +1,28 @@
+# C types for sink.py.
+
+cimport cython
+
+from midge.jetstream.sink cimport Sink
+from midge.protocol.frame cimport Frame, compose
+from midge.server.internal.publisher cimport InternalPublisher
+from midge.server.routing.account cimport Account
+from midge.server.routing.client cimport Client
+from midge.sublist.result cimport SubListResult
+
+
+cdef class AccountSink(Sink):
+    cdef readonly Account account
+    cdef readonly InternalPublisher publisher
+    cdef public Client producer
+    cdef object _interest
+
+    cpdef Py_ssize_t send(
+        self, bytes subject, bytes reply, bytes headers, bytes payload
+    ) except -1
+    @cython.locals(result=SubListResult, frame=Frame)
+    cpdef bint deliver(
+        self, bytes deliver_subject, bytes message_subject, bytes reply, bytes headers,
+        bytes payload
+    ) except -1
+    @cython.locals(result=SubListResult)
+    cpdef bint has_interest(self, bytes subject) except -1

@@ -1,0 +1,120 @@
+"""What JetStream sends: into its account, by the router, written at the end of the loop's turn."""
+
+from collections.abc import Callable
+
+from midge.jetstream.sink import Sink
+from midge.protocol.frame import compose
+from midge.server.internal.publisher import InternalPublisher
+from midge.server.routing.account import Account
+from midge.server.routing.client import Client
+
+
+class AccountSink(Sink):
+    """The outgoing side of one account.
+
+    Messages for a consumer's subscribers go out in the name of `producer`, which receivers that are
+    far behind hold back; acks, answers and advisories in the name of the server itself.
+    """
+
+    def __init__(
+        self, account: Account, publisher: InternalPublisher, interest: "Interest"
+    ) -> None:
+        self.account = account
+        self.publisher = publisher
+        self.producer: Client | None = None
+        self._interest = interest
+
+    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
+        """Publish a message in the account; return how many subscriptions took it."""
+        return self.publisher.publish(
+            self.account, subject, payload, reply or None, headers or None, None, False
+        )
+
+    def deliver(
+        self,
+        deliver_subject: bytes,
+        message_subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+    ) -> bool:
+        """Route a message by `deliver_subject` that shows `message_subject`; False: not taken."""
+        result = self.account.sublist.match(deliver_subject)
+        if not result.plain and not result.queues:
+            return False
+        frame = compose(message_subject, payload, reply or None, headers or None)
+        return self.publisher.route_frame(self.account, result, frame, self.producer) > 0
+
+    def has_interest(self, subject: bytes) -> bool:
+        """Tell whether a subscription of the account would get what is sent to `subject`."""
+        result = self.account.sublist.match(subject)
+        return bool(result.plain or result.queues)
+
+    def is_subscribed(self, subject: bytes, group: bytes) -> bool:
+        """Tell whether there is a subscription of exactly `subject`, in `group` if that is set."""
+        return is_subscribed(self.account, subject, group)
+
+    def watch_interest(
+        self, subject: bytes, changed: Callable[[bool], object], group: bytes
+    ) -> object:
+        """Call `changed` whenever what `is_subscribed` tells becomes another."""
+        return self._interest.watch(subject, changed, group)
+
+    def unwatch_interest(self, token: object) -> None:
+        """End what `watch_interest` began."""
+        self._interest.unwatch(token)
+
+
+class Interest:
+    """Whether anyone listens where consumers deliver to; the listener of one account's interest."""
+
+    def __init__(self) -> None:
+        self._watched: dict[tuple[bytes, bytes | None], list[Watched]] = {}
+
+    def watch(self, subject: bytes, changed: Callable[[bool], object], group: bytes) -> "Watched":
+        """Begin to watch `subject`, in a queue group if `group` is not empty; returns a token."""
+        watched = Watched((subject, group or None), changed)
+        self._watched.setdefault(watched.kind, []).append(watched)
+        return watched
+
+    def unwatch(self, token: object) -> None:
+        """Watch no more."""
+        if isinstance(token, Watched):
+            watched = self._watched.get(token.kind, [])
+            if token in watched:
+                watched.remove(token)
+            if not watched:
+                self._watched.pop(token.kind, None)
+
+    def interest_began(self, subject: bytes, queue: bytes | None) -> None:
+        """Tell that the first subscription of its kind is there."""
+        for watched in list(self._watched.get((subject, queue), ())):
+            watched.changed(True)
+
+    def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
+        """Tell that the last subscription of its kind has gone."""
+        for watched in list(self._watched.get((subject, queue), ())):
+            watched.changed(False)
+
+
+class Watched:
+    """A subject, plain or with a queue group, and what to call when interest begins or ends."""
+
+    __slots__ = ("changed", "kind")
+
+    def __init__(self, kind: tuple[bytes, bytes | None], changed: Callable[[bool], object]) -> None:
+        self.kind = kind
+        self.changed = changed
+
+
+def is_subscribed(account: Account, subject: bytes, group: bytes) -> bool:
+    """Tell whether `account` has a subscription of exactly `subject`, in `group` if that is set."""
+    result = account.sublist.match(subject)
+    if not group:
+        return any(one.subject == subject for one in result.plain)
+    return any(
+        member.subject == subject
+        for queue in result.queues
+        if queue.name == group
+        for member in queue.members
+    )

@@ -1,0 +1,145 @@
+"""Where streams are kept: in memory, or in the files of one store directory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from midge.jetstream.config.stream import MEMORY
+from midge.jetstream.store.disk import RealDisk
+from midge.jetstream.store.file.directory import StoreDirectory
+from midge.jetstream.store.file.stream import FileStore
+from midge.jetstream.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from midge.jetstream.config.stream import StreamConfig
+    from midge.jetstream.store.file.recovery import Damage
+    from midge.jetstream.store.interface import GroupListener, StreamStore
+    from midge.server.clock import Clock, Timer
+
+ASYNC = "async"
+"""The persist mode of a stream that acknowledges before the disk has what it stored."""
+
+_TICK_S = 1.0
+"""How often an idle store notes how far it is synced, so that later damage is told from a tear."""
+
+
+class Stores(Protocol):
+    """Makes stores for streams, and finds those that are there."""
+
+    def make(self, account: str, config: StreamConfig) -> StreamStore:
+        """Return an empty store for a new stream."""
+
+    def recovered(self, account: str) -> Iterable[StreamStore]:
+        """Return the stores of an account that were there at the start."""
+
+    def adopt(self, store: StreamStore, config: StreamConfig) -> None:
+        """Treat a recovered store as its stream's configuration says."""
+
+    def delete(self, store: StreamStore) -> None:
+        """Delete a stream's store."""
+
+    def damages(self) -> Iterable[Damage]:
+        """Return what could not be read of what had been durable."""
+
+    def close(self) -> None:
+        """Make durable what is not, and close all files."""
+
+
+class MemoryStores:
+    """Keeps every stream in memory, whatever its configuration says."""
+
+    def make(self, account: str, config: StreamConfig) -> StreamStore:
+        """Return an empty store."""
+        return MemoryStore()
+
+    def recovered(self, account: str) -> Iterable[StreamStore]:
+        """Return nothing: memory outlives no server."""
+        return ()
+
+    def adopt(self, store: StreamStore, config: StreamConfig) -> None:
+        """Do nothing: there are no such stores."""
+
+    def delete(self, store: StreamStore) -> None:
+        """Delete a stream's store."""
+        store.delete()
+
+    def damages(self) -> Iterable[Damage]:
+        """Return nothing."""
+        return ()
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class FileStores:
+    """Keeps file streams in one directory, and memory streams in memory.
+
+    Raises: StoreError when the directory cannot be used.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        listener: GroupListener,
+        sync_interval_ns: int,
+    ) -> None:
+        disk = RealDisk(str(path), loop.add_reader, loop.remove_reader)
+        self._loop = loop
+        self._clock = clock
+        self._directory = StoreDirectory(disk, self._flush_soon)
+        self._directory.log.listen(listener)
+        if sync_interval_ns:
+            self._directory.set_sync_interval(max(round(sync_interval_ns / 1e9), 1))
+        self._timer: Timer = clock.call_later(_TICK_S, self._tick)
+
+    def make(self, account: str, config: StreamConfig) -> StreamStore:
+        """Return an empty store."""
+        if config.storage == MEMORY:
+            return MemoryStore()
+        store = self._directory.create_stream(_bytes(account), _bytes(config.name), b"")
+        store.is_async = config.persist_mode == ASYNC
+        return store
+
+    def recovered(self, account: str) -> Iterable[StreamStore]:
+        """Return the stores of an account that were there at the start."""
+        wanted = _bytes(account)
+        return [store for store in self._directory.streams() if store.account == wanted]
+
+    def adopt(self, store: StreamStore, config: StreamConfig) -> None:
+        """Treat a recovered store as its stream's configuration says."""
+        if isinstance(store, FileStore):
+            store.is_async = config.persist_mode == ASYNC
+
+    def delete(self, store: StreamStore) -> None:
+        """Delete a stream's store, so that its room can be used again."""
+        if isinstance(store, FileStore):
+            self._directory.delete_stream(store)
+        else:
+            store.delete()
+
+    def damages(self) -> Iterable[Damage]:
+        """Return what could not be read of what had been durable."""
+        return self._directory.damages
+
+    def close(self) -> None:
+        """Make durable what is not, and close all files."""
+        self._timer.cancel()
+        self._directory.close()
+
+    def _flush_soon(self) -> None:
+        """Hand the open group to the disk once what came in this turn of the loop is in it."""
+        self._loop.call_soon(self._directory.flush)
+
+    def _tick(self) -> None:
+        self._directory.tick()
+        self._timer = self._clock.call_later(_TICK_S, self._tick)
+
+
+def _bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")

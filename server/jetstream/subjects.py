@@ -1,0 +1,74 @@
+"""The subjects that JetStream itself listens on in an account, and where each message goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from midge.server.internal.service import Request, Service
+from midge.server.jetstream import routes
+from midge.server.routing.subscription import RoutedSubscription
+
+if TYPE_CHECKING:
+    from midge.protocol.frame import Frame
+    from midge.server.internal.service import Handler, Services
+    from midge.server.routing.account import Account
+    from midge.server.routing.client import Client
+
+API = b"$JS.API."
+ACK = b"$JS.ACK."
+FLOW_CONTROL = b"$JS.FC."
+
+_AT_ONCE = (routes.NEXT, routes.DIRECT_GET)
+"""Requests that are answered with messages, and wait for none of the others."""
+
+
+Take = Callable[[bytes, bytes, bytes, bytes], bool]
+"""Takes subject, reply, headers and payload; False when there is nothing of that name."""
+
+
+class Intake(RoutedSubscription):
+    """Messages to a pattern of JetStream's own, handed over one by one as bytes.
+
+    What is not taken counts as not delivered, so that a request gets the 503 of no responders, as
+    from nats-server, which subscribes for each stream and consumer apart.
+    """
+
+    def __init__(self, subject: bytes, take: Take) -> None:
+        RoutedSubscription.__init__(self, subject)
+        self._take = take
+
+    def receive(self, publisher: Client | None, frame: Frame) -> bool:
+        """Hand a message over."""
+        return self._take(
+            frame.subject_bytes(),
+            frame.reply_bytes() or b"",
+            frame.header_bytes() or b"",
+            frame.payload_bytes(),
+        )
+
+
+class ApiService(Service):
+    """The API of one account, under a prefix that ends in a dot.
+
+    Requests are answered in the order in which they came, also those without a reply subject, but
+    for pulls and direct gets.
+    """
+
+    def __init__(
+        self, services: Services, account: Account, prefix: bytes, answer: Handler, at_once: Take
+    ) -> None:
+        Service.__init__(self, services, account, prefix + b">", answer, None)
+        self._prefix = prefix
+        self._take_at_once = at_once
+
+    def receive(self, publisher: Client | None, frame: Frame) -> bool:
+        """Take a request; False when it is for a consumer or stream that is not there."""
+        subject = API + frame.subject_bytes()[len(self._prefix) :]
+        reply, headers = frame.reply_bytes() or b"", frame.header_bytes() or b""
+        if subject.startswith(_AT_ONCE):
+            return self._take_at_once(subject, reply, headers, frame.payload_bytes())
+        payload = frame.payload_bytes()
+        request = Request(self.account, publisher, subject, reply, headers, payload)
+        self._services.take(self, request)
+        return True

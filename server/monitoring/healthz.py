@@ -1,0 +1,55 @@
+"""Whether the server is well: ready for clients, and with the streams and consumers asked about."""
+
+from typing import TYPE_CHECKING, Any
+
+from midge.server.monitoring.arguments import Arguments
+
+if TYPE_CHECKING:
+    from midge.server.jetstream.engine import Engine
+    from midge.server.monitoring.state import State
+
+_FLAGS = ("js-enabled-only", "js-server-only", "js-enabled", "js-meta-only", "details")
+
+Health = tuple[int, dict[str, Any]]
+"""The HTTP status and the document."""
+
+
+def healthz(state: "State", arguments: Arguments) -> Health:
+    """Return the HTTP status and the document."""
+    given = {name: arguments.flag(name) for name in _FLAGS}
+    account, stream = arguments.text("account"), arguments.text("stream")
+    consumer = arguments.text("consumer")
+    if stream and not account:
+        return 400, _unwell("error", '"account" must not be empty when checking stream health')
+    if consumer and not stream:
+        return 400, _unwell("error", '"stream" must not be empty when checking consumer health')
+    if state.broker.lame_duck:
+        return 503, _unwell("unavailable", "server is in lame duck mode")
+    if state.jetstream is None:
+        if state.broker.options.jetstream.enabled:
+            return 503, _unwell("unavailable", "JetStream is not current with the meta leader")
+        if given["js-enabled-only"] or given["js-enabled"]:
+            return 503, _unwell("unavailable", "JetStream not enabled")
+        return 200, {"status": "ok"}
+    if account and not given["js-enabled-only"] and not given["js-server-only"]:
+        return _health_of(state.jetstream, account, stream, consumer)
+    return 200, {"status": "ok"}
+
+
+def _health_of(engine: "Engine", account: str, stream: str, consumer: str) -> Health:
+    """Look for what is asked about."""
+    home = engine.accounts.get(account)
+    if home is None or home.limits is None:
+        return 404, _unwell("unavailable", f'JetStream account "{account}" not found')
+    found = home.streams.streams.get(stream) if stream else None
+    if stream and found is None:
+        error = f'JetStream stream "{stream}" not found on account "{account}"'
+        return 404, _unwell("unavailable", error)
+    if consumer and found is not None and found.consumers.get(consumer.encode()) is None:
+        error = f'JetStream consumer "{consumer}" not found for stream "{stream}"'
+        return 404, _unwell("unavailable", f'{error} on account "{account}"')
+    return 200, {"status": "ok"}
+
+
+def _unwell(status: str, error: str) -> dict[str, Any]:
+    return {"status": status, "error": error}

@@ -1,0 +1,1 @@
+"""Stores over a simulated disk that loses, tears and refuses."""

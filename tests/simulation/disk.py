@@ -1,0 +1,266 @@
+"""A disk in memory with the manners of a real one: what is not synced may be lost, in any way.
+
+A power failure keeps any subset of the unsynced sectors of a file, any size between the synced and
+the present one, and any subset of the creations, renames and removals since the directory was
+synced. A process that is killed loses nothing by itself, for the page cache stays; a power failure
+may come afterwards. Every operation counts as a step, at which the machine can be made to stop.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from midge.jetstream.store.disk import Disk, DiskFile, Write
+from midge.jetstream.store.file import records
+
+SECTOR = 512
+
+
+class Stopped(BaseException):
+    """The machine has stopped."""
+
+
+@dataclass(eq=False)
+class Inode:
+    """A file's content: as the page cache has it, and as the medium has it."""
+
+    data: bytearray = field(default_factory=bytearray)
+    stored: bytearray = field(default_factory=bytearray)
+    dirty: set[int] = field(default_factory=set)
+
+    def write(self, position: int, data: bytes) -> None:
+        end = position + len(data)
+        if end > len(self.data):
+            self.data.extend(bytes(end - len(self.data)))
+        self.data[position:end] = data
+        self.dirty.update(range(position // SECTOR, (end + SECTOR - 1) // SECTOR))
+
+    def resize(self, size: int) -> None:
+        if size < len(self.data):
+            del self.data[size:]
+        else:
+            self.data.extend(bytes(size - len(self.data)))
+
+    def sync(self) -> None:
+        for sector in self.dirty:
+            start = sector * SECTOR
+            if start < len(self.data):
+                if len(self.stored) < start:
+                    self.stored.extend(bytes(start - len(self.stored)))
+                self.stored[start : start + SECTOR] = self.data[start : start + SECTOR]
+        del self.stored[len(self.data) :]
+        self.stored.extend(bytes(len(self.data) - len(self.stored)))
+        self.dirty.clear()
+
+    def after_power_failure(self, random: Random) -> Inode:
+        """Return what the medium may hold."""
+        low, high = sorted((len(self.stored), len(self.data)))
+        size = random.choice([low, high, random.randint(low, high)])
+        content = bytearray(self.stored[:size])
+        content.extend(bytes(size - len(content)))
+        share = random.choice([0.0, 0.5, 0.9, 1.0])
+        for sector in sorted(self.dirty):
+            start = sector * SECTOR
+            if start < size and random.random() < share:
+                piece = self.data[start : start + SECTOR][: size - start]
+                content[start : start + len(piece)] = piece
+        return Inode(content, bytearray(content))
+
+
+class SimulatedDisk(Disk):
+    """A directory in memory."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.steps = 0
+        self.stop_at = -1
+        self.entries: dict[str, Inode] = {}
+        self.stored_entries: dict[str, Inode] = {}
+        self.pending: list[tuple[tuple[str, ...], Inode | None]] = []
+        self.committers: list[SimulatedCommitter] = []
+        self.fail_sync_at = -1
+        self.free = 1 << 40
+        self.trace: list[str] = []
+
+    # What the store calls.
+
+    def names(self) -> list[str]:
+        return sorted(self.entries)
+
+    def open(self, name: str) -> DiskFile:
+        return SimulatedFile(self, self.entries[name])
+
+    def create(self, name: str) -> DiskFile:
+        self.step(f"create {name}")
+        inode = Inode()
+        self._change(("create", name), inode)
+        return SimulatedFile(self, inode)
+
+    def rename(self, old: str, new: str) -> None:
+        self.step(f"rename {old} {new}")
+        self._change(("rename", old, new), None)
+
+    def unlink(self, name: str) -> None:
+        self.step(f"unlink {name}")
+        self._change(("unlink", name), None)
+
+    def sync_directory(self) -> None:
+        self.step("sync directory")
+        self.stored_entries = dict(self.entries)
+        self.pending.clear()
+
+    def random_bytes(self, count: int) -> bytes:
+        return self.random.randbytes(count)
+
+    def committer(self, done: Callable[[int, int], None]) -> SimulatedCommitter:
+        self.committers.append(SimulatedCommitter(self, done))
+        return self.committers[-1]
+
+    def close(self) -> None:
+        pass
+
+    # What the simulation calls.
+
+    def step(self, what: str) -> None:
+        """Count an operation, and stop before it if it is the one to stop at."""
+        self.trace.append(what)
+        if self.steps == self.stop_at:
+            raise Stopped(what)
+        self.steps += 1
+
+    def pump(self) -> bool:
+        """Do the write that is under way; False when there is none."""
+        done = [committer.work() for committer in self.committers]
+        return any(done)
+
+    def killed(self) -> SimulatedDisk:
+        """Return the disk as the next process finds it, the page cache still there."""
+        disk = SimulatedDisk(self.random)
+        disk.entries = self.entries
+        disk.stored_entries = self.stored_entries
+        disk.pending = self.pending
+        disk.free = self.free
+        return disk
+
+    def power_failed(self) -> SimulatedDisk:
+        """Return the disk as it may be once the power is back."""
+        disk = SimulatedDisk(self.random)
+        entries = dict(self.stored_entries)
+        share = self.random.choice([0.0, 0.5, 1.0])
+        for change, inode in self.pending:
+            if self.random.random() < share:
+                apply_change(entries, change, inode)
+        fates: dict[int, Inode] = {}
+        for name, inode in entries.items():
+            if id(inode) not in fates:
+                fates[id(inode)] = inode.after_power_failure(self.random)
+            disk.entries[name] = fates[id(inode)]
+        disk.stored_entries = dict(disk.entries)
+        return disk
+
+    def _change(self, change: tuple[str, ...], inode: Inode | None) -> None:
+        self.pending.append((change, inode))
+        apply_change(self.entries, change, inode)
+
+
+def apply_change(entries: dict[str, Inode], change: tuple[str, ...], inode: Inode | None) -> None:
+    if change[0] == "create":
+        assert inode is not None
+        entries[change[1]] = inode
+    elif change[0] == "unlink":
+        entries.pop(change[1], None)
+    elif change[1] in entries:
+        entries[change[2]] = entries.pop(change[1])
+
+
+class SimulatedFile(DiskFile):
+    """An open file of a simulated disk."""
+
+    def __init__(self, disk: SimulatedDisk, inode: Inode) -> None:
+        self.disk = disk
+        self.inode = inode
+
+    def read(self, position: int, size: int) -> bytes:
+        return bytes(self.inode.data[position : position + size])
+
+    def write(self, position: int, data: bytes | bytearray) -> None:
+        """Write piece by piece, so that the machine can stop in between."""
+        self.disk.step(f"write {len(data)} at {position}")
+        half = self.disk.random.randint(0, len(data))
+        self.inode.write(position, bytes(data[:half]))
+        self.disk.step(f"write the rest at {position + half}")
+        self.inode.write(position + half, bytes(data[half:]))
+
+    def allocate(self, size: int) -> None:
+        self.disk.step(f"allocate {size}")
+        more = size - len(self.inode.data)
+        if more > self.disk.free:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.disk.free -= more
+        self.inode.resize(size)
+
+    def truncate(self, size: int) -> None:
+        self.disk.step(f"truncate {size}")
+        self.disk.free += len(self.inode.data) - size
+        self.inode.resize(size)
+
+    def size(self) -> int:
+        return len(self.inode.data)
+
+    def sync(self) -> None:
+        self.disk.step("sync")
+        if self.disk.fail_sync_at == 0:
+            self.disk.fail_sync_at = -1
+            self.inode.dirty.clear()  # as Linux does: what was not written now looks clean
+            raise OSError(errno.EIO, "Input/output error")
+        self.disk.fail_sync_at -= 1 if self.disk.fail_sync_at > 0 else 0
+        self.inode.sync()
+
+    def close(self) -> None:
+        pass
+
+
+class SimulatedCommitter:
+    """Does a write when the simulation says so."""
+
+    def __init__(self, disk: SimulatedDisk, done: Callable[[int, int], None]) -> None:
+        self.disk = disk
+        self.done = done
+        self.job: Write | None = None
+
+    def write(self, write: Write) -> None:
+        assert self.job is None, "one write at a time"
+        self.job = write
+
+    def work(self) -> bool:
+        job = self.job
+        if job is None:
+            return False
+        stage, error = self.result(job)
+        self.job = None
+        self.done(stage, error)
+        return True
+
+    def result(self, job: Write) -> tuple[int, int]:
+        stage = 1
+        try:
+            if job.seal:
+                records.seal(job.data, job.used, job.seed, job.segment, job.position)
+            job.file.write(job.position, bytes(job.data[: job.used]))
+            stage = 2
+            if job.sync:
+                job.file.sync()
+            if job.with_directory:
+                self.disk.sync_directory()
+        except OSError as error:
+            return stage, error.errno or errno.EIO
+        return 0, 0
+
+    def settle(self) -> None:
+        self.work()
+
+    def close(self) -> None:
+        self.settle()

@@ -1,0 +1,25 @@
+"""Crashes by the thousand: what was acknowledged is there, and nothing that never was."""
+
+from __future__ import annotations
+
+import pytest
+
+from midge.jetstream.store.file import log
+from tests.simulation.world import run
+
+
+@pytest.fixture(autouse=True)
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "SEGMENT_MAX", 8 * 1024)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_crashes(seed: int) -> None:
+    run(seed, 50)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(1000, 1100))
+def test_crashes_in_their_long_form(seed: int) -> None:
+    run(seed, 1000)

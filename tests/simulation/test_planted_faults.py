@@ -1,0 +1,204 @@
+"""The checker proves itself: each of these faults, planted in a store that has none, is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from midge.jetstream.store.disk import Write
+from midge.jetstream.store.file import directory, log
+from midge.jetstream.store.file.group import Segment
+from midge.jetstream.store.file.recovery import Replay
+from midge.jetstream.store.file.stream import FileStore
+from midge.jetstream.store.interface import StoreError
+from tests.simulation.disk import SimulatedCommitter, SimulatedDisk, SimulatedFile
+from tests.simulation.world import World, WrongState, run
+
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture(autouse=True)
+def small_segments(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(log, "SEGMENT_MAX", 8 * 1024)
+
+
+def ack_before_sync(patch: Patch) -> None:
+    result = SimulatedCommitter.result
+
+    def without_sync(committer: SimulatedCommitter, job: Write) -> tuple[int, int]:
+        job.sync = False
+        return result(committer, job)
+
+    patch.setattr(SimulatedCommitter, "result", without_sync)
+
+
+def no_directory_sync(patch: Patch) -> None:
+    patch.setattr(SimulatedDisk, "sync_directory", lambda disk: None)
+
+
+def ack_before_write(patch: Patch) -> None:
+    def at_once(committer: SimulatedCommitter, write: Write) -> None:
+        committer.job = None
+        committer.done(0, 0)
+
+    patch.setattr(SimulatedCommitter, "write", at_once)
+
+
+class Unchecked(Replay):
+    """Believes every group that looks like one."""
+
+    def group_end(self, segment: Segment, data: bytearray, at: int) -> int:
+        if data[at + 12 : at + 13] != b"\1":
+            return 0
+        end = at + int.from_bytes(data[at + 48 : at + 56], "little")
+        position = at
+        while position < end:
+            length = int.from_bytes(data[position + 8 : position + 12], "little")
+            if length < 48 or position + length > len(data):
+                return 0
+            position += (length + 7) & ~7
+        return end if position == end else 0
+
+
+def checksums_unchecked(patch: Patch) -> None:
+    patch.setattr(directory, "Replay", Unchecked)
+
+
+def tail_not_cut(patch: Patch) -> None:
+    patch.setattr(SimulatedFile, "truncate", lambda file, size: None)
+
+
+class CutsTooMuch(Replay):
+    """Takes the last group of a segment for torn."""
+
+    def scan(self, segment: Segment, data: bytearray) -> int:
+        end = Replay.scan(self, segment, data)
+        return max(0, end - 80)
+
+
+def tail_cut_too_early(patch: Patch) -> None:
+    patch.setattr(directory, "Replay", CutsTooMuch)
+
+
+def recovery_not_synced(patch: Patch) -> None:
+    patch.setattr(SimulatedFile, "sync", unless_committing(SimulatedFile.sync))
+
+
+def unless_committing(sync: Callable[[SimulatedFile], None]) -> Callable[[SimulatedFile], None]:
+    def maybe(file: SimulatedFile) -> None:
+        if any(committer.job is not None for committer in file.disk.committers):
+            sync(file)
+
+    return maybe
+
+
+def page_cache_believed(patch: Patch) -> None:
+    """The tail is synced at the start, but not written again."""
+    write = SimulatedFile.write
+
+    def only_new(file: SimulatedFile, position: int, data: bytes | bytearray) -> None:
+        if file.inode.data[position : position + len(data)] != data:
+            write(file, position, data)
+
+    patch.setattr(SimulatedFile, "write", only_new)
+    patch.setattr(SimulatedFile, "truncate", cut_if_longer_than_a_group)
+
+
+def cut_if_longer_than_a_group(file: SimulatedFile, size: int) -> None:
+    """A process that dies before it can cut off what a failed sync has left."""
+    if not any(committer.job is not None for committer in file.disk.committers):
+        file.inode.resize(size)
+
+
+def rename_before_sync(patch: Patch) -> None:
+    result = SimulatedCommitter.result
+
+    def no_sync_of_copies(committer: SimulatedCommitter, job: Write) -> tuple[int, int]:
+        job.sync = job.sync and (job.with_directory or not job.seal or job.position > 0)
+        return result(committer, job)
+
+    patch.setattr(SimulatedCommitter, "result", no_sync_of_copies)
+
+
+class Visible(World):
+    """Streams show their messages before they are durable."""
+
+    def create(self) -> None:
+        super().create()
+        for stream in self.directory.streams():
+            stream.is_async = True
+
+
+class Halved(Replay):
+    """Replays the whole records of a torn group."""
+
+    def scan(self, segment: Segment, data: bytearray) -> int:
+        end = Replay.scan(self, segment, data)
+        at = end + 80
+        while at + 48 <= len(data) and data[at + 12] in range(2, 12):
+            length = int.from_bytes(data[at + 8 : at + 12], "little")
+            number = int.from_bytes(data[at + 16 : at + 20], "little")
+            stream: Any = self.stream_of(number)
+            if stream is None or at + length > len(data):
+                break
+            stream.replay(data, at, segment, at)
+            at += (length + 7) & ~7
+        return at if at > end + 80 else end
+
+
+def batch_cut_in_half(patch: Patch) -> None:
+    patch.setattr(directory, "Replay", Halved)
+
+
+def tombstones_dropped_early(patch: Patch) -> None:
+    class Store(FileStore):
+        def needs_tombstone(self, seq: int, group: int, segment: Segment) -> bool:
+            return False
+
+    patch.setattr(directory, "FileStore", Store)
+
+
+def ids_forgotten(patch: Patch) -> None:
+    class Store(FileStore):
+        def carry(self, names: set[bytes], removals: list[int], ids: list[Any]) -> None:
+            FileStore.carry(self, names, removals, [])
+
+    patch.setattr(directory, "FileStore", Store)
+
+
+FAULTS = [
+    ack_before_sync,
+    ack_before_write,
+    no_directory_sync,
+    checksums_unchecked,
+    tail_not_cut,
+    tail_cut_too_early,
+    recovery_not_synced,
+    page_cache_believed,
+    rename_before_sync,
+    batch_cut_in_half,
+    tombstones_dropped_early,
+    ids_forgotten,
+]
+
+
+def is_found(make: type[World] = World) -> bool:
+    """Tell whether some crashes of some worlds show that something is wrong."""
+    for seed in range(100):
+        try:
+            run(seed, 40, make)
+        except (WrongState, StoreError, AssertionError, LookupError, ValueError, OverflowError):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_planted_fault_is_found(monkeypatch: Patch, fault: Callable[[Patch], None]) -> None:
+    fault(monkeypatch)
+    assert is_found()
+
+
+def test_what_is_visible_before_it_is_durable_is_found() -> None:
+    assert is_found(Visible)

@@ -1,0 +1,335 @@
+"""A store that lives, crashes and recovers, beside a model that knows what it may look like.
+
+The model is copied whenever a group is closed. What recovers must equal one of the copies, no older
+than the last group that was acknowledged: groups survive whole, in order, and all streams together.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from midge.jetstream.store.file.directory import StoreDirectory
+from midge.jetstream.store.file.stream import FileStore
+from midge.jetstream.store.interface import GroupListener, StoreError, StoreFullError
+from tests.simulation.disk import SimulatedDisk, Stopped
+
+SUBJECTS = [b"a", b"a.b", b"a.c", b"b.x.y", b"k.1", b"k.2", b"k.3", b"k.4"]
+
+
+class WrongState(AssertionError):
+    """The store has lost or invented something."""
+
+
+@dataclass
+class StreamModel:
+    """What a stream holds."""
+
+    name: bytes
+    config: bytes
+    kept: dict[int, tuple[int, bytes, bytes, bytes]] = field(default_factory=dict)
+    last_seq: int = 0
+    ids: dict[bytes, int] = field(default_factory=dict)
+    consumers: dict[bytes, tuple[bytes, tuple[bytes, ...]]] = field(default_factory=dict)
+
+    def copied(self) -> StreamModel:
+        return StreamModel(
+            self.name,
+            self.config,
+            dict(self.kept),
+            self.last_seq,
+            dict(self.ids),
+            dict(self.consumers),
+        )
+
+
+Model = dict[int, StreamModel]
+
+
+def observed(directory: StoreDirectory) -> Model:
+    """Read everything there is in a store."""
+    model = {}
+    for stream in directory.streams():
+        found = StreamModel(stream.name, stream.config(), {}, stream.last_seq)
+        seq = stream.next_seq((), 1)
+        while seq:
+            message = stream.load(seq)
+            if message is None:
+                raise WrongState(f"message {seq} of {stream.name!r} cannot be read")
+            found.kept[seq] = (
+                message.time_ns, message.subject, message.headers, message.payload
+            )  # fmt: skip
+            seq = stream.next_seq((), seq + 1)
+        if len(found.kept) != stream.messages:
+            raise WrongState(f"{stream.messages} messages counted, {len(found.kept)} found")
+        found.ids = {msg_id: seq for msg_id, seq, _ in stream.ids()}
+        found.consumers = {
+            name: (state, tuple(operations)) for name, state, operations in stream.consumers()
+        }
+        model[stream.number] = found
+    return model
+
+
+class World(GroupListener):
+    """One store directory over its lives."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.disk = SimulatedDisk(self.random)
+        self.model: Model = {}
+        self.copies: dict[int, Model] = {0: {}}
+        self.acked = 0
+        self.clock = 0
+        self.crashes = 0
+        self.directory: Any = None
+        self.open()
+
+    # Group listener.
+
+    def durable(self, group: int) -> None:
+        self.acked = group
+
+    def failed(self, group: int, error: StoreError) -> None:
+        self.model = {number: s.copied() for number, s in self.copies[self.acked].items()}
+
+    # A life.
+
+    def open(self) -> None:
+        """Open the store, through any crashes, and find out which state it is in."""
+        directory = self.make_directory()
+        directory.log.listen(self)
+        found = observed(directory)
+        for group in sorted(self.copies):
+            if group >= self.acked and same(self.copies[group], found, self.model_ids(found)):
+                break
+        else:
+            raise WrongState(self.difference(found))
+        self.directory = directory
+        self.model = {number: stream.copied() for number, stream in self.copies[group].items()}
+        self.acked = directory.log.group - 1
+        self.copies = {self.acked: {n: stream.copied() for n, stream in self.model.items()}}
+
+    def make_directory(self) -> StoreDirectory:
+        return StoreDirectory(self.disk, lambda: None)
+
+    def model_ids(self, found: Model) -> None:
+        """Nothing is to be left out of the comparison of ids."""
+
+    def difference(self, found: Model) -> str:
+        expected = self.copies.get(self.acked, {})
+        lines = [f"acknowledged: group {self.acked} of {sorted(self.copies)}"]
+        for number in sorted(expected.keys() | found.keys()):
+            one, other = expected.get(number), found.get(number)
+            if one != other:
+                lines += [f"expected {brief(one)}", f"found    {brief(other)}"]
+        return "\n".join(lines)
+
+    def live(self, steps: int) -> None:
+        """Do random things until the machine stops, or the steps are done."""
+        for _ in range(steps):
+            self.step()
+
+    def step(self) -> None:
+        before = self.directory.log.group
+        try:
+            self.do_something()
+            self.note_groups(before)
+            before = self.directory.log.group
+            if self.random.random() < 0.3:
+                self.directory.flush()
+                self.note_groups(before)
+            before = self.directory.log.group
+            if self.random.random() < 0.3:
+                self.disk.pump()
+                self.note_groups(before)
+            if self.random.random() < 0.05:
+                before = self.directory.log.group
+                self.directory.compact()
+                self.note_groups(before)
+            if self.random.random() < 0.05:
+                before = self.directory.log.group
+                self.directory.tick()
+                self.note_groups(before)
+            self.check_visible()
+        except StoreError:
+            if self.directory.log.failure is None and not self.disk.free < 1 << 20:
+                raise
+
+    def check_visible(self) -> None:
+        """See that nothing is shown that is not on the disk."""
+        durable = self.copies.get(self.acked, {})
+        for stream in self.directory.streams():
+            known = durable.get(stream.number)
+            if stream.visible_seq > (known.last_seq if known is not None else 0):
+                raise WrongState(f"{stream.visible_seq} of {stream.name!r} is visible too early")
+
+    def note_groups(self, before: int) -> None:
+        """Copy the model for the groups that have been closed since."""
+        for group in range(before, self.directory.log.group):
+            self.copies[group] = self.copied()
+        for group in [group for group in self.copies if group < self.acked]:
+            del self.copies[group]
+
+    def copied(self) -> Model:
+        return {number: stream.copied() for number, stream in self.model.items()}
+
+    def do_something(self) -> None:
+        random = self.random
+        streams = list(self.directory.streams())
+        if not streams or (len(streams) < 4 and random.random() < 0.03):
+            self.create()
+            return
+        stream: FileStore = random.choice(streams)
+        model = self.model[stream.number]
+        dice = random.random()
+        if dice < 0.6:
+            self.append(stream, model)
+        elif dice < 0.7:
+            self.remove(stream, model)
+        elif dice < 0.78:
+            self.trim(stream, model)
+        elif dice < 0.82:
+            self.purge(stream, model)
+        elif dice < 0.93:
+            self.consume(stream, model)
+        elif dice < 0.96:
+            config = b"config %d" % random.randrange(1000)
+            stream.save_config(config)
+            model.config = config
+        elif dice < 0.97:
+            self.directory.delete_stream(stream)
+            del self.model[stream.number]
+
+    def create(self) -> None:
+        name = b"S%d" % self.random.randrange(1000)
+        stream = self.directory.create_stream(b"$G", name, b"first")
+        stream.set_dedup_window(1 << 62)
+        self.model[stream.number] = StreamModel(name, b"first")
+
+    def append(self, stream: FileStore, model: StreamModel) -> None:
+        random = self.random
+        self.clock += 1
+        subject = random.choice(SUBJECTS)
+        headers = b"NATS/1.0\r\nA: b\r\n\r\n" if random.random() < 0.2 else b""
+        payload = random.randbytes(random.choice([0, 5, 50, 200, 700]))
+        msg_id = b"id-%d" % self.clock if random.random() < 0.3 else None
+        try:
+            seq = stream.append(subject, headers, payload, self.clock, 0, 0, msg_id)
+        except StoreFullError:
+            return
+        if seq != model.last_seq + 1:
+            raise WrongState(f"sequence {seq} after {model.last_seq}")
+        model.kept[seq] = (self.clock, subject, headers, payload)
+        model.last_seq = seq
+        if msg_id is not None:
+            model.ids[msg_id] = seq
+
+    def remove(self, stream: FileStore, model: StreamModel) -> None:
+        if model.kept:
+            seq = self.random.choice(list(model.kept))
+            stream.remove(seq, self.random.random() < 0.3)
+            del model.kept[seq]
+
+    def trim(self, stream: FileStore, model: StreamModel) -> None:
+        subject = self.random.choice(SUBJECTS)
+        stream.trim_subject(subject, 1)
+        for seq in [s for s, message in sorted(model.kept.items()) if message[1] == subject][:-1]:
+            del model.kept[seq]
+
+    def purge(self, stream: FileStore, model: StreamModel) -> None:
+        upto = self.random.choice([0, self.random.randint(1, model.last_seq + 1)])
+        stream.purge(None, upto)
+        for seq in [seq for seq in model.kept if not upto or seq < upto]:
+            del model.kept[seq]
+
+    def consume(self, stream: FileStore, model: StreamModel) -> None:
+        random = self.random
+        name = random.choice([b"c1", b"c2"])
+        dice = random.random()
+        if dice < 0.2 or name not in model.consumers:
+            state = b"state %d" % random.randrange(1000)
+            stream.save_consumer(name, state)
+            model.consumers[name] = (state, ())
+        elif dice < 0.3:
+            stream.delete_consumer(name)
+            del model.consumers[name]
+        else:
+            seq = random.choice([0, *model.kept])
+            operation = b"step %d" % random.randrange(1000)
+            stream.log_consumer(name, operation, seq)
+            state, operations = model.consumers[name]
+            model.consumers[name] = (state, (*operations, operation))
+            model.kept.pop(seq, None)
+
+    def crash(self) -> None:
+        """Stop the machine or the process, and start again, perhaps several times over."""
+        self.crashes += 1
+        self.disk = self.next_disk(self.disk)
+        while True:
+            self.disk.stop_at = self.random.choice([-1, self.random.randint(0, 12)])
+            if self.random.random() < 0.1:
+                self.disk.fail_sync_at = self.random.randint(0, 2)
+            try:
+                self.open()
+            except (Stopped, OSError):
+                self.crashes += 1
+                self.disk = self.next_disk(self.disk)
+                continue
+            self.disk.stop_at = -1
+            self.disk.fail_sync_at = -1
+            return
+
+    def next_disk(self, disk: SimulatedDisk) -> SimulatedDisk:
+        following = disk.power_failed() if self.random.random() < 0.5 else disk.killed()
+        following.free = 1 << 40
+        return following
+
+
+def brief(stream: StreamModel | None) -> str:
+    if stream is None:
+        return "nothing"
+    kept = [f"{seq}:{m[1].decode()}:{len(m[3])}" for seq, m in sorted(stream.kept.items())]
+    return (
+        f"{stream.name!r} {stream.config!r} last {stream.last_seq} kept {' '.join(kept)}"
+        f" ids {stream.ids} consumers {stream.consumers}"
+    )
+
+
+def same(expected: Model, found: Model, _: object) -> bool:
+    return expected == found
+
+
+def run(seed: int, crashes: int, make: type[World] = World) -> World:
+    """Have a store live and crash; it stops at any step of the disk.
+
+    Raises:
+        WrongState: what recovered is not what it may be.
+    """
+    world = make(seed)
+    while world.crashes < crashes:
+        world.disk.stop_at = world.disk.steps + world.random.choice([5, 30, 100])
+        world.disk.stop_at -= world.random.randrange(5)
+        if world.random.random() < 0.1:
+            world.disk.fail_sync_at = world.random.randint(1, 10)
+        if world.random.random() < 0.1:
+            world.disk.free = world.random.randrange(400_000)
+        try:
+            world.live(world.random.choice([10, 60, 200]))
+            if world.directory.log.failure is not None:
+                found = observed(world.directory)
+                if found != strip_ids(world.copies[world.acked], found):
+                    raise WrongState(f"after a failed sync: {world.difference(found)}")
+        except Stopped:
+            pass
+        world.crash()
+    return world
+
+
+def strip_ids(expected: Model, found: Model) -> Model:
+    """Return `expected` with the ids that `found` knows: those are found at the start only."""
+    result = copy.deepcopy(expected)
+    for number, stream in result.items():
+        stream.ids = found[number].ids if number in found else {}
+    return result

@@ -1,0 +1,152 @@
+"""JetStream of one account without a server: requests and messages in, what it sends out."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+from midge.jetstream.account import JetStreamAccount
+from midge.jetstream.api import dispatch
+from midge.jetstream.config.stream import StreamConfig
+from midge.jetstream.limits import AccountLimits, ServerLimits
+from midge.jetstream.sink import Sink
+from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.stream.stream import Stream
+from midge.jetstream.stream.surroundings import Surroundings
+from midge.protocol.frame import compose
+from midge.sublist.subjects import matches
+
+from .consumer_rig import TurnedClock
+
+REPLY = "_INBOX.1"
+
+Sent = tuple[str, bytes, bytes]
+"""A message that went out: subject, header block and payload."""
+
+
+class Outbox(Sink):
+    """Keeps what is sent, and the ack subjects of what is delivered; inboxes have subscribers."""
+
+    def __init__(self) -> None:
+        self.sent: list[Sent] = []
+        self.delivered: list[bytes] = []
+        self.interest: set[bytes] = set()
+
+    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
+        self.sent.append((subject.decode(), headers, payload))
+        return 1
+
+    def deliver(
+        self,
+        deliver_subject: bytes,
+        message_subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+    ) -> bool:
+        self.delivered.append(reply)
+        return True
+
+    def has_interest(self, subject: bytes) -> bool:
+        return subject in self.interest or subject.startswith(b"_INBOX.")
+
+    def watch_interest(self, subject: bytes, changed: Any) -> object:
+        return None
+
+    def unwatch_interest(self, token: object) -> None:
+        return None
+
+
+def header_block(headers: dict[str, str] | bytes | None) -> bytes | None:
+    """Return a header block of the names and values."""
+    if headers is None or isinstance(headers, bytes):
+        return headers
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"NATS/1.0\r\n{lines}\r\n".encode()
+
+
+class AccountRig:
+    """An account whose streams are kept in memory, whatever their configuration says."""
+
+    def __init__(
+        self,
+        domain: str = "",
+        limits: AccountLimits | None = None,
+        server_limits: ServerLimits | None = None,
+    ) -> None:
+        self.clock = TurnedClock()
+        self.outbox = Outbox()
+        surroundings = Surroundings(self.outbox, self.clock, Random(1), domain)
+        self.account = JetStreamAccount(
+            "$G",
+            surroundings,
+            self._make_store,
+            server_limits,
+            {"": limits} if limits is not None else None,
+        )
+        self.account.server_name = "S"
+        self.delivered = self.outbox.delivered
+
+    def _make_store(self, config: StreamConfig) -> StreamStore:
+        return MemoryStore()
+
+    def create(self, name: str = "A", **keys: Any) -> Stream:
+        """Make a memory stream that takes ``a.>`` unless told otherwise."""
+        config = {"name": name, "subjects": ["a.>"], "storage": "memory", **keys}
+        answer = self.api(f"STREAM.CREATE.{name}", config)
+        assert "error" not in answer, answer
+        return self.account.streams[name]
+
+    def api(self, subject: str, body: Any = b"", headers: Any = None) -> dict[str, Any]:
+        """Send a request to the API; return its answer."""
+        sent = self.exchange("$JS.API." + subject, body, headers)
+        assert len(sent) == 1, sent
+        answer: dict[str, Any] = json.loads(sent[0][2])
+        return answer
+
+    def publish(
+        self, subject: str, body: Any = b"", headers: Any = None, reply: str = REPLY
+    ) -> dict[str, Any]:
+        """Publish a message; return its ack."""
+        sent = self.exchange(subject, body, headers, reply)
+        acks = [payload for to, _, payload in sent if to == reply]
+        assert len(acks) == 1, sent
+        ack: dict[str, Any] = json.loads(acks[0]) if acks[0] else {}
+        return ack
+
+    def exchange(
+        self, subject: str, body: Any = b"", headers: Any = None, reply: str = REPLY
+    ) -> list[Sent]:
+        """Send anything; return all that went out for it."""
+        self.outbox.sent = []
+        payload = body if isinstance(body, bytes) else _as_bytes(body)
+        block = header_block(headers)
+        raw = subject.encode()
+        if raw.startswith((b"$JS.API.DIRECT.", b"$JS.API.CONSUMER.MSG.")):
+            dispatch.take(self.account, raw, reply.encode(), block or b"", payload)
+        elif raw.startswith(dispatch.PREFIX):
+            dispatch.handle(
+                self.account, raw, block or b"", payload, lambda answer: self._answer(reply, answer)
+            )
+        else:
+            self._route(raw, payload, block, reply)
+        return self.outbox.sent
+
+    def _answer(self, reply: str, answer: bytes) -> None:
+        self.outbox.send(reply.encode(), b"", b"", answer)
+
+    def _route(self, subject: bytes, payload: bytes, block: bytes | None, reply: str) -> None:
+        taken = False
+        for stream in list(self.account.streams.values()):
+            if any(matches(subject, one) for one in stream.subjects):
+                taken = True
+                stream.publish_frame(compose(subject, payload, reply.encode() or None, block))
+        if not taken and reply:
+            block = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+            self.outbox.send(reply.encode(), b"", block, b"")
+
+
+def _as_bytes(body: Any) -> bytes:
+    return body.encode() if isinstance(body, str) else json.dumps(body).encode()

@@ -1,0 +1,96 @@
+"""Header blocks are found, read and changed as nats-server does it."""
+
+from __future__ import annotations
+
+import pytest
+
+from midge.jetstream.stream import headers
+from midge.jetstream.stream.dedup import Dedup
+from midge.jetstream.stream.header_scan import MSG_ID, NOTHING, OTHERS, HeaderScan
+
+
+def block(*lines: str) -> bytes:
+    return "\r\n".join(["NATS/1.0", *lines, "", ""]).encode()
+
+
+def test_the_first_line_of_a_name_counts_and_blanks_before_its_value_do_not() -> None:
+    given = block("A: 1", "Nats-X:   one", "Nats-X: two", "nats-x: three")
+    assert headers.find(given, b"Nats-X") == b"one"
+    assert headers.find(given, b"Nats") is None
+    assert headers.nats_headers(given) == {b"Nats-X": b"one"}
+
+
+def test_a_block_without_headers_of_nats_is_known_at_once() -> None:
+    assert headers.nats_headers(block("A: Nats-X: 1")) is None
+
+
+def test_lines_are_added_replaced_and_removed() -> None:
+    assert headers.add(b"", b"A", b"1") == block("A: 1")
+    assert headers.add(block("A: 1"), b"B", b"2") == block("A: 1", "B: 2")
+    assert headers.replace(block("A: 1", "B: 2"), b"A", b"long") == block("A: long", "B: 2")
+    assert headers.replace(block("B: 2"), b"A", b"1") == block("B: 2", "A: 1")
+    assert headers.remove(block("A: 1", "B: 2", "A: 3"), b"A") == block("B: 2")
+    assert headers.remove(block("A: 1"), b"A") == b""
+    assert headers.remove_prefix(block("Nats-A: 1", "B: 2", "Nats-B: 3"), b"Nats-") == block("B: 2")
+
+
+def test_a_status_is_not_stored() -> None:
+    assert headers.to_store(b"NATS/1.0 503 No\r\nA: b\r\n\r\n") == block("A: b")
+    assert headers.to_store(b"NATS/1.0 503\r\n\r\n") == b""
+    assert headers.to_store(block()) == block()
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (b"12", 12),
+        (b"", -1),
+        (b"x", -1),
+        (b"-1", -1),
+        (b"99999999999999999999", 7766279631452241919),
+    ],
+)
+def test_a_number_is_read_as_nats_server_reads_it(text: bytes, number: int) -> None:
+    assert headers.parse_number(text) == number
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (block(), NOTHING),
+        (block("A: b", "X-Nats-Msg-Id: 1"), NOTHING),
+        (block("Nats-Msg-Id: i"), MSG_ID),
+        (block("A: b", "Nats-Msg-Id:i", "C: d"), MSG_ID),
+        (block("Nats-Msg-Id: i", "Nats-Msg-Id: i"), OTHERS),
+        (block("Nats-TTL: 1"), OTHERS),
+        (block("Nats-Msg-Identity: 1"), OTHERS),
+        (b"NATS/1.0 503\r\n\r\n", OTHERS),
+        (b"NATS/1.0\r\nA: b\n\r\n", OTHERS),
+        (b"NATS/1.0\r\nA: b", OTHERS),
+        (b"", OTHERS),
+    ],
+)
+def test_a_first_look_finds_what_concerns_the_stream(given: bytes, found: int) -> None:
+    scan = HeaderScan()
+    assert scan.scan(b"PUB " + given + b"Nats-TTL: 1\r\n", 4, 4 + len(given)) == found
+    if found == MSG_ID:
+        assert (b"PUB " + given)[scan.id_start : scan.id_end] == b"i"
+
+
+def test_ids_are_forgotten_when_their_window_is_over() -> None:
+    dedup = Dedup(1_000_000)
+    for i in range(100):
+        dedup.add(b"%d" % i, i + 1, i * 10_000)
+    assert dedup.find(b"0", 990_000) == 1
+    assert dedup.find(b"0", 1_001_000) == 0
+    assert dedup.find(b"50", 1_001_000) == 51
+    assert dedup.find(b"99", 5_000_000) == 0
+    assert len(dedup) == 0
+
+
+def test_ids_of_lost_messages_are_taken_back() -> None:
+    dedup = Dedup(10**9)
+    for i in range(10):
+        dedup.add(b"%d" % i, i + 1, i)
+    dedup.take_back(7)
+    assert [dedup.find(b"%d" % i, 10) for i in (6, 7, 9)] == [7, 0, 0]

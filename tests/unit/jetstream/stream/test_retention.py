@@ -1,0 +1,123 @@
+"""What streams keep for their consumers, and what consumers are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from midge.jetstream.config.consumer import Allowance, ConsumerConfig
+from midge.jetstream.consumer.consumer import Consumer
+from midge.jetstream.stream.stream import Stream
+from tests.support.jetstream_account import AccountRig
+
+
+def consume(stream: Stream, name: str = "C", **keys: Any) -> Consumer:
+    config = ConsumerConfig(name=name, durable_name=name, ack_policy="explicit")
+    for key, value in keys.items():
+        setattr(config, key, value)
+    return stream.consumers.create(config, "", Allowance())
+
+
+def pull(rig: AccountRig, name: str = "C", batch: int = 1) -> list[bytes]:
+    """Return the ack subjects of what a pull request brings."""
+    rig.delivered.clear()
+    rig.exchange(f"$JS.API.CONSUMER.MSG.NEXT.A.{name}", str(batch))
+    return list(rig.delivered)
+
+
+def ack(stream: Stream, consumer: Consumer, subject: bytes) -> None:
+    consumer.ack(subject, b"", b"")
+
+
+def test_interest_keeps_a_message_until_all_have_acknowledged_it() -> None:
+    rig = AccountRig()
+    stream = rig.create(retention="interest")
+    one, other = consume(stream, "C"), consume(stream, "D")
+    rig.publish("a.1", b"x")
+    assert stream.store.messages == 1
+    ack(stream, one, pull(rig, "C")[0])
+    assert stream.store.messages == 1
+    ack(stream, other, pull(rig, "D")[0])
+    assert stream.store.messages == 0
+
+
+def test_a_consumer_that_is_deleted_needs_nothing_any_more() -> None:
+    rig = AccountRig()
+    stream = rig.create(retention="interest")
+    consumer = consume(stream)
+    rig.publish("a.1", b"x")
+    stream.consumers.delete(consumer)
+    assert stream.store.messages == 0
+
+
+def test_a_filter_says_whether_there_is_interest() -> None:
+    rig = AccountRig()
+    stream = rig.create(retention="interest")
+    consume(stream, filter_subject="a.1")
+    rig.publish("a.1", b"x")
+    rig.publish("a.2", b"x")
+    assert (stream.store.messages, stream.store.last_seq) == (1, 2)
+
+
+def test_a_work_queue_removes_what_is_acknowledged() -> None:
+    rig = AccountRig()
+    stream = rig.create(retention="workqueue")
+    consumer = consume(stream)
+    for _ in range(3):
+        rig.publish("a.1", b"x")
+    first, second, _ = pull(rig, batch=3)
+    ack(stream, consumer, second)
+    state = rig.api("STREAM.INFO.A")["state"]
+    assert (state["messages"], state["num_deleted"], state["consumer_count"]) == (2, 1, 1)
+    ack(stream, consumer, first)
+    assert stream.store.first_seq == 3
+
+
+@pytest.mark.parametrize("removal", ["PURGE", "MSG.DELETE"])
+def test_consumers_learn_of_what_is_removed(removal: str) -> None:
+    rig = AccountRig()
+    stream = rig.create()
+    consumer = consume(stream)
+    for _ in range(3):
+        rig.publish("a.1", b"x")
+    assert consumer.num_pending == 3
+    rig.api(f"STREAM.{removal}.A", {"seq": 2})
+    consumer.settle_counts()
+    assert consumer.num_pending == 2
+
+
+def test_limits_below_those_of_a_consumer_are_refused() -> None:
+    rig = AccountRig()
+    stream = rig.create()
+    consume(stream, max_ack_pending=500)
+    keys = {"name": "A", "subjects": ["a.>"], "storage": "memory"}
+    answer = rig.api("STREAM.UPDATE.A", {**keys, "consumer_limits": {"max_ack_pending": 100}})
+    assert answer["error"] == {
+        "code": 500,
+        "err_code": 10069,
+        "description": "change to limits violates consumers: C",
+    }
+
+
+def test_interest_from_now_on_drops_what_nobody_needs() -> None:
+    rig = AccountRig()
+    stream = rig.create()
+    consumer = consume(stream, filter_subject="a.1")
+    for subject in ("a.1", "a.2", "a.1"):
+        rig.publish(subject, b"x")
+    ack(stream, consumer, pull(rig)[0])
+    keys = {"name": "A", "subjects": ["a.>"], "storage": "memory", "retention": "interest"}
+    rig.api("STREAM.UPDATE.A", keys)
+    assert [stream.store.exists(seq) for seq in (1, 2, 3)] == [False, False, True]
+
+
+def test_a_deleted_stream_takes_its_consumers_with_it() -> None:
+    rig = AccountRig()
+    stream = rig.create()
+    consume(stream)
+    rig.exchange("$JS.API.CONSUMER.MSG.NEXT.A.C", '{"expires":5000000000}')
+    rig.exchange("$JS.API.STREAM.DELETE.A")
+    statuses = [headers.partition(b"\r\n")[0] for _, headers, _ in rig.outbox.sent if headers]
+    assert statuses == [b"NATS/1.0 409 Consumer Deleted"]
+    assert len(stream.consumers) == 0

@@ -1,0 +1,114 @@
+"""An account makes, changes and deletes streams within its limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from midge.jetstream.limits import AccountLimits, ServerLimits
+from tests.support.jetstream_account import AccountRig
+
+
+def create(rig: AccountRig, name: str, **keys: Any) -> int:
+    """Return the error code of making a memory stream, 0 for none."""
+    answer = rig.api(f"STREAM.CREATE.{name}", {"name": name, "storage": "memory", **keys})
+    code: int = answer.get("error", {}).get("err_code", 0)
+    return code
+
+
+def test_limits_of_the_account_hold() -> None:
+    limits = AccountLimits(1000, 2000, 2, 3, memory_max_stream_bytes=500, max_bytes_required=True)
+    rig = AccountRig(limits=limits)
+    assert create(rig, "A") == 10113
+    assert create(rig, "A", max_bytes=600) == 10122
+    assert create(rig, "A", max_bytes=300) == 0
+    assert create(rig, "B", max_bytes=450, max_consumers=5) == 10026
+    assert create(rig, "B", max_bytes=450) == 0
+    assert create(rig, "C", max_bytes=1) == 10027
+    update = {"name": "A", "storage": "memory", "max_bytes": 600}
+    assert rig.api("STREAM.UPDATE.A", update)["error"]["err_code"] == 10122
+    info = rig.api("INFO")
+    assert (info["reserved_memory"], info["streams"]) == (750, 2)
+    rig.api("STREAM.DELETE.A")
+    assert rig.api("INFO")["reserved_memory"] == 450
+
+
+def test_limits_of_the_server_hold() -> None:
+    rig = AccountRig(server_limits=ServerLimits(max_memory=1000, max_storage=1000))
+    assert create(rig, "A", max_bytes=900) == 0
+    assert create(rig, "B", max_bytes=200) == 10028
+    assert create(rig, "B", max_bytes=200, storage="file") == 0
+    assert create(rig, "C", max_bytes=900, storage="file") == 10047
+
+
+def test_tiers_have_limits_of_their_own() -> None:
+    rig = AccountRig()
+    rig.account.set_limits({"R3": AccountLimits()})
+    assert create(rig, "A") == 10120
+    rig.account.set_limits({"R1": AccountLimits(max_streams=1), "R3": AccountLimits()})
+    assert create(rig, "A") == 0
+    assert create(rig, "B") == 10027
+    tiers = rig.api("INFO")["tiers"]
+    assert list(tiers) == ["R1", "R3"]
+    assert (tiers["R1"]["streams"], tiers["R3"]["streams"]) == (1, 0)
+
+
+def test_what_is_counted_is_shown() -> None:
+    rig = AccountRig(domain="hub")
+    rig.create()
+    rig.publish("a.1", b"x" * 100)
+    rig.api("STREAM.INFO.NONE")
+    info = rig.api("INFO")
+    assert (info["memory"], info["storage"], info["domain"]) == (119, 0, "hub")
+    assert info["api"] == {"level": 5, "total": 2, "errors": 1}
+
+
+@pytest.mark.parametrize("subject", ["a.1", "a.>", "*.x", ">"])
+def test_no_two_streams_take_the_same_message(subject: str) -> None:
+    rig = AccountRig()
+    rig.create()
+    assert create(rig, "B", subjects=[subject], no_ack=True) == 10065
+
+
+def test_a_stream_is_taken_up_again_from_its_store() -> None:
+    rig = AccountRig()
+    stream = rig.create(max_msgs=5, metadata={"a": "b"})
+    for _ in range(3):
+        rig.publish("a.1", b"x")
+    before = rig.api("STREAM.INFO.A")
+    again = AccountRig()
+    again.account.recover(stream.store)
+    after = again.api("STREAM.INFO.A")
+    assert (after["config"], after["created"], after["state"]) == (
+        before["config"],
+        before["created"],
+        before["state"],
+    )
+    assert again.publish("a.1", b"x")["seq"] == 4
+
+
+def test_advisories_tell_what_becomes_of_a_stream() -> None:
+    rig = AccountRig()
+    prefix = b"$JS.EVENT.ADVISORY.STREAM."
+    rig.outbox.interest = {prefix + kind + b".A" for kind in (b"CREATED", b"UPDATED", b"DELETED")}
+    keys = {"name": "A", "storage": "memory"}
+    seen = []
+    for verb in ("CREATE", "UPDATE", "DELETE"):
+        sent = rig.exchange(f"$JS.API.STREAM.{verb}.A", keys if verb != "DELETE" else b"")
+        seen += [to for to, _, _ in sent if to.startswith("$JS.EVENT.")]
+    assert [to.split(".")[-2] for to in seen] == ["CREATED", "UPDATED", "DELETED"]
+
+
+def test_an_api_level_that_is_not_reached_is_refused() -> None:
+    rig = AccountRig()
+    rig.create()
+    for level, code in (("6", 10185), ("x", 10185), ("5", 0)):
+        answer = rig.api("STREAM.INFO.A", b"", {"Nats-Required-Api-Level": level})
+        assert answer.get("error", {}).get("err_code", 0) == code
+
+
+def test_what_is_no_request_is_not_answered() -> None:
+    rig = AccountRig()
+    for subject in ("BOGUS", "STREAM.FOO.x", "STREAM.CREATE.a.b", "STREAM"):
+        assert rig.exchange("$JS.API." + subject) == []
