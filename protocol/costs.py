@@ -11,11 +11,11 @@ RUN = b"run"
 """A run of publishes with one control line, which is paid for once however long it is."""
 
 COMPILED_COSTS = {
-    b"PUB": 512,
-    b"HPUB": 512,
+    b"PUB": 192,
+    b"HPUB": 256,
     b"SUB": 4096,
     b"UNSUB": 2048,
-    b"CONNECT": 32768,
+    b"CONNECT": 16384,
     b"INFO": 4096,
     b"-ERR": 1024,
     b"PING": 256,

@@ -256,7 +256,9 @@ class Parser:
         frame.end = after - line
         frame.repeated = False
         self._repeatable = True
-        self.charge(self._publish_cost + after - line)
+        self.budget -= self._publish_cost + after - line
+        if self.budget < 0:
+            self.handler.on_budget_spent()
         self.handler.on_publish(frame)
         return after
 

@@ -21,6 +21,7 @@ from midge.sublist.trie import ENDED, NOT_HELD, Node, Trie, build_result
 
 _COPIED_MAX = 64  # subscriptions of a cached result that is replaced, not dropped, by an insert
 _LEVEL_STEPS = 4  # what a level of the trie, far apart in memory, takes compared with the others
+_MISS_STEPS = 6  # a subject is copied, hashed and looked up that was not matched lately
 _READ_PER_STEP = 32  # bytes of a subject
 _GROUP_STEPS = 12  # what it takes to build a queue group, of however few members
 _PLAIN_PER_STEP = 4  # subscriptions are collected many at a time
@@ -248,6 +249,7 @@ class SubList:
             self._matches += 1
             self._cache_hits += 1
             return result
+        self.steps += _MISS_STEPS
         subject = octets.take(data, start, end)
         generation = self.generation
         hits = self._cache_hits

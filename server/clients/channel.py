@@ -181,6 +181,9 @@ class Channel(Client):
         if self._drew:
             self._busy_s += self.broker.clock.monotonic() - self._began_at
             self._drew = False
+            if self.parser.budget > 0:
+                self.broker.turns.give_back(self.parser.budget)
+                self.parser.budget = 0
         if self._read_bytes >= _READ_IN_A_ROW_BYTES or self._busy_s >= BUSY_S:
             self._rest()
 
@@ -294,7 +297,10 @@ class Channel(Client):
 
     def spend(self, cost_bytes: int) -> None:
         """Use up so much of the turn, beside what the parser charges."""
-        self.parser.charge(cost_bytes)
+        parser = self.parser
+        parser.budget -= cost_bytes
+        if parser.budget < 0:
+            self.on_budget_spent()
 
     def on_budget_spent(self) -> None:
         """Draw more of this turn; without any, the rest waits until others have had theirs."""

@@ -24,7 +24,9 @@ A quarter of a turn: so a cost that is wrong by far still makes nobody wait for 
 LEAST_SHARE_BYTES = 16 * 1024
 """What each of those who wait gets, were they thousands: two commands."""
 
-_DRAWN_BYTES = PORTION_BYTES  # at a time, some 40 us: then the clock is looked at
+_DRAWN_BYTES = 8 * PORTION_BYTES
+"""At a time, some 320 us: then the clock is looked at, which takes as long as a few messages."""
+
 _RENEWED_BELOW_BYTES = TURN_BYTES // 2  # a turn of which less is used lasts for further rounds
 
 

@@ -144,7 +144,8 @@ class PublishingClient(Channel):
             start = frame.base + frame.subject_start
             steps = sublist.steps
             result = sublist.match_within(frame.data, start, frame.base + frame.subject_end)
-            self.spend((sublist.steps - steps) * STEP_BYTES)
+            if sublist.steps != steps:
+                self.spend((sublist.steps - steps) * STEP_BYTES)
             self._result = result
         return result
 

@@ -46,6 +46,9 @@ class Generous:
         self.drawn_bytes += max(least_bytes, 1 << 20)
         return max(least_bytes, 1 << 20)
 
+    def give_back(self, count: int) -> None:
+        self.drawn_bytes -= count
+
 
 def client(first: bytes, *, has_rules: bool) -> Connection:
     broker = Broker(Options(), ManualClock(), Random(1))
