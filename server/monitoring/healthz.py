@@ -28,8 +28,6 @@ def healthz(state: "State", arguments: Arguments) -> Health:
     if state.jetstream is None:
         if state.broker.options.jetstream.enabled:
             return 503, _unwell("unavailable", "JetStream is not current with the meta leader")
-        if given["js-enabled-only"] or given["js-enabled"]:
-            return 503, _unwell("unavailable", "JetStream not enabled")
         return 200, {"status": "ok"}
     if account and not given["js-enabled-only"] and not given["js-server-only"]:
         return _health_of(state.jetstream, account, stream, consumer)

@@ -76,7 +76,7 @@ OTHER_WORDS = {
         "midge names the setting too, and the entry rather than the list around it",
     ),
     **dict.fromkeys(
-        ["environment_cycle", "jetstream_word", "resolver", "timeout_word"],
+        ["environment_cycle", "resolver", "timeout_word"],
         "midge says it shorter, or offers only what it has",
     ),
 }

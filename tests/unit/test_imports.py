@@ -214,10 +214,11 @@ def server_edges(root: Path) -> set[tuple[str, str]]:
 
 
 def test_every_room_of_the_server_has_its_floor(root: Path) -> None:
-    rooms = {path.stem for path in (root / "server").iterdir() if path.suffix in {"", ".py"}}
+    server, pipeline = root / "midge" / "server", root / "midge" / "pipeline"
+    rooms = {path.stem for path in server.iterdir() if path.suffix in {"", ".py"}}
     assert rooms - {"__init__", "__pycache__", "benchmark"} <= set(FLOOR_OF)
-    assert len([*(root / "server").glob("*.py")]) <= 8
-    assert len([*(root / "pipeline").glob("*.py")]) <= 8
+    assert len([*server.glob("*.py")]) <= 8
+    assert len([*pipeline.glob("*.py")]) <= 8
 
 
 def test_rooms_import_downwards_only(server_edges: set[tuple[str, str]]) -> None:

@@ -121,8 +121,6 @@ SERVER: dict[str, Handler] = {
 }
 
 ACCOUNT: dict[str, Handler] = {
-    "enabled": Key("enabled", boolean),
-    "enable": Key("enabled", boolean),
     "max_memory": Key("max_memory_bytes", storage_size),
     "max_mem": Key("max_memory_bytes", storage_size),
     "mem": Key("max_memory_bytes", storage_size),

@@ -116,7 +116,7 @@ def test_nobody_else_inserts_or_removes(root: Path) -> None:
     past_it = re.compile(r"sublist\.(insert|remove)\(")
     found = [
         path.relative_to(root)
-        for path in sorted((root / "server").rglob("*.py"))
+        for path in sorted((root / "midge" / "server").rglob("*.py"))
         if past_it.search(path.read_text())
     ]
-    assert found == [Path("server/routing/account.py")]
+    assert found == [Path("midge/server/routing/account.py")]
