@@ -210,6 +210,7 @@ def test_many_commands_are_done_in_turns(line: bytes) -> None:
         assert len(peers.publisher.subscriptions) == count
 
 
+@pytest.mark.timeout(300)  # interpreted, six million deliveries take a minute
 def test_many_who_publish_share_a_turn() -> None:
     peers = Peers()
     data, payloads = publishes(6000, "alike")
