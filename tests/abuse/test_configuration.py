@@ -103,7 +103,11 @@ def test_a_broken_reload_changes_nothing(victim: Victim, huge: Path) -> None:
                 lambda: target.server.log.count(REFUSED) > refused,  # noqa: B023
                 f"the refusal of {name}",
             )
-            assert re.search(what, target.server.log.rpartition(REFUSED)[2]), name
+            # The refusal has many lines, which come one after the other.
+            wait_until(
+                lambda: re.search(what, target.server.log.rpartition(REFUSED)[2]) is not None,  # noqa: B023
+                f"what is wrong with {name}",
+            )
             assert ask(client, b"SUB a 1", b"PUB a 1", b"x", b"UNSUB 1").count(b"MSG") == 1
         assert RELOADED not in target.server.log
         assert b"Maximum Payload" in ask(target.dial(), b"PUB a 1001")

@@ -47,7 +47,7 @@ def test_make_run_ends_in_what_to_try_next(root: Path, tmp_path: Path) -> None:
     urls = {"nats": ["nats://127.0.0.1:4"], "monitoring": ["http://127.0.0.1:8"]}
     ports.write_text(json.dumps(urls))
     program = subprocess.run(
-        ["make", "--eval", 'shown:;@printf "%s\\n" "$$TRY_NEXT"', "shown"],
+        ["make", "--no-print-directory", "--eval", 'shown:;@printf "%s\\n" "$$TRY_NEXT"', "shown"],
         cwd=root,
         capture_output=True,
         text=True,

@@ -66,7 +66,10 @@ def test_a_file_says_everything(tmp_path):
             {"split": [{"clients": "x", "into": "B", "shared": ["."]}]},
             r"split\[0\].shared: expected",
         ),
-        ({"mapping": [{"from": "a", "to": "b.$1"}]}, r"mapping\[0\]: rewrite: 'b.\$1' asks for"),
+        (
+            {"mapping": [{"from": "a", "to": "b.$1"}]},
+            r"mapping\[0\]: rewrite: the source of '\$1' has 0",
+        ),
         ({"mapping": [{"from": 7, "to": "b"}]}, r"mapping\[0\].from: expected text, got 7"),
     ],
 )
