@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from midge.jetstream import errors
 from midge.jetstream.account import JetStreamAccount
 from midge.jetstream.api import dispatch
+from midge.jetstream.config.names import to_bytes
 from midge.jetstream.stream.surroundings import Surroundings
 from midge.server.jetstream import routes, subjects
 from midge.server.jetstream.delivery import Deliveries
@@ -158,6 +159,5 @@ class AccountJetStream:
             self.account.remove(held.pop(subject))
         for subject in config.subjects:
             if subject not in held:
-                raw = subject.encode("utf-8", "surrogateescape")
-                held[subject] = StreamSubscription(raw, stream)
+                held[subject] = StreamSubscription(to_bytes(subject), stream)
                 self.account.add(held[subject])

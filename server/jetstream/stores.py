@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from midge.jetstream.config.names import to_bytes
 from midge.jetstream.config.stream import MEMORY
 from midge.jetstream.store.disk import RealDisk
 from midge.jetstream.store.file.directory import StoreDirectory
@@ -102,13 +103,13 @@ class FileStores:
         """Return an empty store."""
         if config.storage == MEMORY:
             return MemoryStore()
-        store = self._directory.create_stream(_bytes(account), _bytes(config.name), b"")
+        store = self._directory.create_stream(to_bytes(account), to_bytes(config.name), b"")
         store.is_async = config.persist_mode == ASYNC
         return store
 
     def recovered(self, account: str) -> Iterable[StreamStore]:
         """Return the stores of an account that were there at the start."""
-        wanted = _bytes(account)
+        wanted = to_bytes(account)
         return [store for store in self._directory.streams() if store.account == wanted]
 
     def adopt(self, store: StreamStore, config: StreamConfig) -> None:
@@ -139,7 +140,3 @@ class FileStores:
     def _tick(self) -> None:
         self._directory.tick()
         self._timer = self._clock.call_later(_TICK_S, self._tick)
-
-
-def _bytes(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")
