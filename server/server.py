@@ -259,7 +259,7 @@ class Server:
         if self._events is not None:
             self._events.lame_duck()
         for connection in list(broker.clients.values()):
-            if connection.connected and connection.options.protocol >= 1:
+            if connection.introduced and connection.options.protocol >= 1:
                 connection.send_info()
         broker.router.flush_unless_due()
 

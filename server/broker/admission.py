@@ -253,7 +253,7 @@ class Admission:
                 connection.resume()
             return
         if connection.identity is None:
-            if not connection.connected and not self.admits_silent(connection):
+            if not connection.introduced and not self.admits_silent(connection):
                 connection.require_connect(self._auth_timeout_s(connection))
             return
         verdict = self._ask(connection)

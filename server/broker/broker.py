@@ -379,7 +379,7 @@ class Broker:
         info = self._info()
         info.client_id = connection.cid
         info.client_ip = connection.peer_host
-        if connection.nonce and not connection.connected:
+        if connection.nonce and not connection.introduced:
             info.nonce = connection.nonce.decode()
         if self._asks_who(connection, connect_info=connect_info):
             info.auth_required = True

@@ -9,6 +9,7 @@ from midge.server.clients.keepalive cimport Keepalive
 from midge.server.routing.router cimport Router
 
 cdef int BEHIND, CLOSED
+cdef int _CONNECTING, _INTRODUCING, _CLOSING, _CLOSED
 cdef int _HALTED, _HELD_BACK, _RESTING
 cdef Py_ssize_t _HELD_BYTES, _PORTION_BYTES, _OK_BYTES, _READ_IN_A_ROW_BYTES
 cdef double BUSY_S
@@ -32,7 +33,7 @@ cdef class Channel(Client):
     cdef readonly object reason
     cdef readonly double started_at
     cdef readonly double last_active_at
-    cdef readonly bint connected
+    cdef readonly int state
     cdef readonly Keepalive keepalive
     cdef readonly object _transport
     cdef object _tls
@@ -45,9 +46,9 @@ cdef class Channel(Client):
     cdef double _busy_s
     cdef bint _drew
     cdef bint _finishes
-    cdef readonly bint _ended
     cdef int _halts
 
+    cpdef void become(self, int state) except *
     cpdef object get_buffer(self, Py_ssize_t size_hint)
     cpdef void buffer_updated(self, Py_ssize_t count) except *
     cdef void _begin_batch(self, Py_ssize_t count) except *

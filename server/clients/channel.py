@@ -19,6 +19,7 @@ from midge.server.clients.back_pressure import BackPressure
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.fair_turns import BUSY_S, PORTION_BYTES
 from midge.server.clients.keepalive import Keepalive
+from midge.server.clients.state import State, may_follow
 from midge.server.clients.tls_rest import rest_of_tls
 from midge.server.routing.client import Client
 from midge.server.routing.slow_path import BEHIND, CLOSED
@@ -27,8 +28,13 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
     from midge.server.clock import Timer
 
+_CONNECTING = int(State.CONNECTING)  # C numbers where this is compiled
+_INTRODUCING = int(State.INTRODUCING)
+_CLOSING = int(State.CLOSING)
+_CLOSED = int(State.CLOSED)
+
 # Why the parser may be halted; it goes on when no reason is left.
-INTRODUCING = 1  # it is being found out who the client is
+AUTHENTICATING = 1  # it is being found out who the client is
 TURN_OVER = 2  # others have their turn
 WAITING = 4  # interceptors have too much to look at
 FINISHING = 8  # the client has gone, and its own subscriptions go before what it sent last is done
@@ -94,7 +100,7 @@ class Channel(Client):
         self.reason: ClosedReason | None = None
         self.started_at = broker.clock.monotonic()
         self.last_active_at = self.started_at
-        self.connected = False  # whether it is known who the client is
+        self.state = _CONNECTING
         self.keepalive = Keepalive(
             broker.clock,
             broker.random,
@@ -113,9 +119,15 @@ class Channel(Client):
         self._began_at = self.started_at
         self._busy_s = 0.0  # in batches that used up a portion, since others had their turn
         self._drew = False  # whether the batch at hand has used up a portion
-        self._ended = False
         self._finishes = False  # without a transport
         self._halts = 0
+
+    # What it is up to.
+
+    def become(self, state: int) -> None:
+        """Go on to `state`, which the table of state.py must allow."""
+        assert may_follow(self.state, state), f"{State(state)!r} after {State(self.state)!r}"
+        self.state = state
 
     # Made and heard.
 
@@ -124,12 +136,13 @@ class Channel(Client):
         self.bare_socket = None
         self._transport = transport
         self._tls = transport.get_extra_info("ssl_object")
-        if self._ended:
+        if self.state >= _CLOSING:
             transport.abort()  # its time was up in the turn of the loop that the handshake ended in
             return
         # Every byte the socket leaves behind counts, so that back-pressure is felt at once.
         transport.set_write_buffer_limits(high=0)
         self.outbound.attach(transport)
+        self.become(_INTRODUCING)
         self.opened()
         self.router.flush_unless_due()
 
@@ -139,7 +152,7 @@ class Channel(Client):
 
     def buffer_updated(self, count: int) -> None:
         """Take the `count` bytes just read, and flush what came of them."""
-        if self._ended:
+        if self.state >= _CLOSING:
             return  # after the last word, what comes is read only to be dropped
         self._begin_batch(count)
         try:
@@ -150,7 +163,7 @@ class Channel(Client):
 
     def feed(self, data: bytes) -> None:
         """Take `data`, from a transport that reads into buffers of its own."""
-        if self._ended:
+        if self.state >= _CLOSING:
             return
         self._begin_batch(len(data))
         try:
@@ -172,7 +185,7 @@ class Channel(Client):
     def _finish_batch(self, read_bytes: int) -> None:
         """End the batch that a read was; read no further where a client has to be waited for."""
         self.router.end_batch(read_bytes)
-        if self._ended:
+        if self.state >= _CLOSING:
             return
         if self.back_pressure.held_by is not None:
             self.back_pressure.hold_back()
@@ -190,7 +203,7 @@ class Channel(Client):
     def eof_received(self) -> bool:
         """Hear that the client sends no more; what it has asked for is still answered."""
         self.router.flush_unless_due()
-        if self._is_busy() and not self._ended:
+        if self._is_busy() and self.state < _CLOSING:
             self._eof = True  # it, or what it has sent, is still being looked at
             return self.tls_facts() is None  # a TLS transport ends now, whatever is answered
         self.close(ClosedReason.CLIENT_CLOSED)
@@ -198,7 +211,7 @@ class Channel(Client):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Let the connection go, unless the client left in order and more of its input waits."""
-        if not self._ended and (self._eof or error is None):
+        if self.state < _CLOSING and (self._eof or error is None):
             for data in rest_of_tls(self._tls):
                 self.feed(data)
             if self._is_busy() and self._may_finish():
@@ -213,7 +226,7 @@ class Channel(Client):
 
     def _may_finish(self) -> bool:
         """Tell whether one more connection may go on without a transport."""
-        if self._ended:
+        if self.state >= _CLOSING:
             return False
         if len(self.broker.finishing) < _FINISHING_MAX:
             return True
@@ -244,6 +257,7 @@ class Channel(Client):
         self.outbound.detach()
         self._transport = self._tls = None
         self.broker.finishing.discard(self)
+        self.become(_CLOSED)
         self.lost()
         # Break the reference cycles, so that the connection is freed now and not by the collector.
         self.parser.handler = _NULL_HANDLER
@@ -275,11 +289,11 @@ class Channel(Client):
     def unhalt(self, why: int) -> None:
         """Have `why` halt the parser no longer; `resume` then parses what waits, if it may."""
         self._halts &= ~why
-        self.parser.halted = self._ended or self._halts != 0
+        self.parser.halted = self.state >= _CLOSING or self._halts != 0
 
     def resume(self) -> None:
         """Parse what came while the parser was halted."""
-        if self._ended:
+        if self.state >= _CLOSING:
             return
         try:
             self.inbound.resume()
@@ -304,7 +318,7 @@ class Channel(Client):
 
     def on_budget_spent(self) -> None:
         """Draw more of this turn; without any, the rest waits until others have had theirs."""
-        if self._halts & TURN_OVER or self._ended:
+        if self._halts & TURN_OVER or self.state >= _CLOSING:
             return
         self._drew = True
         busy_s = self._busy_s + self.broker.clock.monotonic() - self._began_at
@@ -334,7 +348,7 @@ class Channel(Client):
 
     def _go_on(self) -> None:
         """Go on with what waits, for what is left of the turn."""
-        if self._ended or not self._halts & TURN_OVER:
+        if self.state >= _CLOSING or not self._halts & TURN_OVER:
             return
         self.unhalt(TURN_OVER)
         self.resume()
@@ -342,7 +356,7 @@ class Channel(Client):
     def _wait_with_reading(self) -> None:
         """Read no more while nobody parses: who is not known yet may not fill the memory."""
         if not self._reading_stops & _HALTED and self.inbound.held_bytes() > _HELD_BYTES:
-            if not self.connected:
+            if self.state == _INTRODUCING:
                 self.broker.limit_hits["bytes_before_authentication"] += 1
             self._stop_reading(_HALTED)
 
@@ -365,7 +379,7 @@ class Channel(Client):
         """Read on, unless there is another reason not to."""
         if self._reading_stops & why:
             self._reading_stops &= ~why
-            if not (self._reading_stops or self._ended or self._transport is None):
+            if not (self._reading_stops or self.state >= _CLOSING or self._transport is None):
                 with contextlib.suppress(RuntimeError):
                     self._transport.resume_reading()
 
@@ -472,9 +486,9 @@ class Channel(Client):
 
     def close(self, reason: ClosedReason, wire: str | None = None) -> None:
         """End the connection: say `wire` as -ERR if given, write what is pending, and leave."""
-        if self._ended:
+        if self.state >= _CLOSING:
             return
-        self._ended = True
+        self.become(_CLOSING)
         self.reason = reason
         self.deliver_checks |= CLOSED
         self.parser.halted = True

@@ -22,6 +22,7 @@ cdef class Connection(PublishingClient):
     cdef public dict cookies
     cdef public dict subscriptions
     cdef public long long max_subscriptions
+    cdef readonly bint introduced
     cdef public bint owes_info
     cdef bint _told_info
     cdef bytes _deliverable

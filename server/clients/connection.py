@@ -13,9 +13,10 @@ from midge.protocol import errors, memory
 from midge.protocol.errors import ProtocolError
 from midge.protocol.frame import Frame, without_headers
 from midge.protocol.messages import ConnectOptions, check_json_object, parse_connect
-from midge.server.clients.channel import INTRODUCING, LOG_LINE_BYTES, STEP_BYTES, Channel
+from midge.server.clients.channel import AUTHENTICATING, LOG_LINE_BYTES, STEP_BYTES, Channel
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.publishing import PublishingClient
+from midge.server.clients.state import State
 from midge.server.routing.client import Client
 from midge.server.routing.router import SWALLOWED
 from midge.server.routing.slow_path import (
@@ -65,6 +66,7 @@ class Connection(PublishingClient):
         self.subscriptions: dict[bytes, RoutedSubscription] = {}
         self.max_subscriptions = broker.options.limits.max_subscriptions or -1
         self.deliver_checks = NO_HEADERS
+        self.introduced = False  # whether a CONNECT has been accepted, and be another on its way
         self.owes_info = False  # whether INFO goes out when there is a transport
         self._told_info = False
         self._deliverable: bytes | None = None
@@ -125,8 +127,11 @@ class Connection(PublishingClient):
             self.tracer.connect_received(document)
             self.spend(LOG_LINE_BYTES)
         self.options = options
-        self.halt(INTRODUCING)
-        if not (self.connected or self.broker.admission.asks_who(self)):
+        self.halt(AUTHENTICATING)
+        is_anew = self.state == State.CONNECTED
+        if is_anew:
+            self.become(State.INTRODUCING)
+        if not (is_anew or self.broker.admission.asks_who(self)):
             self._introduced()  # it was nobody in particular, and keeps what it subscribed to
             return
         # What it subscribed to as somebody else must get nothing more, gone already or not.
@@ -135,7 +140,7 @@ class Connection(PublishingClient):
 
     def _introduced(self) -> None:
         """Find out who the client is, now that nothing is left of who it was."""
-        if not self._ended:
+        if self.state == State.INTRODUCING:
             self._set_deliver_check(CLOSED, False)
             self.broker.admission.authenticate(self)
 
@@ -149,6 +154,8 @@ class Connection(PublishingClient):
 
     def authenticated(self, identity: "Identity") -> None:
         """Go on as `identity`, unless the CONNECT at hand asks for what no client may have."""
+        if self.state != State.INTRODUCING:
+            return  # it has expired while it was let in
         options = self.options
         headers = options.headers and self.broker.options.limits.header_support
         refusal = _refusal_of(options, headers=headers)
@@ -162,10 +169,11 @@ class Connection(PublishingClient):
         self._set_deliver_check(NO_ECHO, not options.echo)
         self._set_publish_check(VERBOSE, options.verbose)
         self._set_publish_check(PEDANTIC, options.pedantic)
-        self.connected = True
+        self.become(State.CONNECTED)
+        self.introduced = True
         self.info = None
         self.forget_match()
-        self.unhalt(INTRODUCING)
+        self.unhalt(AUTHENTICATING)
         if options.verbose:
             self.send_ok()
         self.keepalive.connected()
@@ -193,7 +201,7 @@ class Connection(PublishingClient):
             self.tracer.sent("PONG")
             self.spend(2 * LOG_LINE_BYTES)
         self.send(_PONG)
-        if self.connected and not self._told_info:
+        if self.introduced and not self._told_info:
             self._told_info = True
             if self.options.protocol >= 1:
                 self.send_info(connect_info=True)

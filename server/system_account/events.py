@@ -81,7 +81,7 @@ class SystemEvents(Observer):
         """Tell of a client that has gone, or has never been let in."""
         if not self._has_listeners():
             return
-        if connection.connected:
+        if connection.introduced:
             self._tell_connections(connection.account, leaving=len(connection.subscriptions))
         elif connection.reason is ClosedReason.AUTHENTICATION_FAILURE:
             self._publish_own("CLIENT.AUTH.ERR", self._disconnect_event(connection))

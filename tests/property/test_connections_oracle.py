@@ -55,7 +55,7 @@ class Peer:
         self.connection.connection_made(self._socket)
         options = b'"verbose":false,"pedantic":false,"headers":true'
         self.send(b'CONNECT {%b,"user":"%b","pass":"p"}' % (options, user.encode()))
-        assert self.connection.connected
+        assert self.connection.introduced
         self.take()
 
     def send(self, *lines: bytes) -> None:

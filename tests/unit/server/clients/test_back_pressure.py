@@ -55,7 +55,7 @@ class Fixture:
         socket = Socket()
         connection.connection_made(socket)
         connection.feed(CONNECT)
-        assert connection.connected
+        assert connection.introduced
         return connection, socket
 
     def publish(self, times: int = 1) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from midge.server.broker.broker import Broker
-from midge.server.clients.channel import INTRODUCING
+from midge.server.clients.channel import AUTHENTICATING
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.clients.fair_turns import TURN_BYTES
@@ -186,11 +186,11 @@ def test_an_introduction_is_awaited_even_when_a_turn_begins() -> None:
     peers = Peers()
     data, _ = publishes(6000, "alike")
     peers.publisher.feed(data)
-    peers.publisher.halt(INTRODUCING)
+    peers.publisher.halt(AUTHENTICATING)
     peers.take()
     peers.turn()
     assert peers.take() == []
-    peers.publisher.unhalt(INTRODUCING)
+    peers.publisher.unhalt(AUTHENTICATING)
     peers.publisher.resume()
     assert peers.take()
 

@@ -1,0 +1,48 @@
+"""The states of a connection, and which of them may follow which.
+
+```
+CONNECTING ──> INTRODUCING <──> CONNECTED
+    │  │            │               │
+    │  └────────────┴──> CLOSING <──┘
+    └──────────────────────> CLOSED
+```
+
+What halts the parser, stops reading, or has ended on one side only is no state: it may come and go
+in several of them.
+"""
+
+from enum import IntEnum
+
+
+class State(IntEnum):
+    """Where a connection is in its life; `Channel.state` holds one as a C integer."""
+
+    CONNECTING = 0
+    """There is no transport yet; a TLS handshake may be under way."""
+
+    INTRODUCING = 1
+    """It is not known who the client is, or another CONNECT of its is being looked at."""
+
+    CONNECTED = 2
+    """Its CONNECT has been accepted."""
+
+    CLOSING = 3
+    """Nothing more is taken; what had to be said is on its way."""
+
+    CLOSED = 4
+    """The transport is gone, or never came to be, and nothing is kept."""
+
+
+TRANSITIONS: dict[State, frozenset[State]] = {
+    State.CONNECTING: frozenset({State.INTRODUCING, State.CLOSING, State.CLOSED}),
+    State.INTRODUCING: frozenset({State.CONNECTED, State.CLOSING}),
+    State.CONNECTED: frozenset({State.INTRODUCING, State.CLOSING}),
+    State.CLOSING: frozenset({State.CLOSED}),
+    State.CLOSED: frozenset(),
+}
+"""What may follow each state. A client that another CONNECT comes from is introduced anew."""
+
+
+def may_follow(before: int, after: int) -> bool:
+    """Tell whether a connection may go from one state to another."""
+    return after in TRANSITIONS[State(before)]

@@ -1,0 +1,132 @@
+"""A connection goes from state to state by the table, and by no other way."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from midge.server.auth import Identity, Verdict
+from midge.server.broker.broker import Broker
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.connection import Connection
+from midge.server.clients.state import TRANSITIONS, State
+from midge.server.config.options import Options
+from midge.testing import ManualClock
+from tests.support.transports import Transport
+
+CONNECT = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
+
+WAYS = {
+    State.CONNECTING: [],
+    State.INTRODUCING: [State.INTRODUCING],
+    State.CONNECTED: [State.INTRODUCING, State.CONNECTED],
+    State.CLOSING: [State.CLOSING],
+    State.CLOSED: [State.CLOSED],
+}
+"""How each state is reached from the first."""
+
+
+def made() -> Connection:
+    return Broker(Options(), ManualClock(), Random(1)).make_connection(("127.0.0.1", 1))
+
+
+@pytest.mark.parametrize("before", State)
+@pytest.mark.parametrize("after", State)
+def test_only_what_the_table_allows_follows(before: State, after: State) -> None:
+    connection = made()
+    for state in WAYS[before]:
+        connection.become(state)
+    if after in TRANSITIONS[before]:
+        connection.become(after)
+        assert connection.state == after
+        return
+    with pytest.raises(AssertionError, match=f"{after.name}.* after .*{before.name}"):
+        connection.become(after)
+    assert connection.state == before
+
+
+def test_every_state_can_be_reached_and_the_last_one_is_final() -> None:
+    assert set(TRANSITIONS) == set(State)
+    assert {after for allowed in TRANSITIONS.values() for after in allowed} == set(State) - {
+        State.CONNECTING
+    }
+    assert [state for state in State if not TRANSITIONS[state]] == [State.CLOSED]
+
+
+def test_a_life() -> None:
+    connection, transport = made(), Transport()
+    states = [connection.state]
+    connection.connection_made(transport)
+    states.append(connection.state)
+    connection.feed(b"SUB a 1\r\n" + CONNECT)
+    states.append(connection.state)
+    connection.feed(CONNECT)
+    states.append(connection.state)
+    connection.close(ClosedReason.KICKED)
+    connection.close(ClosedReason.CLIENT_CLOSED)
+    states.append(connection.state)
+    connection.connection_lost(None)
+    states.append(connection.state)
+    assert states == [
+        State.CONNECTING,
+        State.INTRODUCING,
+        State.CONNECTED,
+        State.CONNECTED,
+        State.CLOSING,
+        State.CLOSED,
+    ]
+    assert connection.reason is ClosedReason.KICKED
+
+
+def test_a_connection_that_never_was_is_closed_at_once() -> None:
+    connection = made()
+    connection.let_go()
+    connection.close(ClosedReason.CLIENT_CLOSED)
+    assert connection.state == State.CLOSED
+    assert connection.reason is None
+
+
+async def test_another_connect_introduces_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = made()
+    connection.connection_made(Transport())
+    connection.feed(CONNECT)
+    verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+    authenticator = connection.broker.admission.authenticator
+    monkeypatch.setattr(authenticator, "authenticate", lambda _request: verdict)
+    connection.feed(CONNECT + b"PING\r\n")
+    assert connection.state == State.INTRODUCING
+    assert connection.introduced
+    assert connection.identity is not None
+    verdict.set_result(Identity(account=connection.identity.account))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert connection.state == State.CONNECTED
+
+
+async def test_a_verdict_that_comes_too_late_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connection = made()
+    connection.connection_made(Transport())
+    verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+    authenticator = connection.broker.admission.authenticator
+    monkeypatch.setattr(authenticator, "authenticate", lambda _request: verdict)
+    connection.feed(CONNECT)
+    connection.close(ClosedReason.KICKED)
+    verdict.set_result(Identity(account="$G"))
+    await asyncio.sleep(0)
+    assert connection.state == State.CLOSING
+    assert not connection.introduced
+
+
+def test_who_expires_while_it_is_let_in_is_not_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = made()
+    connection.connection_made(Transport())
+    authenticator = connection.broker.admission.authenticator
+    expired = Identity(account="$G", expires_at_s=0.0)
+    monkeypatch.setattr(authenticator, "authenticate", lambda _request: expired)
+    connection.feed(CONNECT)
+    assert connection.reason is ClosedReason.AUTHENTICATION_EXPIRED
+    assert not connection.introduced
