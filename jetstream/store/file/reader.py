@@ -1,0 +1,108 @@
+"""A stream's records read back: from the groups in memory, or checked from the segments."""
+
+from __future__ import annotations
+
+from midge.jetstream.store import numbers
+from midge.jetstream.store.file import records
+from midge.jetstream.store.file.group import Group, Segment
+from midge.jetstream.store.file.log import Log
+from midge.jetstream.store.indexed import Run
+from midge.jetstream.store.interface import StoredMessage
+from midge.jetstream.store.lookups import SearchableStore
+
+_HEAD = 48  # records.HEAD, as a C number
+
+_BEYOND = 128
+"""How much longer a record may be than what its message counts, without being read twice."""
+
+_AHEAD = 64 * 1024  # read at once when messages are read one after the other
+
+
+class RecordReader(SearchableStore):
+    """Reads what the index knows of. `lost` has the sequences that could not be read."""
+
+    def __init__(self, log: Log, number: int, seed: int) -> None:
+        super().__init__(seed)
+        self.number = number
+        self.lost: set[int] = set()
+        self._log = log
+        self._ahead = bytearray()
+        self._ahead_segment = 0
+        self._ahead_start = 0
+        self._read_segment = 0
+        self._read_end = 0
+
+    def _time_of(self, seq: int) -> int:
+        position = self._index.locate(seq)
+        block = self._index.block
+        run = self._runs[self._run_index(seq)]
+        offset = block.offset(position)
+        size = block.size(position)
+        found = self._bytes_at(run.place, offset, size + _BEYOND)
+        if found < 0:
+            return self.last_time_ns
+        return numbers.u64_at(self._ahead, found + 32)
+
+    def _read(
+        self, run: Run, seq: int, offset: int, size: int, number: int
+    ) -> StoredMessage | None:
+        segment: Segment = run.place
+        group = self._log.find(segment, offset)
+        if group is not None:
+            return self._parse(group.data, offset - group.base, seq, number)
+        at = self._bytes_at(segment, offset, size + _BEYOND)
+        if at < 0 or numbers.u64_at(self._ahead, at + 24) != seq:
+            self.lost.add(seq)
+            return None
+        return self._parse(self._ahead, at, seq, number)
+
+    def _bytes_at(self, segment: Segment, offset: int, size: int) -> int:
+        """Have a checked record in `_ahead`; return where it begins there, -1 when it is damaged.
+
+        `size` is about as long as it is. What is read one after the other is read ahead.
+        """
+        group: Group | None = self._log.find(segment, offset)
+        if group is not None:
+            at = offset - group.base
+            end = at + numbers.u32_at(group.data, at + 8)
+            self._ahead = bytearray(numbers.take(group.data, at, end))
+            self._ahead_segment = 0
+            return 0
+        at = offset - self._ahead_start
+        if self._ahead_segment != segment.number or at < 0 or at + size > len(self._ahead):
+            is_next = self._read_segment == segment.number and 0 <= offset - self._read_end < _AHEAD
+            self._read_ahead(segment, offset, max(size, _AHEAD) if is_next else size)
+            at = 0
+        whole = records.check(
+            self._ahead, at, len(self._ahead), self._log.seed, segment.number, offset
+        )
+        if whole == 1 and at + _HEAD <= len(self._ahead):
+            length = numbers.u32_at(self._ahead, at + 8)
+            if at + length > len(self._ahead) and length < records.LENGTH_MAX:
+                self._read_ahead(segment, offset, length)
+                at = 0
+                whole = records.check(
+                    self._ahead, 0, len(self._ahead), self._log.seed, segment.number, offset
+                )
+        self._read_segment = segment.number
+        self._read_end = offset + size - _BEYOND
+        return at if whole == 2 else -1
+
+    def _read_ahead(self, segment: Segment, offset: int, size: int) -> None:
+        self._ahead = bytearray(segment.file.read(offset, size))
+        self._ahead_segment = segment.number
+        self._ahead_start = offset
+
+    def _parse(self, data: bytearray, at: int, seq: int, number: int) -> StoredMessage | None:
+        """Take a record apart that is known to be whole."""
+        subject_length = numbers.u32_at(data, at + 12) >> 16
+        start = at + _HEAD + subject_length
+        middle = start + numbers.u32_at(data, at + 20)
+        end = at + numbers.u32_at(data, at + 8) - numbers.u32_at(data, at + 40)
+        return StoredMessage(
+            seq,
+            numbers.u64_at(data, at + 32),
+            self._subjects.name(number),
+            numbers.take(data, start, middle),
+            numbers.take(data, middle, end),
+        )

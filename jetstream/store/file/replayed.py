@@ -1,0 +1,144 @@
+"""A stream's records done again, one after the other, when a store is opened."""
+
+from __future__ import annotations
+
+from midge.jetstream.store import numbers
+from midge.jetstream.store.file import records
+from midge.jetstream.store.file.group import Segment
+from midge.jetstream.store.file.log import Log
+from midge.jetstream.store.file.writer import RecordWriter
+
+_HEAD = 48  # records.HEAD and records.MESSAGE, as C numbers
+_MESSAGE = 2
+
+
+class StoredConsumer:
+    """What is stored for a consumer: its last saved state, and the operations since."""
+
+    __slots__ = ("operations", "state")
+
+    def __init__(self, state: bytes) -> None:
+        self.state = state
+        self.operations: list[bytes] = []
+
+
+class ReplayedStore(RecordWriter):
+    """Becomes what its records say."""
+
+    def __init__(self, log: Log, number: int, seed: int) -> None:
+        super().__init__(log, number, seed)
+        self._consumers: dict[bytes, StoredConsumer] = {}
+        self._ids: list[tuple[bytes, int, int]] = []
+        self._ttls: list[tuple[int, int]] = []
+
+    def replay(self, data: bytearray, at: int, segment: Segment, offset: int) -> None:
+        """Do again what the record at ``data[at]`` says, which lies at `offset` of a segment."""
+        kind = data[at + 12]
+        seq = numbers.u64_at(data, at + 24)
+        end = at + numbers.u32_at(data, at + 8)
+        if kind == _MESSAGE:
+            self._replay_message(data, at, segment, offset)
+        elif kind == records.REMOVE:
+            for position in range(at + _HEAD, end, 8):
+                self._forget(numbers.u64_at(data, position))
+        elif kind == records.BOUNDS:
+            self._replay_bounds(seq, numbers.u64_at(data, at + _HEAD))
+            time_ns = numbers.u64_at(data, at + 32)
+            self.last_time_ns = max(self.last_time_ns, time_ns)
+        elif kind == records.MESSAGE_ID:
+            msg_id = bytes(data[at + _HEAD : end])
+            self._ids.append((msg_id, seq, numbers.u64_at(data, at + 32)))
+        elif kind == records.STREAM:
+            self._replay_config(seq, bytes(data[at + _HEAD : end]))
+        else:
+            self._replay_consumer(kind, seq, bytes(data[at + _HEAD : end]))
+
+    def lose(self, seq: int) -> None:
+        """Take note that the message of a sequence cannot be read, unless it is gone anyway."""
+        self.lost.add(seq)
+        self.last_seq = max(self.last_seq, seq)
+        if self.messages == 0:
+            self.first_seq = self.last_seq + 1
+
+    def finish_replay(self) -> None:
+        """Serve what has been recovered."""
+        self.visible_seq = self.last_seq
+        self.lost = {seq for seq in self.lost if seq >= self.first_seq}
+
+    def reset(self) -> None:
+        """Forget everything, to be replayed anew."""
+        self._clear()
+        self.first_seq = self.last_seq = self.visible_seq = self.last_time_ns = 0
+        self.version = 0
+        self.lost.clear()
+        self._consumers.clear()
+        self._ids = []
+        self._ttls = []
+        self._removals = bytearray()
+        self._is_moved = False
+        self._ahead_segment = 0
+
+    def _replay_message(self, data: bytearray, at: int, segment: Segment, offset: int) -> None:
+        seq = numbers.u64_at(data, at + 24)
+        if seq <= self.last_seq:
+            return
+        kind = numbers.u32_at(data, at + 12)
+        extra = numbers.u32_at(data, at + 40)
+        end = at + numbers.u32_at(data, at + 8) - extra
+        incoming = self._incoming
+        incoming.seq = seq
+        incoming.time_ns = numbers.u64_at(data, at + 32)
+        incoming.subject = data
+        incoming.subject_start = at + _HEAD
+        incoming.subject_end = at + _HEAD + (kind >> 16)
+        headers = numbers.u32_at(data, at + 20)
+        size = self._counted(kind >> 16, headers, end - incoming.subject_end - headers)
+        self._note_run(seq, segment, size)
+        self._enter(incoming, offset, size)
+        if not extra:
+            return
+        if kind >> 8 & records.FLAG_TTL:
+            ttl_s = int.from_bytes(data[end : end + 8], "little", signed=True)
+            self._ttls.append((seq, ttl_s))
+            end += 8
+            extra -= 8
+        if extra:
+            self._ids.append((bytes(data[end : end + extra]), seq, incoming.time_ns))
+
+    def _replay_bounds(self, first_seq: int, last_seq: int) -> None:
+        if first_seq > self.last_seq:
+            self._clear()
+        while self.messages > 0 and self.first_seq < first_seq:
+            self._drop(self.first_seq)
+        self.last_seq = max(self.last_seq, last_seq)
+        if self.messages == 0:
+            self.first_seq = self.last_seq + 1
+
+    def _replay_config(self, version: int, body: bytes) -> None:
+        if version < self.version:
+            return
+        self.version = version
+        length = int.from_bytes(body[:4], "little")
+        self.account = body[4 : 4 + length]
+        body = body[4 + length :]
+        length = int.from_bytes(body[:4], "little")
+        self.name = body[4 : 4 + length]
+        self._config = body[4 + length :]
+
+    def _replay_consumer(self, kind: int, seq: int, body: bytes) -> None:
+        length = int.from_bytes(body[:2], "little")
+        name = body[2 : 2 + length]
+        if kind == records.CONSUMER:
+            self._consumers[name] = StoredConsumer(body[2 + length :])
+        elif kind == records.CONSUMER_DELETED:
+            self._consumers.pop(name, None)
+        elif kind == records.CONSUMER_STEP:
+            consumer = self._consumers.setdefault(name, StoredConsumer(b""))
+            consumer.operations.append(body[2 + length :])
+            if seq:
+                self._forget(seq)
+
+    def _forget(self, seq: int) -> None:
+        """Drop a message, or what is known of it being lost."""
+        if not self._drop(seq):
+            self.lost.discard(seq)

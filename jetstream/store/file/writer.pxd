@@ -1,0 +1,54 @@
+# C types for writer.py.
+
+cimport cython
+
+from midge.jetstream.store cimport numbers
+from midge.jetstream.store.file cimport records
+from midge.jetstream.store.file.group cimport Group, Segment
+from midge.jetstream.store.file.log cimport Log
+from midge.jetstream.store.file.reader cimport RecordReader
+from midge.jetstream.store.indexed cimport Incoming, Run
+from midge.jetstream.store.message_index cimport Block
+
+cdef Py_ssize_t _HEAD, _FIXED, _FIXED_WITH_HEADERS, _BEYOND
+cdef int _MESSAGE
+
+
+cdef class RecordWriter(RecordReader):
+    cdef public bytes account
+    cdef public bytes name
+    cdef public unsigned long long version
+    cdef public bytes _config
+    cdef bytearray _removals
+    cdef bint _is_moved
+
+    @cython.locals(log=Log, subject_length=Py_ssize_t, headers_length=Py_ssize_t, extra=bytes,
+                   flags=int, middle=Py_ssize_t, length=Py_ssize_t, at=Py_ssize_t, group=Group,
+                   data=bytearray)
+    cdef unsigned long long _place(self, Incoming incoming) except? 0xFFFFFFFF
+    @cython.locals(run=Run)
+    cdef void _note_run(
+        self, unsigned long long seq, Segment segment, unsigned long long size
+    ) except *
+    @cython.locals(fixed=Py_ssize_t)
+    cdef unsigned long long _counted(
+        self, Py_ssize_t subject, Py_ssize_t headers, Py_ssize_t payload
+    ) except? 0
+    cdef void _admit(self) except *
+    cdef void _moved(self) except *
+    @cython.locals(position=Py_ssize_t)
+    cdef void _removed(self, unsigned long long seq, bint erase) except *
+    cdef void _touch(self) except *
+    @cython.locals(segment=Segment)
+    cdef void _lost_bytes(self, Py_ssize_t i, Run run, unsigned long long size) except *
+    @cython.locals(segment=Segment)
+    cdef void _lost_run(self, Run run) except *
+    @cython.locals(length=Py_ssize_t, at=Py_ssize_t, data=bytearray)
+    cdef void _write(
+        self, int kind, unsigned long long seq, long long time_ns, bytes body
+    ) except *
+    @cython.locals(body=bytes)
+    cdef void _write_config(self) except *
+    @cython.locals(position=Py_ssize_t, block=Block, offset=Py_ssize_t, run=Run, at=Py_ssize_t,
+                   data=bytearray, extra=Py_ssize_t, length=Py_ssize_t, start=Py_ssize_t)
+    cdef object _erasure(self, unsigned long long seq)

@@ -1,0 +1,175 @@
+"""A stream's records as they go into the open group of the log."""
+
+from __future__ import annotations
+
+from midge.jetstream.store import numbers
+from midge.jetstream.store.file import records
+from midge.jetstream.store.file.group import Segment
+from midge.jetstream.store.file.log import Log
+from midge.jetstream.store.file.reader import RecordReader
+from midge.jetstream.store.indexed import Incoming, Run
+
+_HEAD = 48  # records.HEAD and records.MESSAGE, as C numbers
+_MESSAGE = 2
+
+_FIXED = 30  # what nats-server counts for a message in a file beside its parts
+_FIXED_WITH_HEADERS = 34
+
+_BEYOND = 128
+"""How much longer a record may be than what its message counts, without being read twice."""
+
+
+class RecordWriter(RecordReader):
+    """Writes messages, removals and the configuration down.
+
+    Removals are gathered, and written when the group is closed.
+    """
+
+    def __init__(self, log: Log, number: int, seed: int) -> None:
+        super().__init__(log, number, seed)
+        self.is_async = False
+        self.account = b""
+        self.name = b""
+        self.version = 0
+        self._config = b""
+        self._removals = bytearray()
+        self._is_moved = False
+
+    def close_group(self) -> None:
+        """Write down what has been removed, as the group is about to go to the disk."""
+        if self._removals:
+            removals = bytes(self._removals)
+            self._removals = bytearray()
+            self._write(records.REMOVE, 0, 0, removals)
+        if self._is_moved:
+            self._is_moved = False
+            last = self.last_seq.to_bytes(8, "little")
+            self._write(records.BOUNDS, self.first_seq, self.last_time_ns, last)
+
+    def _place(self, incoming: Incoming) -> int:
+        log = self._log
+        subject_length = incoming.subject_end - incoming.subject_start
+        headers_length = incoming.headers_end - incoming.headers_start
+        extra = b""
+        flags = 0
+        if incoming.ttl_s != 0 or incoming.msg_id is not None:
+            extra = incoming.msg_id if incoming.msg_id is not None else b""
+            if incoming.ttl_s != 0:
+                flags = records.FLAG_TTL
+                extra = (incoming.ttl_s).to_bytes(8, "little", signed=True) + extra
+        middle = _HEAD + subject_length + headers_length
+        length = middle + incoming.payload_end - incoming.payload_start
+        at = log.reserve(length + len(extra), True)
+        group = log.opened()
+        if self.group != group.number:
+            self.group = log.join(self)
+        data = group.data
+        records.start_record(
+            data, at, length + len(extra), _MESSAGE, self.number, incoming.seq,
+            incoming.time_ns,
+        )  # fmt: skip
+        numbers.set_u32_at(data, at + 12, _MESSAGE | flags << 8 | subject_length << 16)
+        numbers.set_u32_at(data, at + 20, headers_length)
+        numbers.set_u32_at(data, at + 40, len(extra))
+        numbers.put(
+            data,
+            at + _HEAD,
+            incoming.subject,
+            incoming.subject_start,
+            incoming.subject_end,
+        )
+        numbers.put(
+            data,
+            at + _HEAD + subject_length,
+            incoming.headers,
+            incoming.headers_start,
+            incoming.headers_end,
+        )
+        numbers.put(
+            data, at + middle, incoming.payload, incoming.payload_start, incoming.payload_end
+        )
+        if extra:
+            numbers.put(data, at + length, extra, 0, len(extra))
+        self._note_run(incoming.seq, group.segment, self._counted(
+            subject_length, headers_length, length - middle
+        ))  # fmt: skip
+        return group.base + at
+
+    def _note_run(self, seq: int, segment: Segment, size: int) -> None:
+        """Begin a run if this message is the first one in its segment."""
+        segment.live_bytes += size
+        segment.message_bytes += size
+        if self._runs:
+            run = self._runs[-1]
+            if run.place is segment:
+                return
+        self._runs.append(Run(seq, segment))
+
+    def _counted(self, subject: int, headers: int, payload: int) -> int:
+        fixed = _FIXED_WITH_HEADERS if headers else _FIXED
+        return fixed + subject + headers + payload
+
+    def _admit(self) -> None:
+        self._log.admit()
+
+    def _moved(self) -> None:
+        self._is_moved = True
+        self._touch()
+
+    def _removed(self, seq: int, erase: bool) -> None:
+        position = len(self._removals)
+        numbers.resize(self._removals, position + 8)
+        numbers.set_u64_at(self._removals, position, seq)
+        self._touch()
+
+    def _touch(self) -> None:
+        """Join the open group."""
+        if self.group != self._log.group:
+            self.group = self._log.join(self)
+        if self.is_async:
+            self.visible_seq = self.last_seq
+
+    def _lost_bytes(self, i: int, run: Run, size: int) -> None:
+        segment: Segment = run.place
+        segment.live_bytes -= size
+
+    def _lost_run(self, run: Run) -> None:
+        segment: Segment = run.place
+        segment.live_bytes -= run.live_bytes
+
+    def _write(self, kind: int, seq: int, time_ns: int, body: bytes) -> None:
+        """Add a record other than a message to the open group."""
+        self._touch()
+        length = _HEAD + len(body)
+        at = self._log.reserve(length, False)
+        data = self._log.opened().data
+        records.start_record(data, at, length, kind, self.number, seq, time_ns)
+        numbers.put(data, at + _HEAD, body, 0, len(body))
+
+    def _write_config(self) -> None:
+        body = b"".join(
+            len(part).to_bytes(4, "little") + part for part in (self.account, self.name)
+        )
+        self._write(records.STREAM, self.version, 0, body + self._config)
+
+    def _erasure(self, seq: int) -> tuple[Segment, int, int] | None:
+        """Return which bytes of a message to overwrite: subject, headers and payload.
+
+        The record's head stays, so that the message is known to be gone, and its id is written
+        down anew, for the checksum over the body no longer holds.
+        """
+        position = self._index.locate(seq)
+        block = self._index.block
+        offset = block.offset(position)
+        run = self._runs[self._run_index(seq)]
+        at = self._bytes_at(run.place, offset, block.size(position) + _BEYOND)
+        if at < 0:
+            return None
+        data = self._ahead
+        extra = numbers.u32_at(data, at + 40)
+        length = numbers.u32_at(data, at + 8) - extra
+        start = at + length + (8 if data[at + 13] & records.FLAG_TTL else 0)
+        msg_id = bytes(data[start : at + length + extra])
+        if msg_id:
+            self._write(records.MESSAGE_ID, seq, numbers.u64_at(data, at + 32), msg_id)
+        return run.place, offset + _HEAD, length - _HEAD
