@@ -213,11 +213,15 @@ class Claims(Struct, Generic[Body], frozen=True):
 
     def why_not_now(self, now_s: float) -> str | None:
         """Say why the token does not hold at `now_s` (seconds since the epoch), or return None."""
-        if self.exp and self.exp <= now_s:
-            return "token has expired"
-        if self.nbf and self.nbf > now_s:
-            return "token is not valid yet"
-        return None
+        return self.why_not_any_more(now_s) or self.why_not_yet(now_s)
+
+    def why_not_any_more(self, now_s: float) -> str | None:
+        """Say that the token has ended at `now_s`, or return None."""
+        return "token has expired" if self.exp and self.exp <= now_s else None
+
+    def why_not_yet(self, now_s: float) -> str | None:
+        """Say that the token has not begun at `now_s`, or return None."""
+        return "token is not valid yet" if self.nbf and self.nbf > now_s else None
 
 
 class _Header(Struct, frozen=True):

@@ -76,6 +76,8 @@ class Identity(Struct, frozen=True, kw_only=True):
     """Largest message, header included."""
     expires_at_s: float | None = None
     """When the identity ends, in seconds since the epoch."""
+    ends_with_account: bool = False
+    """Whether it is the account that ends at `expires_at_s`, before its user does."""
     issued_at_s: int = 0
     """When the user's JWT was issued, in seconds since the epoch; what revocations compare."""
     issuer: str = ""

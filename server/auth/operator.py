@@ -126,7 +126,7 @@ class OperatorMode:
         if not request.jwt:
             return Refusal("operator mode needs a user token")
         user = decode_user(request.jwt)
-        if why := user.why_not_now(now_s):
+        if why := user.why_not_yet(now_s):
             return Refusal(f"user {why}")
         account_key = user.nats.issuer_account or user.iss
         if self._pinned and account_key not in {*self._pinned, self.system_account}:
@@ -144,6 +144,9 @@ class OperatorMode:
         ends_s = _end_of_time_range(limits, now_s)
         if limits.times and ends_s is None:
             return Refusal("user may not connect at this time of day")
+        if why := user.why_not_any_more(now_s):
+            # Last, as in nats-server: only a user that would be let in is told this.
+            return Refusal(f"user {why}", errors.AUTHENTICATION_EXPIRED, "Authentication Expired")
         return _identity(user, limits, account, ends_s)
 
     def _template_of(self, account: Claims[AccountBody], issuer: str) -> UserLimits | None:
@@ -299,9 +302,8 @@ def _identity(
     ends_s: float | None,
 ) -> Identity:
     """Return who `user` is."""
-    ends = [float(claims.exp) for claims in (user, account) if claims.exp]
-    if ends_s is not None:
-        ends.append(ends_s)
+    user_ends_s = min([end for end in (float(user.exp), ends_s) if end], default=None)
+    ends = [end for end in (user_ends_s, float(account.exp)) if end]
     account_limits = account.nats.limits
     return Identity(
         user=user.sub,
@@ -310,6 +312,7 @@ def _identity(
         max_subscriptions=_lower(limits.subs, account_limits.subs),
         max_payload_bytes=_lower(limits.payload, account_limits.payload),
         expires_at_s=min(ends, default=None),
+        ends_with_account=bool(account.exp) and (not user_ends_s or account.exp <= user_ends_s),
         issued_at_s=user.iat,
         issuer=user.iss,
         display_name=user.name,

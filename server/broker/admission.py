@@ -437,7 +437,7 @@ class Admission:
             return
         left_s = identity.expires_at_s - self._broker.clock.wall()
         if left_s <= 0:
-            connection.close(ClosedReason.AUTHENTICATION_EXPIRED, errors.AUTHENTICATION_EXPIRED)
+            connection.close(ClosedReason.AUTHENTICATION_EXPIRED, _expiry_text(identity))
             self._broker.router.flush_unless_due()
             return
         self._expiries[connection.cid] = self._broker.clock.call_later(
@@ -490,6 +490,13 @@ def configured_interceptors(options: Options) -> dict[str, Interceptor]:
     from midge.server.interceptors.api import load_interceptors  # noqa: PLC0415 - few have any
 
     return load_interceptors(table)
+
+
+def _expiry_text(identity: Identity) -> str:
+    """Return what the client is told when `identity` ends."""
+    if identity.ends_with_account:
+        return errors.ACCOUNT_AUTHENTICATION_EXPIRED
+    return errors.AUTHENTICATION_EXPIRED
 
 
 def _user_key(identity: Identity) -> str:

@@ -307,8 +307,21 @@ class TestTime:
 
     def test_the_first_expiry_ends_the_connection(self) -> None:
         lasting = authenticator(account_token(exp=int(NOW_S) + 50))
-        assert let_in(user_token(exp=int(NOW_S) + 10), lasting).expires_at_s == NOW_S + 10
-        assert let_in(user_token(exp=int(NOW_S) + 90), lasting).expires_at_s == NOW_S + 50
+        user_first = let_in(user_token(exp=int(NOW_S) + 10), lasting)
+        assert (user_first.expires_at_s, user_first.ends_with_account) == (NOW_S + 10, False)
+        for user_s in (50, 90):
+            account_first = let_in(user_token(exp=int(NOW_S) + user_s), lasting)
+            assert account_first.expires_at_s == NOW_S + 50
+            assert account_first.ends_with_account
+
+    def test_only_a_user_who_proves_its_key_is_told_that_its_token_has_expired(self) -> None:
+        token = user_token(exp=int(NOW_S))
+        refused = ask(token)
+        assert isinstance(refused, Refusal)
+        assert refused.wire == "User Authentication Expired"
+        stranger = ask(token, signature=KeyPair(KeyKind.USER).signature(NONCE))
+        assert isinstance(stranger, Refusal)
+        assert stranger.wire == "Authorization Violation"
 
     @pytest.mark.parametrize(
         ("start", "end", "ends"),
