@@ -124,10 +124,10 @@ class OperatorMode:
     def _check(self, request: AuthRequest, now_s: float) -> Verdict:
         """Do the work of `authenticate`; what is wrong with a token is raised."""
         if not request.jwt:
-            return Refusal("operator mode needs a user token")
+            raise BadTokenError("operator mode needs one")
         user = decode_user(request.jwt)
         if why := user.why_not_yet(now_s):
-            return Refusal(f"user {why}")
+            raise BadTokenError(why)
         account_key = user.nats.issuer_account or user.iss
         if self._pinned and account_key not in {*self._pinned, self.system_account}:
             return Refusal("account is not pinned")

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
+    from midge.server.config.options import Options, User
+
 _BCRYPT = re.compile(r"^\$2[abxy]\$\d{2}\$.{53}$", re.DOTALL)
 _BCRYPT_MAX_BYTES = 72
 """bcrypt looks at no more of a password; a longer one is cut as other servers do."""
@@ -24,6 +26,32 @@ _BCRYPT_THREADS = 2
 def is_bcrypt(stored: str) -> bool:
     """Tell whether the configured `stored` text is a bcrypt hash."""
     return _BCRYPT.match(stored) is not None
+
+
+def has_plain_ones(settings: Options) -> bool:
+    """Tell whether a user's password stands in `settings` as it is, as nats-server warns of.
+
+    A user without one counts unless its certificate says who it is.
+    """
+    table = settings.authorization
+    if table.password and not is_bcrypt(table.password):
+        return True
+    users = (*table.users, *(user for account in settings.accounts for user in account.users))
+    return any(
+        user.user
+        and not is_bcrypt(user.password)
+        and (user.password or not _maps_certificates(settings, user))
+        for user in users
+    )
+
+
+def _maps_certificates(settings: Options, user: User) -> bool:
+    """Tell whether a listener that `user` may come in by finds users by certificate."""
+    listeners = {"STANDARD": settings.tls, "WEBSOCKET": settings.websocket.tls}
+    allowed = user.allowed_connection_types
+    return any(
+        tls.verify_and_map and (not allowed or kind in allowed) for kind, tls in listeners.items()
+    )
 
 
 def is_same_text(stored: str, offered: str) -> bool:

@@ -352,12 +352,7 @@ class Admission:
         """End `connection`; the log gets the reason, the client nats-server's words."""
         if refusal.limit:
             self._broker.limit_hits[refusal.limit] += 1
-        log.error(
-            "authentication_failed",
-            cid=connection.cid,
-            peer=connection.peer,
-            detail=refusal.detail,
-        )
+        self._broker.note_refused(connection, refusal.detail)
         connection.close(ClosedReason(refusal.reason), refusal.wire)
 
     def _bind(self, connection: Connection, identity: Identity) -> bool:

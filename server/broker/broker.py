@@ -20,10 +20,12 @@ from midge.protocol.frame import Frame
 from midge.protocol.inbound import SharedBuffer
 from midge.protocol.messages import Info
 from midge.server.broker.admission import Admission, configured_interceptors
+from midge.server.broker.hints import Hints
 from midge.server.broker.server_keys import ServerKeys
 from midge.server.broker.totals import Totals
 from midge.server.clients.channel import LOG_LINE_BYTES, Channel
 from midge.server.clients.clean_up import CleanUp
+from midge.server.clients.client_info import offered_by
 from midge.server.clients.closed_clients import ClosedClient, ClosedClients
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
@@ -119,6 +121,7 @@ class Broker:
         self.closed_by_reason: Counter[ClosedReason] = Counter()
         self.errors_sent: Counter[str] = Counter()
         self.limit_hits: Counter[str] = Counter()
+        self.hints = Hints()
         self.stalled_clients = 0
         self.screen: Screen | None = None
         self.interception: Interception | None = None
@@ -252,7 +255,20 @@ class Broker:
 
     def protocol_error(self, connection: Channel, error: ProtocolError) -> None:
         """Log what a client did wrong."""
+        if error.wire == errors.AUTHORIZATION_VIOLATION:
+            self.note_refused(connection, error.detail)
+            return
         log.error("protocol_error", cid=connection.cid, peer=connection.peer, error=error.detail)
+
+    def note_refused(self, connection: Channel, detail: str) -> None:
+        """Log that the client of `connection` was not let in, and as whom it came."""
+        log.error(
+            "authentication_failed",
+            cid=connection.cid,
+            peer=connection.peer,
+            detail=detail,
+            offered=offered_by(connection.options) if isinstance(connection, Connection) else "",
+        )
 
     def error_sent(self, connection: Channel, text: str) -> None:
         """Log and count an -ERR after which the connection goes on."""

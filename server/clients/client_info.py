@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from midge.protocol.errors import quote
+
 if TYPE_CHECKING:
+    from midge.protocol.messages import ConnectOptions
     from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
 
@@ -18,6 +21,16 @@ def user_of(connection: Connection) -> str:
         return str(connection.identity.user)
     said = connection.options
     return said.nkey or said.user or ("[REDACTED]" if said.auth_token else "")
+
+
+def offered_by(said: ConnectOptions) -> str:
+    """Name whom a CONNECT claims to be as nats-server's log does, secrets aside; "" if nobody."""
+    if said.nkey:
+        return f"Nkey {quote(said.nkey.encode(errors='replace'))}"
+    if said.user:
+        return f"User {quote(said.user.encode(errors='replace'))}"
+    # The key in a token counts only once the token is believed.
+    return 'Token "[REDACTED]"' if said.auth_token and not said.jwt else ""
 
 
 def client_info(connection: Connection, wall_offset_s: float) -> dict[str, Any]:

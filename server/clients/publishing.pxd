@@ -38,6 +38,8 @@ cdef class PublishingClient(Channel):
     cdef SubListResult _match(self, Frame frame)
     @cython.locals(result=SubListResult, taken=Py_ssize_t, offers="long long")
     cdef void _route(self, Frame frame) except *
+    @cython.locals(data="const unsigned char *", base=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t)
+    cdef void _note_unanswered(self, Frame frame, SubListResult result) except *
     @cython.locals(checks=int, subject=bytes, target=bytes, may_publish=bint,
                    is_led_astray=bint)
     cdef void _publish_guarded(self, Frame frame) except *

@@ -155,8 +155,10 @@ class PublishingClient(Channel):
         offers = self.router.offers
         taken = self.router.route(self.account, result, self, frame)
         self.spend((self.router.offers - offers) * (frame.end + _DELIVERY_BYTES))
-        if taken == 0 and frame.reply_end > frame.reply_start and self.options.no_responders:
-            self._send_no_responders(frame, self._subject_of(frame))
+        if taken == 0 and frame.reply_end > frame.reply_start:
+            self._note_unanswered(frame, result)
+            if self.options.no_responders:
+                self._send_no_responders(frame, self._subject_of(frame))
 
     def _publish_guarded(self, frame: Frame) -> None:
         """Deliver `frame` after everything that may forbid, change or accompany it."""
@@ -247,8 +249,18 @@ class PublishingClient(Channel):
         taken = self.router.route(self.account, result, self, frame)
         self.spend(COMMAND_BYTES + (sublist.steps - steps) * STEP_BYTES)
         self.spend((self.router.offers - offers) * (frame.end + _DELIVERY_BYTES))
-        if taken == 0 and frame.has_reply() and self.options.no_responders:
-            self._send_no_responders(frame, subject)
+        if taken == 0 and frame.has_reply():
+            self._note_unanswered(frame, result)
+            if self.options.no_responders:
+                self._send_no_responders(frame, subject)
+
+    def _note_unanswered(self, frame: Frame, result: SubListResult) -> None:
+        """Log the account's first request to JetStream that nobody, as `result` says, was for."""
+        data, base = frame.data, frame.base
+        start, end = base + frame.subject_start, base + frame.subject_end
+        if reserved.is_jetstream_request(data, start, end) and not result:
+            self.spend(_RESERVED_BYTES)
+            self.broker.hints.jetstream_missed(self.broker.options, self.account.name, frame)
 
     def _send_no_responders(self, frame: Frame, subject: bytes) -> None:
         """Tell the client that nobody is there on `subject`, if it listens for the answer."""

@@ -10,7 +10,7 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from midge.server.log.nats_sentences import SENTENCES
+from midge.server.log.nats_sentences import ADDITIONS, SENTENCES
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -114,6 +114,8 @@ def sentence(event: str, fields: dict[str, Any]) -> str:
         prefix += f'"{client}" - ' if client else ""
     template = SENTENCES.get(event)
     if template is not None:
+        field, addition = ADDITIONS.get(event, ("", ""))
+        template += addition if shown.get(field) else ""
         return prefix + template.format_map(_Blank(shown))
     words = printable(event).replace("_", " ").capitalize()
     details = " ".join(f"{name}={value}" for name, value in shown.items())

@@ -32,6 +32,8 @@ SENTENCES = {
     "configuration_refused": "Failed to reload server configuration: {error}",
     "log_reopened": "File log re-opened",
     "setting_doubtful": "{text}",
+    "plaintext_passwords_configured": "Plaintext passwords detected, use nkeys or bcrypt",
+    "jetstream_missed": "{subject} of account {account} went to nobody: {hint}",
     "option_reloaded": "Reloaded: {option}",
     "pid_file_failed": "Could not write pid file: {error}",
     "ports_file_failed": "Error writing ports file: {error}",
@@ -55,3 +57,6 @@ SENTENCES = {
     "payload_sent": "->> MSG_PAYLOAD: [{payload}]",
     "subscription_removed": "<-> [DELSUB {sid}]",
 }
+
+ADDITIONS = {"authentication_failed": ("offered", " - {offered}")}
+"""What follows a sentence when the field of that name is not empty."""

@@ -18,6 +18,7 @@ import uvloop
 import midge
 from midge.protocol import COMPATIBLE_VERSION, Parser
 from midge.protocol.errors import MidgeError
+from midge.server.auth.passwords import has_plain_ones
 from midge.server.config.reload_rules import changes
 from midge.server.log import logger as logging
 from midge.server.process.gc_pauses import shorten_pauses
@@ -166,6 +167,8 @@ class Daemon:
         if self._source:
             log.info("configuration_used", file=self._source, digest=loaded.digest)
         self._warn(loaded)
+        if has_plain_ones(loaded.options):
+            log.warning("plaintext_passwords_configured")
 
     def _warn(self, loaded: Loaded) -> None:
         if not is_compiled():

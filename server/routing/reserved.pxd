@@ -24,3 +24,9 @@ cdef inline bint is_reserved_reply(
     return (length >= 4 and memcmp(data + start, b"_R_.", 4) == 0) or (
         length >= 5 and memcmp(data + start, b"_GR_.", 5) == 0
     )
+
+
+cdef inline bint is_jetstream_request(
+    const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+) noexcept:
+    return end - start >= 8 and memcmp(data + start, b"$JS.API.", 8) == 0

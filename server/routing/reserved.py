@@ -3,8 +3,8 @@
 They are told from all others by their whole first tokens: what merely begins alike, such as the
 requests to `$JS.API.` and the inboxes in `_INBOX.`, stays on the fast path.
 
-This module is the interpreted twin of ``reserved.pxd``: there the two functions are comparisons in
-C, which the compiled modules inline.
+This module is the interpreted twin of ``reserved.pxd``: there the functions are comparisons in C,
+which the compiled modules inline.
 """
 
 REPLY_PREFIX = b"_R_."
@@ -25,3 +25,8 @@ def is_reserved_subject(data: bytearray, start: int, end: int) -> bool:
 def is_reserved_reply(data: bytearray, start: int, end: int) -> bool:
     """Tell whether no client may name the reply subject in ``data[start:end]``."""
     return data.startswith(RESERVED_REPLIES, start, end)
+
+
+def is_jetstream_request(data: bytearray, start: int, end: int) -> bool:
+    """Tell whether the subject in ``data[start:end]`` is one of JetStream's API."""
+    return data.startswith(b"$JS.API.", start, end)

@@ -301,7 +301,7 @@ class TestVersion1:
 class TestTime:
     def test_expired_and_early_tokens_are_refused(self) -> None:
         assert "user token has expired" in why_refused(user_token(exp=int(NOW_S)))
-        assert "user token is not valid yet" in why_refused(user_token(nbf=int(NOW_S) + 1))
+        assert "token is not valid yet" in why_refused(user_token(nbf=int(NOW_S) + 1))
         expired = authenticator(account_token(exp=int(NOW_S) - 1))
         assert "account token has expired" in why_refused(user_token(), expired)
 
