@@ -72,9 +72,9 @@ def _rounds_side_by_side(setup: Setup, scenario: Scenario) -> Iterator[tuple[int
     # The server whose turn it is not is idle, and costs nothing that could be seen.
     with ExitStack() as stack:
         flags, tls = stack.enter_context(_prepared(setup, scenario))
-        monitored = getattr(scenario, "monitored", False)
+        options = _server_options(scenario)
         contestants = [
-            stack.enter_context(servers.running(command, flags, tls, monitored=monitored))
+            stack.enter_context(servers.running(command, flags, tls, **options))
             for command in (setup.a, setup.b)
         ]
         for side in turns(setup.rounds):
@@ -85,8 +85,13 @@ def _rounds_on_fresh_servers(setup: Setup, scenario: Scenario) -> Iterator[tuple
     with _prepared(setup, scenario) as (flags, tls):
         for side in turns(setup.rounds):
             command = (setup.a, setup.b)[side]
-            with servers.running(command, flags, tls) as server:
+            with servers.running(command, flags, tls, **_server_options(scenario)) as server:
                 yield side, _quiet_run(setup, scenario, server)
+
+
+def _server_options(scenario: Scenario) -> dict[str, bool]:
+    """Return what a scenario needs of its servers beyond the configuration."""
+    return {name: getattr(scenario, name, False) for name in ("monitored", "jetstream")}
 
 
 @contextmanager

@@ -98,6 +98,14 @@ class Flow:
             cast.check_exactness()
         return measurement
 
+    def settle(self, server: Server, messages: int) -> Measurement:
+        """Wait until the server has done all that so many messages cause; return what it shows.
+
+        Raises:
+            ScenarioError: it has done something else.
+        """
+        return {}
+
     def subject_names(self, group: int) -> list[bytes]:
         """Return the subjects that one group publishes to, in the order of their sids."""
         return frames.numbered(self._prefix(group), self.subjects)
@@ -190,10 +198,12 @@ class _Cast:
             publisher.answer(seconds + STALL_TIMEOUT_S) for publisher in self.publishers
         ]
         self._await_last_byte()
+        published = sum(report.messages for report in reports)
+        shown = self.flow.settle(self.server, published)
         after = Reading.take(self.server, workers)
         elapsed_s = (self._end_ns(reports) - min(r.started_ns for r in reports)) / 1e9
-        messages = sum(r.messages for r in reports) * max(self.flow.copies, 1)
-        return figures(before, after, messages, elapsed_s)
+        messages = published * max(self.flow.copies, 1)
+        return {**figures(before, after, messages, elapsed_s), **shown}
 
     def _end_ns(self, reports: Sequence[_Report]) -> int:
         if self.subscriber:

@@ -32,6 +32,7 @@ METRICS = {
         Metric("p99_us", "latency p99", "µs"),
         Metric("p999_us", "latency p99.9", "µs"),
         Metric("max_us", "longest", "µs"),
+        Metric("stored", "stored", "", higher_is_better=True),
         Metric("rss_bytes", "memory each", "B"),
         Metric("generator_busy", "generator", "cores", compared=False),
         Metric("others_busy", "others", "cores", compared=False),

@@ -10,6 +10,10 @@ from typing import Protocol
 from bench import frames
 from bench.connections import Churn, HeldSubscriptions, IdleConnections
 from bench.flow import Flow
+from bench.jetstream.consume import DirectGet, StreamRead
+from bench.jetstream.crowd import ManyConsumers
+from bench.jetstream.publish import StreamPublish
+from bench.jetstream.unacknowledged import StreamTakes
 from bench.latency import RequestReply
 from bench.metrics import Measurement
 from bench.mixed import Mixed, service_subjects, telemetry_subjects
@@ -38,6 +42,7 @@ class Scenario(Protocol):
 
 _SERVICES = {"topics": tuple(service_subjects()), "bytes_min": 20, "bytes_max": 400}
 _TELEMETRY = {"topics": tuple(telemetry_subjects()), "bytes_min": 8, "bytes_max": 32}
+_SIZES = {"bytes_min": 20, "bytes_max": 400}
 
 SCENARIOS: tuple[Scenario, ...] = (
     Mixed(name="services", title="services, 20 to 400 B", **_SERVICES),
@@ -76,6 +81,82 @@ SCENARIOS: tuple[Scenario, ...] = (
     Churn(name="churn", title="connect and close"),
     IdleConnections(name="idle_5k", title="5,000 idle connections"),
     HeldSubscriptions(name="held_1m", title="1 million subscriptions"),
+    StreamPublish(name="js_file_2000", title="stream, file, window 2,000", window=2_000),
+    StreamPublish(name="js_file_100", title="stream, file, window 100", window=100),
+    StreamPublish(
+        name="js_file_services",
+        title="stream, own replies and ids",
+        window=2_000,
+        subjects=1_000,
+        own_reply=True,
+        message_ids=True,
+        **_SIZES,
+    ),
+    StreamPublish(
+        name="js_file_100_streams",
+        title="100 file streams in turn",
+        window=2_000,
+        streams=100,
+    ),
+    StreamPublish(
+        name="js_file_1k",
+        title="stream, file, 1 KiB",
+        window=2_000,
+        bytes_min=1024,
+        bytes_max=1024,
+    ),
+    StreamPublish(
+        name="js_keys",
+        title="1,000 keys, one of each",
+        window=2_000,
+        subjects=1_000,
+        per_subject=1,
+    ),
+    StreamPublish(
+        name="js_memory_2000",
+        title="stream, memory, window 2,000",
+        window=2_000,
+        storage="memory",
+    ),
+    StreamPublish(
+        name="js_memory_1",
+        title="stream, memory, one at a time",
+        window=1,
+        storage="memory",
+    ),
+    StreamPublish(
+        name="js_always_1",
+        title="stream, synced, one at a time",
+        window=1,
+        sync_always=True,
+    ),
+    StreamPublish(
+        name="js_always_2000",
+        title="stream, synced, window 2,000",
+        window=2_000,
+        sync_always=True,
+    ),
+    Mixed(name="services_0", title="services, nobody subscribes", subscribers=0, **_SERVICES),
+    StreamTakes(name="js_services_file", title="services, file stream", **_SERVICES),
+    StreamTakes(
+        name="js_services_memory",
+        title="services, memory stream",
+        storage="memory",
+        **_SERVICES,
+    ),
+    DirectGet(name="js_direct_get", title="direct get, one at a time"),
+    StreamRead(name="js_pull", title="pull, no acks", batch=2_000),
+    StreamRead(name="js_pull_ack", title="pull, each acknowledged", batch=2_000, acks=True),
+    StreamRead(
+        name="js_pull_1",
+        title="pull, one at a time",
+        batch=1,
+        acks=True,
+        max_messages=10_000,
+    ),
+    StreamRead(name="js_push", title="push consumer"),
+    StreamRead(name="js_ordered", title="ordered consumer", ordered=True),
+    ManyConsumers(name="js_1000_consumers", title="1,000 consumers, filters"),
 )
 
 TARGETS: Mapping[str, Mapping[str, float]] = {
@@ -95,6 +176,23 @@ TARGETS: Mapping[str, Mapping[str, float]] = {
     "wildcard_1k": {"rate": 4.0, "cpu_us": 1 / 5},
     "subjects_50k": {"rate": 1.8, "cpu_us": 1 / 2},
     "request_1": {"p50_us": 0.8, "cpu_us": 2 / 3},
+    "js_file_2000": {"rate": 1.5, "cpu_us": 1 / 3},
+    "js_file_100": {"rate": 0.8, "cpu_us": 1 / 2},
+    "js_file_services": {"rate": 1.2, "cpu_us": 1 / 2},
+    "js_file_100_streams": {"rate": 1.2, "cpu_us": 1 / 2},
+    "js_file_1k": {"rate": 1.2, "cpu_us": 1 / 2},
+    "js_keys": {"rate": 1.5, "cpu_us": 1 / 2},
+    "js_memory_2000": {"rate": 1.5, "cpu_us": 1 / 3},
+    "js_memory_1": {"p50_us": 0.7, "cpu_us": 1 / 2},
+    "js_always_1": {"p50_us": 0.75, "cpu_us": 1 / 2},
+    "js_always_2000": {"rate": 30.0, "cpu_us": 1 / 20},
+    "js_direct_get": {"p50_us": 0.7, "cpu_us": 1 / 2},
+    "js_pull": {"rate": 1.5, "cpu_us": 1 / 3},
+    "js_pull_ack": {"rate": 2.0, "cpu_us": 1 / 3},
+    "js_pull_1": {"p50_us": 0.7},
+    "js_push": {"rate": 1.5, "cpu_us": 1 / 3},
+    "js_ordered": {"rate": 1.5, "cpu_us": 1 / 3},
+    "js_1000_consumers": {"rate": 2.0, "cpu_us": 1 / 3},
 }
 """Scenario and metric to the ratio midge / nats-server: at least for rates, else at most.
 

@@ -72,15 +72,21 @@ def running(
     tls: ssl.SSLContext | None = None,
     *,
     monitored: bool = False,
+    jetstream: bool = False,
 ) -> Iterator[Server]:
-    """Run a server on a free loopback port for the length of the block; `monitored`, with HTTP.
+    """Run a server on a free loopback port for the length of the block.
+
+    `monitored`, it serves its pages by HTTP; with `jetstream`, it has a store directory of its own
+    on the disk that holds the temporary files, which is removed at the end.
 
     Raises:
         StartError: it ended early or does not greet with INFO in time.
     """
     pages = free_port() if monitored else 0
-    more = ("-m", str(pages)) if monitored else ()
-    with tempfile.TemporaryFile() as output:
+    more: tuple[str, ...] = ("-m", str(pages)) if monitored else ()
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryDirectory() as store:
+        if jetstream:
+            more = (*more, "-js", "-sd", store)
         process, port = _start([*command.argv, *flags, *more], output)
         try:
             address = wire.Address("127.0.0.1", port, tls)

@@ -1,0 +1,1 @@
+"""JetStream side by side: publishing into streams, reading them, and what a store costs."""

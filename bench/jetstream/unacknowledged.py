@@ -1,0 +1,56 @@
+"""Publishing into a stream without asking for acknowledgements: everything must be stored."""
+
+import time
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bench.jetstream.api import asking
+from bench.metrics import Measurement, ScenarioError
+from bench.mixed import Mixed
+from bench.servers import Server
+
+STREAM = "TAKES"
+_POLL_S = 0.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamTakes(Mixed):
+    """A publisher that goes through subjects and sizes at random, all of them of one stream.
+
+    The rate is that of publishing, the CPU time that of storing as well. nats-server drops what
+    comes faster than it stores; the figure "stored" says how much of it each server has kept.
+    """
+
+    jetstream: ClassVar[bool] = True
+
+    subscribers: int = 0
+    storage: str = "file"
+
+    def run(self, server: Server, seconds: float) -> Measurement:
+        """Publish for the given time and return the figures once nothing more is stored.
+
+        Raises:
+            ScenarioError: the stream holds more than was published.
+        """
+        roots = sorted({topic.partition(b".")[0].decode() for topic in self.topics})
+        with asking(server) as api:
+            api.create_stream(STREAM, [f"{root}.>" for root in roots], storage=self.storage)
+            measurement = super().run(server, seconds)
+            api.ask(f"STREAM.DELETE.{STREAM}")
+        return measurement
+
+    def settle(self, server: Server, messages: int) -> Measurement:
+        """Wait until so many messages are stored, or no more of them; purge them.
+
+        Raises:
+            ScenarioError: more are there than were published.
+        """
+        with asking(server) as api:
+            held, before = api.messages(STREAM), -1
+            while before < held < messages:
+                time.sleep(_POLL_S)
+                held, before = api.messages(STREAM), held
+            api.ask(f"STREAM.PURGE.{STREAM}")
+        if held > messages:
+            raise ScenarioError(f"{messages} published, {held} are stored")
+        return {"stored": held / messages}
