@@ -38,6 +38,13 @@ COMMANDS = {
         "midge.server.process.cli:convert", "turn a nats-server configuration into TOML"
     ),
     "bench": Command("midge.server.benchmark.command", "measure a server"),
+    "pub": Command("midge.pipeline.client_commands.publish", "publish a message"),
+    "sub": Command("midge.pipeline.client_commands.subscribe", "print messages as they come"),
+    "request": Command("midge.pipeline.client_commands.request", "send a request"),
+    "stream": Command("midge.pipeline.client_commands.streams", "streams of any server"),
+    "consumer": Command("midge.pipeline.client_commands.consumers", "their consumers"),
+    "kv": Command("midge.pipeline.client_commands.key_value", "key-value buckets"),
+    "object": Command("midge.pipeline.client_commands.objects", "object stores"),
     "record": Command("midge.pipeline.commands.record", "record a server's traffic", "recorder"),
     "replay": Command("midge.pipeline.commands.replay", "replay recorded traffic", "recorder"),
     "pipeline": Command(

@@ -82,11 +82,11 @@ class Client:
         """What the server takes at most in one message, headers included."""
         return int(self.info.get("max_payload", 1 << 20))
 
-    def subscribe(self, subject: bytes) -> bytes:
-        """Subscribe and return the sid; the request goes out at once."""
+    def subscribe(self, subject: bytes, queue: bytes = b"") -> bytes:
+        """Subscribe, in a queue group if one is named; return the sid."""
         self._sids += 1
         sid = b"%d" % self._sids
-        self.send(b"SUB %b %b\r\n" % (subject, sid))
+        self.send(b"SUB %b %b%b%b\r\n" % (subject, queue, b" " if queue else b"", sid))
         return sid
 
     def new_inbox(self) -> bytes:
@@ -118,15 +118,19 @@ class Client:
             if messages or len(self.errors) > complaints or time.monotonic() >= deadline:
                 return messages
 
-    def request(self, subject: bytes, payload: bytes) -> Message:
-        """Return the first answer to a request.
+    def unsubscribe(self, sid: bytes) -> None:
+        """End a subscription; what is under way may still be delivered."""
+        self.send(b"UNSUB %b\r\n" % sid)
+
+    def request(self, subject: bytes, payload: bytes, headers: bytes = b"") -> Message:
+        """Return the first answer to a request; `headers` is a whole block or empty.
 
         Raises:
             ServerError: the connection broke, or no answer came in time.
 
         """
         reply = self.new_inbox()
-        self.send(frame(subject, reply, b"", payload))
+        self.send(frame(subject, reply, headers, payload))
         deadline = time.monotonic() + self._options.request_timeout_s
         while time.monotonic() < deadline:
             answer: Message | None = None
@@ -275,7 +279,7 @@ class Client:
             "pedantic": False,
             "lang": "python-midge",
             "version": "0.1.0",
-            "name": "midge-pipeline",
+            "name": self._options.name,
             "protocol": 1,
             "headers": True,
             "no_responders": True,

@@ -82,17 +82,26 @@ class JetStream:
         """
         payload = json.dumps(body).encode() if body else b""
         answer = self.client.request(f"{self.prefix}.{operation}".encode(), payload)
-        if answer.headers and parse_headers(answer.headers).status == 503:
+        if is_no_responders(answer):
             raise StreamNotFoundError(
                 f"nobody answers {operation}: JetStream is off for this server or account"
             )
-        result = _json_object(answer.payload, operation)
-        error = result.get("error")
-        if error:
-            code = int(error.get("err_code", 0))
-            kind = StreamNotFoundError if code in _NOT_FOUND_CODES else StreamError
-            raise kind(f"{operation}: {error.get('description', error)}", code)
-        return result
+        return checked_answer(answer, operation)
+
+    def publish(self, subject: bytes, payload: bytes, headers: bytes = b"") -> dict[str, Any]:
+        """Return the acknowledgement of a message that a stream has stored.
+
+        Raises:
+            StreamNotFoundError: no stream takes the subject.
+            StreamError: the stream refused the message.
+            ServerError: the connection broke, or no answer came in time.
+
+        """
+        answer = self.client.request(subject, payload, headers)
+        shown = subject.decode(errors="backslashreplace")
+        if is_no_responders(answer):
+            raise StreamNotFoundError(f"{shown}: no stream takes this subject")
+        return checked_answer(answer, shown)
 
     def stream_state(self, stream: str) -> StreamState:
         """Return what `stream` holds now."""
@@ -125,6 +134,7 @@ class PullConsumer:
     def __init__(
         self, jetstream: JetStream, stream: str, start: dict[str, Any], filters: tuple[str, ...]
     ) -> None:
+        """`start` holds the settings of the consumer that are not the default."""
         self._jetstream = jetstream
         self._client = jetstream.client
         self._stream = stream
@@ -170,10 +180,13 @@ class PullConsumer:
         except PipelineError:
             pass
 
-    def chunks(self, wanted: int) -> Iterator[tuple[list[Message], Deliveries]]:
+    def chunks(
+        self, wanted: int, *, follows: bool = False
+    ) -> Iterator[tuple[list[Message], Deliveries]]:
         """Yield deliveries as they are read, in stream order.
 
-        Ends when `wanted` messages came, or when nothing that matches is left in the stream.
+        Ends when `wanted` messages came, or, unless it `follows` the stream, when nothing that
+        matches is left in it.
 
         Raises:
             ServerError: the connection broke, or the consumer is gone.
@@ -181,7 +194,7 @@ class PullConsumer:
         """
         pending = self.pending
         heard = time.monotonic()
-        while wanted > 0 and pending > 0:
+        while wanted > 0 and (pending > 0 or follows):
             if self._requested <= PULL_MESSAGES // 2:
                 self._pull(min(wanted - self._requested, PULL_MESSAGES))
             received = self._client.receive(_HEARTBEAT_S)
@@ -200,7 +213,7 @@ class PullConsumer:
                 deliveries = parse_deliveries(data)
                 pending = deliveries.pending
                 yield data, deliveries
-            elif self._is_idle(others):
+            elif not follows and self._is_idle(others):
                 pending = self._pending_now(pending)
 
     def _pull(self, count: int) -> None:
@@ -262,6 +275,29 @@ class PullConsumer:
         info = self._jetstream.call(f"CONSUMER.INFO.{self._stream}.{self.name}")
         delivered = int(info.get("delivered", {}).get("consumer_seq", 0))
         return pending if delivered > self._received else int(info.get("num_pending", 0))
+
+
+def is_no_responders(message: Message) -> bool:
+    """Tell whether the server answers that nobody subscribes to what was asked."""
+    return bool(message.headers) and parse_headers(message.headers).status == 503
+
+
+def checked_answer(answer: Message, asked: str) -> dict[str, Any]:
+    """Return the JSON object that JetStream answered with; `asked` names the request in errors.
+
+    Raises:
+        StreamNotFoundError: the stream is not there, or JetStream is off.
+        StreamError: JetStream refused.
+        ServerError: the answer is no JSON object.
+
+    """
+    result = _json_object(answer.payload, asked)
+    error = result.get("error")
+    if error:
+        code = int(error.get("err_code", 0))
+        kind = StreamNotFoundError if code in _NOT_FOUND_CODES else StreamError
+        raise kind(f"{asked}: {error.get('description', error)}", code)
+    return result
 
 
 def _json_object(payload: bytes, operation: str) -> dict[str, Any]:

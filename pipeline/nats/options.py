@@ -54,6 +54,8 @@ class ConnectOptions:
     connect_timeout_s: float = 10.0
     request_timeout_s: float = 30.0
     domain: str = ""
+    name: str = "midge-pipeline"
+    """What the server shows the connection as."""
 
     @property
     def tls(self) -> bool:

@@ -1,0 +1,99 @@
+"""What the client's commands share: arguments, the connection, errors in one line, exit codes."""
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from midge.pipeline.client_commands.quantities import duration_ns
+from midge.pipeline.commands.connect_arguments import add_connect_arguments, connect_options
+from midge.pipeline.errors import OptionError, PipelineError
+from midge.pipeline.nats.client import Client
+from midge.pipeline.nats.jetstream import JetStream
+from midge.protocol.errors import MidgeError
+
+_DEFAULT_TIMEOUT = "5s"
+
+
+class Session(NamedTuple):
+    """A connection and the words of the command."""
+
+    client: Client
+    jetstream: JetStream
+    args: argparse.Namespace
+
+    def call(self, operation: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the answer of JetStream's API; see `JetStream.call`."""
+        return self.jetstream.call(operation, body)
+
+
+class Verb(NamedTuple):
+    """One sub-command: how it is declared and what it does."""
+
+    summary: str
+    add_arguments: Callable[[argparse.ArgumentParser], object]
+    run: Callable[[Session], int | None]
+
+
+def add_verbs(parser: argparse.ArgumentParser, verbs: Mapping[str, Verb]) -> None:
+    """Declare sub-commands, each with its arguments and those of the connection."""
+    kinds = parser.add_subparsers(dest="verb", required=True, metavar="|".join(verbs))
+    for name, verb in verbs.items():
+        add_verb(kinds.add_parser(name, help=verb.summary, description=verb.summary), verb)
+
+
+def add_verb(parser: argparse.ArgumentParser, verb: Verb) -> None:
+    """Declare the arguments of one command."""
+    verb.add_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_connect_arguments(parser)
+    parser.add_argument(
+        "--timeout",
+        type=duration_ns,
+        default=_DEFAULT_TIMEOUT,
+        metavar="DURATION",
+        help=f"how long to wait for an answer (default: {_DEFAULT_TIMEOUT})",
+    )
+    parser.add_argument("--domain", default="", metavar="NAME", help="JetStream's domain")
+    parser.set_defaults(act=verb.run, program=parser.prog)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Connect, act, and print what went wrong in one line; return the exit code."""
+    try:
+        options = dataclasses.replace(
+            connect_options(args),
+            request_timeout_s=max(args.timeout / 1e9, 0.001),
+            connect_timeout_s=max(args.timeout / 1e9, 0.001),
+            domain=args.domain,
+            name="midge",
+        )
+        with Client(options) as client:
+            session = Session(client, JetStream(client, args.domain), args)
+            return args.act(session) or 0
+    except MidgeError as error:
+        kind = "" if isinstance(error, PipelineError) else f"{type(error).__name__}: "
+        sys.stderr.write(f"{args.program}: {kind}{error}\n")
+        return 1
+
+
+def confirm(args: argparse.Namespace, what: str) -> None:
+    """Ask on the terminal before `what` is done, unless `--yes` was given.
+
+    Raises:
+        OptionError: the answer is no, or there is no terminal to ask on.
+    """
+    if args.yes:
+        return
+    if not sys.stdin.isatty():
+        raise OptionError(f"this would {what}; say --yes to do so without being asked")
+    sys.stderr.write(f"This will {what}. Go on? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise OptionError(f"did not {what}")
+
+
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    """Declare `--yes`."""
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")

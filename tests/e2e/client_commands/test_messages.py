@@ -1,0 +1,181 @@
+"""`midge pub`, `sub` and `request`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from midge.pipeline.nats.client import Client, frame
+from midge.pipeline.nats.options import ConnectOptions, SinkOptions
+from tests.e2e.client_commands.conftest import Run
+from tests.support.processes import Server
+
+
+def options(server: Server) -> ConnectOptions:
+    return SinkOptions.parse({"servers": server.url}).connect
+
+
+@pytest.fixture
+def listener(jetstream_server: Server) -> Any:
+    with Client(options(jetstream_server)) as client:
+        yield client
+
+
+def test_a_message_is_published_with_headers_and_reply(ok: Run, listener: Client) -> None:
+    listener.subscribe(b"greet.>")
+    listener.ping()
+    ok("pub", "greet.joe", "hello", "-H", "A: 1", "-H", "A: 2", "--reply", "answers")
+    (message,) = listener.receive(5)
+    assert message.subject == b"greet.joe"
+    assert message.reply == b"answers"
+    assert message.payload == b"hello"
+    assert message.headers == b"NATS/1.0\r\nA: 1\r\nA: 2\r\n\r\n"
+
+
+def test_lines_of_standard_input_are_messages(ok: Run, listener: Client) -> None:
+    listener.subscribe(b"lines")
+    listener.ping()
+    done = ok("pub", "lines", "--lines", "--json", stdin=b"one\ntwo\r\nthree")
+    assert done.json == {"published": 3}
+    seen: list[bytes] = []
+    while len(seen) < 3:
+        seen += [message.payload for message in listener.receive(5)]
+    assert seen == [b"one", b"two", b"three"]
+
+
+def test_standard_input_is_one_message(ok: Run, listener: Client) -> None:
+    listener.subscribe(b"whole")
+    listener.ping()
+    ok("pub", "whole", "--count", 2, stdin=b"\x00\xff\n")
+    seen: list[bytes] = []
+    while len(seen) < 2:
+        seen += [message.payload for message in listener.receive(5)]
+    assert seen == [b"\x00\xff\n"] * 2
+
+
+def test_published_to_a_stream_and_acknowledged(ok: Run, run: Run, stream: str) -> None:
+    assert ok("pub", f"{stream}.a", "x", "--ack").out == f"stored in {stream} as 1\n"
+    done = ok("pub", f"{stream}.a", "y", "--ack", "--count", 1000, "--json")
+    assert done.json == {"published": 1000, "duplicates": 0, "stream": stream, "seq": 1001}
+    ok("pub", f"{stream}.a", "z", "--ack", "-H", "Nats-Msg-Id: 7")
+    again = ok("pub", f"{stream}.a", "z", "--ack", "-H", "Nats-Msg-Id: 7")
+    assert again.out == f"stored in {stream} as 1002 (duplicate)\n"
+    refused = run("pub", f"{stream}.a", "z", "--ack", "-H", "Nats-Expected-Last-Sequence: 5")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == f"midge pub: {stream}.a: wrong last sequence: 1002\n"
+    nowhere = run("pub", "no.stream.here", "z", "--ack")
+    assert nowhere.err == "midge pub: no.stream.here: no stream takes this subject\n"
+
+
+def test_what_the_server_would_not_take_is_not_sent(run: Run) -> None:
+    done = run("pub", "big", stdin=bytes(2 << 20))
+    assert done.code == 1
+    assert done.err == "midge pub: the message has 2,097,152 bytes, the server takes 1,048,576\n"
+
+
+@pytest.fixture
+def responder(jetstream_server: Server) -> Any:
+    """Answer requests to `svc.<n>` n times with what was asked."""
+    stop = threading.Event()
+    with Client(options(jetstream_server)) as client:
+        client.subscribe(b"svc.*")
+        client.ping()
+
+        def serve() -> None:
+            while not stop.is_set():
+                for message in client.receive(0.05):
+                    for _ in range(int(message.subject.rpartition(b".")[2])):
+                        client.send(frame(message.reply, b"", message.headers, message.payload))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield
+        stop.set()
+        thread.join()
+
+
+def test_a_request_prints_its_answer(ok: Run, responder: None) -> None:
+    assert ok("request", "svc.1", "ping", "--raw").out == "ping\n"
+    done = ok("request", "svc.1", "ping", "-H", "A: b", "--json")
+    assert done.json["headers"] == {"A": ["b"]}
+    assert done.json["payload"] == "ping"
+    shown = ok("request", "svc.1", "ping", "-H", "A: b").out.splitlines()
+    assert shown[1:] == ["A: b", "", "ping"]
+
+
+def test_a_request_takes_several_answers(run: Run, ok: Run, responder: None) -> None:
+    assert ok("request", "svc.3", "x", "--replies", 2, "--raw").out == "x\nx\n"
+    done = ok("request", "svc.3", "x", "--replies", 0, "--timeout", "300ms", "--raw")
+    assert done.out == "x\nx\nx\n"
+    short = run("request", "svc.3", "x", "--replies", 9, "--timeout", "300ms", "--raw")
+    assert short.code == 1
+    assert short.err == "midge request: 3 answers from svc.3 within 0.3 s\n"
+
+
+def test_a_request_that_nobody_answers(run: Run) -> None:
+    done = run("request", "nobody.here", "x")
+    assert (done.code, done.err) == (1, "midge request: nobody answers requests to nobody.here\n")
+
+
+def spawn(*words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "midge", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def publish_until_ended(client: Client, subject: bytes, process: subprocess.Popen[bytes]) -> None:
+    while process.poll() is None:
+        client.send(frame(subject, b"", b"", "é€".encode()))
+        client.receive(0.02)
+
+
+def test_messages_are_printed_as_they_come(jetstream_server: Server, listener: Client) -> None:
+    words = ["sub", "news.>", "--count", "2", "--json", "--server", jetstream_server.url]
+    with spawn(*words) as process:
+        publish_until_ended(listener, b"news.today", process)
+        assert process.stdout is not None
+        lines = [json.loads(line) for line in process.stdout]
+    assert process.returncode == 0
+    assert lines == [{"subject": "news.today", "payload": "é€"}] * 2
+
+
+def test_a_reader_that_has_had_enough_is_no_traceback(
+    jetstream_server: Server, listener: Client
+) -> None:
+    command = f'"{sys.executable}" -m midge sub tick --raw --server {jetstream_server.url}'
+    with subprocess.Popen(
+        ["/bin/sh", "-c", f"{command} | head -1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        publish_until_ended(listener, b"tick", process)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read().decode() == "é€\n"
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["pub", "a.*", "x"], "expected a subject without wildcards, got 'a.*'"),
+        (["pub", "a", "x", "-H", "nothing"], "expected NAME:VALUE, got 'nothing'"),
+        (["sub", "a..b"], "expected a subject such as orders.>, got 'a..b'"),
+        (["request", "a", "x", "--timeout", "5"], "expected a duration such as 90s"),
+    ],
+)
+def test_a_wrong_word_is_told(run: Run, words: list[str], told: str) -> None:
+    done = run(*words)
+    assert done.code == 2
+    assert told in done.err
+
+
+def test_no_server_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    from midge import cli
+
+    assert cli.main(["pub", "a", "x", "--server", "nats://127.0.0.1:1"]) == 1
+    told = capsys.readouterr().err
+    assert told == "midge pub: cannot connect to NATS (127.0.0.1:1: connection refused)\n"
