@@ -16,7 +16,12 @@ class Clock(Protocol):
 
     Expiry, duplicate windows, pauses and schedules run on wall time; waits and heartbeats on the
     monotonic time, and so do the delays of `call_later`.
+
+    `is_exact` tells that timers fire at the very moment they were set for and that wall time never
+    jumps, as on a clock that a test turns. Then nothing is rounded, spread, or looked at again.
     """
+
+    is_exact: bool
 
     def wall_ns(self) -> int:
         """Return the nanoseconds since the epoch; the value may jump either way."""

@@ -23,6 +23,7 @@ from midge.server.system_account.events import SystemEvents
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from midge.jetstream.store.disk import SuppliedDisk
     from midge.server.jetstream.engine import Engine
     from midge.server.listeners.websocket import WebSocketListener
     from midge.server.recorder.recorder import Recorder
@@ -33,7 +34,8 @@ log = get_logger()
 class Server:
     """A NATS server within the running event loop.
 
-    `clock` and `random` replace the real ones in tests. Nothing is bound until `start`.
+    `clock`, `random` and `disk`, that of file streams, replace the real ones in tests. Nothing is
+    bound until `start`.
     """
 
     def __init__(
@@ -42,10 +44,12 @@ class Server:
         *,
         clock: Clock | None = None,
         random: Random | None = None,
+        disk: SuppliedDisk | None = None,
     ) -> None:
         self.options = options or Options()
         self._clock = clock
         self._random = random or random_module.Random()  # noqa: S311 - spreads load, guards nothing
+        self._disk = disk
         self._broker: Broker | None = None
         self._listener: Listener | None = None
         self._tls: TlsContexts | None = None
@@ -125,9 +129,14 @@ class Server:
         """Recover the streams, before the first client can ask for them."""
         from midge.server.jetstream.engine import Engine  # noqa: PLC0415 - only for those who use it
 
-        self._jetstream = Engine(broker)
+        self._jetstream = Engine(broker, self._disk)
         self._jetstream.start()
         state.jetstream = self._jetstream
+
+    @property
+    def jetstream(self) -> Engine | None:
+        """JetStream while it is on."""
+        return self._jetstream
 
     def _stop_jetstream(self) -> None:
         """Tell consumers' clients of the shutdown, and make durable what was taken."""

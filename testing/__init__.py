@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from midge.testing.capture import Capture, Captured
     from midge.testing.clock import ManualClock
     from midge.testing.settling_client import SettlingClient
+    from midge.testing.simulated_disk import SimulatedDisk
     from midge.testing.strict import ClientBugWarning, StrictMode
     from midge.testing.unittest_mixin import NatsServerMixin
 
@@ -23,6 +24,7 @@ __all__ = [
     "ManualClock",
     "NatsServerMixin",
     "SettlingClient",
+    "SimulatedDisk",
     "StrictMode",
 ]
 
@@ -33,6 +35,7 @@ _HOMES = {
     "ManualClock": "clock",
     "NatsServerMixin": "unittest_mixin",
     "SettlingClient": "settling_client",
+    "SimulatedDisk": "simulated_disk",
     "StrictMode": "strict",
 }
 

@@ -11,9 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from midge.server.embedded.server import Server
     from midge.server.embedded.threaded import ThreadedServer
 
 _EPOCH_S = 1_700_000_000.0
+_SECOND_NS = 1_000_000_000
+
+_TURNS = 4
+"""Turns of the loop between two timers: a delivery, its callback, what that sends, its delivery."""
 
 
 class _Timer:
@@ -28,41 +33,53 @@ class _Timer:
         self._callback = None
         self._arguments = ()
 
-    def fire(self) -> None:
-        if self._callback is not None:
-            self._callback(*self._arguments)
+    def fire(self) -> bool:
+        """Make the call; False when it was called off, or says that it had nothing to do."""
+        return self._callback is not None and self._callback(*self._arguments) is not False
 
 
 class ManualClock:
     """Time for a server under test: `Server(clock=clock)`, then `clock.advance(seconds)`.
 
-    Pings, time-outs, stale checks, response expiry and lame duck go by it. Timers fire in order of
-    their time, inside `advance`, those that others set on the way included; what needs no time to
-    go by fires in the next turn of the loop. Call it in the server's thread. What a timer sends is
-    on its way when `advance` returns; what a task does about it needs a turn of the loop.
+    Pings, time-outs, stale checks, response expiry, lame duck and all of JetStream go by it, in
+    whole nanoseconds. Timers fire in order of their time, inside `advance`, those that others set
+    on the way included; what needs no time to go by fires in the next turn of the loop. Call it in
+    the server's thread. What a timer sends is on its way when `advance` returns; what a task does
+    about it needs a turn of the loop, which `elapse` gives after each timer.
     """
 
+    is_exact = True
+    """Timers fire at the very moment they were set for; see `midge.jetstream.clock.Clock`."""
+
     def __init__(self, wall_s: float = _EPOCH_S) -> None:
-        self._now_s = 0.0
-        self._wall_s = wall_s
-        self._timers: list[tuple[float, int, _Timer]] = []
+        self._now_ns = 0
+        self._wall_ns = round(wall_s * _SECOND_NS)
+        self._timers: list[tuple[int, int, _Timer]] = []
         self._order = itertools.count()
 
     def monotonic(self) -> float:
         """Give the seconds advanced so far."""
-        return self._now_s
+        return self._now_ns / _SECOND_NS
+
+    def monotonic_ns(self) -> int:
+        """Give the nanoseconds advanced so far, and one second: 0 would stand for no time."""
+        return self._now_ns + _SECOND_NS
 
     def wall(self) -> float:
         """Give the time since the epoch."""
-        return self._wall_s + self._now_s
+        return self.wall_ns() / _SECOND_NS
+
+    def wall_ns(self) -> int:
+        """Give the nanoseconds since the epoch."""
+        return self._wall_ns + self._now_ns
 
     def call_later(
         self, delay_s: float, callback: Callable[..., object], *arguments: Any
     ) -> _Timer:
         """Have `callback` called once the clock has advanced by `delay_s`."""
         timer = _Timer(callback, arguments)
-        due_s = self._now_s + max(delay_s, 0.0)
-        heapq.heappush(self._timers, (due_s, next(self._order), timer))
+        due_ns = self._now_ns + round(max(delay_s, 0.0) * _SECOND_NS)
+        heapq.heappush(self._timers, (due_ns, next(self._order), timer))
         if delay_s <= 0:
             with contextlib.suppress(RuntimeError):  # no loop runs: `advance` fires it
                 asyncio.get_running_loop().call_soon(self.advance, 0)
@@ -74,14 +91,37 @@ class ManualClock:
         Raises:
             ValueError: time does not go back.
         """
+        end_ns = self._end_ns(seconds)
+        while self._timers and self._timers[0][0] <= end_ns:
+            self._fire_next()
+        self._now_ns = end_ns
+
+    async def elapse(self, seconds: float) -> None:
+        """Let `seconds` go by as `advance` does, with some turns of the loop after each timer.
+
+        So whatever runs in the server's loop does at each moment what it has to do then: callbacks,
+        tasks, and what they set in motion. Clients elsewhere are not waited for.
+
+        Raises:
+            ValueError: time does not go back.
+        """
+        end_ns = self._end_ns(seconds)
+        await _turns()
+        while self._timers and self._timers[0][0] <= end_ns:
+            if self._fire_next():
+                await _turns()
+        self._now_ns = max(self._now_ns, end_ns)
+
+    def _end_ns(self, seconds: float) -> int:
         if seconds < 0:
             raise ValueError(f"seconds: expected 0 or more, got {seconds}")
-        end_s = self._now_s + seconds
-        while self._timers and self._timers[0][0] <= end_s:
-            due_s, _, timer = heapq.heappop(self._timers)
-            self._now_s = max(self._now_s, due_s)
-            timer.fire()
-        self._now_s = end_s
+        return self._now_ns + round(seconds * _SECOND_NS)
+
+    def _fire_next(self) -> bool:
+        """Fire the next timer at its time; False when that set nothing in motion."""
+        due_ns, _, timer = heapq.heappop(self._timers)
+        self._now_ns = max(self._now_ns, due_ns)
+        return timer.fire()
 
 
 class ThreadedClock:
@@ -99,5 +139,25 @@ class ThreadedClock:
         return self._server.call(lambda server: server.broker.clock.wall())
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` go by; what the server sends is on its way then. Raises: ValueError."""
-        self._server.call(lambda server: cast("ManualClock", server.broker.clock).advance(seconds))
+        """Let `seconds` go by; what the server sends is on its way then. Raises: ValueError.
+
+        The thread waits meanwhile, and with it a client whose loop runs in it; see `elapse`.
+        """
+        if self._server.is_own_thread():  # in a callback, which the loop waits for
+            self._server.call(lambda server: _clock_of(server).advance(seconds))
+        else:
+            self._server.wait(lambda server: _clock_of(server).elapse(seconds))
+
+    async def elapse(self, seconds: float) -> None:
+        """Let `seconds` go by as `advance` does, and the loop of this thread go on meanwhile."""
+        await asyncio.to_thread(self.advance, seconds)
+
+
+def _clock_of(server: Server) -> ManualClock:
+    return cast("ManualClock", server.broker.clock)
+
+
+async def _turns() -> None:
+    """Let the loop go round until what a timer has set in motion is done."""
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)

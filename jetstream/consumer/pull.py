@@ -112,8 +112,9 @@ class PullConsumer(Consumer):
         self._threshold_ns = 0
         if threshold_ns > 0:
             # nats-server adds 0.1 to 1 s, so that consumers made together do not go together.
-            jitter_ns = 100 * _MILLISECOND_NS + int(self.host.random() * 900) * _MILLISECOND_NS
-            self._threshold_ns = threshold_ns + jitter_ns
+            if not self.clock.is_exact:
+                threshold_ns += (100 + int(self.host.random() * 900)) * _MILLISECOND_NS
+            self._threshold_ns = threshold_ns
             self._look_again(self._threshold_ns)
 
     def _look_again(self, delay_ns: int) -> None:

@@ -224,7 +224,9 @@ class Tracking:
             self._ack_timer = None
         self._ack_timer_ns = due_ns
         if due_ns:
-            delay_ns = due_ns - self.clock.monotonic_ns() + _ACK_TIMER_SLACK_NS
+            delay_ns = due_ns - self.clock.monotonic_ns()
+            if not self.clock.is_exact:
+                delay_ns += _ACK_TIMER_SLACK_NS
             delay_s = max(delay_ns, 0) / _SECOND_NS
             self._ack_timer = self.clock.call_later(delay_s, self._check_pending)
 

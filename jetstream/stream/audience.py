@@ -56,7 +56,7 @@ class Audience:
 
     def announce_soon(self) -> None:
         """Tell of new messages once they are visible."""
-        if self._stream.is_memory:
+        if self._store.group == 0:  # a store in memory, whatever the configuration says
             self.announce()
         elif self._asked_group != self._store.group:  # once for all messages of a group
             self._asked_group = self._store.group

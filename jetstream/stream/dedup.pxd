@@ -14,6 +14,7 @@ cdef class Slice:
 @cython.final
 cdef class Dedup:
     cdef public long long window_ns
+    cdef bint _is_exact
     cdef dict _ids
     cdef Slice _last
     cdef object _slices
@@ -21,7 +22,7 @@ cdef class Dedup:
 
     @cython.locals(seq=object)
     cpdef unsigned long long find(self, bytes msg_id, long long now_ns) except? 0
-    @cython.locals(current=Slice)
+    @cython.locals(current=Slice, length_ns="long long")
     cpdef void add(self, bytes msg_id, unsigned long long seq, long long time_ns) except *
     @cython.locals(current=Slice)
     cpdef void take_back(self, unsigned long long after_seq) except *

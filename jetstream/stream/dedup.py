@@ -24,12 +24,16 @@ class Slice:
 
 
 class Dedup:
-    """Ids with the sequence they got, the oldest first."""
+    """Ids with the sequence they got, the oldest first.
 
-    __slots__ = ("_ids", "_last", "_next_ns", "_slices", "window_ns")
+    With `is_exact`, an id is forgotten at the very moment its window ends.
+    """
 
-    def __init__(self, window_ns: int) -> None:
+    __slots__ = ("_ids", "_is_exact", "_last", "_next_ns", "_slices", "window_ns")
+
+    def __init__(self, window_ns: int, is_exact: bool = False) -> None:
         self.window_ns = window_ns
+        self._is_exact = is_exact
         self._ids: dict[bytes, int] = {}
         self._last: Slice | None = None
         self._slices: deque[Slice] = deque()
@@ -48,7 +52,8 @@ class Dedup:
         """Remember an id."""
         current = self._last
         if current is None or time_ns >= current.end_ns:
-            current = Slice(time_ns + self.window_ns // _SLICES + 1)
+            length_ns = 0 if self._is_exact else self.window_ns // _SLICES + 1
+            current = Slice(time_ns + length_ns)
             if not self._slices:
                 self._next_ns = current.end_ns
             self._last = current

@@ -87,8 +87,9 @@ class Expiry:
         self._cancel()
         self._stream.is_expiry_armed = True
         if due_ns:
-            delay_s = (due_ns - self._stream.clock.wall_ns()) / SECOND_NS
-            self._plan(min(max(delay_s, _PAUSE_S), _LONGEST_S))
+            clock = self._stream.clock
+            delay_s = (due_ns - clock.wall_ns()) / SECOND_NS
+            self._plan(delay_s if clock.is_exact else min(max(delay_s, _PAUSE_S), _LONGEST_S))
         elif self._stream.config.max_age_ns > 0:
             self._stream.is_expiry_armed = (
                 False  # the next message that is stored is the one to wait for

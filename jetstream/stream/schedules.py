@@ -105,10 +105,11 @@ class Schedules:
             return
         self.stop()
         self._planned_ns = due[0][0]
-        delay_s = (self._planned_ns - self._stream.clock.wall_ns()) / SECOND_NS
-        self._timer = self._stream.clock.call_later(
-            min(max(delay_s, _PAUSE_S), _LONGEST_S), self.look
-        )
+        clock = self._stream.clock
+        delay_s = (self._planned_ns - clock.wall_ns()) / SECOND_NS
+        if not clock.is_exact:
+            delay_s = min(max(delay_s, _PAUSE_S), _LONGEST_S)
+        self._timer = clock.call_later(delay_s, self.look)
 
     def look(self) -> None:
         """Publish what is due, in the order of the sequences."""

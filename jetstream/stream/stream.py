@@ -74,7 +74,7 @@ class Stream:
         self.name = config.name.encode("utf-8", "surrogateescape")
         self.is_memory = config.storage == MEMORY
         self.answers = Answers(store, self.sink, self.is_memory)
-        self.dedup = Dedup(config.duplicate_window_ns)
+        self.dedup = Dedup(config.duplicate_window_ns, self.clock.is_exact)
         self.audience = Audience(self, config)
         self._scan = HeaderScan()
         self.consumers = self.audience.consumers

@@ -13,10 +13,13 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Self, Unpack
 from urllib.parse import quote
 
+from msgspec.structs import replace
+
 from midge.protocol.errors import MidgeError
 from midge.server import server as core
 from midge.server.auth.passwords import is_bcrypt
 from midge.server.config.from_keywords import options_from_keywords
+from midge.server.config.options import Keepalive
 from midge.server.embedded.direct import PENDING_MAX, Direct
 from midge.server.errors import ConfigError
 from midge.server.listeners.sockets import host_in_url
@@ -25,6 +28,7 @@ from midge.server.routing.account import GLOBAL_ACCOUNT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from midge.jetstream.store.disk import SuppliedDisk
     from midge.server.broker.broker import Broker
     from midge.server.clock import Clock
     from midge.server.config.keywords import Keywords
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from midge.server.interceptors.api import Interceptor
 
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - to connect to  # nosec B104 - compared, not bound
+_NEVER_S = 20 * 365 * 86400.0
 _LOOP_TICKS_AFTER_STOP = 3  # for cancelled tasks and closed transports to be done with
 
 
@@ -43,9 +48,12 @@ class Server:
     """A NATS server within the running event loop, uvloop's or asyncio's own.
 
     Settings are keyword arguments (`port=-1` takes a free port, `user=`, `token=`, `max_payload=`,
-    …), an `Options` structure, or both; the keywords count more. `clock`, `random` and `seed`
-    replace real time and chance in tests. `interceptors` maps `connect`, `subscribe`, `publish` and
-    `deliver` to functions, or to their names `module:function`; see `intercept`.
+    …), an `Options` structure, or both; the keywords count more. `interceptors` maps `connect`,
+    `subscribe`, `publish` and `deliver` to functions, or to their names `module:function`; see
+    `intercept`. `clock`, `random` and `seed` replace real time and chance in tests, and `disk`, a
+    `midge.testing.SimulatedDisk`, the directory of file streams. Where streams are on, a clock that
+    a test turns leaves out the PINGs to clients, which cannot answer while it turns, unless
+    `ping_interval` is set.
 
     Raises:
         ConfigError: an unknown option, a wrong value, or two that contradict each other.
@@ -59,6 +67,7 @@ class Server:
         clock: Clock | None = None,
         random: Random | None = None,
         seed: int | None = None,
+        disk: SuppliedDisk | None = None,
         interceptors: Mapping[str, Any] | None = None,
         **settings: Unpack[Keywords],
     ) -> None:
@@ -71,7 +80,11 @@ class Server:
         if named is not None:
             keywords["interceptors"] = named
         given = options_from_keywords(options, keywords)
-        self._core = core.Server(given, clock=clock, random=chance)
+        if getattr(clock, "is_exact", False) and given.jetstream.enabled:
+            given = _without_pings(given)
+        if disk is not None and not given.jetstream.enabled:
+            raise ConfigError("a disk is for file streams; it needs jetstream=True", key="disk")
+        self._core = core.Server(given, clock=clock, random=chance, disk=disk)
         self._direct: Direct | None = None
         self._faults: Faults | None = None
 
@@ -319,6 +332,14 @@ class Server:
         yield from (user for user in authorization.users if user.user)
         for account in self.options.accounts:
             yield from (user for user in account.users if user.user)
+
+
+def _without_pings(options: Options) -> Options:
+    """Return the options with PINGs put off for years, unless their interval is set."""
+    if options.keepalive.ping_interval_s != Keepalive().ping_interval_s:
+        return options
+    keepalive = replace(options.keepalive, ping_interval_s=_NEVER_S)
+    return replace(options, keepalive=keepalive)
 
 
 def _split_interceptors(

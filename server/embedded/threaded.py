@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
     from random import Random
 
+    from midge.jetstream.store.disk import SuppliedDisk
     from midge.server.clock import Clock
     from midge.server.config.keywords import Keywords
     from midge.server.config.options import Options
@@ -40,6 +41,7 @@ def run_in_thread(
     clock: Clock | None = None,
     random: Random | None = None,
     seed: int | None = None,
+    disk: SuppliedDisk | None = None,
     interceptors: Mapping[str, Any] | None = None,
     **settings: Unpack[Keywords],
 ) -> ThreadedServer:
@@ -52,7 +54,13 @@ def run_in_thread(
         ConfigError: the settings cannot be.
     """
     server = Server(
-        options, clock=clock, random=random, seed=seed, interceptors=interceptors, **settings
+        options,
+        clock=clock,
+        random=random,
+        seed=seed,
+        disk=disk,
+        interceptors=interceptors,
+        **settings,
     )
     return ThreadedServer(server)
 
@@ -77,7 +85,7 @@ class ThreadedServer:
 
     def stop(self) -> None:
         """Stop the server and end its thread; no harm when that has happened."""
-        if self._is_own_thread():
+        if self.is_own_thread():
             raise MidgeError("a threaded server cannot be stopped in its own thread")
         if self.is_running:
             self._loop.call_soon_threadsafe(self._stopping.set)
@@ -220,12 +228,12 @@ class ThreadedServer:
             __tracebackhide__ = True
             return function(self._server)
 
-        return function(self._server) if self._is_own_thread() else self._submit(within())
+        return function(self._server) if self.is_own_thread() else self._submit(within())
 
     def wait(self, function: Callable[[Server], Awaitable[T]]) -> T:
         """Await `function(server)` in the server's thread and return what it returns."""
         __tracebackhide__ = True
-        if self._is_own_thread():
+        if self.is_own_thread():
             raise MidgeError("a threaded server cannot be waited for in its own thread")
 
         async def within() -> T:
@@ -234,7 +242,8 @@ class ThreadedServer:
 
         return self._submit(within())
 
-    def _is_own_thread(self) -> bool:
+    def is_own_thread(self) -> bool:
+        """Tell whether this is the thread of the server's loop."""
         return threading.current_thread() is self._thread
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> T:

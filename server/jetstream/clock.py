@@ -15,16 +15,22 @@ if TYPE_CHECKING:
 class NanosecondClock:
     """`midge.jetstream.clock.Clock` over the server's clock.
 
-    The loop's real clock is read in whole nanoseconds; one that a test turns is as precise as a
-    float of seconds, some 200 ns.
+    The loop's real clock is read in whole nanoseconds, and so is one that has `wall_ns` and
+    `monotonic_ns` itself, as `midge.testing.ManualClock` has; any other is as precise as a float of
+    seconds, some 200 ns.
     """
 
     def __init__(self, clock: Clock) -> None:
-        is_real = isinstance(clock, LoopClock)
         self._clock = clock
+        self.is_exact: bool = getattr(clock, "is_exact", False)
         self.call_later: Callable[..., Timer] = clock.call_later
-        self.wall_ns: Callable[[], int] = time.time_ns if is_real else self._wall_ns
-        self.monotonic_ns: Callable[[], int] = time.monotonic_ns if is_real else self._monotonic_ns
+        self.wall_ns: Callable[[], int] = getattr(clock, "wall_ns", self._wall_ns)
+        self.monotonic_ns: Callable[[], int] = self._monotonic_ns
+        if isinstance(clock, LoopClock):
+            self.wall_ns = time.time_ns
+            self.monotonic_ns = time.monotonic_ns
+        elif hasattr(clock, "monotonic_ns"):
+            self.monotonic_ns = clock.monotonic_ns
 
     def _wall_ns(self) -> int:
         return round(self._clock.wall() * 1e9)

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from midge.jetstream.limits import NO_TIER, AccountLimits, ServerLimits
+from midge.jetstream.store.disk import RealDisk, SuppliedDisk
 from midge.jetstream.store.interface import GroupListener, StoreError
 from midge.jetstream.stream.usage import Usage
 from midge.server.errors import ConfigError
@@ -21,6 +22,7 @@ from midge.server.routing.account import GLOBAL_ACCOUNT
 from midge.server.routing.observer import Observer
 
 if TYPE_CHECKING:
+    from midge.jetstream.store.disk import Disk
     from midge.server.broker.broker import Broker
     from midge.server.config.options import Options
     from midge.server.routing.account import Account
@@ -47,9 +49,12 @@ class Failures(GroupListener):
 
 
 class Engine(Observer):
-    """JetStream of one server; `accounts` by name, made as the server's accounts are."""
+    """JetStream of one server; `accounts` by name, made as the server's accounts are.
 
-    def __init__(self, broker: Broker) -> None:
+    `disk` takes the place of the store's directory where it is given.
+    """
+
+    def __init__(self, broker: Broker, disk: SuppliedDisk | None = None) -> None:
         options: Options = broker.options
         self.options = options.jetstream
         self.publisher = InternalPublisher(broker.router)
@@ -72,6 +77,7 @@ class Engine(Observer):
         self.storage = Usage(self.limits.max_storage)
         self.store_directory = store_directory(self.options)
         self.stores: Stores = MemoryStores()
+        self.disk = disk
         self.accounts: dict[str, AccountJetStream] = {}
         self._broker = broker
 
@@ -94,12 +100,12 @@ class Engine(Observer):
         )
 
     def _open_stores(self) -> None:
-        if self.options.in_memory:
+        if self.options.in_memory and self.disk is None:
             return
         loop = asyncio.get_running_loop()
         try:
             self.stores = FileStores(
-                self.store_directory,
+                self._open_disk(loop),
                 loop,
                 self._broker.clock,
                 Failures(self),
@@ -109,6 +115,13 @@ class Engine(Observer):
             raise ConfigError(str(error), key="jetstream.store_dir") from None
         for damage in self.stores.damages():
             log.error("jetstream_data_lost", damage=str(damage))
+
+    def _open_disk(self, loop: asyncio.AbstractEventLoop) -> Disk:
+        """Return the disk that was supplied, or that of the store's directory."""
+        if self.disk is None:
+            return RealDisk(str(self.store_directory), loop.add_reader, loop.remove_reader)
+        self.disk.work_by(self._broker.clock.call_later)
+        return self.disk
 
     def stop(self) -> None:
         """Take no more messages, acknowledge what was taken, and close the store."""

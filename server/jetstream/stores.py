@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.config.stream import MEMORY
-from midge.jetstream.store.disk import RealDisk
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.memory import MemoryStore
@@ -14,9 +13,9 @@ from midge.jetstream.store.memory import MemoryStore
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable
-    from pathlib import Path
 
     from midge.jetstream.config.stream import StreamConfig
+    from midge.jetstream.store.disk import Disk
     from midge.jetstream.store.file.recovery import Damage
     from midge.jetstream.store.interface import GroupListener, StreamStore
     from midge.server.clock import Clock, Timer
@@ -26,6 +25,9 @@ ASYNC = "async"
 
 _TICK_S = 1.0
 """How often an idle store notes how far it is synced, so that later damage is told from a tear."""
+
+_IDLE_TICKS_MAX = 60
+"""After so many without a write nothing is left to be noted, compacted or synced: it rests."""
 
 
 class Stores(Protocol):
@@ -77,27 +79,28 @@ class MemoryStores:
 
 
 class FileStores:
-    """Keeps file streams in one directory, and memory streams in memory.
+    """Keeps file streams on one disk, and memory streams in memory.
 
-    Raises: StoreError when the directory cannot be used.
+    Raises: StoreError when the disk cannot be used.
     """
 
     def __init__(
         self,
-        path: Path,
+        disk: Disk,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         listener: GroupListener,
         sync_interval_ns: int,
     ) -> None:
-        disk = RealDisk(str(path), loop.add_reader, loop.remove_reader)
         self._loop = loop
         self._clock = clock
         self._directory = StoreDirectory(disk, self._flush_soon)
         self._directory.log.listen(listener)
         if sync_interval_ns:
             self._directory.set_sync_interval(max(round(sync_interval_ns / 1e9), 1))
-        self._timer: Timer = clock.call_later(_TICK_S, self._tick)
+        self._idle_ticks = 0
+        self._ticks_max = max(_IDLE_TICKS_MAX, round(sync_interval_ns / 1e9) + 1)
+        self._timer: Timer | None = clock.call_later(_TICK_S, self._tick)
 
     def make(self, account: str, config: StreamConfig) -> StreamStore:
         """Return an empty store."""
@@ -130,13 +133,24 @@ class FileStores:
 
     def close(self) -> None:
         """Make durable what is not, and close all files."""
-        self._timer.cancel()
+        self._stop_ticking()
         self._directory.close()
 
     def _flush_soon(self) -> None:
         """Hand the open group to the disk once what came in this turn of the loop is in it."""
         self._loop.call_soon(self._directory.flush)
+        self._idle_ticks = 0
+        if self._timer is None:
+            self._timer = self._clock.call_later(_TICK_S, self._tick)
 
     def _tick(self) -> None:
+        self._idle_ticks += 1
         self._directory.tick()
-        self._timer = self._clock.call_later(_TICK_S, self._tick)
+        self._timer = None
+        if self._directory.log.full or self._idle_ticks < self._ticks_max:
+            self._timer = self._clock.call_later(_TICK_S, self._tick)
+
+    def _stop_ticking(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -102,8 +102,7 @@ class SystemEvents(Observer):
         return len(self._broker.system_account.sublist) > self._requests.subscribed
 
     def _publish_own(self, name: str, document: Any) -> None:
-        subject = f"$SYS.SERVER.{self._broker.keys.server_id}.{name}"
-        self.publish(self._broker.system_account, subject.encode(), document)
+        self.publish(self._broker.system_account, self._own_subject(name), document)
 
     def _tell(self, connection: Connection, name: str, event: Any) -> None:
         subject = f"$SYS.ACCOUNT.{connection.account.name}.{name}"
@@ -117,12 +116,17 @@ class SystemEvents(Observer):
         for subject in (f"$SYS.SERVER.ACCOUNT.{name}.CONNS", f"$SYS.ACCOUNT.{name}.SERVER.CONNS"):
             self.publish(self._broker.system_account, subject.encode(), document)
 
-    def _tick(self) -> None:
-        """Tell the counts, now and every few seconds."""
+    def _tick(self) -> bool:
+        """Tell the counts, now and every few seconds; False when nobody subscribes to them."""
         self._timer = self._broker.clock.call_later(self._interval_s, self._tick)
         self._interval_s = min(2 * self._interval_s, _STATISTICS_INTERVAL_S)
-        if self._has_listeners():
+        is_heard = bool(self._broker.system_account.sublist.match(self._own_subject("STATSZ")))
+        if is_heard:
             self._publish_own("STATSZ", self.statistics())
+        return is_heard
+
+    def _own_subject(self, name: str) -> bytes:
+        return f"$SYS.SERVER.{self._broker.keys.server_id}.{name}".encode()
 
     # Documents.
 

@@ -8,7 +8,7 @@ import pytest
 
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.memory import MemoryStore
-from tests.simulation.disk import SimulatedDisk
+from midge.testing.simulated_disk import SimulatedDisk
 from tests.support.store_oracle import Oracle
 from tests.support.store_programs import ask, compare, random_step
 

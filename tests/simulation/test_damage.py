@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from midge.jetstream.store.file.directory import StoreDirectory
-from tests.simulation.disk import Inode, SimulatedDisk
+from midge.testing.simulated_disk import Inode, SimulatedDisk
 from tests.simulation.world import Model, StreamModel
 
 

@@ -13,7 +13,7 @@ from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.recovery import Replay
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import StoreError
-from tests.simulation.disk import SimulatedCommitter, SimulatedDisk, SimulatedFile
+from midge.testing.simulated_disk import SimulatedCommitter, SimulatedDisk, SimulatedFile
 from tests.simulation.world import World, WrongState, run
 
 Patch = pytest.MonkeyPatch

@@ -14,7 +14,7 @@ from typing import Any
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import GroupListener, StoreError, StoreFullError
-from tests.simulation.disk import SimulatedDisk, Stopped
+from midge.testing.simulated_disk import SimulatedDisk, Stopped
 
 SUBJECTS = [b"a", b"a.b", b"a.c", b"b.x.y", b"k.1", b"k.2", b"k.3", b"k.4"]
 

@@ -32,7 +32,9 @@ class Call:
 
 
 class TurnedClock:
-    """Time that passes when `advance` is called."""
+    """Time that passes when `advance` is called; `is_exact` as of JetStream's clocks."""
+
+    is_exact = False
 
     def __init__(self) -> None:
         self.now_ns = 0

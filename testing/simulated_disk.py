@@ -4,19 +4,26 @@ A power failure keeps any subset of the unsynced sectors of a file, any size bet
 the present one, and any subset of the creations, renames and removals since the directory was
 synced. A process that is killed loses nothing by itself, for the page cache stays; a power failure
 may come afterwards. Every operation counts as a step, at which the machine can be made to stop.
+
+midge's own simulation of crashes runs on it, pumped by hand, and so do servers under test:
+`midge.Server(jetstream=True, disk=SimulatedDisk())`.
 """
 
 from __future__ import annotations
 
 import errno
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from midge.jetstream.store.disk import Disk, DiskFile, Write
+from midge.jetstream.store.disk import DiskFile, SuppliedDisk, Write
 from midge.jetstream.store.file import records
 
 SECTOR = 512
+
+_TRACED_MAX = 10_000
+_SIZE = 1 << 40
 
 
 class Stopped(BaseException):
@@ -32,6 +39,7 @@ class Inode:
     dirty: set[int] = field(default_factory=set)
 
     def write(self, position: int, data: bytes) -> None:
+        """Write into the page cache."""
         end = position + len(data)
         if end > len(self.data):
             self.data.extend(bytes(end - len(self.data)))
@@ -39,12 +47,14 @@ class Inode:
         self.dirty.update(range(position // SECTOR, (end + SECTOR - 1) // SECTOR))
 
     def resize(self, size: int) -> None:
+        """Cut the content, or lengthen it by zeros."""
         if size < len(self.data):
             del self.data[size:]
         else:
             self.data.extend(bytes(size - len(self.data)))
 
     def sync(self) -> None:
+        """Bring the page cache to the medium."""
         for sector in self.dirty:
             start = sector * SECTOR
             if start < len(self.data):
@@ -70,11 +80,15 @@ class Inode:
         return Inode(content, bytearray(content))
 
 
-class SimulatedDisk(Disk):
-    """A directory in memory."""
+class SimulatedDisk(SuppliedDisk):
+    """A directory in memory, whose failures `random`, a seed or a generator, makes repeatable.
 
-    def __init__(self, random: Random) -> None:
-        self.random = random
+    `free` is the room left in bytes, `latency_s` what a write with its sync takes by the server's
+    clock. A sync fails after `fail_sync_at` more; -1 is never.
+    """
+
+    def __init__(self, random: Random | int = 0) -> None:
+        self.random = Random(random) if isinstance(random, int) else random  # noqa: S311 - repeatable
         self.steps = 0
         self.stop_at = -1
         self.entries: dict[str, Inode] = {}
@@ -82,47 +96,70 @@ class SimulatedDisk(Disk):
         self.pending: list[tuple[tuple[str, ...], Inode | None]] = []
         self.committers: list[SimulatedCommitter] = []
         self.fail_sync_at = -1
-        self.free = 1 << 40
-        self.trace: list[str] = []
+        self.free = _SIZE
+        self.latency_s = 0.0
+        self.failed_syncs = 0
+        self.trace: deque[str] = deque(maxlen=_TRACED_MAX)
+        self._call_later: Callable[..., object] | None = None
 
     # What the store calls.
 
     def names(self) -> list[str]:
+        """Return the names of the files that are there, sorted."""
         return sorted(self.entries)
 
     def open(self, name: str) -> DiskFile:
+        """Open a file that is there."""
         return SimulatedFile(self, self.entries[name])
 
     def create(self, name: str) -> DiskFile:
+        """Make an empty file, in place of any there is of this name."""
         self.step(f"create {name}")
         inode = Inode()
         self._change(("create", name), inode)
         return SimulatedFile(self, inode)
 
     def rename(self, old: str, new: str) -> None:
+        """Rename a file, over any there is of the new name."""
         self.step(f"rename {old} {new}")
         self._change(("rename", old, new), None)
 
     def unlink(self, name: str) -> None:
+        """Remove a file."""
         self.step(f"unlink {name}")
         self._change(("unlink", name), None)
 
     def sync_directory(self) -> None:
+        """Bring all creations, renames and removals to the medium."""
         self.step("sync directory")
         self.stored_entries = dict(self.entries)
         self.pending.clear()
 
     def random_bytes(self, count: int) -> bytes:
+        """Return bytes that the seed determines."""
         return self.random.randbytes(count)
 
     def committer(self, done: Callable[[int, int], None]) -> SimulatedCommitter:
+        """Return what does one write at a time."""
         self.committers.append(SimulatedCommitter(self, done))
         return self.committers[-1]
 
     def close(self) -> None:
-        pass
+        """Do nothing: there is nothing to let go of."""
 
-    # What the simulation calls.
+    # What runs it.
+
+    def work_by(self, call_later: Callable[..., object]) -> None:
+        """Do writes by themselves from now on, each `latency_s` after it was asked for.
+
+        Without that they wait for `pump`.
+        """
+        self._call_later = call_later
+
+    def work_later(self, work: Callable[[], object]) -> None:
+        """Have a write done in its time, unless it waits for `pump`."""
+        if self._call_later is not None:
+            self._call_later(self.latency_s, work)
 
     def step(self, what: str) -> None:
         """Count an operation, and stop before it if it is the one to stop at."""
@@ -167,6 +204,7 @@ class SimulatedDisk(Disk):
 
 
 def apply_change(entries: dict[str, Inode], change: tuple[str, ...], inode: Inode | None) -> None:
+    """Apply a creation, rename or removal to the entries of a directory."""
     if change[0] == "create":
         assert inode is not None
         entries[change[1]] = inode
@@ -184,6 +222,7 @@ class SimulatedFile(DiskFile):
         self.inode = inode
 
     def read(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from `position` on."""
         return bytes(self.inode.data[position : position + size])
 
     def write(self, position: int, data: bytes | bytearray) -> None:
@@ -195,6 +234,7 @@ class SimulatedFile(DiskFile):
         self.inode.write(position + half, bytes(data[half:]))
 
     def allocate(self, size: int) -> None:
+        """Make the file `size` bytes long, if there is room."""
         self.disk.step(f"allocate {size}")
         more = size - len(self.inode.data)
         if more > self.disk.free:
@@ -203,28 +243,32 @@ class SimulatedFile(DiskFile):
         self.inode.resize(size)
 
     def truncate(self, size: int) -> None:
+        """Make the file `size` bytes long."""
         self.disk.step(f"truncate {size}")
         self.disk.free += len(self.inode.data) - size
         self.inode.resize(size)
 
     def size(self) -> int:
+        """Return how long the file is."""
         return len(self.inode.data)
 
     def sync(self) -> None:
+        """Bring the file to the medium, unless that is to fail."""
         self.disk.step("sync")
         if self.disk.fail_sync_at == 0:
             self.disk.fail_sync_at = -1
+            self.disk.failed_syncs += 1
             self.inode.dirty.clear()  # as Linux does: what was not written now looks clean
             raise OSError(errno.EIO, "Input/output error")
         self.disk.fail_sync_at -= 1 if self.disk.fail_sync_at > 0 else 0
         self.inode.sync()
 
     def close(self) -> None:
-        pass
+        """Do nothing: there is nothing to let go of."""
 
 
 class SimulatedCommitter:
-    """Does a write when the simulation says so."""
+    """Does a write when the disk's time for it has come, or the simulation says so."""
 
     def __init__(self, disk: SimulatedDisk, done: Callable[[int, int], None]) -> None:
         self.disk = disk
@@ -232,10 +276,17 @@ class SimulatedCommitter:
         self.job: Write | None = None
 
     def write(self, write: Write) -> None:
+        """Begin a write."""
         assert self.job is None, "one write at a time"
         self.job = write
+        self.disk.work_later(lambda: self._is_due(write))
+
+    def _is_due(self, write: Write) -> None:
+        if self.job is write:  # else it was settled before
+            self.work()
 
     def work(self) -> bool:
+        """Do the write that is under way; False when there is none."""
         job = self.job
         if job is None:
             return False
@@ -245,6 +296,7 @@ class SimulatedCommitter:
         return True
 
     def result(self, job: Write) -> tuple[int, int]:
+        """Write and sync; return 0 and 0, or the stage that failed and the errno."""
         stage = 1
         try:
             if job.seal:
@@ -260,7 +312,9 @@ class SimulatedCommitter:
         return 0, 0
 
     def settle(self) -> None:
+        """Do the write that is under way now."""
         self.work()
 
     def close(self) -> None:
+        """Do what is under way."""
         self.settle()
