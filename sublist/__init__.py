@@ -1,13 +1,15 @@
 """Subjects, subscriptions and the SubList that matches one against the other."""
 
-from midge.sublist.result import EMPTY_RESULT, QueueGroup, SubListResult
+from midge.sublist.result import EMPTY_RESULT, QueueGroup, Remotes, SubListResult
 from midge.sublist.sublist import SubList, SubListError, SubListStats
-from midge.sublist.subscription import OwnedSubscription, Subscription
+from midge.sublist.subscription import OwnedSubscription, RemoteSubscription, Subscription
 
 __all__ = [
     "EMPTY_RESULT",
     "OwnedSubscription",
     "QueueGroup",
+    "RemoteSubscription",
+    "Remotes",
     "SubList",
     "SubListError",
     "SubListResult",

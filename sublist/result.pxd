@@ -16,11 +16,19 @@ cdef class QueueGroup:
 
 
 @cython.no_gc
+cdef class Remotes:
+    cdef readonly tuple plain
+    cdef readonly tuple queues
+
+
+@cython.no_gc
 cdef class SubListResult:
     cdef readonly tuple plain
     cdef readonly tuple queues
+    cdef readonly Remotes remotes
     cdef int _owners_differ
 
+    @cython.locals(count=Py_ssize_t)
     cpdef Py_ssize_t fan_out(self)
     @cython.locals(group=QueueGroup, count=Py_ssize_t)
     cpdef Py_ssize_t reach(self)
@@ -28,3 +36,5 @@ cdef class SubListResult:
     cpdef bint owners_differ(self) except -1
     cpdef list subscriptions(self)
     cpdef SubListResult with_added(self, Subscription subscription)
+    @cython.locals(subscription=Subscription, once=dict)
+    cpdef SubListResult with_remotes(self, SubListResult found)

@@ -1,4 +1,7 @@
-"""What a match yields: the plain subscriptions, and the queue groups to choose one member from."""
+"""What a match yields: the plain subscriptions, and the queue groups to choose one member from.
+
+What lies behind links is kept apart, so that a result without any costs one look at `remotes`.
+"""
 
 from midge.sublist.subscription import Subscription
 
@@ -23,30 +26,65 @@ class QueueGroup:
         return f"<QueueGroup {self.name!r} of {len(self.members)}>"
 
 
-class SubListResult:
-    """The subscriptions that one subject reaches; immutable, so it can be shared and cached."""
+class Remotes:
+    """The part of a result that lies behind links; immutable.
 
-    __slots__ = ("_owners_differ", "plain", "queues")
+    `plain` has each remote with plain interest once, however many of its subscriptions match.
+    `queues` are the queue groups with members behind links, which are RemoteSubscriptions; members
+    of the same groups that are here stand in the result itself.
+    """
+
+    __slots__ = ("plain", "queues")
 
     def __init__(
-        self, plain: tuple[Subscription, ...] = (), queues: tuple[QueueGroup, ...] = ()
+        self, plain: tuple[object, ...] = (), queues: tuple[QueueGroup, ...] = ()
     ) -> None:
         self.plain = plain
         self.queues = queues
+
+    def __repr__(self) -> str:
+        return f"<Remotes plain={len(self.plain)} queues={list(self.queues)}>"
+
+
+class SubListResult:
+    """The subscriptions that one subject reaches; immutable, so it can be shared and cached.
+
+    `remotes` is None where no link has told of interest.
+    """
+
+    __slots__ = ("_owners_differ", "plain", "queues", "remotes")
+
+    def __init__(
+        self,
+        plain: tuple[Subscription, ...] = (),
+        queues: tuple[QueueGroup, ...] = (),
+        remotes: Remotes | None = None,
+    ) -> None:
+        self.plain = plain
+        self.queues = queues
+        self.remotes = remotes
         self._owners_differ = _UNKNOWN
 
     def __bool__(self) -> bool:
-        return bool(self.plain or self.queues)
+        return bool(self.plain or self.queues) or self.remotes is not None
 
     def fan_out(self) -> int:
-        """Count the deliveries that one message makes: every plain one, and one per queue group."""
-        return len(self.plain) + len(self.queues)
+        """Count the deliveries that one message makes: every plain one, and one per queue group.
+
+        A remote with plain interest counts as one; groups that are all behind links do not count.
+        """
+        count = len(self.plain) + len(self.queues)
+        return count if self.remotes is None else count + len(self.remotes.plain)
 
     def reach(self) -> int:
         """Count every subscription in the result, members of queue groups included."""
         count = len(self.plain)
         for group in self.queues:
             count += len(group.members)
+        if self.remotes is not None:
+            count += len(self.remotes.plain)
+            for group in self.remotes.queues:
+                count += len(group.members)
         return count
 
     def owners_differ(self) -> bool:
@@ -59,7 +97,7 @@ class SubListResult:
         return bool(self._owners_differ)
 
     def subscriptions(self) -> list[Subscription]:
-        """List every subscription in the result, members of queue groups included."""
+        """List every subscription in the result that is here, members of queue groups included."""
         found = list(self.plain)
         for group in self.queues:
             found.extend(group.members)
@@ -68,7 +106,7 @@ class SubListResult:
     def with_added(self, subscription: Subscription) -> "SubListResult":
         """Give a copy of this result that holds `subscription` too."""
         if subscription.queue is None:
-            return SubListResult((*self.plain, subscription), self.queues)
+            return SubListResult((*self.plain, subscription), self.queues, self.remotes)
         groups = list(self.queues)
         for i, group in enumerate(groups):
             if group.name == subscription.queue:
@@ -76,7 +114,17 @@ class SubListResult:
                 break
         else:
             groups.append(QueueGroup(subscription.queue, (subscription,)))
-        return SubListResult(self.plain, tuple(groups))
+        return SubListResult(self.plain, tuple(groups), self.remotes)
+
+    def with_remotes(self, found: "SubListResult") -> "SubListResult":
+        """Give a copy that has the remotes of `found`, a result of RemoteSubscriptions alone."""
+        if not found.plain and not found.queues:
+            return self
+        once: dict[object, None] = {}
+        for subscription in found.plain:
+            once[subscription.owned_by()] = None
+        remotes = Remotes(tuple(once), found.queues)
+        return SubListResult(self.plain, self.queues, remotes)
 
     def __repr__(self) -> str:
         return f"<SubListResult plain={len(self.plain)} queues={list(self.queues)}>"

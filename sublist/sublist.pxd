@@ -7,7 +7,7 @@ from midge.sublist.mutex cimport Mutex
 from midge.sublist.recent cimport RecentMatches
 from midge.sublist.result cimport SubListResult
 from midge.sublist.subjects cimport is_literal, is_valid_subject, matches
-from midge.sublist.subscription cimport Subscription
+from midge.sublist.subscription cimport RemoteSubscription, Subscription
 from midge.sublist.trie cimport Node, Trie, build_result
 
 
@@ -20,12 +20,13 @@ cdef class SubList:
     cdef readonly unsigned long long generation
     cdef readonly long long steps
     cdef public object listener
+    cdef readonly SubList remotes
     cdef Py_ssize_t _cache_max
     cdef Py_ssize_t _cache_sweep_to
     cdef bint _exact_match
     cdef dict _exact
     cdef Trie _trie
-    cdef Py_ssize_t _in_trie
+    cdef Py_ssize_t _elsewhere
     cdef Py_ssize_t _count
     cdef dict _cache
     cdef Py_ssize_t _cached_weight
@@ -45,6 +46,13 @@ cdef class SubList:
     cpdef object insert(self, Subscription subscription)
     @cython.locals(subject=bytes, literal=bint, node=Node, outcome=int, visited="long long")
     cpdef object remove(self, Subscription subscription)
+    @cython.locals(steps="long long")
+    cpdef object insert_remote(self, RemoteSubscription subscription)
+    @cython.locals(steps="long long")
+    cpdef object remove_remote(self, RemoteSubscription subscription)
+    cdef void _note_remote(self, bytes subject, Py_ssize_t change) except *
+    @cython.locals(node=Node)
+    cpdef Py_ssize_t count_members(self, bytes subject, bytes queue) except -1
     cpdef void clear(self) except *
     @cython.locals(node=Node, result=SubListResult)
     cpdef SubListResult match(self, bytes subject)

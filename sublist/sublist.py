@@ -16,7 +16,7 @@ from midge.sublist.mutex import Mutex
 from midge.sublist.recent import RecentMatches
 from midge.sublist.result import EMPTY_RESULT, SubListResult
 from midge.sublist.subjects import is_literal, is_valid_subject, matches
-from midge.sublist.subscription import Subscription
+from midge.sublist.subscription import RemoteSubscription, Subscription
 from midge.sublist.trie import ENDED, NOT_HELD, Node, Trie, build_result
 
 _COPIED_MAX = 64  # subscriptions of a cached result that is replaced, not dropped, by an insert
@@ -68,6 +68,9 @@ class InterestListener(Protocol):
     def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
         """Take note that the last subscription of its kind has gone."""
 
+    def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
+        """Take note that a queue group, neither new nor gone, has so many members now."""
+
 
 class SubList:
     """Subscriptions by subject.
@@ -81,6 +84,8 @@ class SubList:
     whoever asks for it can be charged: subjects read and compared, by their length, and
     subscriptions and nodes looked at.
     `listener`, if any, is told when the first subscription of its kind comes and the last one goes.
+    `remotes` has the interest that links tell of, None until the first: it is matched with the
+    rest, and is in no count and told to no listener.
     """
 
     def __init__(
@@ -98,8 +103,9 @@ class SubList:
         self._exact_match = exact_match
         self._exact: dict[bytes, Node] = {}
         self._trie = Trie()
-        self._in_trie = 0
+        self._elsewhere = 0  # subscriptions in the trie or of remotes, which `_exact` has not
         self._count = 0
+        self.remotes: SubList | None = None
         self._cache: dict[bytes, SubListResult] = {}
         self._cached_weight = 0
         self._recent = RecentMatches()
@@ -149,7 +155,7 @@ class SubList:
                 visited = self._trie.visited
                 node = self._trie.ensure(subject)
                 self.steps += (self._trie.visited - visited) * _LEVEL_STEPS
-                self._in_trie += 1
+                self._elsewhere += 1
             begins = node.add(subscription)
             self._count += 1
             self._inserts += 1
@@ -159,8 +165,11 @@ class SubList:
         finally:
             self._mutex.leave()
         self._recent.clear()
-        if begins and self.listener is not None:
-            self.listener.interest_began(subject, subscription.queue)
+        if self.listener is not None:
+            if begins:
+                self.listener.interest_began(subject, subscription.queue)
+            elif subscription.queue is not None:
+                self.listener.group_resized(subject, subscription.queue, subscription.slot + 1)
         return None
 
     def remove(self, subscription: Subscription) -> SubListError | None:
@@ -182,7 +191,7 @@ class SubList:
                 outcome = self._trie.discard(subscription)
                 if outcome == NOT_HELD:
                     return SubListError.NOT_FOUND
-                self._in_trie -= 1
+                self._elsewhere -= 1
                 self.steps += (self._trie.visited - visited) * _LEVEL_STEPS
             self._count -= 1
             self._removes += 1
@@ -192,9 +201,61 @@ class SubList:
         finally:
             self._mutex.leave()
         self._recent.clear()
-        if outcome == ENDED and self.listener is not None:
-            self.listener.interest_ended(subject, subscription.queue)
+        if self.listener is not None:
+            if outcome == ENDED:
+                self.listener.interest_ended(subject, subscription.queue)
+            elif subscription.queue is not None:
+                members = self.count_members(subject, subscription.queue)
+                self.listener.group_resized(subject, subscription.queue, members)
         return None
+
+    def insert_remote(self, subscription: RemoteSubscription) -> SubListError | None:
+        """Add what a link tells of; None, or why it was refused."""
+        if self.remotes is None:
+            self.remotes = SubList(
+                cache_max=0, cache_sweep_to=0, exact_match=self._exact_match
+            )
+        steps = self.remotes.steps
+        refusal = self.remotes.insert(subscription)
+        self.steps += self.remotes.steps - steps
+        if refusal is None:
+            self._note_remote(subscription.subject, 1)
+        return refusal
+
+    def remove_remote(self, subscription: RemoteSubscription) -> SubListError | None:
+        """Take out what a link has told of; None, or NOT_FOUND."""
+        if self.remotes is None:
+            return SubListError.NOT_FOUND
+        steps = self.remotes.steps
+        refusal = self.remotes.remove(subscription)
+        self.steps += self.remotes.steps - steps
+        if refusal is None:
+            self._note_remote(subscription.subject, -1)
+        return refusal
+
+    def _note_remote(self, subject: bytes, change: int) -> None:
+        """Forget the results that remote interest in `subject` has made stale."""
+        self._mutex.enter()
+        try:
+            self._elsewhere += change
+            self.generation += 1
+            if self._cache:
+                self._invalidate_cache(subject, is_literal(subject))
+        finally:
+            self._mutex.leave()
+        self._recent.clear()
+
+    def count_members(self, subject: bytes, queue: bytes | None) -> int:
+        """Count the subscriptions of exactly `subject`, plain or in the group `queue`."""
+        self._mutex.enter()
+        try:
+            if self._exact_match and is_literal(subject):
+                node = self._exact.get(subject)
+            else:
+                node = self._trie.at(subject)
+            return 0 if node is None else node.count(queue)
+        finally:
+            self._mutex.leave()
 
     def interest(self) -> list[tuple[bytes, bytes | None]]:
         """List each subject that has plain subscriptions, and each with each of its queue groups.
@@ -217,7 +278,8 @@ class SubList:
             self._exact = {}
             self._trie = Trie()
             self._cache = {}
-            self._in_trie = self._count = self._cached_weight = 0
+            self.remotes = None
+            self._elsewhere = self._count = self._cached_weight = 0
             self.generation += 1
         finally:
             self._mutex.leave()
@@ -229,7 +291,7 @@ class SubList:
         `subject` is taken literally, wildcards included; one with an empty token reaches nobody.
         """
         self._matches += 1
-        if self._in_trie == 0:
+        if self._elsewhere == 0:
             node = self._exact.get(subject)
             if node is None:
                 self._cache_hits += 1
@@ -298,7 +360,7 @@ class SubList:
         self._mutex.enter()
         try:
             node = self._exact.get(subject)
-            if self._in_trie == 0:
+            if self._elsewhere == 0:
                 return self._empty if node is None else self._node_result(node)
             result = self._cache.get(subject)
             if result is not None:
@@ -309,6 +371,8 @@ class SubList:
             if node is not None:
                 nodes.append(node)
             result = self._combined_result(nodes)
+            if self.remotes is not None:
+                result = result.with_remotes(self.remotes.match(subject))
             if self._cache_max > 0:
                 self._misses += 1
                 if self._misses % self._keep_every == 0:

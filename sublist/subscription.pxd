@@ -19,3 +19,10 @@ cdef class OwnedSubscription(Subscription):
     cdef public object owner
 
     cpdef object owned_by(self)
+
+
+cdef class RemoteSubscription(Subscription):
+    cdef readonly object remote
+    cdef public long long weight
+
+    cpdef object owned_by(self)

@@ -43,3 +43,23 @@ class OwnedSubscription(Subscription):
     def owned_by(self) -> object:
         """Return the owner."""
         return self.owner
+
+
+class RemoteSubscription(Subscription):
+    """Interest that a link tells of: `remote` is the link, which nothing here looks into.
+
+    `weight` is how many members a queue group has behind it. It may change at any time.
+    """
+
+    __slots__ = ("remote", "weight")
+
+    def __init__(
+        self, subject: bytes, queue: bytes | None = None, remote: object = None, weight: int = 1
+    ) -> None:
+        Subscription.__init__(self, subject, queue)
+        self.remote = remote
+        self.weight = weight
+
+    def owned_by(self) -> object:
+        """Return the remote."""
+        return self.remote

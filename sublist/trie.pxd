@@ -23,6 +23,8 @@ cdef class Node:
     @cython.locals(members=list, slot=Py_ssize_t, last=Subscription)
     cpdef int discard(self, Subscription subscription) except -1
     cpdef list interest(self)
+    @cython.locals(members=list)
+    cpdef Py_ssize_t count(self, bytes queue) except -1
     cpdef bint is_inhabited(self)
     cpdef bint is_empty(self)
     cpdef list subscriptions(self)
@@ -51,6 +53,8 @@ cdef class Trie:
 
     @cython.locals(level=Level, tokens=list, node=Node, i=Py_ssize_t)
     cpdef Node ensure(self, bytes subject)
+    @cython.locals(level=Level, node=Node)
+    cpdef Node at(self, bytes subject)
     @cython.locals(tokens=list, levels=list, path=list, node=Node, depth=Py_ssize_t,
                    outcome=int)
     cpdef int discard(self, Subscription subscription) except -1

@@ -86,6 +86,13 @@ class Node:
         self._drop(subscription.queue)
         return _ENDED
 
+    def count(self, queue: bytes | None) -> int:
+        """Count the plain subscriptions, or the members of the group `queue`."""
+        if queue is None and self.only is not None:
+            return 1
+        members = self._members(queue)
+        return 0 if members is None else len(members)
+
     def is_inhabited(self) -> bool:
         """Tell whether any subscription is held here."""
         return self.only is not None or self.plain is not None or self.queues is not None
@@ -225,6 +232,17 @@ class Trie:
                 node.below = Level()
             level = node.below
             node = level.ensure(tokens[i])
+        return node
+
+    def at(self, subject: bytes) -> Node | None:
+        """Give the node of exactly `subject`, wildcards taken as they are; None without one."""
+        level: Level | None = self._root
+        node = None
+        for token in subject.split(b"."):
+            node = None if level is None else level.find(token)
+            if node is None:
+                return None
+            level = node.below
         return node
 
     def discard(self, subscription: Subscription) -> int:

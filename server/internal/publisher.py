@@ -51,7 +51,7 @@ class InternalPublisher:
                 return 0
             subject = mapped
         result = account.sublist.match(subject)
-        if not result.plain and not result.queues and self.router.observer is None:
+        if not result and self.router.observer is None:
             return 0
         return self.route_frame(
             account, result, compose(subject, payload, reply, headers), publisher

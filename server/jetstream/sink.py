@@ -48,7 +48,7 @@ class AccountSink(Sink):
     def has_interest(self, subject: bytes) -> bool:
         """Tell whether a subscription of the account would get what is sent to `subject`."""
         result = self.account.sublist.match(subject)
-        return bool(result.plain or result.queues)
+        return bool(result)
 
     def is_subscribed(self, subject: bytes, group: bytes) -> bool:
         """Tell whether there is a subscription of exactly `subject`, in `group` if that is set."""
@@ -95,6 +95,9 @@ class Interest:
         """Tell that the last subscription of its kind has gone."""
         for watched in list(self._watched.get((subject, queue), ())):
             watched.changed(False)
+
+    def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
+        """Ignore how many there are, as long as there is one."""
 
 
 class Watched:

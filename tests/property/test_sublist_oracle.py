@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midge.sublist import SubList, Subscription
+from midge.sublist import RemoteSubscription, SubList, SubListError, Subscription
 from midge.sublist.subjects import is_valid_subject, matches
 
 TOKENS = st.sampled_from([b"a", b"b", b"c", b"*", b">", b"a*", b""])
@@ -59,6 +59,10 @@ class Listener:
         self.interest.remove((subject, queue))
         assert (subject, queue) not in self._sublist.interest()
 
+    def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
+        assert (subject, queue) in self.interest
+        assert self._sublist.count_members(subject, queue) == members
+
 
 @given(SUBLISTS, STEPS)
 @settings(max_examples=300)
@@ -104,3 +108,71 @@ def check(sublist: SubList, held: list[Subscription], subject: bytes) -> None:
 def test_matches_equals_the_rules(literal: bytes, pattern: bytes) -> None:
     if is_valid_subject(pattern):
         assert matches(literal, pattern) is oracle_matches(literal, pattern)
+
+
+REMOTES = ("east", "west")
+REMOTE_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("insert"), SUBJECTS, QUEUES, st.sampled_from([None, *REMOTES])),
+        st.tuples(st.just("remove"), st.integers(0, 30), st.none(), st.none()),
+        st.tuples(st.just("match"), SUBJECTS, st.none(), st.none()),
+    ),
+    max_size=60,
+)
+
+
+@given(SUBLISTS, REMOTE_STEPS)
+@settings(max_examples=300)
+def test_remotes_are_kept_apart_and_once(kind: dict[str, int], steps: list[tuple]) -> None:
+    sublist = SubList(**kind)
+    local: list[Subscription] = []
+    remote: list[RemoteSubscription] = []
+    listener = sublist.listener = Listener(sublist)
+    for action, what, queue, link in steps:
+        if action == "insert" and link is None:
+            subscription = Subscription(what, queue)
+            if sublist.insert(subscription) is None:
+                local.append(subscription)
+        elif action == "insert":
+            told = RemoteSubscription(what, queue, link)
+            if sublist.insert_remote(told) is None:
+                assert sublist.insert_remote(told) is SubListError.ALREADY_INSERTED
+                remote.append(told)
+        elif action == "remove" and what % 2 and local:
+            assert sublist.remove(local.pop(what % len(local))) is None
+        elif action == "remove" and remote:
+            gone = remote.pop(what % len(remote))
+            assert sublist.remove_remote(gone) is None
+            assert sublist.remove_remote(gone) is SubListError.NOT_FOUND
+        elif action == "match":
+            check_with_remotes(sublist, local, remote, what)
+    for subject in (b"a", b"a.b", b"a.b.c", b"b.a*"):
+        check_with_remotes(sublist, local, remote, subject)
+    assert listener.interest == {(one.subject, one.queue) for one in local}
+    assert len(sublist) == len(local)
+
+
+def check_with_remotes(
+    sublist: SubList,
+    local: list[Subscription],
+    remote: list[RemoteSubscription],
+    subject: bytes,
+) -> None:
+    check(sublist, local, subject)
+    matching = [one for one in remote if oracle_matches(subject, one.subject)]
+    result = sublist.match(subject)
+    again = sublist.match_within(bytearray(subject), 0, len(subject))
+    assert (again.remotes is None) is (result.remotes is None)
+    assert bool(result) == bool(
+        matching or any(oracle_matches(subject, one.subject) for one in local)
+    )
+    if not matching:
+        assert result.remotes is None
+        return
+    assert result.remotes is not None
+    assert sorted(result.remotes.plain) == sorted(
+        {one.remote for one in matching if one.queue is None}
+    )
+    groups = {group.name: set(group.members) for group in result.remotes.queues}
+    names = {one.queue for one in matching} - {None}
+    assert groups == {name: {one for one in matching if one.queue == name} for name in names}

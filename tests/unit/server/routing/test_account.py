@@ -29,6 +29,9 @@ class Listener:
     def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
         self.events.append(("ended", subject, queue))
 
+    def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
+        self.events.append((str(members), subject, queue))
+
     def take(self) -> list[Event]:
         """Return what it was told since the last time."""
         events, self.events = self.events, []
@@ -58,6 +61,7 @@ def test_the_first_and_the_last_of_each_kind_are_told_of(
     assert listener.take() == [
         ("began", subject, None),
         ("began", subject, b"q"),
+        ("2", subject, b"q"),
         ("began", subject, b"r"),
     ]
     assert sorted(account.interest(), key=str) == sorted(
@@ -67,6 +71,7 @@ def test_the_first_and_the_last_of_each_kind_are_told_of(
         assert account.remove(subscription) is None
     assert listener.take() == [
         ("ended", subject, None),
+        ("1", subject, b"q"),
         ("ended", subject, b"q"),
         ("ended", subject, b"r"),
     ]
