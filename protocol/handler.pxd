@@ -14,3 +14,6 @@ cdef class Handler:
     cpdef void on_pong(self) except *
     cpdef void on_info(self, bytes document) except *
     cpdef void on_peer_error(self, bytes text) except *
+    cpdef void on_link_subscribe(self, bytes subject, bytes queue, long long weight) except *
+    cpdef void on_link_unsubscribe(self, bytes subject, bytes queue) except *
+    cpdef void on_link_message(self, Frame frame, list queues) except *

@@ -45,3 +45,14 @@ class Handler:
 
     def on_peer_error(self, text: bytes) -> None:
         """Take one -ERR, which ends the connection."""
+
+    # What only links say.
+
+    def on_link_subscribe(self, subject: bytes, queue: bytes | None, weight: int) -> None:
+        """Take interest of the other server; `weight` counts the members of a queue group."""
+
+    def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
+        """Take the end of such interest."""
+
+    def on_link_message(self, frame: Frame, queues: list[bytes]) -> None:
+        """Take a message that is for these queue groups too; `frame` is valid until this returns."""

@@ -13,7 +13,6 @@ cdef tuple _WORDS
 cdef bytes _PUB_WORD
 
 
-@cython.final
 cdef class Parser:
     cdef public Handler handler
     cdef public Py_ssize_t max_control_line
@@ -36,13 +35,18 @@ cdef class Parser:
 
     cpdef void charge(self, Py_ssize_t cost_bytes) except *
 
+    @cython.final
+    cdef void _charge(self, Py_ssize_t cost_bytes) except *
+
     cpdef void forget_buffer(self) except *
 
+    @cython.final
     @cython.locals(frame=Frame, length=Py_ssize_t, line_end=Py_ssize_t, count=Py_ssize_t)
     cdef Py_ssize_t _count_repeats(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t most
     ) except -1
 
+    @cython.final
     @cython.locals(position=Py_ssize_t, subject_end=Py_ssize_t, size=Py_ssize_t, digit=int,
                    body=Py_ssize_t, after=Py_ssize_t, frame=Frame)
     cdef Py_ssize_t _plain_publish(
@@ -54,32 +58,39 @@ cdef class Parser:
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
     ) except -2
 
+    @cython.final
     @cython.locals(after=Py_ssize_t)
     cdef Py_ssize_t _after_verb(
         self, int verb, const unsigned char *data, Py_ssize_t line, Py_ssize_t start,
         Py_ssize_t end
     ) except -2
 
+    @cython.final
     @cython.locals(byte=int, verb=int, word=bytes, i=Py_ssize_t)
     cdef int _expected_verb(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
     ) except -1
 
+    @cython.final
     @cython.locals(line_feed=Py_ssize_t, verb=int)
     cdef Py_ssize_t _ignore_line(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
     ) except -2
 
+    @cython.final
     @cython.locals(line_feed=Py_ssize_t, stop=Py_ssize_t, arguments=bytes)
     cdef Py_ssize_t _arguments(
         self, int verb, const unsigned char *data, Py_ssize_t line, Py_ssize_t start,
         Py_ssize_t end
     ) except -2
 
+    @cython.final
     cdef Py_ssize_t _cost_of(self, int verb) except -1
 
+    @cython.final
     cdef void _check_control_line(self, Py_ssize_t length) except *
 
+    @cython.final
     @cython.locals(count=int, first_start=Py_ssize_t, first_end=Py_ssize_t,
                    second_start=Py_ssize_t, second_end=Py_ssize_t,
                    third_start=Py_ssize_t, third_end=Py_ssize_t,
@@ -92,12 +103,15 @@ cdef class Parser:
         Py_ssize_t stop, Py_ssize_t body, Py_ssize_t end
     ) except -2
 
+    @cython.final
     cdef Py_ssize_t _after_payload(
         self, const unsigned char *data, Py_ssize_t payload_end, Py_ssize_t end
     ) except -2
 
+    @cython.final
     @cython.locals(tokens=list)
     cdef void _subscribe(self, bytes arguments) except *
 
+    @cython.final
     @cython.locals(tokens=list, limit=bytes)
     cdef void _unsubscribe(self, bytes arguments) except *

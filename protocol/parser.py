@@ -142,11 +142,11 @@ class Parser:
                     frame.repeated = True
                     taken = 1
                     if count > 1:
-                        self.charge(self._run_cost)
+                        self._charge(self._run_cost)
                         taken = self.handler.on_publish_run(frame, count)
-                        self.charge(taken * frame.end)  # how many it takes only the handler knows
+                        self._charge(taken * frame.end)  # how many it takes only the handler knows
                     else:
-                        self.charge(self._run_cost + frame.end)
+                        self._charge(self._run_cost + frame.end)
                         self.handler.on_publish(frame)
                     if taken < count:
                         longest_run = 1  # this handler wants to see each
@@ -168,6 +168,9 @@ class Parser:
 
     def charge(self, cost_bytes: int) -> None:
         """Take so much off the budget; the handler halts this parser when too little is left."""
+        self._charge(cost_bytes)
+
+    def _charge(self, cost_bytes: int) -> None:
         self.budget -= cost_bytes
         if self.budget < 0:
             self.handler.on_budget_spent()
@@ -289,7 +292,7 @@ class Parser:
             if after >= 0:
                 return after
         self._verb = verb
-        self.charge(start - line)
+        self._charge(start - line)
         return start
 
     def _expected_verb(self, data: bytearray, start: int, end: int) -> int:
@@ -339,11 +342,11 @@ class Parser:
         """Drop the rest of a PING, PONG or +OK line and, at its end, handle it."""
         line_feed = memory.find(data, _LF, start, end)
         if line_feed < 0:
-            self.charge(end - start)
+            self._charge(end - start)
             return end
         verb = self._ignoring
         self._ignoring = _NO_VERB
-        self.charge(self._cost_of(verb) + line_feed + 1 - start)
+        self._charge(self._cost_of(verb) + line_feed + 1 - start)
         if verb == _PING:
             self.handler.on_ping()
         elif verb == _PONG:
@@ -366,7 +369,7 @@ class Parser:
         if verb == _PUB or verb == _HPUB:
             return self._publish(verb == _HPUB, data, line, start, stop, line_feed + 1, end)
         self._verb = _NO_VERB
-        self.charge(self._cost_of(verb) + line_feed + 1 - line)
+        self._charge(self._cost_of(verb) + line_feed + 1 - line)
         arguments = memory.take(data, start, stop)
         if verb == _SUB:
             self._subscribe(arguments)
@@ -467,7 +470,7 @@ class Parser:
             )
         after = self._after_payload(data, body + size, end)
         if after < 0:
-            self.charge(body - line)  # it is read again when more has come
+            self._charge(body - line)  # it is read again when more has come
             return -1
         frame = self._frame
         frame.base = line
@@ -487,7 +490,7 @@ class Parser:
         self._verb = _NO_VERB
         # A frame that has to be rewritten is looked at, and copied, once more.
         cost = self._cost_of(_HPUB) if with_headers else self._publish_cost
-        self.charge((cost if canonical else 3 * cost) + after - line)
+        self._charge((cost if canonical else 3 * cost) + after - line)
         self.handler.on_publish(frame if canonical else rewritten(frame, stop - line))
         return after
 

@@ -87,6 +87,13 @@ class SubListResult:
                 count += len(group.members)
         return count
 
+    def has_group(self, name: bytes) -> bool:
+        """Tell whether the queue group `name` has a member here."""
+        for group in self.queues:
+            if group.name == name:
+                return True
+        return False
+
     def owners_differ(self) -> bool:
         """Tell whether no two of the plain subscriptions have the same owner."""
         if self._owners_differ == _UNKNOWN:

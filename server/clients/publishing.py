@@ -81,7 +81,7 @@ class PublishingClient(Channel):
         """
         if not self.publish_checks:
             result = self._match(frame)
-            deliveries = len(result.plain) * (frame.end + _DELIVERY_IN_RUN_BYTES)
+            deliveries = result.fan_out() * (frame.end + _DELIVERY_IN_RUN_BYTES)
             cost = deliveries + frame.end  # which the parser charges
             if not self.may_spend(cost * count):
                 count = max(self.parser.budget // cost + 1, 1)

@@ -63,3 +63,21 @@ class Client(Handler):
 
     def held(self, publisher: "Client") -> None:
         """Hear, as a receiver, that `publisher` waits for this client to catch up."""
+
+    # What only links do.
+
+    def forward(
+        self, publisher: "Client | None", frame: "Frame", queues: list[bytes] | None
+    ) -> bool:
+        """Send `frame` to the server behind this link, once, and tell whether it goes.
+
+        It is for the plain subscriptions there, and for a member of each of the groups `queues`.
+        """
+        return False
+
+    def takes_run(self, publisher: "Client | None", frame: "Frame") -> bool:
+        """Tell whether `forward_run` may stand for as many calls of `forward`."""
+        return False
+
+    def forward_run(self, frame: "Frame", count: int) -> None:
+        """Send `count` messages, `frame` the first, that differ in their payloads only."""

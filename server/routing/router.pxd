@@ -7,7 +7,8 @@ from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
 from midge.server.routing.observer cimport Observer
 from midge.server.routing.subscription cimport RoutedSubscription
-from midge.sublist.result cimport QueueGroup, SubListResult
+from midge.sublist.result cimport QueueGroup, Remotes, SubListResult
+from midge.sublist.subscription cimport RemoteSubscription
 
 cdef int BEHIND, DENIED_SUBJECTS, NO_HEADERS
 cdef Py_ssize_t _DIRTY_CHUNKS_MAX, _READ_BYTES_MAX
@@ -25,7 +26,7 @@ cdef class Router:
     cdef bint _is_flush_due
     cdef Py_ssize_t _read_bytes
 
-    @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, failed=Py_ssize_t, outcome=int,
+    @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, failed=Py_ssize_t, outcome=int, refused=list,
                    subscriptions=tuple, subscription=RoutedSubscription, group=QueueGroup)
     cpdef Py_ssize_t route(
         self, Account account, SubListResult result, Client publisher, Frame frame
@@ -53,7 +54,8 @@ cdef class Router:
     cdef int _deliver_to_group(self, QueueGroup group, Client publisher, Frame frame) except -1
     @cython.locals(client=Client, checks=int)
     cdef bint _takes_run(self, RoutedSubscription subscription, Frame frame) except -1
-    @cython.locals(subscriptions=tuple, subscription=RoutedSubscription, client=Client)
+    @cython.locals(subscriptions=tuple, subscription=RoutedSubscription, client=Client,
+                   plain=Py_ssize_t)
     cdef void _append_run(
         self, Account account, SubListResult result, Client publisher, Frame frame,
         Py_ssize_t count
@@ -70,6 +72,22 @@ cdef class Router:
         self, RoutedSubscription internal, Account account, SubListResult result,
         Client publisher, Frame frame, Py_ssize_t plain
     ) except *
+    @cython.locals(remotes=Remotes, picked=dict, group=QueueGroup, chosen=Client, taken=Py_ssize_t,
+                   links=tuple, link=Client, queues=list)
+    cdef Py_ssize_t _forward(
+        self, SubListResult result, Client publisher, Frame frame, list refused
+    ) except -1
+    @cython.locals(members=tuple, member=RemoteSubscription, total="long long",
+                   place="long long")
+    cdef Client _pick_link(self, QueueGroup group, Client publisher)
+    @cython.locals(remotes=Remotes, links=tuple, link=Client)
+    cdef bint _links_take_run(
+        self, SubListResult result, Client publisher, Frame frame
+    ) except -1
+    @cython.locals(remotes=Remotes, links=tuple, link=Client, sent=Py_ssize_t)
+    cdef Py_ssize_t _forward_run(
+        self, SubListResult result, Client publisher, Frame frame, Py_ssize_t count
+    ) except -1
     @cython.locals(base=Py_ssize_t)
     cdef int _receive(
         self, RoutedSubscription subscription, Client publisher, Frame frame

@@ -84,6 +84,7 @@ class Router:
         Internal subscribers that have failed count among them: somebody was there.
         """
         plain = failed = queued = 0
+        refused = None
         subscriptions: tuple[Any, ...] = result.plain  # routed ones, in the SubLists of a server
         self.offers += len(subscriptions)
         for subscription in subscriptions:
@@ -98,6 +99,10 @@ class Router:
                 queued += 1
             elif outcome == FAILED:
                 failed += 1
+            elif result.remotes is not None:
+                refused = [group.name] if refused is None else [*refused, group.name]
+        if result.remotes is not None:
+            plain += self._forward(result, publisher, frame, refused)
         if self.observer is not None:
             self._show_message(account, publisher, frame, plain, queued)
         return plain + queued + failed
@@ -117,6 +122,8 @@ class Router:
         """
         observer = self.observer
         if result.queues or (observer is not None and not observer.sees_runs()):
+            return 0
+        if result.remotes is not None and not self._links_take_run(result, publisher, frame):
             return 0
         internal = None
         subscriptions: tuple[Any, ...] = result.plain
@@ -288,8 +295,11 @@ class Router:
             self.touch(client)
             if client.outbound.behind:
                 client.flushed()
+        plain = len(subscriptions)
+        if result.remotes is not None:
+            plain += self._forward_run(result, publisher, frame, count)
         if self.observer is not None:
-            self._show_run(account, publisher, frame, count, len(subscriptions))
+            self._show_run(account, publisher, frame, count, plain)
 
     def _route_run_through(
         self,
@@ -336,7 +346,7 @@ class Router:
         for subscription in subscriptions:
             if subscription.client is not None and not self._takes_run(subscription, frame):
                 return False
-        return True
+        return result.remotes is None or self._links_take_run(result, None, frame)
 
     def _route_past(
         self,
@@ -354,8 +364,100 @@ class Router:
                 continue
             if self.deliver(subscription, publisher, frame) == TAKEN:
                 plain += 1
+        if result.remotes is not None:
+            plain += self._forward(result, publisher, frame, None)
         if self.observer is not None:
             self._show_message(account, publisher, frame, plain, 0)
+
+    # Over links.
+
+    def _forward(
+        self,
+        result: SubListResult,
+        publisher: Client | None,
+        frame: Frame,
+        refused: list[bytes] | None,
+    ) -> int:
+        """Send `frame` once over each link that is to have it; return how many have taken it.
+
+        A queue group has its member picked behind a link only if it has none here, or if those
+        here have `refused` the message.
+        """
+        remotes = result.remotes
+        assert remotes is not None, "what lies behind links is asked for only where there is some"
+        picked: dict[Any, list[bytes]] | None = None
+        for group in remotes.queues:
+            if (refused is None or group.name not in refused) and result.has_group(group.name):
+                continue
+            self.offers += 1
+            chosen = self._pick_link(group, publisher)
+            if chosen is not None:
+                picked = {} if picked is None else picked
+                picked.setdefault(chosen, []).append(group.name)
+        taken = 0
+        links: tuple[Any, ...] = remotes.plain
+        self.offers += len(links)
+        for link in links:
+            queues = None if picked is None else picked.pop(link, None)
+            if link is not publisher and link.forward(publisher, frame, queues):
+                taken += 1
+        if picked is not None:
+            for link, queues in picked.items():
+                if link.forward(publisher, frame, queues):
+                    taken += 1
+        return taken
+
+    def _pick_link(self, group: QueueGroup, publisher: Client | None) -> Client | None:
+        """Choose a link for a message to `group`, each as often as its members there weigh.
+
+        None when there are members nowhere but where the message comes from.
+        """
+        members: tuple[Any, ...] = group.members
+        total = 0
+        for member in members:
+            if member.remote is not publisher:
+                total += member.weight
+        if total <= 0:
+            return None
+        if self.chooser is None:
+            group.turn += 1
+            place = group.turn % total
+        else:
+            place = self.chooser.randrange(total)
+        for member in members:
+            if member.remote is not publisher:
+                place -= member.weight
+                if place < 0:
+                    link: Client = member.remote
+                    return link
+        return None
+
+    def _links_take_run(
+        self, result: SubListResult, publisher: Client | None, frame: Frame
+    ) -> bool:
+        """Tell whether all links in `result` get all messages of the run that `frame` begins."""
+        remotes = result.remotes
+        if remotes is None or remotes.queues:
+            return False
+        links: tuple[Any, ...] = remotes.plain
+        for link in links:
+            if link is not publisher and not link.takes_run(publisher, frame):
+                return False
+        return True
+
+    def _forward_run(
+        self, result: SubListResult, publisher: Client | None, frame: Frame, count: int
+    ) -> int:
+        """Send a run over each link in `result`; return over how many."""
+        remotes = result.remotes
+        assert remotes is not None, "what lies behind links is asked for only where there is some"
+        sent = 0
+        links: tuple[Any, ...] = remotes.plain
+        for link in links:
+            if link is not publisher:
+                link.forward_run(frame, count)
+                sent += 1
+        return sent
 
     # What may fail: each has a function of its own, for a `try` costs its function time.
 
