@@ -55,4 +55,4 @@ class Handler:
         """Take the end of such interest."""
 
     def on_link_message(self, frame: Frame, queues: list[bytes]) -> None:
-        """Take a message that is for these queue groups too; `frame` is valid until this returns."""
+        """Take a message that is for these queue groups too; `frame` is valid meanwhile."""

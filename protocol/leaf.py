@@ -60,7 +60,7 @@ class LeafParser(Parser):
         """Handle the command at `start`; give what follows, `start` if it is not whole."""
         byte = data[start] & _UPPER_CASE
         if byte != _L and byte != _H:
-            return Parser._command(self, data, start, end)
+            return Parser._command(self, data, start, end)  # noqa: SLF001 - C has no super()
         if self.connect_required:
             raise ProtocolError(AUTHORIZATION_VIOLATION, "first command is no CONNECT")
         after = self._plain_message(data, start, end)

@@ -36,9 +36,7 @@ class Remotes:
 
     __slots__ = ("plain", "queues")
 
-    def __init__(
-        self, plain: tuple[object, ...] = (), queues: tuple[QueueGroup, ...] = ()
-    ) -> None:
+    def __init__(self, plain: tuple[object, ...] = (), queues: tuple[QueueGroup, ...] = ()) -> None:
         self.plain = plain
         self.queues = queues
 
@@ -89,7 +87,7 @@ class SubListResult:
 
     def has_group(self, name: bytes) -> bool:
         """Tell whether the queue group `name` has a member here."""
-        for group in self.queues:
+        for group in self.queues:  # noqa: SIM110 - no generator where it is compiled
             if group.name == name:
                 return True
         return False

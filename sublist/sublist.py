@@ -212,9 +212,7 @@ class SubList:
     def insert_remote(self, subscription: RemoteSubscription) -> SubListError | None:
         """Add what a link tells of; None, or why it was refused."""
         if self.remotes is None:
-            self.remotes = SubList(
-                cache_max=0, cache_sweep_to=0, exact_match=self._exact_match
-            )
+            self.remotes = SubList(cache_max=0, cache_sweep_to=0, exact_match=self._exact_match)
         steps = self.remotes.steps
         refusal = self.remotes.insert(subscription)
         self.steps += self.remotes.steps - steps

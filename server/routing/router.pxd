@@ -5,10 +5,10 @@ cimport cython
 from midge.protocol.frame cimport Frame
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
+from midge.server.routing.link_choice cimport pick_link
 from midge.server.routing.observer cimport Observer
 from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.result cimport QueueGroup, Remotes, SubListResult
-from midge.sublist.subscription cimport RemoteSubscription
 
 cdef int BEHIND, DENIED_SUBJECTS, NO_HEADERS
 cdef Py_ssize_t _DIRTY_CHUNKS_MAX, _READ_BYTES_MAX
@@ -77,9 +77,6 @@ cdef class Router:
     cdef Py_ssize_t _forward(
         self, SubListResult result, Client publisher, Frame frame, list refused
     ) except -1
-    @cython.locals(members=tuple, member=RemoteSubscription, total="long long",
-                   place="long long")
-    cdef Client _pick_link(self, QueueGroup group, Client publisher)
     @cython.locals(remotes=Remotes, links=tuple, link=Client)
     cdef bint _links_take_run(
         self, SubListResult result, Client publisher, Frame frame

@@ -13,6 +13,7 @@ from midge.protocol.frame import Frame
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.contained_faults import ContainedFaults
+from midge.server.routing.link_choice import pick_link
 from midge.server.routing.observer import Observer
 from midge.server.routing.slow_path import BEHIND, DENIED_SUBJECTS, NO_HEADERS
 from midge.server.routing.subscription import RoutedSubscription
@@ -390,7 +391,7 @@ class Router:
             if (refused is None or group.name not in refused) and result.has_group(group.name):
                 continue
             self.offers += 1
-            chosen = self._pick_link(group, publisher)
+            chosen = pick_link(group, publisher, self.chooser)
             if chosen is not None:
                 picked = {} if picked is None else picked
                 picked.setdefault(chosen, []).append(group.name)
@@ -406,31 +407,6 @@ class Router:
                 if link.forward(publisher, frame, queues):
                     taken += 1
         return taken
-
-    def _pick_link(self, group: QueueGroup, publisher: Client | None) -> Client | None:
-        """Choose a link for a message to `group`, each as often as its members there weigh.
-
-        None when there are members nowhere but where the message comes from.
-        """
-        members: tuple[Any, ...] = group.members
-        total = 0
-        for member in members:
-            if member.remote is not publisher:
-                total += member.weight
-        if total <= 0:
-            return None
-        if self.chooser is None:
-            group.turn += 1
-            place = group.turn % total
-        else:
-            place = self.chooser.randrange(total)
-        for member in members:
-            if member.remote is not publisher:
-                place -= member.weight
-                if place < 0:
-                    link: Client = member.remote
-                    return link
-        return None
 
     def _links_take_run(
         self, result: SubListResult, publisher: Client | None, frame: Frame

@@ -1,0 +1,12 @@
+# C types for link_choice.py.
+
+cimport cython
+
+from midge.server.routing.client cimport Client
+from midge.sublist.result cimport QueueGroup
+from midge.sublist.subscription cimport RemoteSubscription
+
+
+@cython.locals(members=tuple, member=RemoteSubscription, total="long long", place="long long",
+               link=Client)
+cpdef Client pick_link(QueueGroup group, Client publisher, object chooser)
