@@ -11,7 +11,7 @@ def is_compiled() -> bool:
     return False
 
 
-def starts_with(data: bytearray, start: int, end: int, prefix: bytes) -> bool:
+def starts_with(data: bytearray | bytes, start: int, end: int, prefix: bytes) -> bool:
     """Tell whether `data` from `start` on, and before `end`, begins with `prefix`."""
     return data.startswith(prefix, start, end)
 

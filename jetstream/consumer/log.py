@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 WRITE_DELAY_S = 0.1
 """How much a crash may bring back: the deliveries and unconfirmed acks of so long."""
 
+_MOST_CHANGES = 16 * 1024
+"""Changes that are collected before the time is up: to write so many takes at most 10 ms."""
+
 _LEAST_BYTES_TO_REPLACE = 64 * 1024
 _TIMES_SNAPSHOT = 4  # changes are replaced by a snapshot when they are so many times larger
 
@@ -39,7 +42,7 @@ class ConsumerLog:
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        self._changed: set[int] = set()
+        self._changed: list[int] = []
         self._had_counts = False
         self._is_dirty = False
         self._is_confirming = False
@@ -50,9 +53,11 @@ class ConsumerLog:
 
     def changed(self, seq: int) -> None:
         """Take note that a message was delivered, waits anew, or is no longer pending."""
-        self._changed.add(seq)
+        self._changed.append(seq)
         if not self._is_dirty:
             self.moved()
+        elif len(self._changed) == _MOST_CHANGES:
+            self._consumer.clock.call_later(0, self._try_write)
 
     def moved(self) -> None:
         """Take note that a position has changed."""

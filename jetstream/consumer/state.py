@@ -63,10 +63,14 @@ def change(consumer: Consumer, changed: Iterable[int], *, had_counts: bool = Tru
     """Return the positions, and the state of the messages that have `changed`.
 
     `had_counts` tells that delivery counts were stored, so that some may have to be forgotten.
+    Where there are no counts, what is not above the floor has no state: that is most of what
+    changes while acks come quickly.
     """
     entries = consumer.pending.entries
     again = consumer.redelivered
     floor_seq = consumer.floor_seq
+    if not (had_counts or again):
+        changed = [seq for seq in changed if seq > floor_seq]
     to_wall_ns = consumer.clock.wall_ns() - consumer.clock.monotonic_ns()
     pending: list[int] = []
     settled: list[int] = []

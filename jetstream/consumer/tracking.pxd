@@ -4,6 +4,7 @@ cimport cython
 
 from midge.jetstream.consumer.ack_subject cimport AckNumbers
 from midge.jetstream.consumer.host cimport ConsumerHost
+from midge.jetstream.consumer.log cimport ConsumerLog
 from midge.jetstream.consumer.pending cimport Entry, Pending
 from midge.jetstream.sink cimport Sink
 from midge.jetstream.store.interface cimport StoredMessage, StreamStore
@@ -20,7 +21,7 @@ cdef class Tracking:
     cdef readonly Sink sink
     cdef readonly object clock
     cdef readonly object events
-    cdef public object log
+    cdef public ConsumerLog log
     cdef readonly bint is_closed
     cdef public long long last_delivery_ns
     cdef public long long last_ack_ns
@@ -54,6 +55,7 @@ cdef class Tracking:
     cpdef void stand_before(self, unsigned long long seq) except *
     @cython.locals(entry=Entry)
     cpdef void removed(self, unsigned long long seq) except *
+    cpdef bint takes_acks(self) noexcept
     cpdef bint is_full(self) except -1
     @cython.locals(entry=Entry, due_ns="long long")
     cdef void _track(self, unsigned long long seq, unsigned long long consumer_seq) except *

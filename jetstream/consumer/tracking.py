@@ -300,7 +300,7 @@ class Tracking:
         numbers = self._numbers
         numbers.read(subject)
         seq = numbers.seq
-        kind = acks.kind_of(body) if body else _ACK
+        kind = _ACK if not body or body == b"+ACK" else acks.kind_of(body)
         answers = seq != 0
         if kind == _ACK:
             answers = self._settle(seq, numbers.consumer_seq, numbers.deliveries, reply, True)

@@ -10,6 +10,7 @@ from midge.jetstream.api import dispatch
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.stream.surroundings import Surroundings
 from midge.server.jetstream import routes, subjects
+from midge.server.jetstream.acks import AckIntake
 from midge.server.jetstream.delivery import Deliveries
 from midge.server.jetstream.ingest import StreamSubscription
 from midge.server.jetstream.sink import AccountSink, Interest
@@ -53,7 +54,7 @@ class AccountJetStream:
             prefix = b"$JS.%b.API." % domain.encode()
             self._own.append(self._api(prefix))
         if self.limits is not None:
-            self._own.append(Intake(subjects.ACK + b">", self._take_ack))
+            self._own.append(AckIntake(self.streams))
             self._own.append(Intake(subjects.FLOW_CONTROL + b">", self._take_flow_control))
         for subscription in self._own:
             self.account.add(subscription)
@@ -127,10 +128,6 @@ class AccountJetStream:
             return False
         take = routes.take_pull if subject.startswith(routes.NEXT) else routes.take_direct_get
         return take(self.streams, subject, reply, headers, payload)
-
-    def _take_ack(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
-        """Take an ack; False when there is no such consumer."""
-        return routes.take_ack(self.streams, subject, reply, payload)
 
     def _take_flow_control(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes

@@ -1,6 +1,6 @@
 """Which stream or consumer a message to one of JetStream's subjects is for.
 
-Pulls, direct gets, acks and flow control come at the rate of messages: they are handed over at
+Pulls, direct gets and flow control come at the rate of messages: they are handed over at
 once, from the bytes of the subject, and wait for no request to the API.
 """
 
@@ -23,7 +23,6 @@ NEXT = b"$JS.API.CONSUMER.MSG.NEXT."
 DIRECT_GET = b"$JS.API.DIRECT.GET."
 
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
-_ACK_TOKENS = 9  # of $JS.ACK.<stream>.<consumer>.<5 numbers>; the second form has two more
 _FLOW_CONTROL_TOKENS = 5  # of $JS.FC.<stream>.<consumer>.<id>
 
 
@@ -69,17 +68,6 @@ def take_direct_get(
         stream.direct_get.get_last(reply, message_subject, body)
     else:
         stream.direct_get.get(reply, body)
-    return True
-
-
-def take_ack(account: JetStreamAccount, subject: bytes, reply: bytes, body: bytes) -> bool:
-    """Hand an ack to its consumer; False when there is none of that name."""
-    tokens = subject.split(b".", 6)
-    names = tokens[2:4] if subject.count(b".") < _ACK_TOKENS + 1 else tokens[4:6]
-    consumer = consumer_of(account, *names) if len(names) == 2 else None
-    if consumer is None or not consumer.takes_acks():
-        return False
-    consumer.ack(subject, reply, body)
     return True
 
 

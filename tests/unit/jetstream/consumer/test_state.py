@@ -224,3 +224,30 @@ def test_memory_consumers_are_not_kept() -> None:
     old = rig()
     old.create(mem_storage=True)
     assert list(old.store.consumers()) == []
+
+
+def test_what_was_settled_meanwhile_is_not_written() -> None:
+    old = rig()
+    old.publish(*["a.1"] * 50)
+    consumer = old.create(max_ack_pending=-1)
+    old.pull(consumer, "50")
+    for one in old.taken()[:49]:
+        old.ack(consumer, one)
+    old.advance(DELAY_S)
+
+    (operation,) = old.store.kept[b"C"][1]
+    numbers_of_one_pending_message = 3
+    assert len(operation) == 8 * (11 + 3 + numbers_of_one_pending_message)
+
+
+def test_very_many_changes_do_not_wait_for_the_delay() -> None:
+    old = rig()
+    old.publish(*["a.1"] * 9_000)
+    consumer = old.create(max_ack_pending=-1)
+    old.pull(consumer, "9000")
+    for one in old.taken():
+        old.ack(consumer, one)
+    assert old.store.kept[b"C"][1] == []
+    old.advance(0)
+
+    assert len(old.store.kept[b"C"][1]) == 1

@@ -1,0 +1,79 @@
+"""Acks of delivered messages: from the router to the consumers that their subjects name."""
+
+from __future__ import annotations
+
+from midge.jetstream.account import JetStreamAccount
+from midge.jetstream.consumer.consumer import Consumer
+from midge.jetstream.json.encode import text
+from midge.protocol import memory
+from midge.protocol.frame import Frame
+from midge.server.routing.client import Client
+from midge.server.routing.subscription import RoutedSubscription
+
+ACKS = b"$JS.ACK."
+
+_DOT = 0x2E
+_SECOND_DOTS = 10  # $JS.ACK.<domain>.<account>.<stream>.<consumer>.<5 numbers>, or more
+_FIRST_NAMES = 4  # the tokens up to the consumer, of $JS.ACK.<stream>.<consumer>.<5 numbers>
+_SECOND_NAMES = 6
+
+
+class AckIntake(RoutedSubscription):
+    """The acks of one account, each handed to its consumer from the bytes of its subject.
+
+    Acks come in rows for one consumer, so the latest one is kept beside the part of the subject
+    that names it: the next ack with that part needs no look-up by name. What names no consumer
+    counts as not delivered, so that a request gets the 503 of no responders, as from nats-server.
+    """
+
+    def __init__(self, streams: JetStreamAccount) -> None:
+        RoutedSubscription.__init__(self, ACKS + b">")
+        self._streams = streams
+        self._prefix = b""
+        self._is_second = False
+        self._consumer: Consumer | None = None
+
+    def receive(self, publisher: Client | None, frame: Frame) -> bool:
+        """Take an ack; False when its subject names no consumer that takes acks."""
+        subject = frame.subject_bytes()
+        dots = count_dots(subject, len(subject))
+        consumer = self._consumer
+        is_second = dots >= _SECOND_DOTS
+        if (
+            consumer is None
+            or consumer.is_closed
+            or is_second != self._is_second
+            or not memory.starts_with(subject, 0, len(subject), self._prefix)
+        ):
+            consumer = self._look_up(subject, is_second)
+            if consumer is None:
+                return False
+        if not consumer.takes_acks():
+            return False
+        reply = frame.reply_bytes()
+        consumer.ack(subject, b"" if reply is None else reply, frame.payload_bytes())
+        return True
+
+    def _look_up(self, subject: bytes, is_second: bool) -> Consumer | None:
+        """Return the consumer that a subject names, and keep it for those that follow."""
+        tokens = subject.split(b".", _SECOND_NAMES)
+        count = _SECOND_NAMES if is_second else _FIRST_NAMES
+        self._consumer = None
+        if len(tokens) < count:
+            return None
+        stream = self._streams.streams.get(text(tokens[count - 2]))
+        consumer = None if stream is None else stream.consumers.get(tokens[count - 1])
+        if consumer is not None and len(tokens) > count:
+            self._consumer = consumer
+            self._is_second = is_second
+            self._prefix = b".".join(tokens[:count]) + b"."
+        return consumer
+
+
+def count_dots(subject: bytes, length: int) -> int:
+    """Return how many dots `subject` holds."""
+    data = subject
+    dots = 0
+    for i in range(length):
+        dots += data[i] == _DOT
+    return dots
