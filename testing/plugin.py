@@ -14,7 +14,7 @@ import importlib.util
 import inspect
 import re
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from midge.server.embedded.threaded import ThreadedServer
     from midge.testing.capture import Capture
     from midge.testing.clock import ThreadedClock
+    from midge.testing.simulated_disk import SimulatedDisk
     from midge.testing.strict import StrictMode
     from midge.testing.tracing import TraceKeeper
 
@@ -88,7 +89,8 @@ def nats_server(
 
     strict = StrictMode()
     keeper = TraceKeeper(strict)
-    with run_in_thread(**{"port": -1, **_time(request), **nats_server_options}) as server:
+    supplied = {**_time(request), **_disk(request)}
+    with run_in_thread(**{"port": -1, **supplied, **nats_server_options}) as server:
         server.call(keeper.watch)
         running = _Running(server, keeper, strict)
         everywhere = request.config.stash.setdefault(_RUNNING, [])
@@ -105,6 +107,15 @@ def _time(request: pytest.FixtureRequest) -> dict[str, Any]:
     from midge.testing.clock import ManualClock
 
     return {"clock": ManualClock()}
+
+
+def _disk(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Give the server streams on a simulated disk where its test asks for that."""
+    if "nats_disk" not in request.fixturenames:
+        return {}
+    from midge.testing.simulated_disk import SimulatedDisk
+
+    return {"jetstream": True, "disk": SimulatedDisk()}
 
 
 @pytest.fixture(scope=_scope)
@@ -194,10 +205,21 @@ def nats_clock(request: pytest.FixtureRequest, nats_server: ThreadedServer) -> T
     """Return the clock of the server, which stands still until `advance(seconds)` moves it."""
     from midge.testing.clock import ThreadedClock
 
+    _require_own_server(request, "nats_clock")
+    return ThreadedClock(nats_server)
+
+
+def _require_own_server(request: pytest.FixtureRequest, fixture: str) -> None:
     scope = _scope("nats_server", request.config)
     if scope != "function":
-        raise _mistake(f"nats_clock needs a server for each test, not for each {scope}")
-    return ThreadedClock(nats_server)
+        raise _mistake(f"{fixture} needs a server for each test, not for each {scope}")
+
+
+@pytest.fixture
+def nats_disk(request: pytest.FixtureRequest, nats_server: ThreadedServer) -> SimulatedDisk:
+    """Return the disk of the server's file streams, a simulated one whose power can fail."""
+    _require_own_server(request, "nats_disk")
+    return cast("SimulatedDisk", nats_server.call(lambda server: server.disk))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

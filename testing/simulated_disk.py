@@ -98,7 +98,7 @@ class SimulatedDisk(SuppliedDisk):
         self.fail_sync_at = -1
         self.free = _SIZE
         self.latency_s = 0.0
-        self.failed_syncs = 0
+        self.sync_failed: Callable[[], object] = lambda: None
         self.trace: deque[str] = deque(maxlen=_TRACED_MAX)
         self._call_later: Callable[..., object] | None = None
 
@@ -257,7 +257,7 @@ class SimulatedFile(DiskFile):
         self.disk.step("sync")
         if self.disk.fail_sync_at == 0:
             self.disk.fail_sync_at = -1
-            self.disk.failed_syncs += 1
+            self.disk.sync_failed()
             self.inode.dirty.clear()  # as Linux does: what was not written now looks clean
             raise OSError(errno.EIO, "Input/output error")
         self.disk.fail_sync_at -= 1 if self.disk.fail_sync_at > 0 else 0

@@ -142,14 +142,14 @@ class Disk:
 class SuppliedDisk(Disk):
     """A disk that a program hands to its server in place of a directory, as tests do.
 
-    A write with its sync takes `latency_s`. There are `free` bytes left, and `failed_syncs` counts
-    what could not be made durable; the sync after `fail_sync_at` others fails, -1 for none.
+    A write with its sync takes `latency_s`. There are `free` bytes left. The sync after
+    `fail_sync_at` others fails, -1 for none, and `sync_failed` is called.
     """
 
     latency_s: float
     free: int
     fail_sync_at: int
-    failed_syncs: int
+    sync_failed: Callable[[], object]
 
     def work_by(self, call_later: Callable[..., object]) -> None:
         """Do writes by themselves from now on, each in its time by `call_later`."""

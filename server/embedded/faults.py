@@ -9,16 +9,31 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from midge.protocol.frame import Frame, compose
 from midge.server.broker.broker import Screen
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.embedded.inbox import Message
+from midge.server.embedded.fault_kinds import (
+    CuttingTransport,
+    Delay,
+    Drop,
+    Duplicate,
+    EditInfo,
+    Fault,
+    MessageFault,
+    NoResponders,
+    Reorder,
+    Script,
+    ScriptFunction,
+    Undoable,
+    copied,
+)
+from midge.server.embedded.stream_faults import AfterDeliveries, StreamFaults
 from midge.server.routing.router import SWALLOWED
-from midge.sublist.subjects import is_valid_subject, matches
+from midge.sublist.subjects import matches
 
 if TYPE_CHECKING:
+    from midge.protocol.frame import Frame
     from midge.protocol.messages import Info
     from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
@@ -29,186 +44,8 @@ if TYPE_CHECKING:
 Route = Callable[[], object]
 """Lets the message at hand pass, at once."""
 
-Script = Callable[[Message, Callable[..., None]], object]
-"""Decides on a message; what it is given as well lets one pass, with another payload or its own."""
 
-
-class Fault:
-    """One fault in force; `hits` counts what it has done."""
-
-    def __init__(self, faults: Faults) -> None:
-        self.hits = 0
-        self._faults = faults
-
-    def end(self) -> None:
-        """Let things go right again; no harm when they do already."""
-        self._faults.end(self)
-
-    def undo(self) -> None:
-        """Give back what is held."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-
-class MessageFault(Fault):
-    """A fault of messages published to `pattern`, or with `to` delivered to that client."""
-
-    def __init__(
-        self,
-        faults: Faults,
-        pattern: str,
-        nth: int | Iterable[int] | None,
-        probability: float,
-        to: str | int | None,
-    ) -> None:
-        super().__init__(faults)
-        self.pattern = pattern.encode()
-        if not is_valid_subject(self.pattern):
-            raise ValueError(f"pattern: expected tokens separated by dots, got {pattern!r}")
-        numbers = (nth,) if isinstance(nth, int) else tuple(nth or ())
-        if any(number < 1 for number in numbers):
-            raise ValueError(f"nth: expected 1 or more, for it counts from 1, got {nth!r}")
-        if not 0 < probability <= 1:
-            raise ValueError(f"probability: expected above 0 and at most 1, got {probability}")
-        self.to = to
-        self._nth = None if nth is None else set(numbers)
-        self._probability = probability
-        self._seen = 0
-
-    def strikes(self, subject: bytes) -> bool:
-        """Count a message, and tell whether it is one to do something to."""
-        if not matches(subject, self.pattern):
-            return False
-        self._seen += 1
-        if self._nth is not None and self._seen not in self._nth:
-            return False
-        if self._probability < 1 and self._faults.random.random() >= self._probability:
-            return False
-        self.hits += 1
-        return True
-
-    def passed(self) -> None:
-        """Hear that a message that was not struck has passed."""
-
-    def act(self, frame: Frame, send: Callable[[Frame], object]) -> None:
-        """Do to `frame`, a copy, what the fault does; `send` carries it on, now or later."""
-
-
-class _Drop(MessageFault):
-    """Messages vanish."""
-
-
-class _Duplicate(MessageFault):
-    """Messages come several times."""
-
-    copies = 2
-
-    def act(self, frame: Frame, send: Callable[[Frame], object]) -> None:
-        for _ in range(self.copies):
-            send(frame)
-
-
-class _Delay(MessageFault):
-    """Messages come late."""
-
-    delay_s = 0.0
-    jitter_s = 0.0
-
-    def act(self, frame: Frame, send: Callable[[Frame], object]) -> None:
-        late_s = self.delay_s + self._faults.random.uniform(0, self.jitter_s)
-        self._faults.broker.clock.call_later(late_s, send, frame)
-
-
-class _Reorder(MessageFault):
-    """Messages are overtaken by the next ones."""
-
-    by = 1
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._held: list[tuple[int, Frame, Callable[[Frame], object]]] = []
-
-    def act(self, frame: Frame, send: Callable[[Frame], object]) -> None:
-        self._held.append((self._seen + self.by, frame, send))
-
-    def passed(self) -> None:
-        due = [held for held in self._held if held[0] <= self._seen]
-        self._held = [held for held in self._held if held[0] > self._seen]
-        for _, frame, send in due:
-            send(frame)
-
-    def undo(self) -> None:
-        held, self._held = self._held, []
-        for _, frame, send in held:
-            send(frame)
-
-
-class _Script(MessageFault):
-    """A function of the test's decides."""
-
-    function: Script
-
-    def act(self, frame: Frame, send: Callable[[Frame], object]) -> None:
-        def passing(payload: bytes | None = None) -> None:
-            send(frame if payload is None else _with_payload(frame, payload))
-
-        self.function(Message(frame), passing)
-
-
-class _NoResponders(MessageFault):
-    """Requests are answered as if nobody were there."""
-
-    def answer(self, account: Account, frame: Frame) -> None:
-        """Send the 503 in place of routing `frame`."""
-        reply = frame.reply_bytes()
-        if reply is not None:
-            headers = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % frame.subject_bytes()
-            self._faults.route(account, None, compose(reply, b"", None, headers))
-
-
-class _Undoable(Fault):
-    """A fault of connections, with what ends it."""
-
-    def __init__(self, faults: Faults, undo: Callable[[], object]) -> None:
-        super().__init__(faults)
-        self.hits = 1
-        self._undo = undo
-
-    def undo(self) -> None:
-        self._undo()
-
-
-class _EditInfo(Fault):
-    """INFO tells something else."""
-
-    changes: dict[str, Any]
-
-
-class _CuttingTransport:
-    """Passes so many bytes to the client, and cuts the connection in the middle of the next one."""
-
-    def __init__(self, transport: Any, left: int, fault: Fault) -> None:
-        self._transport = transport
-        self._left = left
-        self._fault = fault
-
-    def write(self, data: memoryview) -> None:
-        self._transport.write(bytes(data[: self._left]))
-        if len(data) > self._left or self._left == 0:
-            self._fault.hits += 1
-            self._transport.close()
-        self._left = max(0, self._left - len(data))
-
-    def get_write_buffer_size(self) -> int:
-        size: int = self._transport.get_write_buffer_size()
-        return size
-
-
-class Faults(Screen):
+class Faults(StreamFaults, Screen):
     """The faults of one server; `seed` makes chance repeatable. Clients go by name or cid."""
 
     def __init__(self, server: Server, seed: int = 0) -> None:
@@ -233,7 +70,7 @@ class Faults(Screen):
         to: str | int | None = None,
     ) -> Fault:
         """Let messages vanish, all of them or the n-th, or some by chance."""
-        return self._begin(_Drop(self, pattern, nth, probability, to))
+        return self._begin(Drop(self, pattern, nth, probability, to))
 
     def duplicate(
         self,
@@ -245,7 +82,7 @@ class Faults(Screen):
         to: str | int | None = None,
     ) -> Fault:
         """Let messages come `copies` times."""
-        fault = _Duplicate(self, pattern, nth, probability, to)
+        fault = Duplicate(self, pattern, nth, probability, to)
         fault.copies = copies
         return self._begin(fault)
 
@@ -260,7 +97,7 @@ class Faults(Screen):
         to: str | int | None = None,
     ) -> Fault:
         """Let messages come late, by the server's clock: `delay_s` and up to `jitter_s` more."""
-        fault = _Delay(self, pattern, nth, probability, to)
+        fault = Delay(self, pattern, nth, probability, to)
         fault.delay_s, fault.jitter_s = delay_s, jitter_s
         return self._begin(fault)
 
@@ -273,13 +110,13 @@ class Faults(Screen):
         to: str | int | None = None,
     ) -> Fault:
         """Let the n-th message come after the `by` ones that follow it."""
-        fault = _Reorder(self, pattern, nth, 1.0, to)
+        fault = Reorder(self, pattern, nth, 1.0, to)
         fault.by = by
         return self._begin(fault)
 
     def script(
         self,
-        function: Script,
+        function: ScriptFunction,
         pattern: str = ">",
         *,
         nth: int | Iterable[int] | None = None,
@@ -290,13 +127,13 @@ class Faults(Screen):
 
         It may send at once or later, once, several times or never.
         """
-        fault = _Script(self, pattern, nth, probability, to)
+        fault = Script(self, pattern, nth, probability, to)
         fault.function = function
         return self._begin(fault)
 
     def no_responders(self, pattern: str = ">", *, nth: int | Iterable[int] | None = None) -> Fault:
         """Answer requests with 503, as if nobody were there."""
-        return self._begin(_NoResponders(self, pattern, nth, 1.0, None))
+        return self._begin(NoResponders(self, pattern, nth, 1.0, None))
 
     # Faults of connections.
 
@@ -304,13 +141,13 @@ class Faults(Screen):
         """Cut the connection once `after_bytes` more have been sent to the client."""
         connection = self._find(client)
         transport = connection._transport  # noqa: SLF001 - the one thing a fault must get between
-        fault = _Undoable(self, lambda: connection.outbound.attach(transport))
+        fault = Undoable(self, lambda: connection.outbound.attach(transport))
         fault.hits = 0
         if after_bytes == 0:
             fault.hits = 1
             transport.abort()
         else:
-            connection.outbound.attach(_CuttingTransport(transport, after_bytes, fault))
+            connection.outbound.attach(CuttingTransport(transport, after_bytes, fault))
         return self._begin(fault)
 
     def stop_reading(self, client: str | int) -> Fault:
@@ -319,18 +156,18 @@ class Faults(Screen):
         transport = connection._transport  # noqa: SLF001
         transport.pause_reading()
         return self._begin(
-            _Undoable(self, lambda: None if transport.is_closing() else transport.resume_reading())
+            Undoable(self, lambda: None if transport.is_closing() else transport.resume_reading())
         )
 
     def refuse_accepts(self) -> Fault:
         """Let nobody connect until the fault ends; those that are there go on."""
         self._server.pause_accepting()
-        return self._begin(_Undoable(self, self._server.resume_accepting))
+        return self._begin(Undoable(self, self._server.resume_accepting))
 
     def slow_consumer(self, client: str | int) -> Fault:
         """End the client as a slow consumer."""
         self._find(client).close(ClosedReason.SLOW_CONSUMER_PENDING)
-        return self._begin(_Undoable(self, lambda: None))
+        return self._begin(Undoable(self, lambda: None))
 
     def info(self, **changes: Any) -> Fault:
         """Let INFO tell new clients something else, such as `max_payload=10`.
@@ -344,7 +181,7 @@ class Faults(Screen):
             if name not in Info.__struct_fields__:
                 known = ", ".join(Info.__struct_fields__)
                 raise ValueError(f"info: expected one of {known}, got {name!r}")
-        fault = _EditInfo(self)
+        fault = EditInfo(self)
         fault.changes = changes
         return self._begin(fault)
 
@@ -373,23 +210,26 @@ class Faults(Screen):
         struck = self._first_striking(subject, None)
         if struck is None:
             route()
-        elif isinstance(struck, _NoResponders):
+        elif isinstance(struck, NoResponders):
             struck.answer(account, frame)
         else:
-            struck.act(_copy(frame), lambda one: self.route(account, publisher, one))
+            struck.act(copied(frame), lambda one: self.route(account, publisher, one))
         self._tell_passed(subject, struck, None)
 
     def deliver(
         self, connection: Connection, subscription: RoutedSubscription, frame: Frame
     ) -> Frame | None:
         """Do to a delivery what the first fault of its client that strikes does."""
+        for fault in self._active:
+            if isinstance(fault, AfterDeliveries):
+                fault.delivered(frame)
         subject = frame.subject_bytes()
         struck = self._first_striking(subject, connection)
         if struck is not None:
-            struck.act(_copy(frame), lambda one: self._write(connection, subscription, one))
+            struck.act(copied(frame), lambda one: self._write(connection, subscription, one))
             subscription.delivered += 1
             return SWALLOWED
-        waits = [fault for fault in self._of(connection) if isinstance(fault, _Reorder)]
+        waits = [fault for fault in self._of(connection) if isinstance(fault, Reorder)]
         if not waits:
             return frame
         self._write(connection, subscription, frame)
@@ -400,7 +240,7 @@ class Faults(Screen):
     def edit_info(self, info: Info) -> None:
         """Change INFO."""
         for fault in self._active:
-            if isinstance(fault, _EditInfo):
+            if isinstance(fault, EditInfo):
                 fault.hits += 1
                 for name, value in fault.changes.items():
                     setattr(info, name, value)
@@ -468,15 +308,3 @@ class Faults(Screen):
             expected = f"expected one of {known}" if known else "nobody is connected"
             raise ValueError(f"client: {expected}, got {client!r}")
         return found[0]
-
-
-def _copy(frame: Frame) -> Frame:
-    """Copy a frame that is valid only now."""
-    return compose(
-        frame.subject_bytes(), frame.payload_bytes(), frame.reply_bytes(), frame.header_bytes()
-    )
-
-
-def _with_payload(frame: Frame, payload: bytes) -> Frame:
-    """Give `frame` with another payload."""
-    return compose(frame.subject_bytes(), payload, frame.reply_bytes(), frame.header_bytes())

@@ -84,6 +84,7 @@ class Server:
             given = _without_pings(given)
         if disk is not None and not given.jetstream.enabled:
             raise ConfigError("a disk is for file streams; it needs jetstream=True", key="disk")
+        self._disk = disk
         self._core = core.Server(given, clock=clock, random=chance, disk=disk)
         self._direct: Direct | None = None
         self._faults: Faults | None = None
@@ -167,6 +168,11 @@ class Server:
     def options(self) -> Options:
         """The settings in force."""
         return self._core.options
+
+    @property
+    def disk(self) -> SuppliedDisk | None:
+        """The disk that the server was given for its file streams."""
+        return self._disk
 
     @property
     def broker(self) -> Broker:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from midge.server.config.keywords import Keywords
     from midge.server.config.options import Options
     from midge.server.embedded.direct import Callback, Headers
-    from midge.server.embedded.faults import Fault, Faults
+    from midge.server.embedded.fault_kinds import Fault
+    from midge.server.embedded.faults import Faults
     from midge.server.embedded.inbox import Message
     from midge.server.embedded.snapshots import ConnectionView, Stats, SubscriptionView
     from midge.server.interceptors.api import Interceptor

@@ -134,10 +134,13 @@ class Log:
         self._submit(group)
 
     def barrier(self, callback: Callable[[], object]) -> None:
-        """Call back once everything so far is durable."""
+        """Call back once everything so far is durable.
+
+        After a failure that is at once: what was not durable has been taken back.
+        """
         if self.failure is not None:
-            return
-        if self._open is not None:
+            callback()
+        elif self._open is not None:
             self._open.barriers.append(callback)
         elif self._flying is not None:
             self._flying.barriers.append(callback)

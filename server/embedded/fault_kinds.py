@@ -1,0 +1,233 @@
+"""The kinds of faults: what each does to a message, or to a connection.
+
+`midge.server.embedded.faults` begins and ends them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from midge.protocol.frame import Frame, compose
+from midge.server.embedded.inbox import Message
+from midge.sublist.subjects import is_valid_subject, matches
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from midge.server.broker.broker import Broker
+    from midge.server.clients.connection import Connection
+    from midge.server.routing.account import Account
+
+ScriptFunction = Callable[[Message, Callable[..., None]], object]
+"""Decides on a message; what it is given as well lets one pass, with another payload or its own."""
+
+
+class FaultHost(Protocol):
+    """The faults of one server, as one of them sees them."""
+
+    broker: Broker
+    random: Random
+
+    def end(self, fault: Fault) -> None:
+        """End one fault."""
+
+    def route(self, account: Account, publisher: Connection | None, frame: Frame) -> None:
+        """Route a message past the faults."""
+
+
+class Fault:
+    """One fault in force; `hits` counts what it has done."""
+
+    def __init__(self, faults: FaultHost) -> None:
+        self.hits = 0
+        self._faults = faults
+
+    def end(self) -> None:
+        """Let things go right again; no harm when they do already."""
+        self._faults.end(self)
+
+    def undo(self) -> None:
+        """Give back what is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+class MessageFault(Fault):
+    """A fault of messages published to `pattern`, or with `to` delivered to that client."""
+
+    def __init__(
+        self,
+        faults: FaultHost,
+        pattern: str,
+        nth: int | Iterable[int] | None,
+        probability: float,
+        to: str | int | None,
+    ) -> None:
+        super().__init__(faults)
+        self.pattern = pattern.encode()
+        if not is_valid_subject(self.pattern):
+            raise ValueError(f"pattern: expected tokens separated by dots, got {pattern!r}")
+        numbers = (nth,) if isinstance(nth, int) else tuple(nth or ())
+        if any(number < 1 for number in numbers):
+            raise ValueError(f"nth: expected 1 or more, for it counts from 1, got {nth!r}")
+        if not 0 < probability <= 1:
+            raise ValueError(f"probability: expected above 0 and at most 1, got {probability}")
+        self.to = to
+        self._nth = None if nth is None else set(numbers)
+        self._probability = probability
+        self._seen = 0
+
+    def strikes(self, subject: bytes) -> bool:
+        """Count a message, and tell whether it is one to do something to."""
+        if not matches(subject, self.pattern):
+            return False
+        self._seen += 1
+        if self._nth is not None and self._seen not in self._nth:
+            return False
+        if self._probability < 1 and self._faults.random.random() >= self._probability:
+            return False
+        self.hits += 1
+        return True
+
+    def passed(self) -> None:
+        """Hear that a message that was not struck has passed."""
+
+    def act(self, frame: Frame, send: Callable[[Frame], object]) -> None:
+        """Do to `frame`, a copy, what the fault does; `send` carries it on, now or later."""
+
+
+class Drop(MessageFault):
+    """Messages vanish."""
+
+
+class Duplicate(MessageFault):
+    """Messages come several times."""
+
+    copies = 2
+
+    def act(self, frame: Frame, send: Callable[[Frame], object]) -> None:
+        """Send the message several times."""
+        for _ in range(self.copies):
+            send(frame)
+
+
+class Delay(MessageFault):
+    """Messages come late."""
+
+    delay_s = 0.0
+    jitter_s = 0.0
+
+    def act(self, frame: Frame, send: Callable[[Frame], object]) -> None:
+        """Send the message later."""
+        late_s = self.delay_s + self._faults.random.uniform(0, self.jitter_s)
+        self._faults.broker.clock.call_later(late_s, send, frame)
+
+
+class Reorder(MessageFault):
+    """Messages are overtaken by the next ones."""
+
+    by = 1
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._held: list[tuple[int, Frame, Callable[[Frame], object]]] = []
+
+    def act(self, frame: Frame, send: Callable[[Frame], object]) -> None:
+        """Hold the message until others have passed."""
+        self._held.append((self._seen + self.by, frame, send))
+
+    def passed(self) -> None:
+        """Send what has been held for long enough."""
+        due = [held for held in self._held if held[0] <= self._seen]
+        self._held = [held for held in self._held if held[0] > self._seen]
+        for _, frame, send in due:
+            send(frame)
+
+    def undo(self) -> None:
+        """Send all that is held."""
+        held, self._held = self._held, []
+        for _, frame, send in held:
+            send(frame)
+
+
+class Script(MessageFault):
+    """A function of the test's decides."""
+
+    function: ScriptFunction
+
+    def act(self, frame: Frame, send: Callable[[Frame], object]) -> None:
+        """Ask the function."""
+
+        def passing(payload: bytes | None = None) -> None:
+            send(frame if payload is None else with_payload(frame, payload))
+
+        self.function(Message(frame), passing)
+
+
+class NoResponders(MessageFault):
+    """Requests are answered as if nobody were there."""
+
+    def answer(self, account: Account, frame: Frame) -> None:
+        """Send the 503 in place of routing `frame`."""
+        reply = frame.reply_bytes()
+        if reply is not None:
+            headers = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % frame.subject_bytes()
+            self._faults.route(account, None, compose(reply, b"", None, headers))
+
+
+class Undoable(Fault):
+    """A fault of connections, with what ends it."""
+
+    def __init__(self, faults: FaultHost, undo: Callable[[], object]) -> None:
+        super().__init__(faults)
+        self.hits = 1
+        self._undo = undo
+
+    def undo(self) -> None:
+        """Undo it."""
+        self._undo()
+
+
+class EditInfo(Fault):
+    """INFO tells something else."""
+
+    changes: dict[str, Any]
+
+
+class CuttingTransport:
+    """Passes so many bytes to the client, and cuts the connection in the middle of the next one."""
+
+    def __init__(self, transport: Any, left: int, fault: Fault) -> None:
+        self._transport = transport
+        self._left = left
+        self._fault = fault
+
+    def write(self, data: memoryview) -> None:
+        """Write what may still pass, and cut the connection with the first byte beyond it."""
+        self._transport.write(bytes(data[: self._left]))
+        if len(data) > self._left or self._left == 0:
+            self._fault.hits += 1
+            self._transport.close()
+        self._left = max(0, self._left - len(data))
+
+    def get_write_buffer_size(self) -> int:
+        """Return what the socket has not taken yet, in bytes."""
+        size: int = self._transport.get_write_buffer_size()
+        return size
+
+
+def copied(frame: Frame) -> Frame:
+    """Copy a frame that is valid only now."""
+    return compose(
+        frame.subject_bytes(), frame.payload_bytes(), frame.reply_bytes(), frame.header_bytes()
+    )
+
+
+def with_payload(frame: Frame, payload: bytes) -> Frame:
+    """Give `frame` with another payload."""
+    return compose(frame.subject_bytes(), payload, frame.reply_bytes(), frame.header_bytes())
