@@ -34,7 +34,7 @@ class Surroundings(NamedTuple):
     """Where a stream's consumers live.
 
     `ready` is asked for a turn for a consumer, and `remove` removes a message of the stream that
-    was acknowledged by all who have to.
+    was acknowledged by all who have to. `joined` is called for every consumer that is made.
     """
 
     sink: Sink
@@ -47,6 +47,7 @@ class Surroundings(NamedTuple):
     account_hash: str = ""
     has_second_acks: bool = False
     max_payload: int = 1024 * 1024
+    joined: Callable[[], object] = lambda: None
 
 
 class ConsumerSet(ConsumerHost):
@@ -326,6 +327,7 @@ class ConsumerSet(ConsumerHost):
         self._by_name[consumer.name] = consumer
         self._lowest_seq = 0
         self._enroll(consumer)
+        self._around.joined()
 
     def _enroll(self, consumer: Consumer) -> None:
         """Have a consumer told of the messages it is for."""

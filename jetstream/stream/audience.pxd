@@ -17,3 +17,4 @@ cdef class Audience:
     @cython.locals(store=StreamStore, visible="unsigned long long", seq="unsigned long long",
                    subject=bytes)
     cpdef void announce(self) except *
+    cpdef void announce_when_durable(self) except *

@@ -35,6 +35,7 @@ class Audience:
             shared.account_hash,
             shared.has_second_acks,
             shared.max_payload,
+            self._joined,
         )
         self.consumers = ConsumerSet(config, stream.store, around)
 
@@ -53,6 +54,18 @@ class Audience:
                 consumer.shut_down()
 
     # What consumers are told.
+
+    def _joined(self) -> None:
+        """Tell a new consumer of what was stored before it came, and is not visible yet."""
+        if len(self.consumers) == 1:
+            # Nobody was told while there was nobody; what is visible counts for a new one anyway.
+            self._announced_seq = self._store.visible_seq
+        self.announce_when_durable()
+
+    def announce_when_durable(self) -> None:
+        """Tell of what is on its way to the disk, and of nothing if all is visible."""
+        if self._store.visible_seq < self._store.last_seq:
+            self._store.barrier(self.announce)
 
     def announce_soon(self) -> None:
         """Tell of new messages once they are visible."""

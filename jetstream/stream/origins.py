@@ -73,6 +73,7 @@ class Follower:
             self.last_seq = 0  # another stream of the same name
         self._created_ns = origin.created_ns
         origin.followers.add(self)
+        origin.audience.announce_when_durable()
         if not self.last_seq:
             self.last_seq = self._start(origin) - 1
         self.wake()

@@ -11,12 +11,14 @@ from midge.jetstream.api import dispatch
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.limits import AccountLimits, ServerLimits
 from midge.jetstream.sink import Sink
+from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.interface import StreamStore
 from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.stream.stream import Stream
 from midge.jetstream.stream.surroundings import Surroundings
 from midge.protocol.frame import compose
 from midge.sublist.subjects import matches
+from midge.testing.simulated_disk import SimulatedDisk
 
 from .consumer_rig import TurnedClock
 
@@ -146,6 +148,38 @@ class AccountRig:
         if not taken and reply:
             block = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
             self.outbox.send(reply.encode(), b"", block, b"")
+
+
+class FileAccountRig(AccountRig):
+    """An account whose file streams are kept on a simulated disk, which works when told to."""
+
+    def __init__(self) -> None:
+        self.disk = SimulatedDisk(Random(1))
+        self.directory = StoreDirectory(self.disk, lambda: None)
+        super().__init__()
+
+    def _make_store(self, config: StreamConfig) -> StreamStore:
+        if config.storage == "memory":
+            return MemoryStore()
+        return self.directory.create_stream(b"$G", config.name.encode(), b"")
+
+    def api(self, subject: str, body: Any = b"", headers: Any = None) -> dict[str, Any]:
+        """Send a request to the API, and have the disk do its work; return the answer."""
+        self.exchange("$JS.API." + subject, body, headers)
+        self.settle()
+        assert len(self.outbox.sent) == 1, self.outbox.sent
+        answer: dict[str, Any] = json.loads(self.outbox.sent[0][2])
+        return answer
+
+    def hand_over(self) -> None:
+        """Have the disk begin to write what was stored so far."""
+        self.directory.flush()
+
+    def settle(self) -> None:
+        """Make durable what was stored so far."""
+        self.directory.flush()
+        while self.disk.pump():
+            self.directory.flush()
 
 
 def _as_bytes(body: Any) -> bytes:

@@ -1,0 +1,57 @@
+"""Messages that are on their way to the disk reach those who come meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.jetstream_account import FileAccountRig
+
+
+def stored(rig: FileAccountRig, count: int = 3) -> None:
+    """Hand messages to the disk, which has not written them yet."""
+    rig.create("A", storage="file")
+    for _ in range(count):
+        rig.exchange("a.b", b"x")
+    rig.hand_over()
+    assert rig.account.streams["A"].store.visible_seq == 0
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["on its way", "in the open group"])
+def test_a_new_consumer_is_told_of_what_becomes_visible(is_open: bool) -> None:
+    rig = FileAccountRig()
+    stored(rig)
+    if is_open:
+        rig.exchange("a.c", b"x")
+    config = {"durable_name": "C", "ack_policy": "explicit"}
+    rig.exchange(
+        "$JS.API.CONSUMER.CREATE.A.C", {"stream_name": "A", "config": config}, reply="_INBOX.2"
+    )
+    rig.settle()
+    assert rig.api("CONSUMER.INFO.A.C")["num_pending"] == 3 + is_open
+
+
+def test_a_new_mirror_takes_what_becomes_visible() -> None:
+    rig = FileAccountRig()
+    stored(rig)
+    config = {"name": "M", "mirror": {"name": "A"}, "storage": "memory"}
+    rig.exchange("$JS.API.STREAM.CREATE.M", config)
+    rig.clock.advance(0.1)
+    assert rig.account.streams["M"].store.messages == 0
+    rig.settle()
+    rig.clock.advance(0.1)
+    assert rig.account.streams["M"].store.messages == 3
+
+
+def test_a_first_consumer_is_not_told_of_what_it_has_counted() -> None:
+    rig = FileAccountRig()
+    stored(rig, 100)
+    rig.settle()
+    config = {"durable_name": "C", "ack_policy": "explicit"}
+    rig.exchange("$JS.API.CONSUMER.CREATE.A.C", {"stream_name": "A", "config": config})
+    consumers = rig.account.streams["A"].consumers
+    store = rig.account.streams["A"].store
+    matched = consumers.get(b"C").counted_seq
+    assert (matched, store.visible_seq) == (100, 100)
+    rig.exchange("a.d", b"x")
+    rig.settle()
+    assert rig.api("CONSUMER.INFO.A.C")["num_pending"] == 101
