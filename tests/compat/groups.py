@@ -11,13 +11,15 @@ GROUPS = (
     "jwt",
     "websocket",
     "jetstream",
+    "jetstream management",
+    "key-value",
+    "object store",
     "cluster",
     "no server needed",
 )
 """The groups, in the order of the table."""
 
 OUT_OF_SCOPE = {
-    "jetstream": "needs JetStream, which midge refuses to pretend",
     "cluster": "needs routes between servers, which midge has not",
 }
 """Groups that need what midge is not, with the reason why it fails them."""
@@ -50,7 +52,16 @@ _BY_CLASS = {
     "WebSocketTLSTest": "websocket",
     "ClusterDiscoveryTest": "cluster",
     "ClusterDiscoveryReconnectTest": "cluster",
+    "JSMTest": "jetstream management",
+    "AccountLimitsTest": "jetstream management",
+    "ConsumerReplicasTest": "jetstream management",
+    "BadStreamNamesTest": "jetstream management",
+    "KVTest": "key-value",
+    "KVLimitMarkerTTLTest": "key-value",
+    "ObjectStoreTest": "object store",
 }
+_BY_SUITE = {"nats-jetstream": "jetstream", "nats-key-value": "key-value"}
+_IN_SUITE = {("nats-jetstream", "test_api"): "no server needed"}
 _BY_FILE = {
     "test_js": "jetstream",
     "test_tls": "tls",
@@ -59,9 +70,9 @@ _BY_FILE = {
     "test_protocol": "no server needed",
 }
 _BY_WORD = {
+    "cluster": "cluster",
     "jetstream": "jetstream",
     "store_dir": "jetstream",
-    "cluster": "cluster",
     "jwt": "jwt",
     "credentials": "jwt",
     "nkey": "nkeys",
@@ -73,8 +84,10 @@ _BY_WORD = {
 }
 
 
-def group_of(file: str, class_name: str, test: str) -> str:
-    """Give the group of a test by its file, its class or, failing those, words in its name."""
+def group_of(suite: str, file: str, class_name: str, test: str) -> str:
+    """Return the group of a test by its suite, class, file or, failing those, words of its name."""
+    if suite in _BY_SUITE:
+        return _IN_SUITE.get((suite, file), _BY_SUITE[suite])
     if class_name in _BY_CLASS:
         return _BY_CLASS[class_name]
     if file in _BY_FILE:

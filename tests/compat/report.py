@@ -27,8 +27,8 @@ give a server that starts again one second until it listens.
 """
 
 _SCOPE = """\
-JetStream and clusters are not part of midge, so the tests of these groups are out of scope; the few
-that pass need neither in the end. In all other groups midge is held to whatever nats-server passes.
+Clusters are not part of midge, so the tests of that group are out of scope; the few that pass need
+none in the end. In all other groups midge is held to whatever nats-server passes.
 """
 
 

@@ -11,9 +11,9 @@ system can give it one, since the suites use fixed ports.
 `--keep` adds the outcomes to a file of earlier ones, so that a report can be made of several runs;
 a test that runs again replaces what the file has of it.
 
-nats-core is written for Python 3.13; `--python` names the interpreter of an environment that has
-pytest, pytest-asyncio, pytest-timeout and what the clients ask for (aiohttp, aiofiles, nkeys,
-websockets). The servers run on this one.
+nats-core and nats-key-value are written for Python 3.13; `--python` names the interpreter of an
+environment that has pytest, pytest-asyncio, pytest-timeout and what the clients ask for (aiohttp,
+aiofiles, nkeys, websockets). The servers run on this one.
 """
 
 from __future__ import annotations
@@ -58,9 +58,14 @@ class Suite(NamedTuple):
     tests: str
 
 
+_CORE = ("nats-core/src", "nats-server/src")
 SUITES = {
     "nats.py": Suite(".", ("nats/src",), "nats/tests"),
-    "nats-core": Suite("nats-core", ("nats-core/src", "nats-server/src"), "tests"),
+    "nats-core": Suite("nats-core", _CORE, "tests"),
+    "nats-jetstream": Suite("nats-jetstream", (*_CORE, "nats-jetstream/src"), "tests"),
+    "nats-key-value": Suite(
+        "nats-key-value", (*_CORE, "nats-jetstream/src", "nats-key-value/src"), "tests"
+    ),
     "nats-server": Suite("nats-server", ("nats-server/src",), "tests"),
 }
 
@@ -227,7 +232,7 @@ def _read_result(suite: str, path: Path) -> list[Outcome]:
         reason = "".join(failures[:1]).partition("\n")[0][:REASON_MAX_LENGTH]
         test = case.get("name", "")
         name = f"{class_name or file}.{test}"
-        group = group_of(file, class_name, test)
+        group = group_of(suite, file, class_name, test)
         node = "::".join(filter(None, (case.get("file", ""), class_name, test)))
         outcomes.append(Outcome(suite, group, name, result, reason, node))
     return outcomes

@@ -101,17 +101,22 @@ def test_a_test_that_runs_again_replaces_what_is_kept(
 
 
 @pytest.mark.parametrize(
-    ("file", "class_name", "test", "group"),
+    ("suite", "file", "class_name", "test", "group"),
     [
-        ("test_client", "ClientTLSTest", "test_connect", "tls"),
-        ("test_js", "PullSubscribeTest", "test_fetch", "jetstream"),
-        ("test_client", "", "test_connect_with_nkey", "nkeys"),
-        ("test_client", "", "test_publish", "core"),
-        ("test_client", "ClientTest", "test_token", "core"),
+        ("nats.py", "test_client", "ClientTLSTest", "test_connect", "tls"),
+        ("nats.py", "test_js", "PullSubscribeTest", "test_fetch", "jetstream"),
+        ("nats.py", "test_js", "ObjectStoreTest", "test_object_basics", "object store"),
+        ("nats-core", "test_client", "", "test_connect_with_nkey", "nkeys"),
+        ("nats-core", "test_client", "", "test_publish", "core"),
+        ("nats.py", "test_client", "ClientTest", "test_token", "core"),
+        ("nats-jetstream", "test_message", "", "test_ack", "jetstream"),
+        ("nats-jetstream", "test_api", "", "test_check_response", "no server needed"),
+        ("nats-key-value", "test_kv", "", "test_cluster", "key-value"),
+        ("nats-server", "test_server", "", "test_run_cluster_with_jetstream", "cluster"),
     ],
 )
-def test_groups(file: str, class_name: str, test: str, group: str) -> None:
-    assert group_of(file, class_name, test) == group
+def test_groups(suite: str, file: str, class_name: str, test: str, group: str) -> None:
+    assert group_of(suite, file, class_name, test) == group
 
 
 def outcome(group: str, test: str, result: str, reason: str = "") -> Outcome:
@@ -120,15 +125,15 @@ def outcome(group: str, test: str, result: str, reason: str = "") -> Outcome:
 
 def test_the_page_says_what_only_one_server_passes(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    real = [outcome("core", "a", "passed"), outcome("jetstream", "b", "passed")]
-    ours = [outcome("core", "a", "failed", "a | b `c`"), outcome("jetstream", "b", "failed", "x")]
+    real = [outcome("core", "a", "passed"), outcome("cluster", "b", "passed")]
+    ours = [outcome("core", "a", "failed", "a | b `c`"), outcome("cluster", "b", "failed", "x")]
     write_report(page, tmp_path, {"nats-server: v2": real, "midge-server: v1": ours})
     text = page.read_text()
     assert "- nats.py, core: `a`" in text
     assert "| core | 1 of 1 | 0 of 1 |" in text
     assert "| nats.py | `a` | `a / b 'c'` |" in text
-    assert "| nats.py | `b` | needs JetStream" in text
-    assert "| jetstream (out of scope) | 1 of 1 | 0 of 1 |" in text
+    assert "| nats.py | `b` | needs routes" in text
+    assert "| cluster (out of scope) | 1 of 1 | 0 of 1 |" in text
     write_report(page, tmp_path, {"nats-server: v2": real, "midge-server: v1": real})
     assert (
         "nothing that passes with nats-server: v2 fails with midge-server: v1" in page.read_text()
