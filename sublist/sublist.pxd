@@ -3,6 +3,7 @@
 cimport cython
 
 from midge.sublist cimport octets
+from midge.sublist.broad cimport BroadMatches
 from midge.sublist.mutex cimport Mutex
 from midge.sublist.recent cimport RecentMatches
 from midge.sublist.result cimport SubListResult
@@ -31,6 +32,7 @@ cdef class SubList:
     cdef dict _cache
     cdef Py_ssize_t _cached_weight
     cdef RecentMatches _recent
+    cdef BroadMatches _broad
     cdef SubListResult _empty
     cdef Mutex _mutex
     cdef Py_ssize_t _turn

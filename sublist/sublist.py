@@ -12,6 +12,7 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from midge.sublist import octets
+from midge.sublist.broad import BroadMatches
 from midge.sublist.mutex import Mutex
 from midge.sublist.recent import RecentMatches
 from midge.sublist.result import EMPTY_RESULT, SubListResult
@@ -109,6 +110,7 @@ class SubList:
         self._cache: dict[bytes, SubListResult] = {}
         self._cached_weight = 0
         self._recent = RecentMatches()
+        self._broad = BroadMatches()
         self._empty = EMPTY_RESULT
         self._mutex = Mutex()
         self._turn = 0
@@ -165,6 +167,7 @@ class SubList:
         finally:
             self._mutex.leave()
         self._recent.clear()
+        self._broad.clear()
         if self.listener is not None:
             if begins:
                 self.listener.interest_began(subject, subscription.queue)
@@ -201,6 +204,7 @@ class SubList:
         finally:
             self._mutex.leave()
         self._recent.clear()
+        self._broad.clear()
         if self.listener is not None:
             if outcome == ENDED:
                 self.listener.interest_ended(subject, subscription.queue)
@@ -242,6 +246,7 @@ class SubList:
         finally:
             self._mutex.leave()
         self._recent.clear()
+        self._broad.clear()
 
     def count_members(self, subject: bytes, queue: bytes | None) -> int:
         """Count the subscriptions of exactly `subject`, plain or in the group `queue`."""
@@ -282,6 +287,7 @@ class SubList:
         finally:
             self._mutex.leave()
         self._recent.clear()
+        self._broad.clear()
 
     def match(self, subject: bytes) -> SubListResult:
         """Give the subscriptions that a message published to `subject` reaches.
@@ -300,6 +306,11 @@ class SubList:
         if result is not None:
             self._cache_hits += 1
             return result
+        if (self._misses + 1) % self._keep_every:  # no subject comes twice: this one is not kept
+            result = self._broad.find(subject, self.generation)
+            if result is not None and subject not in self._exact:
+                self._misses += 1
+                return result
         return self._match_uncached(subject)
 
     def match_within(self, data: bytearray, start: int, end: int) -> SubListResult:
@@ -371,6 +382,9 @@ class SubList:
             result = self._combined_result(nodes)
             if self.remotes is not None:
                 result = result.with_remotes(self.remotes.match(subject))
+            elif self._keep_every > 1 and node is None and self._trie.broad_from >= 0:
+                prefix = subject[: self._trie.broad_from]
+                self._broad.keep(prefix, result, self.generation)
             if self._cache_max > 0:
                 self._misses += 1
                 if self._misses % self._keep_every == 0:

@@ -50,6 +50,7 @@ cdef class Level:
 cdef class Trie:
     cdef Level _root
     cdef readonly long long visited
+    cdef readonly Py_ssize_t broad_from
 
     @cython.locals(level=Level, tokens=list, node=Node, i=Py_ssize_t)
     cpdef Node ensure(self, bytes subject)
@@ -59,7 +60,8 @@ cdef class Trie:
                    outcome=int)
     cpdef int discard(self, Subscription subscription) except -1
     @cython.locals(found=list, length=Py_ssize_t, data="const unsigned char *", others=list,
-                   level=Level, below=Level, start=Py_ssize_t, end=Py_ssize_t, node=Node)
+                   level=Level, below=Level, start=Py_ssize_t, end=Py_ssize_t, node=Node,
+                   is_only_path=bint)
     cpdef list find(self, bytes subject)
 
 

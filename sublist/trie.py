@@ -212,13 +212,16 @@ class Trie:
     """Subscriptions by subject, token by token. Every walk is a loop, so no depth is too deep.
 
     `visited` counts the levels that were come to, those twice that were made or forgotten then.
+    `broad_from` is where, in the subject that was found last, what follows begins not to matter:
+    all valid subjects with the same beginning find the same. It is -1 when all of it matters.
     """
 
-    __slots__ = ("_root", "visited")
+    __slots__ = ("_root", "broad_from", "visited")
 
     def __init__(self) -> None:
         self._root = Level()
         self.visited = 0
+        self.broad_from = -1
 
     def ensure(self, subject: bytes) -> Node:
         """Give the node of `subject`, with the path to it made where it is missing."""
@@ -280,14 +283,18 @@ class Trie:
         token reaches nothing.
         """
         found: list[Node] = []
+        self.broad_from = -1
         length = len(subject)
         if length == 0 or has_empty_token(subject):
             return found
         data = subject
         others: list[tuple[Level, int]] = []
+        is_only_path = True
         level = self._root
         start = 0
         while True:
+            if is_only_path and level.pwc is None and not level.nodes:
+                self.broad_from = start
             end = start
             while end < length and data[end] != _DOT:
                 end += 1
@@ -311,6 +318,7 @@ class Trie:
                         below = node.below
                     elif node.below is not None:
                         others.append((node.below, end + 1))
+                        is_only_path = False
             if below is not None:
                 level = below
                 start = end + 1

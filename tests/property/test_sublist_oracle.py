@@ -1,5 +1,7 @@
 """The SubList equals a linear scan, whatever is inserted, removed and matched in which order."""
 
+import itertools
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -176,3 +178,34 @@ def check_with_remotes(
     groups = {group.name: set(group.members) for group in result.remotes.queues}
     names = {one.queue for one in matching} - {None}
     assert groups == {name: {one for one in matching if one.queue == name} for name in names}
+
+
+FEW_PATTERNS = st.sampled_from(
+    [b"a.>", b"a.b.>", b"*.b.>", b"*.b.>", b"a.b", b"a.a", b"b.a", b"a.b.a", b"a.b.*", b"a.*.a"]
+)
+FEW_SUBJECTS = st.lists(st.sampled_from([b"a", b"b", b"a", b"b", b""]), min_size=1, max_size=4)
+
+
+@given(
+    st.lists(st.tuples(FEW_PATTERNS, QUEUES), min_size=1, max_size=5),
+    st.lists(FEW_SUBJECTS.map(b".".join), min_size=10, max_size=30),
+)
+@settings(max_examples=500)
+def test_subjects_that_never_come_twice_equal_a_linear_scan(
+    patterns: list[tuple[bytes, bytes | None]], subjects: list[bytes]
+) -> None:
+    """Then results are kept by what subjects begin with."""
+    sublist = SubList(cache_max=2, cache_sweep_to=0)
+    first = Subscription(b"z.>")
+    sublist.insert(first)
+    new = itertools.count()
+    held = [Subscription(pattern, queue) for pattern, queue in patterns]
+    held = [one for one in held if sublist.insert(one) is None]
+    for subject in subjects:
+        for _ in range(8):
+            assert first in sublist.match(b"z.%d" % next(new)).plain
+        expected = {id(one) for one in held if oracle_matches(subject, one.subject)}
+        within = sublist.match_within(bytearray(b" %b " % subject), 1, 1 + len(subject))
+        for result in (sublist.match(subject), within):
+            members = [one for group in result.queues for one in group.members]
+            assert {id(one) for one in (*result.plain, *members)} == expected
