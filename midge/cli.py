@@ -30,12 +30,12 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "serve": Command("midge.server.process.cli:serve", "run a server"),
+    "serve": Command("midge.server.process.commands:serve", "run a server"),
     "check": Command(
-        "midge.server.process.cli:check", "show the effective options and their origins"
+        "midge.server.process.commands:check", "show the effective options and their origins"
     ),
     "convert": Command(
-        "midge.server.process.cli:convert", "turn a nats-server configuration into TOML"
+        "midge.server.process.commands:convert", "turn a nats-server configuration into TOML"
     ),
     "bench": Command("midge.server.benchmark.command", "measure a server"),
     "pub": Command("midge.pipeline.client_commands.publish", "publish a message"),

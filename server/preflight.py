@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from midge.server.accounts.mapping import Mappings
 from midge.server.accounts.plan import plan_configured
 from midge.server.auth.nkeys import KeyKind, is_public_key
-from midge.server.auth.operator import OperatorMode
 from midge.server.auth.users import compile_rules
 from midge.server.config.type_check import Problem
 from midge.server.errors import ConfigError
@@ -54,6 +53,8 @@ def _try_entries(options: tables.Options) -> Iterator[Problem]:
             yield from _try(partial(build_server_context, table, where), ())
     operator = options.operator
     if operator.jwts or operator.trusted_keys:
+        from midge.server.auth.operator import OperatorMode  # noqa: PLC0415 - few have one
+
         build = partial(OperatorMode, operator, options.system_account)
         yield from _try(build, ("operator",))
 

@@ -16,7 +16,6 @@ from midge.server.listeners.sockets import host_in_url
 from midge.server.listeners.tcp import Listener
 from midge.server.listeners.tls import TlsContexts, for_anybody
 from midge.server.log.logger import get_logger
-from midge.server.monitoring.service import MonitoringService
 from midge.server.monitoring.state import State
 from midge.server.system_account.events import SystemEvents
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from midge.jetstream.store.disk import SuppliedDisk
     from midge.server.jetstream.engine import Engine
     from midge.server.listeners.websocket import WebSocketListener
+    from midge.server.monitoring.service import MonitoringService
     from midge.server.recorder.recorder import Recorder
 
 log = get_logger()
@@ -114,16 +114,19 @@ class Server:
             self._recorder.start()
         if options.jetstream.enabled:
             self._start_jetstream(broker, state)
-        broker.host, broker.port = self._listener.open(options.listen.host, options.listen.port)
         if options.websocket.port:
             await self._open_websocket(broker)
         if options.monitoring.http_port or options.monitoring.https_port:
             state.websocket_port = self._websocket_address[1]
             if options.monitoring.https_port:
                 self._https_tls = TlsContexts(for_anybody(options.tls))
+            from midge.server.monitoring.service import MonitoringService  # noqa: PLC0415 - as above
+
             self._monitoring = MonitoringService(state, self._https_tls)
             self._monitoring.open()
             self._monitoring.serve("".join(self.urls().get("websocket", ())))
+        # Last, so that whoever can connect finds the others ready.
+        broker.host, broker.port = self._listener.open(options.listen.host, options.listen.port)
 
     def _start_jetstream(self, broker: Broker, state: State) -> None:
         """Recover the streams, before the first client can ask for them."""

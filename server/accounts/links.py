@@ -9,8 +9,8 @@ the export allows, for a limited time, and cannot be guessed. No message crosses
 from __future__ import annotations
 
 import base64
+import os
 import re
-import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -309,4 +309,4 @@ def _new_reply() -> bytes:
 
 def _random_token() -> bytes:
     """Return 16 characters that may stand in a subject."""
-    return base64.b64encode(secrets.token_bytes(12), altchars=b"Zz")
+    return base64.b64encode(os.urandom(12), altchars=b"Zz")

@@ -7,7 +7,6 @@ the connections that wait, and each of those by its authentication time-out.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import re
 from typing import TYPE_CHECKING
 
@@ -56,6 +55,8 @@ def _maps_certificates(settings: Options, user: User) -> bool:
 
 def is_same_text(stored: str, offered: str) -> bool:
     """Compare two plain secrets in a time that does not depend on where they differ."""
+    import hmac  # noqa: PLC0415 - loads OpenSSL's hashes
+
     return hmac.compare_digest(stored.encode(errors="replace"), offered.encode(errors="replace"))
 
 

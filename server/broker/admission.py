@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import secrets
+import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
@@ -90,7 +90,7 @@ class Admission:
     def prepare(self, connection: Connection) -> None:
         """Give a new connection what its INFO must have."""
         if self.authenticator.needs_nonce:
-            raw = secrets.token_bytes(_NONCE_BYTES)
+            raw = os.urandom(_NONCE_BYTES)
             connection.nonce = base64.urlsafe_b64encode(raw).rstrip(b"=")
 
     def admit(self, connection: Connection) -> bool:

@@ -4,8 +4,6 @@ Plain data only; `midge.server.config.options` re-exports the names. Zero means 
 docstring says so, since TOML has no null.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal
 

@@ -6,9 +6,6 @@ it came from, so that errors name the place and `midge check` can show it.
 
 from __future__ import annotations
 
-import hashlib
-import re
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -17,10 +14,8 @@ import msgspec
 from midge.server.config import schema
 from midge.server.config.contradictions import find_contradictions
 from midge.server.config.from_text import from_text
-from midge.server.config.layer import Layer, read_text
+from midge.server.config.layer import Layer
 from midge.server.config.options import Options
-from midge.server.config.to_toml import Writer
-from midge.server.config.toml_lines import KeyLines
 from midge.server.config.type_check import Problem, find_problems, format_path, nearest
 from midge.server.errors import CombinedConfigError, ConfigError
 
@@ -29,14 +24,6 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from midge.server.config.type_check import Path as KeyPath
-
-TOML_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
-"""What the parser of TOML says of the place of an error."""
-
-DEEP_KEY = re.compile(
-    r"""^[ \t]*\[{0,2}[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){32}""", re.MULTILINE
-)
-"""A key of more parts than any setting has; the standard parser takes quadratic time for those."""
 
 NOT_SETTINGS = frozenset({"MIDGE_PURE"})
 """Variables that begin like settings but concern the build."""
@@ -59,6 +46,10 @@ class Loaded(NamedTuple):
 
         Secrets are left out: it is logged, and must not help anyone to guess them.
         """
+        import hashlib  # noqa: PLC0415 - with OpenSSL's hashes; only a file needs a fingerprint
+
+        from midge.server.config.to_toml import Writer  # noqa: PLC0415 - as above
+
         content = Writer(redact=True).document(self.options).encode()
         return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
@@ -88,7 +79,7 @@ def load(
     raw, places = _merge(layers)
     options = _build(raw, places)
     found = tuple(warning for layer in layers for warning in layer.warnings)
-    return Loaded(options, _origins(raw, places), tuple(unknown), found)
+    return Loaded(options, _origins(places), tuple(unknown), found)
 
 
 def load_options(file: str | PathLike[str]) -> Options:
@@ -106,36 +97,22 @@ def read_file(file: Path) -> Layer:
         from midge.server.config.nats_conf import read_conf_file  # noqa: PLC0415 - seldom needed
 
         return read_conf_file(file)
-    text = read_text(file).removeprefix("\ufeff")  # which editors on Windows begin files with
-    deep = DEEP_KEY.search(text)
-    if deep is not None:
-        line = text.count("\n", 0, deep.end()) + 1
-        raise ConfigError("key is nested too deeply", where=f"{file}:{line}")
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise _syntax_error(error, file) from None
-    except RecursionError:
-        raise ConfigError("values are nested too deeply", where=str(file)) from None
-    lines = KeyLines(text.replace("\r\n", "\n"))
+    from midge.server.config.from_toml import read_toml_file  # noqa: PLC0415 - as above
 
-    def where(path: KeyPath) -> str:
-        line = lines.line_of(path)
-        return f"{file}:{line}" if line else str(file)
-
-    return Layer(values, where)
+    return read_toml_file(file)
 
 
 def _read_environment(environment: Mapping[str, str], unknown: list[str]) -> Layer:
-    known = {setting.environment: setting for setting in schema.settings()}
+    ours = [name for name in environment if name.startswith("MIDGE_") and name not in NOT_SETTINGS]
+    known = {setting.environment: setting for setting in schema.settings()} if ours else {}
     values: dict[str, Any] = {}
     names: dict[KeyPath, str] = {}
-    for name, text in environment.items():
+    for name in ours:
         if name in known:
             setting = known[name]
-            _put(values, setting.path, from_text(text, setting.type))
+            _put(values, setting.path, from_text(environment[name], setting.type))
             names[setting.path] = f"environment {name}"
-        elif name.startswith("MIDGE_") and name not in NOT_SETTINGS:
+        else:
             unknown.append(f"{name}: no such setting" + nearest(name, list(known)))
     return Layer(values, lambda path: _nearest(names, path, ""))
 
@@ -167,30 +144,19 @@ def _merge(layers: list[Layer]) -> tuple[dict[str, Any], dict[KeyPath, Layer]]:
 def _lay(
     over: dict[str, Any],
     under: dict[str, Any],
-    path: KeyPath,
+    path: tuple[str, ...],
     layer: Layer,
     owners: dict[KeyPath, Layer],
 ) -> None:
-    leaves = schema.settings_by_path()
     for name, value in over.items():
         here = (*path, name)
         owners[here] = layer
-        if here not in leaves and isinstance(value, dict) and isinstance(under.get(name), dict):
-            _lay(value, under[name], here, layer, owners)
-        elif here not in leaves and isinstance(value, dict):
-            under[name] = {}
+        if isinstance(value, dict) and not schema.is_setting(here):
+            if not isinstance(under.get(name), dict):
+                under[name] = {}
             _lay(value, under[name], here, layer, owners)
         else:
             under[name] = value
-
-
-def _syntax_error(error: tomllib.TOMLDecodeError, file: Path) -> ConfigError:
-    """Put the place that the parser names in a text of its own where all errors have it."""
-    text = str(error)
-    found = TOML_PLACE.search(text)
-    if found is None:
-        return ConfigError(text, where=str(file))
-    return ConfigError(text[: found.start()], where=f"{file}:{found[1]}:{found[2]}")
 
 
 def _nearest(known: Mapping[KeyPath, T], path: KeyPath, default: T) -> T:
@@ -221,14 +187,10 @@ def _error(problem: Problem, owner: Layer) -> ConfigError:
     return owner.error(problem.text, key=key, where=where)
 
 
-def _origins(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> dict[tuple[str, ...], str]:
-    found = {}
-    for setting in schema.settings():
-        value: Any = raw
-        for name in setting.path:
-            if name not in value:
-                break
-            value = value[name]
-        else:
-            found[setting.path] = _nearest(owners, setting.path, NOBODY).where(setting.path)
-    return found
+def _origins(owners: dict[KeyPath, Layer]) -> dict[tuple[str, ...], str]:
+    paths = [tuple(str(part) for part in path) for path in owners]
+    return {
+        path: _nearest(owners, path, NOBODY).where(path)
+        for path in paths
+        if schema.is_setting(path)
+    }

@@ -6,8 +6,6 @@ documentation and the example file. A field's unit stands last in its name; the 
 is its documentation.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Meta

@@ -13,14 +13,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
-from msgspec import inspect
+from msgspec import inspect, structs
 
 from midge.server.config.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-type_info = functools.lru_cache(maxsize=None)(inspect.type_info)
+_fields: dict[type[msgspec.Struct], tuple[inspect.Field, ...]] = {}
+"""The fields of the table classes that have been looked at, and of those within them."""
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -84,7 +85,53 @@ def is_optional(kind: Any) -> bool:
 
 def fields_of(table: type[msgspec.Struct]) -> tuple[inspect.Field, ...]:
     """Return the fields of a table class."""
-    return cast("inspect.StructType", type_info(table)).fields
+    if table not in _fields:
+        _note_fields(inspect.type_info(table))
+    return _fields[table]
+
+
+def _note_fields(kind: Any) -> None:
+    """Note the fields of all tables in `kind`: to look at a type is slow, and shows all of it."""
+    kind = strip_metadata(kind)
+    inner: tuple[Any, ...] = ()
+    if isinstance(kind, inspect.StructType) and kind.cls not in _fields:
+        _fields[kind.cls] = kind.fields
+        inner = tuple(field.type for field in kind.fields)
+    elif isinstance(kind, inspect.UnionType):
+        inner = kind.types
+    elif isinstance(kind, inspect.VarTupleType):
+        inner = (kind.item_type,)
+    elif isinstance(kind, inspect.DictType):
+        inner = (kind.value_type,)
+    for one in inner:
+        _note_fields(one)
+
+
+@functools.cache
+def tables_in(table: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct]]:
+    """Return the tables that are always there within `table`, by name; quick, and not deep."""
+    return {
+        field.name: type(field.default)
+        for field in structs.fields(table)
+        if isinstance(field.default, msgspec.Struct)
+    }
+
+
+@functools.cache
+def required_in(table: type[msgspec.Struct]) -> tuple[str, ...]:
+    """Return the names of the fields of `table` that have no default."""
+    return tuple(field.name for field in structs.fields(table) if field.required)
+
+
+def is_setting(path: tuple[str, ...]) -> bool:
+    """Tell whether `path` is that of a setting of `Options`: neither a table's nor unknown."""
+    table: type[msgspec.Struct] = Options
+    for name in path[:-1]:
+        inner = tables_in(table).get(name)
+        if inner is None:
+            return False
+        table = inner
+    return path[-1] in table.__struct_fields__ and path[-1] not in tables_in(table)
 
 
 def default_of(field: inspect.Field) -> Any:

@@ -5,8 +5,6 @@ string, an empty list or a zero means "not set" wherever a docstring says so, si
 null.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Meta

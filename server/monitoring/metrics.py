@@ -8,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+import midge
 from midge.protocol import COMPATIBLE_VERSION, errors
 from midge.server.broker.broker import TOO_MANY_TOKENS
 from midge.server.clients.closed_reason import ClosedReason
@@ -45,8 +46,13 @@ class HubCollector(Collector):
     def _server(self) -> Iterator[Metric]:
         state = self._state
         broker = state.broker
-        labels = {"version": COMPATIBLE_VERSION, "server_id": broker.keys.server_id}
-        yield InfoMetricFamily("midge_server", "The server", labels | {"name": state.server_name})
+        labels = {
+            "version": COMPATIBLE_VERSION,
+            "midge": midge.__version__,
+            "server_id": broker.keys.server_id,
+            "name": state.server_name,
+        }
+        yield InfoMetricFamily("midge_server", "The server", labels)
         totals = server_totals(broker)
         for field, (name, text) in _COUNTERS.items():
             yield CounterMetricFamily(f"midge_{name}", text, getattr(totals, field))

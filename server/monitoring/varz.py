@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+import midge
 from midge.protocol import COMPATIBLE_VERSION
 from midge.server.config.options import WebSocket
 from midge.server.monitoring import go_format
@@ -26,6 +27,7 @@ def _identity(state: "State") -> dict[str, Any]:
         "server_id": broker.keys.server_id,
         "server_name": state.server_name,
         "version": COMPATIBLE_VERSION,
+        "midge_version": midge.__version__,
         "proto": 1,
         "git_commit": "",
         "go": "python",

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import uvloop
 
 import midge
-from midge.protocol import COMPATIBLE_VERSION, Parser
+from midge.protocol import COMPATIBLE_VERSION
 from midge.protocol.errors import MidgeError
 from midge.server.auth.passwords import has_plain_ones
-from midge.server.config.reload_rules import changes
 from midge.server.log import logger as logging
 from midge.server.process.gc_pauses import shorten_pauses
+from midge.server.process.names import PROGRAM, is_compiled
 from midge.server.process.pid_and_ports import PortsFile, write_pid_file
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ _INTERPRETED = (
 )
 
 LISTENERS = {
-    "nats": "client_listener_started",
-    "websocket": "websocket_listener_started",
     "monitoring": "monitoring_started",
+    "websocket": "websocket_listener_started",
+    "nats": "client_listener_started",
 }
-"""Event that announces each kind of listener."""
+"""Event that announces each kind of listener, in the order in which they open."""
 
 TLS_LISTENERS = {("monitoring", "https"): "monitoring_tls_started"}
 """Event for a kind of listener when it is encrypted and has a name of its own."""
@@ -121,7 +121,7 @@ class Daemon:
         self._configure_logging(loaded.options)
         self._server = self._make_server(loaded.options)
         self._server.reload_on_request(self._reload_in_turn)
-        self._server.name_configuration(loaded.digest)
+        self._server.name_configuration(self._digest(loaded))
         logging.adopt_structlog()  # which a hook may have imported
         self._options = loaded.options
         self._announce(loaded)
@@ -158,7 +158,7 @@ class Daemon:
             raise MidgeError(text if error.filename else reason) from None
 
     def _announce(self, loaded: Loaded) -> None:
-        log.info("server_starting", program="midge-server")
+        log.info("server_starting", program=PROGRAM)
         log.info("version_announced", version=midge.__version__)
         log.info("compatibility_announced", version=COMPATIBLE_VERSION)
         name = loaded.options.server_name or self._server.server_id
@@ -169,6 +169,10 @@ class Daemon:
         self._warn(loaded)
         if has_plain_ones(loaded.options):
             log.warning("plaintext_passwords_configured")
+
+    def _digest(self, loaded: Loaded) -> str:
+        """Return the fingerprint of the configuration file; "" without one."""
+        return loaded.digest if self._source else ""
 
     def _warn(self, loaded: Loaded) -> None:
         if not is_compiled():
@@ -251,7 +255,7 @@ class Daemon:
         loaded = await asyncio.to_thread(self._load)
         options = loaded.options
         await self._server.reload(options)
-        self._server.name_configuration(loaded.digest)
+        self._server.name_configuration(self._digest(loaded))
         old, self._options = self._options, options
         if options.logging != old.logging:
             self._configure_logging(options)
@@ -259,9 +263,11 @@ class Daemon:
             self._write_pid_file(options)
             self._write_ports_file(options)
         self._warn(loaded)
+        from midge.server.config.reload_rules import changes  # noqa: PLC0415 - most never reload
+
         for change in changes(old, options):
             log.info("option_reloaded", option=f"{change.setting.key} = {change.text(change.new)}")
-        log.info("configuration_reloaded", digest=loaded.digest or "no file")
+        log.info("configuration_reloaded", digest=self._digest(loaded) or "no file")
 
     async def _lame_duck(self) -> None:
         log.info("lame_duck_started")
@@ -276,11 +282,6 @@ class Daemon:
         log.info("shutdown_started")
         await self._server.stop()
         log.info("server_stopped")
-
-
-def is_compiled() -> bool:
-    """Tell whether the hot modules are compiled."""
-    return hasattr(Parser, "__pyx_vtable__")
 
 
 def run(daemon_of: Callable[[], Daemon]) -> int:

@@ -10,12 +10,12 @@ from msgspec import inspect
 from midge.server.config import schema
 from midge.server.config.from_text import from_text
 from midge.server.errors import ConfigError
-from midge.server.process.go_flags import Flag
+from midge.server.process.go_flags import Flag, FlagError, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from midge.server.process.go_flags import Given, Kind
+    from midge.server.process.go_flags import CommandLine, Given, Kind
 
 ACTIONS = (
     Flag(("h", "help"), "bool", ("help",)),
@@ -165,6 +165,18 @@ e.g.
 
 The same in TOML is a table [tls] with the same names and '=' in place of ':'.
 """
+
+
+def parse_flags(arguments: Sequence[str]) -> CommandLine:
+    """Return the flags and words of a server's command line.
+
+    Raises: FlagError for an unknown flag, a missing or a wrong value.
+    """
+    try:
+        return parse(arguments, ACTIONS + SETTINGS + UNSUPPORTED)
+    except FlagError:
+        # Those of all settings are known by the types of all options, which takes 8 ms.
+        return parse(arguments, server_flags())
 
 
 @functools.lru_cache(maxsize=1)

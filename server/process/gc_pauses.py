@@ -63,6 +63,7 @@ _limit = PauseLimit()
 
 def shorten_pauses() -> None:
     """Collect in this way from now on; for a process that is nothing but a server."""
+    gc.enable()
     gc.set_threshold(YOUNG_MAX, _YOUNG_PER_MIDDLE, _MIDDLE_PER_FULL)
     if _limit not in gc.callbacks:
         gc.callbacks.append(_limit)

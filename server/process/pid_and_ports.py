@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from midge.server.process.names import executable_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,12 +19,6 @@ def write_pid_file(path: str) -> None:
     Raises: OSError.
     """
     Path(path).write_text(str(os.getpid()), encoding="ascii")
-
-
-def executable_name() -> str:
-    """Return the name under which this program was started."""
-    name = Path(sys.argv[0]).name if sys.argv else ""
-    return "midge-server" if not name or name.endswith(".py") or name == "-c" else name
 
 
 class PortsFile:

@@ -3,7 +3,7 @@
 Events are made only while somebody listens to them.
 """
 
-import secrets
+import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -193,7 +193,7 @@ class SystemEvents(Observer):
     def _head(self, kind: str) -> dict[str, Any]:
         return {
             "type": _ADVISORY + kind,
-            "id": secrets.token_hex(11),
+            "id": os.urandom(11).hex(),
             "timestamp": go_format.timestamp(self._broker.clock.wall()),
             "server": self.server_info(),
         }

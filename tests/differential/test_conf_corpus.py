@@ -17,7 +17,7 @@ import pytest
 
 from midge.server.config import load as config
 from midge.server.config import to_toml as render
-from midge.server.process import cli
+from midge.server.process import commands
 from tests.docs import drop_in
 
 CORPUS = Path(__file__).parent / "conf"
@@ -119,7 +119,7 @@ def ask_nats_server(file: str) -> tuple[int, str]:
 
 
 def ask_midge(file: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    code = cli.server_main(["-t", "-c", file])
+    code = commands.midge_server(["-t", "-c", file])
     out, err = capsys.readouterr()
     assert out == ""
     return code, err.replace("midge-server: ", "").strip()

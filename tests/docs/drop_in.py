@@ -117,7 +117,10 @@ WITHOUT_SETTING = {
 
 ACTION_TEXTS = {
     "help": "the usage",
-    "version": "the version",
+    "version": (
+        "midge's version, its build and the nats-server it answers as; "
+        "called `nats-server`, that one's line"
+    ),
     "help_tls": "about TLS in configuration files",
     "check": "test the configuration file",
     "config": "the configuration file",

@@ -1,12 +1,18 @@
-"""What a server in the process costs before its first client: only what a plain one needs."""
+"""What a start costs before the first client, in which order it opens, and how it is cut short."""
 
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+
+from midge.server.config.options import Listen, Monitoring, Options, WebSocket
+from midge.server.listeners.tcp import Listener
+from midge.server.server import Server
 
 START = """
 import asyncio, json, sys
@@ -81,3 +87,77 @@ def test_a_plain_start_imports_only_what_it_needs() -> None:
 )
 def test_common_settings_import_nothing_more(keywords: str) -> None:
     assert modules_after_a_start(keywords) & (HEAVY | LATER) == set()
+
+
+DAEMON = """
+import json, sys
+from midge.server.process import cli, daemon
+
+def report(self, options):
+    print(json.dumps(sorted(sys.modules)))
+    self._stopping.set()
+
+daemon.Daemon._report_ready = report
+sys.exit(cli.server_main(["-a", "127.0.0.1", "-p", "-1"]))
+"""
+
+OWN_MODULES_MAX = 128
+"""Modules of ours that a plain `midge-server` may import; each takes a quarter of a millisecond."""
+
+LATER_IN_A_DAEMON = LATER - {"midge.server.log.formats"} | {
+    "hmac",
+    "midge.server.auth.claims",
+    "midge.server.config.from_toml",
+    "midge.server.config.to_toml",
+    "midge.server.monitoring.service",
+    "midge.server.process.send_signal",
+    "secrets",
+    "tomllib",
+    "zoneinfo",
+}
+
+
+def test_a_plain_daemon_imports_only_what_it_needs() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DAEMON], capture_output=True, text=True, timeout=50, check=True
+    )
+    imported = set(json.loads(done.stdout))
+    assert imported & ((HEAVY - {"uvloop"}) | LATER_IN_A_DAEMON) == set()
+    own = [name for name in imported if name.startswith("midge")]
+    assert len(own) <= OWN_MODULES_MAX
+
+
+INTERRUPTED = """
+import os, signal
+from midge.server.process import cli, commands
+commands.midge_server = lambda arguments: os.kill(os.getpid(), signal.SIGINT)
+cli.server_main([])
+"""
+
+
+def test_an_interrupt_while_loading_ends_quietly() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+async def test_clients_can_connect_when_all_else_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    others: list[set[str]] = []
+    open_listener = Listener.open
+
+    def opened(listener: Listener, *address: Any) -> tuple[str, int]:
+        others.append(set(server.urls()) - {"nats"})
+        return open_listener(listener, *address)
+
+    monkeypatch.setattr(Listener, "open", opened)
+    server = Server(
+        Options(
+            listen=Listen(port=-1),
+            websocket=WebSocket(port=-1, no_tls=True),
+            monitoring=Monitoring(http_port=-1),
+        )
+    )
+    await server.start()
+    await server.stop()
+    assert others[-1] == {"monitoring", "websocket"}

@@ -261,7 +261,8 @@ def test_a_cycle_is_found() -> None:
 
 def test_a_start_imports_nothing_that_it_can_do_without(root: Path) -> None:
     code = (
-        "import sys, midge.server.process.cli, midge.server.process.daemon, midge.server.server;"
+        "import sys, midge.server.process.commands, midge.server.process.daemon;"
+        "import midge.server.server;"
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
     loaded = subprocess.run(

@@ -82,7 +82,7 @@ def keywords() -> Iterator[str]:
 
 def commands() -> Iterator[str]:
     """Yield each command and each of its flags, with what the flag takes."""
-    yield from server_forms("midge-server", "server_main", ["--help"])
+    yield from server_forms("midge-server", "midge_server", ["--help"])
     for name, command in cli.COMMANDS.items():
         yield f"midge {name}: {command.summary}"
         if ":" in command.entry:

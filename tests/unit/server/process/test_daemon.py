@@ -141,8 +141,8 @@ async def test_sigterm_ends_it_with_exit_code_0(log_file: Path, tmp_path: Path) 
     assert "[WRN] MIDGE_X: no such setting" in written
     ready = written.index("[INF] Server is ready")
     assert written[ready - 2 : ready] == [
-        "[INF] Listening for client connections on 127.0.0.1:4222",
         "[INF] Starting http monitor on 127.0.0.1:8222",
+        "[INF] Listening for client connections on 127.0.0.1:4222",
     ]
     assert '[INF] Trapped "terminated" signal' in written
     assert written[-2:] == ["[INF] Initiating Shutdown...", "[INF] Server Exiting.."]

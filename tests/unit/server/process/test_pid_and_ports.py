@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from midge.server.process.pid_and_ports import PortsFile, executable_name, write_pid_file
+from midge.server.process.pid_and_ports import PortsFile, write_pid_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,15 +31,6 @@ def test_ports_file_appears_whole_and_goes(tmp_path: Path, monkeypatch: pytest.M
     ports.remove()
     ports.remove()
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("argument", "name"),
-    [("/x/nats-server", "nats-server"), ("/x/__main__.py", "midge-server"), ("", "midge-server")],
-)
-def test_executable_name(monkeypatch: pytest.MonkeyPatch, argument: str, name: str) -> None:
-    monkeypatch.setattr(sys, "argv", [argument])
-    assert executable_name() == name
 
 
 def test_missing_directory_is_the_callers_to_handle(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import midge
-from midge.server.process import cli, daemon
+from midge.server.process import commands, daemon
+from midge.server.process.names import version_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,23 +33,23 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.mark.parametrize("arguments", [["-v"], ["--version"], ["version"], ["-D", "version"]])
 def test_version(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.server_main(arguments) == 0
-    assert capsys.readouterr() == (f"midge-server: v{midge.__version__}\n", "")
+    assert commands.midge_server(arguments) == 0
+    assert capsys.readouterr() == (f"{version_line()}\n", "")
 
 
 @pytest.mark.parametrize("arguments", [["-h"], ["--help"], ["help"], ["-v", "-h"], ["help", "x"]])
 def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.server_main(arguments) == 0
+    assert commands.midge_server(arguments) == 0
     assert capsys.readouterr().out.startswith("\nUsage: midge-server [options]\n")
 
 
 def test_help_tls(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.server_main(["--help_tls"]) == 0
+    assert commands.midge_server(["--help_tls"]) == 0
     assert "cert_file" in capsys.readouterr().out
 
 
 def test_unknown_flag_is_usage_and_exit_0(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.server_main(["-x"]) == 0
+    assert commands.midge_server(["-x"]) == 0
     out, err = capsys.readouterr()
     assert err == "flag provided but not defined: -x\n"
     assert out.startswith("\nUsage: midge-server [options]\n")
@@ -70,14 +70,14 @@ def test_unknown_flag_is_usage_and_exit_0(capsys: pytest.CaptureFixture[str]) ->
     ],
 )
 def test_refusals(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.server_main(arguments) == 1
+    assert commands.midge_server(arguments) == 1
     assert capsys.readouterr() == ("", f"midge-server: {text}\n")
 
 
 def test_a_valid_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "a.toml"
     file.write_text("[listen]\nport = 1\n")
-    assert cli.server_main(["-t", "-c", str(file)]) == 0
+    assert commands.midge_server(["-t", "-c", str(file)]) == 0
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"midge-server: configuration file {file} is valid (sha256:")
@@ -86,7 +86,7 @@ def test_a_valid_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 def test_every_problem_has_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "a.toml"
     file.write_text("[listen]\nport = 'x'\nhots = 'y'\n")
-    assert cli.server_main(["-t", "-c", str(file)]) == 1
+    assert commands.midge_server(["-t", "-c", str(file)]) == 1
     assert capsys.readouterr().err.splitlines() == [
         f"midge-server: listen.port: expected int from -1 to 65535, got 'x' ({file}:2)",
         f"midge-server: listen.hots: unknown key; did you mean 'host'? ({file}:3)",
@@ -94,17 +94,17 @@ def test_every_problem_has_its_line(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_server_runs_with_nats_servers_log(started: list[Any]) -> None:
-    assert cli.server_main(["-p", "-1"]) == 7
+    assert commands.midge_server(["-p", "-1"]) == 7
     assert started[0]._log_form == "nats"
 
 
 def test_midge_serve_runs_with_the_natural_log(started: list[Any]) -> None:
-    assert cli.serve(["-p=-1"]) == 7
+    assert commands.serve(["-p=-1"]) == 7
     assert started[0]._log_form == ""
 
 
 def test_midge_serve_refuses_a_bad_flag(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.serve(["-x"]) == 1
+    assert commands.serve(["-x"]) == 1
     expected = "midge serve: flag provided but not defined: -x (see midge serve -h)\n"
     assert capsys.readouterr() == ("", expected)
 
@@ -115,7 +115,7 @@ def test_check_prints_every_setting_with_its_origin(
     file = tmp_path / "a.toml"
     file.write_text("[authorization]\nuser = 'u'\npassword = 'hunter2'\n")
     monkeypatch.setattr("os.environ", {"MIDGE_KEEPALIVE_PING_MAX": "9", "MIDGE_NONE": "1"})
-    assert cli.check(["-c", str(file), "-p", "5"]) == 0
+    assert commands.check(["-c", str(file), "-p", "5"]) == 0
     out, err = capsys.readouterr()
     rows = [" ".join(line.split()) for line in out.splitlines()]
     assert "port = 5 # flag -p" in rows
@@ -127,7 +127,7 @@ def test_check_prints_every_setting_with_its_origin(
 
 
 def test_check_refuses(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.check(["-p", "x"]) == 1
+    assert commands.check(["-p", "x"]) == 1
     assert capsys.readouterr().err == 'midge check: invalid value "x" for flag -p: parse error\n'
 
 
@@ -137,30 +137,30 @@ def test_check_takes_its_file_first_or_as_a_flag(
     file = tmp_path / "x.conf"
     file.write_text("ping_max: 7\n")
     for arguments in ([str(file), "-p", "5"], ["-p", "5", "-c", str(file)]):
-        assert cli.check(arguments) == 0
+        assert commands.check(arguments) == 0
         rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
         assert "port = 5 # flag -p" in rows
         assert f"ping_max = 7 # {file}:1:0" in rows
 
 
 def test_check_takes_no_other_words(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.check(["-p", "5", "a.toml"]) == 1
+    assert commands.check(["-p", "5", "a.toml"]) == 1
     expected = "midge check: unexpected 'a.toml'; the file comes before the flags\n"
     assert capsys.readouterr().err == expected
 
 
 def test_check_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.check(["-h"]) == 0
+    assert commands.check(["-h"]) == 0
     assert capsys.readouterr().out.startswith("usage: midge check [FILE]")
 
 
 def test_convert_wants_one_file(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.convert([]) == 1
-    assert cli.convert(["-h"]) == 0
+    assert commands.convert([]) == 1
+    assert commands.convert(["-h"]) == 0
     assert capsys.readouterr().out.startswith("usage: midge convert FILE.conf")
 
 
 def test_convert_refuses(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.convert(["/nonexistent.conf"]) == 1
+    assert commands.convert(["/nonexistent.conf"]) == 1
     expected = "midge convert: open /nonexistent.conf: no such file or directory\n"
     assert capsys.readouterr().err == expected

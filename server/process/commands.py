@@ -1,0 +1,194 @@
+"""What the command line does: `midge-server`, and `midge serve`, `check` and `convert`.
+
+`midge-server` answers as nats-server does, down to the exit code 0 for an unknown flag; the
+sub-commands of `midge` say one line and exit with 1.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from midge.protocol.errors import MidgeError
+from midge.server.config import load as config
+from midge.server.errors import ConfigError
+from midge.server.process.flags import (
+    HELP_TLS,
+    USAGE,
+    check_tls_flags,
+    parse_flags,
+    setting_values,
+)
+from midge.server.process.go_flags import FlagError
+from midge.server.process.names import PROGRAM, version_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TextIO
+
+    from midge.server.config.load import Loaded
+    from midge.server.config.options import Options
+    from midge.server.process.go_flags import CommandLine
+
+CHECK_USAGE = """\
+usage: midge check [FILE] [flags of midge serve]
+
+Show the options that would be in effect, as TOML, and where each of them came from: the default,
+the file, the environment or a flag. FILE is TOML (*.toml) or a nats-server configuration; -c FILE
+does the same. Passwords and tokens are not shown.
+
+Exit code 0 when they are in order, else 1 with one line for each thing that is wrong."""
+
+CONVERT_USAGE = """\
+usage: midge convert FILE.conf > FILE.toml
+
+Print the settings of a nats-server configuration as TOML, all of its includes and variables
+resolved. Only what differs from the defaults is printed; passwords and tokens are, so keep the
+result as safe as the file.
+
+Exit code 0, or 1 with one line, FILE:LINE:COLUMN, for each key that midge cannot honour."""
+
+
+def midge_server(arguments: Sequence[str]) -> int:
+    """Be `midge-server`; return the exit code."""
+    try:
+        line = parse_flags(arguments)
+    except FlagError as error:
+        _say(error, sys.stderr)
+        _say(USAGE)
+        return 0
+    try:
+        return _act(line)
+    except ConfigError as error:
+        return _refuse(error)
+
+
+def serve(arguments: Sequence[str]) -> int:
+    """Be `midge serve`: a server with the same flags, logging for people or machines."""
+    try:
+        line = parse_flags(arguments)
+    except FlagError as error:
+        _say(f"midge serve: {error} (see midge serve -h)", sys.stderr)
+        return 1
+    try:
+        return _act(line, program="midge serve", log_form="")
+    except ConfigError as error:
+        return _refuse(error, "midge serve")
+
+
+def check(arguments: Sequence[str]) -> int:
+    """Be `midge check`: print the effective options and where each came from."""
+    has_file = bool(arguments) and not arguments[0].startswith("-")
+    try:
+        line = parse_flags(["-c", *arguments] if has_file else arguments)
+        if _actions(line).get("help"):
+            _say(CHECK_USAGE)
+            return 0
+        if line.words:
+            raise ConfigError(f"unexpected '{line.words[0]}'; the file comes before the flags")
+        loaded = _load(line)
+    except (FlagError, ConfigError) as error:
+        return _refuse(error, "midge check")
+    for warning in loaded.warnings + loaded.file_warnings:
+        _say(f"# warning: {warning}", sys.stderr)
+    from midge.server.config import to_toml as render  # noqa: PLC0415 - no server needs it
+
+    _say(render.effective(loaded.options, loaded.origins).rstrip("\n"))
+    return 0
+
+
+def convert(arguments: Sequence[str]) -> int:
+    """Be `midge convert FILE`: print a configuration file's settings as TOML."""
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        wants_help = arguments[:1] in (["-h"], ["--help"])
+        _say(CONVERT_USAGE, sys.stdout if wants_help else sys.stderr)
+        return 0 if wants_help else 1
+    try:
+        loaded = config.load(Path(arguments[0]))
+    except ConfigError as error:
+        return _refuse(error, "midge convert")
+    from midge.server.config import to_toml as render  # noqa: PLC0415 - as above
+
+    _say(render.Writer().document(loaded.options).rstrip("\n"))
+    return 0
+
+
+def _say(text: object, stream: TextIO | None = None) -> None:
+    """Print `text`; a reader that has had enough is no reason to complain."""
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        # The interpreter flushes once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _refuse(error: Exception, program: str = PROGRAM) -> int:
+    for line in str(error).splitlines():
+        _say(f"{program}: {line}", sys.stderr)
+    return 1
+
+
+def _act(line: CommandLine, program: str = PROGRAM, log_form: str = "nats") -> int:
+    actions = _actions(line)
+    word = line.words[0].lower() if line.words else ""
+    if actions.get("help") or word == "help":
+        _say(USAGE.replace("midge-server [", f"{program} ["))
+    elif actions.get("version") or word == "version":
+        _say(version_line())
+    elif actions.get("help_tls"):
+        _say(HELP_TLS)
+    elif word:
+        raise ConfigError(f'unrecognized command: "{line.words[0]}"')
+    elif actions.get("signal"):
+        from midge.server.process.send_signal import send_signal  # noqa: PLC0415 - seldom needed
+
+        send_signal(actions["signal"])
+    elif actions.get("check"):
+        _check_file(line, actions.get("config", ""), program)
+    else:
+        return _serve(line, actions.get("config", ""), log_form)
+    return 0
+
+
+def _actions(line: CommandLine) -> dict[str, Any]:
+    return {one.flag.target[0]: one.value for one in line.given if len(one.flag.target) == 1}
+
+
+def _load(line: CommandLine) -> Loaded:
+    file = _actions(line).get("config", "")
+    check_tls_flags(line.given)
+    flags = setting_values(line.given)
+    return config.load(Path(file) if file else None, os.environ, flags)
+
+
+def _check_file(line: CommandLine, file: str, program: str) -> None:
+    if not file:
+        text = "must specify [-c, --config] option to check configuration file syntax"
+        raise ConfigError(text)
+    loaded = _load(line)
+    if loaded.file_warnings:
+        raise ConfigError("\n".join(loaded.file_warnings))
+    text = f"{program}: configuration file {file} is valid ({loaded.digest})"
+    _say(text, sys.stderr)
+
+
+def _serve(line: CommandLine, file: str, log_form: str) -> int:
+    from midge.server.process.daemon import Daemon, run  # noqa: PLC0415 - `-v` and `-t` need no event loop
+
+    _load(line)  # before anything else, so that its errors come as plain lines
+
+    def make_daemon() -> Daemon:
+        return Daemon(lambda: _load(line), _make_server, log_form=log_form, source=file)
+
+    try:
+        return run(make_daemon)
+    except MidgeError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _make_server(options: Options) -> Any:
+    from midge.server.server import Server  # noqa: PLC0415 - only a running server needs it all
+
+    return Server(options)

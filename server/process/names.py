@@ -1,0 +1,42 @@
+"""What this program is called, and which versions it has."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import midge
+from midge.protocol import COMPATIBLE_VERSION, Parser
+
+PROGRAM = "midge-server"
+REAL = "nats-server"
+"""Under this name the program answers as the one that it stands in for."""
+
+
+def executable_name() -> str:
+    """Return the name under which this program was started.
+
+    That is the script's, or a link's to it, unless the interpreter itself was given another name,
+    as by `exec -a nats-server python -m midge.server`. A script's own name cannot be changed by
+    `exec -a`: the system replaces it by the interpreter's.
+    """
+    given = Path(sys.orig_argv[0]).name if sys.orig_argv else ""
+    if given and not given.lower().startswith(("python", "pypy")):
+        return given
+    name = Path(sys.argv[0]).name if sys.argv else ""
+    return PROGRAM if not name or name.endswith(".py") or name == "-c" else name
+
+
+def is_compiled() -> bool:
+    """Tell whether the hot modules are compiled."""
+    return hasattr(Parser, "__pyx_vtable__")
+
+
+def version_line() -> str:
+    """Return what `-v` prints: nats-server's line under its name, and both versions else."""
+    if executable_name() == REAL:
+        return f"{REAL}: v{COMPATIBLE_VERSION}"
+    build = "compiled" if is_compiled() else "interpreted"
+    return (
+        f"{PROGRAM}: v{midge.__version__} ({build}), compatible with {REAL} v{COMPATIBLE_VERSION}"
+    )
