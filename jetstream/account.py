@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from midge.jetstream import errors
+from midge.jetstream.archive.transfers import Transfers
 from midge.jetstream.config import checks, names, source_checks, updates
 from midge.jetstream.config.stream import MEMORY, STREAM, StreamConfig
 from midge.jetstream.config.versions import API_LEVEL
@@ -16,6 +17,12 @@ from midge.jetstream.store.interface import StoreError, StreamStore
 from midge.jetstream.stream.stream import Stream
 from midge.jetstream.stream.surroundings import Surroundings
 from midge.jetstream.stream.usage import Usage
+
+if TYPE_CHECKING:
+    from midge.jetstream.archive.restore import RestoredStream
+
+UNFINISHED = b'{"restoring":true}'
+"""The stored configuration of a store that is being filled; a start deletes such a store."""
 
 StoreMaker = Callable[[StreamConfig], StreamStore]
 """Makes an empty store for a new stream."""
@@ -55,6 +62,7 @@ class JetStreamAccount:
         self.stream_changed: Callable[[Stream, StreamConfig], object] = _ignore
         self.stream_removed: Callable[[Stream], object] = _ignore
         self._make_store = make_store
+        self.transfers = Transfers(self)
         self.set_limits(self.limits)
 
     # What configurations are checked against.
@@ -158,6 +166,7 @@ class JetStreamAccount:
     def delete(self, stream: Stream) -> None:
         """Delete a stream with its consumers."""
         stream.events.deleted()
+        self.transfers.stream_removed(stream)
         self.streams.pop(stream.config.name, None)
         self.stream_removed(stream)
         self._tell_followers(stream.config.name)
@@ -176,6 +185,47 @@ class JetStreamAccount:
         stream.start()
         return stream
 
+    def check_restore(self, asked: StreamConfig, size: int) -> StreamConfig:
+        """Return the configuration, with its defaults, of a stream that is to be restored.
+
+        Raises:
+            JetStreamError: there can be no such stream, or no room for its `size` in bytes.
+        """
+        config = checks.check(asked, self, pedantic=False)
+        if config.num_replicas > 1:
+            raise errors.STREAM_REPLICAS_NOT_SUPPORTED.error()
+        limits = self._require_limits(config.num_replicas)
+        others = [name for name in self.streams if name != config.name]
+        if 0 < limits.max_streams <= len(others):
+            raise errors.MAXIMUM_STREAMS_LIMIT.error()
+        self._check_room(limits, config, max(config.max_bytes, size))
+        if config.name in self.streams:
+            raise errors.STREAM_NAME_EXIST_RESTORE_FAILED.error()
+        return config
+
+    def new_store(self, config: StreamConfig) -> StreamStore:
+        """Return an empty store for a stream that is not there before it is full."""
+        store = self._make_store(config)
+        store.save_config(UNFINISHED)
+        return store
+
+    def finish_restore(self, restored: RestoredStream) -> Stream:
+        """Make a stream of what has been restored.
+
+        Raises:
+            JetStreamError: there can be no such stream any more.
+        """
+        config = restored.config
+        if config.name in self.streams:
+            raise errors.STREAM_NAME_EXIST_RESTORE_FAILED.error()
+        self._check_overlap(config)
+        restored.store.set_dedup_window(config.duplicate_window_ns)
+        stream = self._add(config, restored.store, restored.created_ns)
+        self._save(stream)
+        stream.take_up(restored.ids, restored.ttls, restored.consumers)
+        stream.events.created()
+        return stream
+
     def lost(self, error: StoreError) -> None:
         """Take back what a failed sync has lost of the file streams, and tell the publishers."""
         for stream in self.streams.values():
@@ -183,7 +233,8 @@ class JetStreamAccount:
                 stream.lost(error)
 
     def stop(self) -> None:
-        """End all timers of all streams."""
+        """End all timers of all streams, and all transfers."""
+        self.transfers.stop()
         for stream in self.streams.values():
             stream.stop()
 

@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from midge.jetstream.json.structure import Boolean, Field, Integer, Items, Structure, Text, Time
+from midge.jetstream.config.stream import STREAM, StreamConfig
+from midge.jetstream.json.structure import (
+    Boolean,
+    Field,
+    Integer,
+    Items,
+    Kind,
+    Place,
+    Structure,
+    Text,
+    Time,
+)
+from midge.jetstream.json.syntax import Node
 from midge.jetstream.json.times import Timestamp
 
 _UINT64 = Integer("uint64", is_signed=False)
@@ -97,6 +110,46 @@ class GetRequest:
         )
 
 
+@dataclass(slots=True)
+class SnapshotRequest:
+    """Where a snapshot goes, and in what pieces."""
+
+    deliver_subject: str = ""
+    no_consumers: bool = False
+    chunk_size: int = 0
+    window_size: int = 0
+    jsck: bool = False
+
+
+@dataclass(slots=True)
+class RestoreState:
+    """What the state of a stream, when it was backed up, says of its size."""
+
+    messages: int = 0
+    bytes: int = 0
+    unread: None = None
+
+
+@dataclass(slots=True)
+class RestoreRequest:
+    """Which stream is to be made of what is sent."""
+
+    config: StreamConfig = field(default_factory=StreamConfig)
+    state: RestoreState = field(default_factory=RestoreState)
+
+
+class _Unread(Kind):
+    """A member that may be anything."""
+
+    def decode(self, node: Node, place: Place, current: Any) -> Any:
+        """See `Kind.decode`."""
+        return current
+
+    def zero(self) -> Any:
+        """See `Kind.zero`."""
+        return None
+
+
 NAMES = Structure(
     "JSApiStreamNamesRequest", PageRequest, [Field("offset", _INT), Field("subject", Text())]
 )
@@ -131,4 +184,34 @@ GET = Structure(
         Field("up_to_time", Time()),
         Field("no_hdr", Boolean()),
     ],
+)
+SNAPSHOT = Structure(
+    "JSApiStreamSnapshotRequest",
+    SnapshotRequest,
+    [
+        Field("deliver_subject", Text()),
+        Field("no_consumers", Boolean()),
+        Field("chunk_size", _INT),
+        Field("window_size", _INT),
+        Field("jsck", Boolean()),
+    ],
+)
+_UNREAD = (
+    *("first_seq", "first_ts", "last_seq", "last_ts", "num_subjects", "subjects"),
+    *("num_deleted", "deleted", "lost", "consumer_count"),
+)
+_RESTORE_STATE = Structure(
+    "StreamState",
+    RestoreState,
+    [
+        Field("messages", _UINT64),
+        Field("bytes", _UINT64),
+        *(Field(name, _Unread(), "unread") for name in _UNREAD),
+    ],
+    is_value=True,
+)
+RESTORE = Structure(
+    "JSApiStreamRestoreRequest",
+    RestoreRequest,
+    [Field("config", STREAM), Field("state", _RESTORE_STATE)],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from midge.jetstream import errors
 from midge.jetstream.api import requests
@@ -10,8 +10,14 @@ from midge.jetstream.api.call import Call, Family
 from midge.jetstream.config import checks
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.config.stream import REQUEST, StreamRequest
+from midge.jetstream.json.encode import text
+from midge.jetstream.json.structure import is_empty_request
 from midge.jetstream.stream import state
 from midge.jetstream.stream.stream import Stream
+from midge.sublist.subjects import is_valid_publish_subject
+
+if TYPE_CHECKING:
+    from midge.jetstream.archive.sending import Sending
 
 NAMES_PAGE = 1024
 LIST_PAGE = 256
@@ -116,6 +122,45 @@ def purge(call: Call) -> None:
     call.answer({"success": True, "purged": purged}, stream.store)
 
 
+def snapshot(call: Call) -> None:
+    """STREAM.SNAPSHOT: send a stream, as of now, to a subject."""
+    if is_empty_request(call.body):
+        raise errors.BAD_REQUEST.error()
+    stream = call.account.lookup(call.tokens[2])
+    request: requests.SnapshotRequest = call.decode(requests.SNAPSHOT, requests.SnapshotRequest())
+    to = to_bytes(request.deliver_subject)
+    if not is_valid_publish_subject(to):
+        raise errors.SNAPSHOT_DELIVER_SUBJECT_INVALID.error()
+    sending = call.account.transfers.send(
+        stream, to, request.chunk_size, request.window_size, consumers=not request.no_consumers
+    )
+    shown = sending.snapshot.shown_state
+    call.answer({"config": stream.config.fields(), "state": shown}, stream.store)
+    stream.store.barrier(lambda: _begin_sending(stream, sending))
+
+
+def _begin_sending(stream: Stream, sending: Sending) -> None:
+    stream.events.snapshot_created(sending.snapshot.shown_state)
+    sending.start()
+
+
+def restore(call: Call) -> None:
+    """STREAM.RESTORE: make a stream of what is going to be sent."""
+    if is_empty_request(call.body):
+        raise errors.BAD_REQUEST.error()
+    request: requests.RestoreRequest = call.decode(requests.RESTORE, requests.RestoreRequest())
+    name = call.tokens[2]
+    asked = request.config
+    asked.name = asked.name or name
+    if name != asked.name:
+        raise errors.STREAM_MISMATCH.error()
+    if "\\" in name or "/" in name:
+        raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS.error()
+    config = call.account.check_restore(asked, request.state.bytes)
+    receiving = call.account.transfers.receive(config)
+    call.answer({"deliver_subject": text(receiving.subject)}, receiving.restored.store)
+
+
 def clustering_required(_: Call) -> None:
     """Refuse what only a cluster can do."""
     raise errors.CLUSTER_REQUIRED.error()
@@ -149,6 +194,8 @@ FAMILIES = {
     "INFO": Family("stream_info_response", info, _NO_PAGE),
     "DELETE": Family("stream_delete_response", delete, takes_body=False),
     "PURGE": Family("stream_purge_response", purge, {"purged": 0}),
+    "SNAPSHOT": Family("stream_snapshot_response", snapshot),
+    "RESTORE": Family("stream_restore_response", restore, {"deliver_subject": ""}),
 }
 """The requests by the token behind ``STREAM``; `NAMES` and `LIST` have no stream's name."""
 

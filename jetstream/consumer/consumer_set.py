@@ -240,11 +240,21 @@ class ConsumerSet(ConsumerHost):
         for name, snapshot, operations in list(self.store.consumers()):
             if name.startswith(b"\x00"):
                 continue
-            stored = state.restore(snapshot, operations)
-            consumer = self._made(stored.config, name)
-            state.take_up(consumer, stored)
-            self._insert(consumer)
-            consumer.start()
+            self._take_up(name, state.restore(snapshot, operations))
+
+    def take_up(self, name: bytes, stored: state.StoredState) -> None:
+        """Make a consumer that has the state of another server's, or of a backup."""
+        stored.created_ns = stored.created_ns or self.clock.wall_ns()
+        consumer = self._take_up(name, stored)
+        if consumer.log is not None:
+            consumer.log.save()
+
+    def _take_up(self, name: bytes, stored: state.StoredState) -> Consumer:
+        consumer = self._made(stored.config, name)
+        state.take_up(consumer, stored)
+        self._insert(consumer)
+        consumer.start()
+        return consumer
 
     def _change(self, consumer: Consumer, config: ConsumerConfig, action: str) -> None:
         if action == "create" and not configuration.is_same(config, consumer.config):

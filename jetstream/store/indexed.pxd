@@ -77,6 +77,7 @@ cdef class IndexedStore(StreamStore):
     @cython.locals(subjects=SubjectIndex, count="unsigned long long",
                    before="unsigned long long", after="unsigned long long")
     cdef void _unlink(self, unsigned long long seq, Py_ssize_t number) except *
+    cdef void _keep(self, unsigned long long seq) except *
     @cython.locals(at_head=bint)
     cdef void _drop_and_note(self, unsigned long long seq) except *
     @cython.locals(before="unsigned long long")

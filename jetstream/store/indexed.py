@@ -254,6 +254,9 @@ class IndexedStore(StreamStore):
         position = self._index.locate(seq)
         if position < 0:
             return False
+        if self.keepers:
+            self._keep(seq)
+            position = self._index.locate(seq)
         size = self._index.block.size(position)
         self._unlink(seq, self._index.block.subject(position))
         self._index.discard(seq)
@@ -289,6 +292,11 @@ class IndexedStore(StreamStore):
             self._index.set_before(seq + after, before + after if before else 0)
         else:
             subjects.set_last(number, seq - before)
+
+    def _keep(self, seq: int) -> None:
+        """Let the keepers read a message that is about to go."""
+        for keeper in list(self.keepers):
+            keeper.removing(seq)
 
     def _drop_and_note(self, seq: int) -> None:
         """Remove a message and note it, as one of those at the head or on its own."""
@@ -337,6 +345,8 @@ class IndexedStore(StreamStore):
 
     def _clear(self) -> None:
         """Take everything out of the index at once."""
+        for keeper in list(self.keepers):
+            keeper.removing_all()
         self.removals += self.messages
         self.messages = 0
         self.bytes = 0

@@ -34,6 +34,7 @@ cdef class StreamStore:
     cdef readonly unsigned long long removals
     cdef readonly unsigned long long group
     cdef public bint is_async
+    cdef public list keepers
 
     cpdef unsigned long long append(
         self, bytes subject, bytes headers, bytes payload, long long time_ns,

@@ -76,6 +76,18 @@ class GroupListener:
         """Take note that `group` and all after it are lost: their changes have been taken back."""
 
 
+class Keeper:
+    """Who wants to read messages before they are removed."""
+
+    def removing(self, seq: int) -> None:
+        """Take note that a message is about to be removed; it can still be loaded."""
+        raise NotImplementedError
+
+    def removing_all(self) -> None:
+        """Take note that all messages are about to be removed at once."""
+        raise NotImplementedError
+
+
 class StreamStore:
     """The messages of one stream, with the state of its consumers.
 
@@ -85,6 +97,8 @@ class StreamStore:
 
     `removals` grows with every message that goes, for whatever reason, so that a count made earlier
     can be known to be stale. `subject_count` is the number of distinct subjects stored.
+
+    `keepers` are told of every message before it goes, as a snapshot needs that is being written.
 
     `is_async` tells that changes count as durable at once, and nobody waits for their group: so it
     is in memory, and in a file stream that is to be so.
@@ -101,6 +115,7 @@ class StreamStore:
         self.removals = 0
         self.group = 0
         self.is_async = True
+        self.keepers: list[Keeper] = []
 
     # Changes. All join the open group.
 

@@ -9,6 +9,7 @@ from midge.jetstream.json.times import format_time
 
 if TYPE_CHECKING:
     from midge.jetstream.stream.stream import Stream
+    from midge.jetstream.stream.surroundings import Surroundings
 
 _ADVISORY = b"$JS.EVENT.ADVISORY.STREAM."
 
@@ -36,6 +37,18 @@ class StreamEvents:
         fields = {"batch": text(batch_id), "reason": reason}
         self._advise(b"BATCH_ABANDONED.", "stream_batch_abandoned", fields)
 
+    def snapshot_created(self, shown_state: dict[str, Any]) -> None:
+        """Tell that a snapshot begins to be sent."""
+        self._advise(b"SNAPSHOT_CREATE.", "snapshot_create", {"state": shown_state})
+
+    def snapshot_complete(self, begun_ns: int, error: str) -> None:
+        """Tell that a snapshot has been sent, or why it has not."""
+        end_ns = self._stream.clock.wall_ns()
+        fields = {"start": format_time(begun_ns), "end": format_time(end_ns)}
+        if error:
+            fields["error"] = error
+        self._advise(b"SNAPSHOT_COMPLETE.", "snapshot_complete", fields)
+
     def _advise(self, kind: bytes, type_name: str, fields: dict[str, Any]) -> None:
         stream = self._stream
         subject = _ADVISORY + kind + stream.name
@@ -53,3 +66,36 @@ class StreamEvents:
         if stream.surroundings.domain:
             event["domain"] = stream.surroundings.domain
         stream.answers.send(subject, b"", encode(event), False)
+
+
+def advise_restore_create(around: Surroundings, stream: bytes) -> None:
+    """Tell that a stream begins to be restored."""
+    _advise_restore(around, b"RESTORE_CREATE.", "restore_create", stream, {})
+
+
+def advise_restore_complete(around: Surroundings, stream: bytes, begun_ns: int, size: int) -> None:
+    """Tell that a stream has been restored, or that it could not be."""
+    fields = {
+        "start": format_time(begun_ns),
+        "end": format_time(around.clock.wall_ns()),
+        "bytes": size,
+    }
+    _advise_restore(around, b"RESTORE_COMPLETE.", "restore_complete", stream, fields)
+
+
+def _advise_restore(
+    around: Surroundings, kind: bytes, type_name: str, stream: bytes, fields: dict[str, Any]
+) -> None:
+    subject = _ADVISORY + kind + stream
+    if not around.sink.has_interest(subject):
+        return
+    event: dict[str, Any] = {
+        "type": f"io.nats.jetstream.advisory.v1.{type_name}",
+        "id": around.new_id(),
+        "timestamp": format_time(around.clock.wall_ns()),
+        "stream": text(stream),
+        **fields,
+    }
+    if around.domain:
+        event["domain"] = around.domain
+    around.sink.send(subject, b"", b"", encode(event))

@@ -39,6 +39,7 @@ from midge.protocol.frame import Frame
 
 if TYPE_CHECKING:
     from midge.jetstream.account import JetStreamAccount
+    from midge.jetstream.consumer.state import StoredState
 
 _HEADERS_MAX = 65535  # nats-server notes the length of the headers in 16 bits
 _RECORD_MAX = 32 * 1024 * 1024  # the largest record that nats-server writes to a file
@@ -145,6 +146,24 @@ class Stream:
         self.schedules.start()
         self.enforce_limits()
         self.consumers.restore()
+
+    def take_up(
+        self,
+        ids: list[tuple[bytes, int, int]],
+        ttls: list[tuple[int, int, int]],
+        consumers: list[tuple[bytes, StoredState]],
+    ) -> None:
+        """Take up what was restored with the messages: ids, TTLs, consumers."""
+        self.now_ns = self.clock.wall_ns()
+        for msg_id, seq, time_ns in ids:
+            self.dedup.add(msg_id, seq, time_ns)
+        for seq, time_ns, ttl_s in ttls:
+            self.expiry.add(seq, time_ns, ttl_s)
+        self.expiry.arm()
+        self.schedules.start()
+        for name, stored in consumers:
+            self.consumers.take_up(name, stored)
+        self.enforce_limits()
 
     def changed(self, old: StreamConfig) -> None:
         """See to what follows a change of the configuration."""

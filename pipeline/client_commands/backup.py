@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from midge.pipeline.client_commands import output
-from midge.pipeline.client_commands.quantities import name, show_size, size_bytes
+from midge.pipeline.client_commands.quantities import (
+    name,
+    show_messages,
+    show_size,
+    size_bytes,
+)
 from midge.pipeline.client_commands.verbs import Session
 from midge.pipeline.errors import OptionError, ServerError, reason_of
 from midge.pipeline.nats.client import Client, frame
@@ -69,7 +74,7 @@ def backup(session: Session) -> None:
     if args.json:
         output.print_json({**kept, "bytes": size})
     else:
-        shown = f"{messages:,} messages, {show_size(size)} in {took_s:.1f} s"
+        shown = f"{show_messages(messages)}, {show_size(size)} in {took_s:.1f} s"
         output.write(f"{args.stream}: {shown}: {args.directory}")
 
 
@@ -151,8 +156,8 @@ def restore(session: Session) -> None:
     if args.json:
         output.print_json({"config": info["config"], "state": info["state"]})
     else:
-        messages = info["state"]["messages"]
-        output.write(f"{stream}: {messages:,} messages restored in {took_s:.1f} s")
+        messages = show_messages(info["state"]["messages"])
+        output.write(f"{stream}: {messages} restored in {took_s:.1f} s")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

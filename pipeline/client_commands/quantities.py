@@ -156,6 +156,11 @@ def show_duration(ns: int) -> str:
     return f"{days}d{show_duration(rest) if rest else ''}"
 
 
+def show_messages(number: int) -> str:
+    """Return how many messages, in words: `1 message`, `2,000 messages`."""
+    return f"{number:,} message{'' if number == 1 else 's'}"
+
+
 def show_size(size: int) -> str:
     """Return a size for people, such as `1.5 MiB`."""
     if size < 1024:

@@ -10,6 +10,7 @@ from midge.pipeline.client_commands.quantities import (
     count,
     moment,
     name,
+    show_messages,
     show_size,
     show_time,
     subject_filter,
@@ -135,7 +136,8 @@ def _purge(session: Session) -> None:
     body = {"filter": args.subject, "seq": args.seq, "keep": args.keep}
     given = {key: value for key, value in body.items() if value}
     answer = session.call(f"STREAM.PURGE.{args.stream}", given)
-    _tell(session, {"purged": answer.get("purged", 0)}, "{purged:,} messages removed")
+    purged = int(answer.get("purged", 0))
+    _tell(session, {"purged": purged}, f"{show_messages(purged)} removed")
 
 
 def _rm_arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from midge.jetstream import errors
-from midge.jetstream.account import JetStreamAccount
+from midge.jetstream.account import UNFINISHED, JetStreamAccount
 from midge.jetstream.api import dispatch
+from midge.jetstream.archive.transfers import PREFIX, Work
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.stream.surroundings import Surroundings
 from midge.server.jetstream import routes, subjects
 from midge.server.jetstream.acks import AckIntake
-from midge.server.jetstream.delivery import Deliveries
+from midge.server.jetstream.delivery import PORTION_BYTES, Deliveries
 from midge.server.jetstream.ingest import StreamSubscription
 from midge.server.jetstream.sink import AccountSink, Interest
 from midge.server.jetstream.subjects import ApiService, Intake
@@ -56,10 +58,15 @@ class AccountJetStream:
         if self.limits is not None:
             self._own.append(AckIntake(self.streams))
             self._own.append(Intake(subjects.FLOW_CONTROL + b">", self._take_flow_control))
+            self._own.append(Intake(PREFIX + b">", self._take_transfer))
         for subscription in self._own:
             self.account.add(subscription)
-        for store in self._context.stores.recovered(self.account.name):
-            self._context.stores.adopt(store, self.streams.recover(store).config)
+        stores = self._context.stores
+        for store in stores.recovered(self.account.name):
+            if store.config() == UNFINISHED:
+                stores.delete(store)  # a restore that was cut short, of which nobody was told
+            else:
+                stores.adopt(store, self.streams.recover(store).config)
 
     def close(self) -> None:
         """Listen no more; consumers' waiting requests are told of the shutdown."""
@@ -102,6 +109,7 @@ class AccountJetStream:
         streams.stream_added = self._stream_added
         streams.stream_changed = self._stream_changed
         streams.stream_removed = self._stream_removed
+        streams.transfers.wait_turn = self._wait_turn
         return streams
 
     # What clients ask for.
@@ -134,6 +142,20 @@ class AccountJetStream:
     ) -> bool:
         """Take the answer to a flow control request; False when there is no such consumer."""
         return routes.take_flow_control(self.streams, subject, headers)
+
+    def _take_transfer(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
+        """Take a piece of an archive, or the ack of one; False when nothing is under way."""
+        return self.streams.transfers.take(subject, reply, payload)
+
+    def _wait_turn(self, work: Work) -> None:
+        """Have a piece of work for a transfer done in one of the next turns of the loop."""
+        self._context.turns.wait(partial(self._take_turn, work))
+
+    def _take_turn(self, work: Work) -> None:
+        turns = self._context.turns
+        share = turns.share()
+        spent = work(min(share, PORTION_BYTES))
+        turns.give_back(max(share - spent, 0))
 
     # What streams are there.
 

@@ -1,0 +1,117 @@
+"""The stream form of S2: chunks, each with its kind, its length and the checksum of what it holds.
+
+Snappy's `framing_format.txt` describes it; S2 only has a larger largest block, and another name in
+the first chunk. Only what nats-server writes and reads lives here: no padding is written, no index.
+"""
+
+from __future__ import annotations
+
+from midge.jetstream.archive.s2 import BLOCK_MAX, Encoder, S2Error, checksum, decode
+
+_MAGIC = b"\xff\x06\x00\x00S2sTwO"
+_MAGICS = (b"S2sTwO", b"sNaPpY")
+_COMPRESSED = 0x00
+_PLAIN = 0x01
+_FIRST_SKIPPED = 0x80
+_IDENTIFIER = 0xFF
+_HEAD = 4
+_BLOCK_LIMIT = 4 << 20
+"""The largest block that S2 allows."""
+
+_CHUNK_LIMIT = _BLOCK_LIMIT + (_BLOCK_LIMIT // 6) + 32
+
+
+class S2Writer:
+    """Compresses what is written. `take` returns what has come out of that so far."""
+
+    def __init__(self) -> None:
+        self._encoder = Encoder()
+        self._block = bytearray()
+        self._out = [_MAGIC]
+        self.ready_bytes = len(_MAGIC)
+        """How much `take` would return."""
+
+    def write(self, data: bytes) -> None:
+        """Compress more."""
+        self._block += data
+        while len(self._block) >= BLOCK_MAX:
+            self._write_block(BLOCK_MAX)
+
+    def finish(self) -> None:
+        """Compress what is left over."""
+        if self._block:
+            self._write_block(len(self._block))
+
+    def take(self) -> bytes:
+        """Return the bytes that are ready, once."""
+        out = b"".join(self._out)
+        self._out.clear()
+        self.ready_bytes = 0
+        return out
+
+    def _write_block(self, size: int) -> None:
+        block = self._block
+        crc = checksum(block, 0, size).to_bytes(4, "little")
+        body = self._encoder.encode(block, size)
+        kind = _COMPRESSED if body else _PLAIN
+        if not body:
+            body = bytes(block[:size])
+        head = bytes([kind]) + (len(body) + 4).to_bytes(3, "little") + crc
+        self._out += (head, body)
+        self.ready_bytes += len(head) + len(body)
+        del block[:size]
+
+
+class S2Reader:
+    """Cuts a stream into chunks and returns what they hold, one at a time."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._has_begun = False
+
+    def feed(self, data: bytes) -> None:
+        """Take more of the stream."""
+        self._data += data
+
+    def left(self) -> int:
+        """Return how many bytes are left over; 0 where the stream may end."""
+        return len(self._data)
+
+    def next_block(self) -> bytes | bytearray | None:
+        """Return what the next chunk holds; None when it is not there as a whole yet.
+
+        Raises:
+            S2Error: the stream is damaged, or no S2.
+        """
+        while len(self._data) >= _HEAD:
+            kind = self._data[0]
+            length = int.from_bytes(self._data[1:4], "little")
+            if length > _CHUNK_LIMIT:
+                raise S2Error("a chunk of the compressed stream is too long")
+            end = _HEAD + length
+            if len(self._data) < end:
+                return None
+            chunk = bytes(self._data[_HEAD:end])
+            del self._data[:end]
+            if kind == _IDENTIFIER and chunk in _MAGICS:
+                self._has_begun = True
+            elif not self._has_begun:
+                raise S2Error("this is no S2 stream")
+            elif kind in {_COMPRESSED, _PLAIN}:
+                return _unpack(kind, chunk)
+            elif kind < _FIRST_SKIPPED or kind == _IDENTIFIER:
+                raise S2Error(f"the compressed stream has a chunk of the unknown kind {kind}")
+        return None
+
+
+def _unpack(kind: int, chunk: bytes) -> bytes | bytearray:
+    """Return what a chunk holds, checked."""
+    if len(chunk) < _HEAD:
+        raise S2Error("a chunk of the compressed stream is too short")
+    if kind == _PLAIN:
+        block: bytes | bytearray = chunk[_HEAD:]
+    else:
+        block = decode(chunk, _HEAD, len(chunk), _BLOCK_LIMIT)
+    if checksum(block, 0, len(block)) != int.from_bytes(chunk[:_HEAD], "little"):
+        raise S2Error("a chunk of the compressed stream is damaged: its checksum does not match")
+    return block

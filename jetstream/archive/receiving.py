@@ -1,0 +1,167 @@
+"""Receiving an archive: chunks, each acknowledged when what it holds is stored."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from midge.jetstream import errors
+from midge.jetstream.api.call import TYPE_PREFIX
+from midge.jetstream.archive.entries import ArchiveError
+from midge.jetstream.archive.restore import RestoredStream, Unpacker
+from midge.jetstream.archive.s2 import S2Error
+from midge.jetstream.errors import ApiError, JetStreamError
+from midge.jetstream.json.encode import encode
+from midge.jetstream.store.interface import StoreError
+from midge.jetstream.stream import events, state
+
+if TYPE_CHECKING:
+    from midge.jetstream.archive.transfers import Transfers
+    from midge.jetstream.clock import Timer
+
+_ANSWER = f"{TYPE_PREFIX}stream_create_response"
+RESTORE_PREFIX = b"$JS.SNAPSHOT.RESTORE."
+_PATIENCE_S = 5.0
+"""How long the next chunk may take, as nats-server has it."""
+
+_WAITING_MAX_BYTES = 32 << 20
+"""Most that may wait to be stored, from a sender that does not wait for acknowledgements."""
+
+
+class Receiving:
+    """One archive that comes in; its chunks go to `subject`."""
+
+    def __init__(self, transfers: Transfers, restored: RestoredStream) -> None:
+        self.restored = restored
+        self.id = transfers.account.surroundings.new_id().encode()
+        name = restored.config.name
+        self.name = name.encode("utf-8", "surrogateescape")
+        self.subject = b"%b%b.%b" % (RESTORE_PREFIX, self.name, self.id)
+        self._transfers = transfers
+        self._around = transfers.account.surroundings
+        self._unpacker = Unpacker(restored)
+        self._chunks: deque[tuple[bytes, bytes]] = deque()
+        self._waiting_bytes = 0
+        self._total_bytes = 0
+        self._begun_ns = self._around.clock.wall_ns()
+        self._is_waiting = False
+        self._is_fed = False
+        self._timer: Timer | None = None
+        self._watch()
+
+    def chunk(self, reply: bytes, data: bytes) -> None:
+        """Take a chunk; an empty one is the end."""
+        if not reply:
+            self._drop()  # there is nobody to tell
+            return
+        self._watch()
+        self._chunks.append((reply, data))
+        self._waiting_bytes += len(data)
+        if self._waiting_bytes > _WAITING_MAX_BYTES:
+            problem = "too much is under way without acknowledgement"
+            self._fail(reply, errors.STREAM_RESTORE.fill(err=problem))
+        elif not self._is_waiting:
+            self._wait()
+
+    def stop(self) -> None:
+        """Drop what has come, as the server stops."""
+        self._drop()
+
+    def _wait(self) -> None:
+        self._is_waiting = True
+        self._transfers.wait_turn(self._work)
+
+    def _work(self, budget: int) -> int:
+        """Store for about `budget` bytes of work; return what that took."""
+        self._is_waiting = False
+        spent = 0
+        while self._chunks and self.id in self._transfers.receiving and spent < budget:
+            reply, data = self._chunks[0]
+            try:
+                spent += self._store(reply, data, budget - spent)
+            except (ArchiveError, S2Error, StoreError) as error:
+                self._fail(reply, errors.STREAM_RESTORE.fill(err=error))
+        if self._chunks and self.id in self._transfers.receiving:
+            self._wait()
+        return spent
+
+    def _store(self, reply: bytes, data: bytes, budget: int) -> int:
+        """Work on the first chunk, which goes when all that it completes is stored."""
+        if not data:
+            self._chunks.popleft()
+            self._finish(reply)
+            return 0
+        if not self._is_fed:
+            self._is_fed = True
+            self._unpacker.feed(data)
+        spent = self._unpacker.work(budget)
+        if spent < budget:
+            self._is_fed = False
+            self._chunks.popleft()
+            self._waiting_bytes -= len(data)
+            self._total_bytes += len(data)
+            self.restored.store.barrier(lambda: self._around.sink.send(reply, b"", b"", b""))
+            self._watch()
+        return spent
+
+    def _finish(self, reply: bytes) -> None:
+        """Make the stream, and tell when it is durable."""
+        try:
+            self._unpacker.finish()
+            stream = self._transfers.account.finish_restore(self.restored)
+        except JetStreamError as error:
+            self._fail(reply, _refused(error.api))
+            return
+        except (ArchiveError, StoreError) as error:
+            self._fail(reply, errors.STREAM_RESTORE.fill(err=error))
+            return
+        self._forget()
+        self._tell_complete()
+        info = state.info(
+            stream, config=stream.config.versioned_fields(), shown_state=state.state(stream)
+        )
+        answer = encode({"type": _ANSWER, **info})
+        stream.store.barrier(lambda: self._around.sink.send(reply, b"", b"", answer))
+
+    def _fail(self, reply: bytes, error: ApiError) -> None:
+        """Drop what has come, and say why."""
+        self._drop()
+        self._tell_complete()
+        answer = encode({"type": _ANSWER, "error": error.fields()})
+        self._around.sink.send(reply, b"", b"", answer)
+
+    def _tell_complete(self) -> None:
+        events.advise_restore_complete(self._around, self.name, self._begun_ns, self._total_bytes)
+
+    def _stalled(self) -> None:
+        self._timer = None
+        if not self._chunks:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Forget the transfer and what it stored."""
+        self._forget()
+        self._transfers.account.delete_store(self.restored.store)
+
+    def _forget(self) -> None:
+        self._transfers.receiving.pop(self.id, None)
+        self._chunks.clear()
+        self._cancel()
+
+    def _watch(self) -> None:
+        """Give up if nothing comes for too long from now on."""
+        self._cancel()
+        self._timer = self._around.clock.call_later(_PATIENCE_S, self._stalled)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _refused(error: ApiError) -> ApiError:
+    """Return how nats-server says that there can be no such stream."""
+    if error is errors.STREAM_NAME_EXIST_RESTORE_FAILED:
+        return error
+    said = f"error adding stream: {error.description} ({error.err_code})"
+    return errors.STREAM_RESTORE.fill(err=said)

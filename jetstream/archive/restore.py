@@ -1,0 +1,212 @@
+"""A stream made from an archive: what is read goes into a store, which becomes a stream at the end.
+
+Until then nobody sees it: it takes no messages and has no consumers. `Restore` reads the form of
+nats-server 2.15; `open_restore` finds out which form an archive has.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from midge.jetstream.archive import consumers, entries
+from midge.jetstream.archive.entries import ArchiveError, Entry, EntryReader
+from midge.jetstream.archive.framing import S2Reader
+from midge.jetstream.json.encode import text
+from midge.jetstream.json.times import SECOND_NS
+from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.stream import headers
+from midge.jetstream.stream import incoming as names
+from midge.jetstream.stream.ttl import INVALID, parse_ttl
+
+if TYPE_CHECKING:
+    from midge.jetstream.config.stream import StreamConfig
+    from midge.jetstream.consumer.state import StoredState
+
+_MESSAGE_COST = 256
+"""What storing a message costs beside its bytes: some 5 us, see `Snapshot`."""
+
+_PART_MAX = 64 << 20
+_ZERO_STATE = {"messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0, "consumer_count": 0}
+
+
+class RestoredStream:
+    """A store that is being filled, and what its stream needs to know of it.
+
+    `ids` and `ttls` hold what a stream looks up by sequence when it starts.
+    """
+
+    def __init__(
+        self, config: StreamConfig, store: StreamStore, now_ns: int, max_payload: int
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.created_ns = now_ns
+        self.consumers: list[tuple[bytes, StoredState]] = []
+        self.ids: list[tuple[bytes, int, int]] = []
+        self.ttls: list[tuple[int, int, int]] = []
+        self._now_ns = now_ns
+        self._max_payload = max_payload
+
+    def begin(self, first_seq: int) -> None:
+        """Have the first message be `first_seq`."""
+        if first_seq > 1:
+            self.store.skip_to(first_seq - 1)
+
+    def add(self, subject: bytes, time_ns: int, seq: int, block: bytes, payload: bytes) -> None:
+        """Store a message, unless it has outlived its own TTL.
+
+        Raises:
+            ArchiveError: it does not fit the stream.
+            StoreError: the store does not take it.
+        """
+        size = len(block) + len(payload)
+        if size > self._max_payload:
+            raise ArchiveError(f"message sequence {seq} exceeds maximum payload size")
+        if 0 <= self.config.max_msg_size < size:
+            raise ArchiveError(f"message sequence {seq} exceeds maximum message size")
+        if seq <= self.store.last_seq:
+            raise ArchiveError(f"message sequence {seq} out of order")
+        ttl_s = parse_ttl(headers.find(block, names.TTL) or b"") if block else 0
+        if ttl_s == INVALID:
+            raise ArchiveError("failed to parse message TTL: invalid per-message TTL (10165)")
+        if ttl_s > 0 and self._now_ns > time_ns + ttl_s * SECOND_NS:
+            self.store.skip_to(seq)
+            return
+        msg_id = self._id_of(block, time_ns) if block else None
+        self.store.append(subject, block, payload, time_ns, seq, ttl_s, msg_id)
+        if msg_id:
+            self.ids.append((msg_id, seq, time_ns))
+        if ttl_s:
+            self.ttls.append((seq, time_ns, ttl_s))
+
+    def _id_of(self, block: bytes, time_ns: int) -> bytes | None:
+        """Return a message's id if its window is still open."""
+        if time_ns + self.config.duplicate_window_ns < self._now_ns:
+            return None
+        return headers.find(block, names.MSG_ID) or None
+
+    def end(self, last_seq: int) -> None:
+        """Have the last sequence be `last_seq`, whatever message was the last."""
+        self.store.skip_to(last_seq)
+
+
+class Restore:
+    """Reads an archive of nats-server 2.15 or of midge into a store."""
+
+    def __init__(self, restored: RestoredStream) -> None:
+        self._restored = restored
+        self._entries = EntryReader(_PART_MAX)
+        self._consumers_left = 0
+        self._last_seq = 0
+        self._has_state = False
+        self._has_ended = False
+
+    def feed(self, block: bytes | bytearray) -> None:
+        """Take more of what the archive holds, uncompressed."""
+        self._entries.feed(block)
+
+    def work(self, budget: int) -> int:
+        """Take in entries for about `budget` bytes of work; return what that took, 0 for none.
+
+        Raises:
+            ArchiveError: the archive is damaged.
+            StoreError: the store does not take a message.
+        """
+        spent = 0
+        while spent < budget:
+            entry = self._entries.next_entry()
+            if entry is None:
+                break
+            self._take(entry)
+            spent += len(entry.headers) + len(entry.payload) + _MESSAGE_COST
+        return spent
+
+    def finish(self) -> None:
+        """Check that the archive is whole; raises ArchiveError."""
+        if self._entries.left():
+            raise ArchiveError("archive: invalid archive stream")
+        if not self._has_ended:
+            raise ArchiveError("EOF")
+        self._restored.end(self._last_seq)
+
+    def _take(self, entry: Entry) -> None:
+        if self._has_ended:
+            raise ArchiveError("archive: there is more behind its end")
+        if not self._has_state:
+            self._take_state(entry)
+        elif self._consumers_left:
+            self._take_consumer(entry)
+        elif entry.seq:
+            self._restored.add(entry.name, entry.time_ns, entry.seq, entry.headers, entry.payload)
+        elif not entry.time_ns and not entry.headers and not entry.payload:
+            self._has_ended = True
+        else:
+            raise ArchiveError("expected message sequence")
+
+    def _take_state(self, entry: Entry) -> None:
+        if entry.name != entries.STATE:
+            raise ArchiveError("expected state.json first")
+        try:
+            state: dict[str, Any] = {**_ZERO_STATE, **json.loads(entry.payload)}
+            first_seq, self._last_seq = int(state["first_seq"]), int(state["last_seq"])
+            self._consumers_left = int(state["consumer_count"])
+        except (ValueError, TypeError) as error:
+            raise ArchiveError(f"error in state.json: {error}") from None
+        self._has_state = True
+        self._restored.begin(first_seq)
+
+    def _take_consumer(self, entry: Entry) -> None:
+        if not entry.name.startswith(entries.CONSUMERS):
+            raise ArchiveError(f'expected consumer, found "{text(entry.name)}"')
+        self._consumers_left -= 1
+        name = entry.name[len(entries.CONSUMERS) :]
+        self._restored.consumers.append((name, consumers.read(text(name), entry.payload)))
+
+
+class Unpacker:
+    """Takes an archive in pieces as they come, and hands it to the reader of its form."""
+
+    def __init__(self, restored: RestoredStream) -> None:
+        self._restored = restored
+        self._chunks = S2Reader()
+        self._reader: Restore | None = None
+        self._begin = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Take a piece of the compressed archive."""
+        self._chunks.feed(data)
+
+    def work(self, budget: int) -> int:
+        """Do some of the work that there is; return what that took, 0 when nothing is left.
+
+        Raises:
+            ArchiveError, S2Error: the archive is damaged.
+            StoreError: the store does not take a message.
+        """
+        spent = self._reader.work(budget) if self._reader is not None else 0
+        while spent < budget:
+            block = self._chunks.next_block()
+            if block is None:
+                break
+            spent += len(block)
+            self._take(block)
+            if self._reader is not None:
+                spent += self._reader.work(budget - spent) if spent < budget else 0
+        return spent
+
+    def finish(self) -> None:
+        """Check that the archive was whole; raises ArchiveError."""
+        if self._reader is None or self._chunks.left():
+            raise ArchiveError("unexpected EOF" if self._begin or self._chunks.left() else "EOF")
+        self._reader.finish()
+
+    def _take(self, block: bytes | bytearray) -> None:
+        """Hand on what a chunk holds, as soon as the form is known."""
+        if self._reader is not None:
+            self._reader.feed(block)
+            return
+        self._begin += block
+        if len(self._begin) >= len(entries.MAGIC):
+            self._reader = Restore(self._restored)
+            self._reader.feed(self._begin)

@@ -1,0 +1,87 @@
+"""The snapshots that an account sends, and the archives that it receives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from midge.jetstream.archive.receiving import RESTORE_PREFIX, Receiving
+from midge.jetstream.archive.restore import RestoredStream
+from midge.jetstream.archive.sending import ACK_PREFIX, Sending, in_flight
+from midge.jetstream.archive.snapshot import Snapshot
+from midge.jetstream.stream import events
+
+if TYPE_CHECKING:
+    from midge.jetstream.account import JetStreamAccount
+    from midge.jetstream.config.stream import StreamConfig
+    from midge.jetstream.stream.stream import Stream
+
+PREFIX = b"$JS.SNAPSHOT."
+_TURN_BYTES = 256 << 10
+"""Work of one turn where nothing else says how much that may be: some 5 ms."""
+
+Work = Callable[[int], int]
+"""Does work for about so many bytes; returns what it took."""
+
+
+class Transfers:
+    """What is under way in one account, by the id in its subject.
+
+    `wait_turn` has work done in one of the next turns of the loop.
+    """
+
+    def __init__(self, account: JetStreamAccount) -> None:
+        self.account = account
+        self.sending: dict[bytes, Sending] = {}
+        self.receiving: dict[bytes, Receiving] = {}
+        self.wait_turn: Callable[[Work], object] = self._work_at_once
+
+    def send(
+        self, stream: Stream, to: bytes, chunk_bytes: int, window_bytes: int, *, consumers: bool
+    ) -> Sending:
+        """Take a snapshot of a stream; `Sending.start` begins to send it."""
+        snapshot = Snapshot(stream, with_consumers=consumers)
+        sending = Sending(self, stream, snapshot, to, in_flight(chunk_bytes, window_bytes))
+        self.sending[sending.id] = sending
+        return sending
+
+    def receive(self, config: StreamConfig) -> Receiving:
+        """Take in an archive, of which a stream is to be made; chunks go to its `subject`."""
+        surroundings = self.account.surroundings
+        store = self.account.new_store(config)
+        now_ns = surroundings.clock.wall_ns()
+        receiving = Receiving(self, RestoredStream(config, store, now_ns, surroundings.max_payload))
+        self.receiving[receiving.id] = receiving
+        events.advise_restore_create(surroundings, receiving.name)
+        return receiving
+
+    def take(self, subject: bytes, reply: bytes, payload: bytes) -> bool:
+        """Take a message to a subject below `PREFIX`; False when there is no such transfer."""
+        tokens = subject.split(b".")
+        if len(tokens) == 5 and subject.startswith(RESTORE_PREFIX):
+            receiving = self.receiving.get(tokens[4])
+            if receiving is not None and receiving.subject == subject:
+                receiving.chunk(reply, payload)
+                return True
+        elif len(tokens) > 5 and subject.startswith(ACK_PREFIX):
+            sending = self.sending.get(tokens[4])
+            if sending is not None and sending.stream.name == tokens[3]:
+                sending.acknowledged()
+                return True
+        return False
+
+    def stream_removed(self, stream: Stream) -> None:
+        """End the snapshots of a stream that is being deleted."""
+        for sending in [one for one in self.sending.values() if one.stream is stream]:
+            sending.fail("the stream was deleted meanwhile")
+
+    def stop(self) -> None:
+        """End everything."""
+        for sending in list(self.sending.values()):
+            sending.stop()
+        self.sending.clear()
+        for receiving in list(self.receiving.values()):
+            receiving.stop()
+
+    def _work_at_once(self, work: Work) -> None:
+        self.account.surroundings.clock.call_later(0, work, _TURN_BYTES)
