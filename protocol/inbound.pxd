@@ -2,7 +2,7 @@
 
 cimport cython
 
-from midge.protocol.parser cimport Parser
+from midge.protocol.stream_parser cimport StreamParser
 
 
 cdef class SharedBuffer:
@@ -13,7 +13,7 @@ cdef class SharedBuffer:
 
 @cython.final
 cdef class Inbound:
-    cdef readonly Parser parser
+    cdef readonly StreamParser parser
     cdef SharedBuffer _shared
     cdef bytes _rest
     cdef bytearray _own

@@ -6,7 +6,7 @@ its own, which later reads go straight into, once it is large. That buffer grows
 arrived, never with what was announced.
 """
 
-from midge.protocol.parser import Parser
+from midge.protocol.stream_parser import StreamParser
 
 SHARED_BUFFER_BYTES = 256 * 1024
 _OWN_BUFFER_BYTES = 128 * 1024
@@ -35,7 +35,7 @@ class Inbound:
 
     __slots__ = ("_filled", "_is_parsing", "_own", "_rest", "_shared", "parser")
 
-    def __init__(self, parser: Parser, shared: SharedBuffer) -> None:
+    def __init__(self, parser: StreamParser, shared: SharedBuffer) -> None:
         self.parser = parser
         self._shared = shared
         self._rest = b""  # a small unfinished frame, between two reads

@@ -5,7 +5,7 @@ cimport cython
 from midge.protocol cimport memory
 from midge.protocol.arguments cimport parse_size, split_arguments
 from midge.protocol.frame cimport Frame, rewritten
-from midge.protocol.handler cimport Handler
+from midge.protocol.stream_parser cimport StreamParser
 
 cdef int _TAB, _LF, _CR, _SPACE, MAX_SIZE_DIGITS, _PLAIN_LINE_MIN
 cdef int _NO_VERB, _PUB, _HPUB, _SUB, _UNSUB, _CONNECT, _INFO, _ERR, _PING, _PONG, _OK
@@ -13,14 +13,9 @@ cdef tuple _WORDS
 cdef bytes _PUB_WORD
 
 
-cdef class Parser:
-    cdef public Handler handler
+cdef class Parser(StreamParser):
     cdef public Py_ssize_t max_control_line
-    cdef public Py_ssize_t max_payload
     cdef public bint headers
-    cdef public bint connect_required
-    cdef public bint halted
-    cdef public Py_ssize_t budget
     cdef dict _costs
     cdef Py_ssize_t _publish_cost
     cdef Py_ssize_t _run_cost
@@ -32,8 +27,6 @@ cdef class Parser:
     @cython.locals(data="const unsigned char *", frame=Frame, position=Py_ssize_t, after=Py_ssize_t,
                    longest_run=Py_ssize_t, count=Py_ssize_t, taken=Py_ssize_t)
     cpdef Py_ssize_t feed(self, bytearray buffer, Py_ssize_t start, Py_ssize_t end) except -1
-
-    cpdef void charge(self, Py_ssize_t cost_bytes) except *
 
     @cython.final
     cdef void _charge(self, Py_ssize_t cost_bytes) except *

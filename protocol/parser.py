@@ -25,6 +25,7 @@ from midge.protocol.errors import (
 )
 from midge.protocol.frame import Frame, rewritten
 from midge.protocol.handler import Handler
+from midge.protocol.stream_parser import StreamParser
 
 _TAB = 0x09
 _LF = 0x0A
@@ -68,16 +69,11 @@ COSTS = COMPILED_COSTS if memory.is_compiled() else INTERPRETED_COSTS
 """What each verb, and a run of publishes, takes off the budget besides its bytes."""
 
 
-class Parser:
+class Parser(StreamParser):
     """Drives `handler` with the commands found in what `feed` is given.
 
-    `max_control_line` bounds the arguments of a line, in bytes; `max_payload` header and payload
-    together, -1 for no bound. `headers` allows HPUB. While `connect_required` is set only a CONNECT
-    may come. Setting `halted` makes `feed` return after the command at hand.
-
-    `budget` is what may be done until `handler.on_budget_spent` is called, in bytes copied or what
-    takes as long; see `costs`, which maps each of VERBS, and RUN, to what it takes besides its
-    bytes.
+    `max_control_line` bounds the arguments of a line, in bytes; `headers` allows HPUB. `costs` maps
+    each of VERBS, and RUN, to what it takes off the budget besides its bytes.
     """
 
     __slots__ = (
@@ -88,13 +84,8 @@ class Parser:
         "_repeatable",
         "_run_cost",
         "_verb",
-        "budget",
-        "connect_required",
-        "halted",
-        "handler",
         "headers",
         "max_control_line",
-        "max_payload",
     )
 
     def __init__(
@@ -105,13 +96,9 @@ class Parser:
         max_payload: int = 1 << 20,
         costs: dict[bytes, int] = COSTS,
     ) -> None:
-        self.handler = handler
+        StreamParser.__init__(self, handler, max_payload)
         self.max_control_line = max_control_line
-        self.max_payload = max_payload
         self.headers = False
-        self.connect_required = False
-        self.halted = False
-        self.budget = 0
         self._costs = costs
         self._publish_cost = costs[_PUB_WORD]
         self._run_cost = costs[RUN]
@@ -165,10 +152,6 @@ class Parser:
                 break
             position = after
         return position
-
-    def charge(self, cost_bytes: int) -> None:
-        """Take so much off the budget; the handler halts this parser when too little is left."""
-        self._charge(cost_bytes)
 
     def _charge(self, cost_bytes: int) -> None:
         self.budget -= cost_bytes

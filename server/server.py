@@ -249,7 +249,7 @@ class Server:
         limits, keepalive = self.options.limits, self.options.keepalive
         broker.closed.limit(limits.max_closed_clients)
         for connection in self.connections():
-            connection.max_pending_bytes = limits.max_pending_bytes
+            connection.channel.max_pending_bytes = limits.max_pending_bytes
             connection.parser.max_control_line = limits.max_control_line_bytes
             if connection.identity is None:
                 connection.parser.max_payload = limits.max_payload_bytes

@@ -250,7 +250,7 @@ class Admission:
         if self._pending_auth.conclusion_of(connection) == self._conclude_and_resume:
             self.authenticate(connection)
             if connection not in self._pending_auth:
-                connection.resume()
+                connection.channel.resume()
             return
         if connection.identity is None:
             if not connection.introduced and not self.admits_silent(connection):
@@ -340,7 +340,7 @@ class Admission:
 
     def _conclude_and_resume(self, connection: Connection, verdict: Verdict) -> None:
         self._conclude(connection, verdict)
-        connection.resume()
+        connection.channel.resume()
 
     def _conclude(self, connection: Connection, verdict: Verdict) -> None:
         if isinstance(verdict, Refusal):
@@ -473,7 +473,7 @@ def request_of(connection: Connection) -> AuthRequest:
         peer_host=connection.peer_host,
         peer_port=connection.peer_port,
         connection_type=connection.listener_kind,
-        certificate=connection.peer_certificate(),
+        certificate=connection.channel.peer_certificate(),
     )
 
 

@@ -15,21 +15,19 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from midge.protocol import COMPATIBLE_VERSION, errors
-from midge.protocol.errors import ProtocolError
 from midge.protocol.frame import Frame
-from midge.protocol.inbound import SharedBuffer
 from midge.protocol.messages import Info
 from midge.server.broker.admission import Admission, configured_interceptors
 from midge.server.broker.hints import Hints
 from midge.server.broker.server_keys import ServerKeys
 from midge.server.broker.totals import Totals
-from midge.server.clients.channel import LOG_LINE_BYTES, Channel
+from midge.server.clients.charges import LOG_LINE_BYTES
 from midge.server.clients.clean_up import CleanUp
 from midge.server.clients.client_info import offered_by
 from midge.server.clients.closed_clients import ClosedClient, ClosedClients
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
-from midge.server.clients.fair_turns import FairTurns
+from midge.server.clients.host import Host
 from midge.server.clients.protocol_trace import Tracer, client_label
 from midge.server.clock import Clock
 from midge.server.config.options import Options
@@ -39,13 +37,13 @@ from midge.server.routing.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 from midge.server.routing.client import Client
 from midge.server.routing.contained_faults import ContainedFaults
 from midge.server.routing.observer import Observer
-from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.router import SWALLOWED, Router
 from midge.server.routing.several_observers import SeveralObservers
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist import SubList
 
 if TYPE_CHECKING:
+    from midge.server.clients.publishing import PublishingClient
     from midge.server.interceptors.api import Interceptor
     from midge.server.interceptors.interception import Interception
 
@@ -82,15 +80,14 @@ class Screen:
         """Change what a connection is told of the server."""
 
 
-class Broker:
+class Broker(Host):
     """The shared state of one server's connections; `clock` and `random` are its only such sources.
 
     `soon` has a function called in a later turn of the loop, if there is one. `internal` is the
     way to the router of all that is no connection.
 
     `clients` are the live connections by cid, `closed` the last ones that went, oldest first.
-    `closed_by_reason` and `errors_sent` (by kind) count what they say; `limit_hits` counts by name
-    what these do not show.
+    `closed_by_reason` and `errors_sent` (by kind) count what they say.
     """
 
     def __init__(
@@ -100,15 +97,10 @@ class Broker:
         random: Random,
         soon: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
-        self.options = options
-        self.clock = clock
-        self.random = random
-        self.keys = ServerKeys()
-        self.shared_buffer = SharedBuffer()
-        self.chunks = ChunkPool()
-        self.turns = FairTurns(clock)
         chooser = random if options.routing.queue_selection == "random" else None
-        self.router = Router(chooser, ContainedFaults(clock.monotonic), soon)
+        router = Router(chooser, ContainedFaults(clock.monotonic), soon)
+        Host.__init__(self, options, clock, random, router)
+        self.keys = ServerKeys()
         self.internal = InternalPublisher(self.router)
         self.observers: list[Observer] = []
         self._message_observers: list[Observer] = []
@@ -120,9 +112,7 @@ class Broker:
         self.totals = Totals()
         self.closed_by_reason: Counter[ClosedReason] = Counter()
         self.errors_sent: Counter[str] = Counter()
-        self.limit_hits: Counter[str] = Counter()
         self.hints = Hints()
-        self.stalled_clients = 0
         self.screen: Screen | None = None
         self.interception: Interception | None = None
         self._interceptors: dict[str, dict[str, Interceptor]] = {"settings": {}, "program": {}}
@@ -130,7 +120,6 @@ class Broker:
         self.host, self.port = options.listen.host, options.listen.port
         self._last_cid = 4  # nats-server's internal clients take the first few
         self._transports = set[Connection]()
-        self.finishing: set[Channel] = set()  # without a transport, see Channel
         self._empty = asyncio.Event()
         self.admission = Admission(self)
         self.intercept_as_configured(configured_interceptors(options))
@@ -253,31 +242,24 @@ class Broker:
             self._empty.clear()
             await self._empty.wait()
 
-    def protocol_error(self, connection: Channel, error: ProtocolError) -> None:
-        """Log what a client did wrong."""
-        if error.wire == errors.AUTHORIZATION_VIOLATION:
-            self.note_refused(connection, error.detail)
-            return
-        log.error("protocol_error", cid=connection.cid, peer=connection.peer, error=error.detail)
-
-    def note_refused(self, connection: Channel, detail: str) -> None:
+    def note_refused(self, connection: Connection, detail: str) -> None:
         """Log that the client of `connection` was not let in, and as whom it came."""
         log.error(
             "authentication_failed",
             cid=connection.cid,
             peer=connection.peer,
             detail=detail,
-            offered=offered_by(connection.options) if isinstance(connection, Connection) else "",
+            offered=offered_by(connection.options),
         )
 
-    def error_sent(self, connection: Channel, text: str) -> None:
+    def error_sent(self, connection: PublishingClient, text: str) -> None:
         """Log and count an -ERR after which the connection goes on."""
         kind = _kind_of(text)
         if kind not in self.errors_sent and len(self.errors_sent) >= _ERROR_KINDS_MAX:
             kind = "other"
         self.errors_sent[kind] += 1
         if log.is_debugging:
-            connection.parser.charge(LOG_LINE_BYTES)
+            connection.spend(LOG_LINE_BYTES)
         log.debug("error_sent", cid=connection.cid, peer=connection.peer, error=text)
 
     # Who may hold, change or refuse what passes.
@@ -483,7 +465,7 @@ class Broker:
     def abort_all(self) -> None:
         """Cut every transport that is still there."""
         for connection in list(self._transports):
-            connection.abort()
+            connection.channel.abort()
 
 
 def _kind_of(error: str) -> str:

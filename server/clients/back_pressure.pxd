@@ -8,11 +8,11 @@ cdef Py_ssize_t _HOLD_BACK_BYTES
 
 
 cdef class BackPressure:
-    cdef object _connection
+    cdef object _channel
     cdef double _behind_since
     cdef object _deadline_timer
     cdef object _hold_timer
-    cdef object _waits_for
+    cdef Client _waits_for
     cdef public Client held_by
     cdef public dict holding
 

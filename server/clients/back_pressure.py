@@ -5,29 +5,58 @@ publish to it; full, or without any progress for too long, it is closed as a slo
 publisher it is read no further for a moment, so that a fast one does not fill the memory.
 """
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.host import Host
+from midge.server.routing.client import Client
+from midge.server.routing.outbound import Outbound
 
 if TYPE_CHECKING:
-    from midge.server.clients.channel import Channel
+    from midge.server.clients.reading import Reading
     from midge.server.clock import Timer
-    from midge.server.routing.client import Client
 
 _HOLD_BACK_BYTES = 4 * 1024 * 1024  # a receiver this far behind slows down who publishes to it
 _HOLD_BACK_S = 0.01  # for so long per batch at most, unless it catches up before
 
 
+class Pressed(Protocol):
+    """What back-pressure is about: a Channel."""
+
+    @property
+    def host(self) -> Host:
+        """The limits, the clock and the counts."""
+
+    @property
+    def owner(self) -> Client:
+        """What publishes and receives by it."""
+
+    @property
+    def outbound(self) -> Outbound:
+        """What is to be written."""
+
+    @property
+    def reading(self) -> "Reading":
+        """What is read."""
+
+    @property
+    def max_pending_bytes(self) -> int:
+        """What may wait to be written."""
+
+    def close(self, reason: ClosedReason) -> None:
+        """End."""
+
+
 class BackPressure:
-    """What `connection` waits for, and who waits for it.
+    """What `channel` waits for, and who waits for it.
 
     `held_by` is the receiver that the batch at hand has overwhelmed, `holding` are the publishers
-    that are read no further until this connection has caught up.
+    that are read no further until this channel has caught up.
     """
 
     __slots__ = (
         "_behind_since",
-        "_connection",
+        "_channel",
         "_deadline_timer",
         "_hold_timer",
         "_waits_for",
@@ -35,12 +64,12 @@ class BackPressure:
         "holding",
     )
 
-    def __init__(self, connection: "Channel") -> None:
-        self._connection = connection
+    def __init__(self, channel: Pressed) -> None:
+        self._channel = channel
         self._behind_since = 0.0
         self._deadline_timer: Timer | None = None
         self._hold_timer: Timer | None = None
-        self._waits_for: Channel | None = None
+        self._waits_for: Client | None = None
         self.held_by: Client | None = None
         self.holding: dict[Client, None] = {}
 
@@ -48,30 +77,30 @@ class BackPressure:
 
     def has_room(self, publisher: "Client | None") -> bool:
         """Tell whether more may be queued; if it hardly may, slow `publisher` down."""
-        connection = self._connection
-        limit = connection.max_pending_bytes
-        pending = connection.outbound.pending_bytes()
+        channel = self._channel
+        limit = channel.max_pending_bytes
+        pending = channel.outbound.pending_bytes()
         if pending > limit:
-            connection.close(ClosedReason.SLOW_CONSUMER_PENDING)
+            channel.close(ClosedReason.SLOW_CONSUMER_PENDING)
             return False
         nearly_full = pending >= limit * 3 // 4
         if pending < _HOLD_BACK_BYTES and not nearly_full:
             return True
-        if not connection.broker.options.limits.stall_producers:
+        if not channel.host.options.limits.stall_producers:
             return not nearly_full
         if publisher is not None:
-            publisher.hold_for(connection)
+            publisher.hold_for(channel.owner)
         return True
 
     def fell_behind(self) -> None:
         """Hear that the socket did not take everything; from now on it must make progress."""
-        self._behind_since = self._connection.broker.clock.monotonic()
+        self._behind_since = self._channel.host.clock.monotonic()
         if self._deadline_timer is None:
-            self._watch_deadline(self._connection.broker.options.limits.write_deadline_s)
+            self._watch_deadline(self._channel.host.options.limits.write_deadline_s)
 
     def progressed(self) -> None:
         """Hear that the socket has taken something, though not all."""
-        self._behind_since = self._connection.broker.clock.monotonic()
+        self._behind_since = self._channel.host.clock.monotonic()
 
     def caught_up(self) -> None:
         """Let those read on who waited for this connection."""
@@ -82,27 +111,27 @@ class BackPressure:
                 publisher.release()
 
     def _watch_deadline(self, delay_s: float) -> None:
-        clock = self._connection.broker.clock
+        clock = self._channel.host.clock
         self._deadline_timer = clock.call_later(delay_s, self._check_deadline)
 
     def _check_deadline(self) -> None:
         """Close a connection whose socket has taken nothing for too long."""
         self._deadline_timer = None
-        connection = self._connection
-        if not connection.outbound.behind:
+        channel = self._channel
+        if not channel.outbound.behind:
             return
-        deadline_s = connection.broker.options.limits.write_deadline_s
-        left_s = self._behind_since + deadline_s - connection.broker.clock.monotonic()
+        deadline_s = channel.host.options.limits.write_deadline_s
+        left_s = self._behind_since + deadline_s - channel.host.clock.monotonic()
         if left_s > 0:
             self._watch_deadline(left_s)
         else:
-            connection.close(ClosedReason.SLOW_CONSUMER_DEADLINE)
+            channel.close(ClosedReason.SLOW_CONSUMER_DEADLINE)
 
     # As a publisher.
 
     def hold_for(self, receiver: "Client") -> None:
-        """Note that `receiver` is far behind; oneself counts only when nobody else is."""
-        if receiver is not self._connection or self.held_by is None:
+        """Note that `receiver` is far behind; prefer another one over this channel itself."""
+        if receiver is not self._channel.owner or self.held_by is None:
             self.held_by = receiver
 
     def hold_back(self) -> None:
@@ -111,12 +140,12 @@ class BackPressure:
         self.held_by = None
         if receiver is None or self._hold_timer is not None or not receiver.outbound.behind:
             return
-        broker = self._connection.broker
-        broker.stalled_clients += 1
-        self._connection.pause_reading()
-        receiver.held(self._connection)
-        self._waits_for = cast("Channel", receiver)
-        self._hold_timer = broker.clock.call_later(_HOLD_BACK_S, self.release)
+        host = self._channel.host
+        host.stalled_clients += 1
+        self._channel.reading.hold_back()
+        receiver.held(self._channel.owner)
+        self._waits_for = receiver
+        self._hold_timer = host.clock.call_later(_HOLD_BACK_S, self.release)
 
     @property
     def is_held_back(self) -> bool:
@@ -129,13 +158,13 @@ class BackPressure:
             self._hold_timer.cancel()
             self._hold_timer = None
             self._wait_no_more()
-            self._connection.resume_reading()
+            self._channel.reading.release()
 
     def _wait_no_more(self) -> None:
         """Have the receiver forget this publisher, which it may outlive by far."""
         receiver, self._waits_for = self._waits_for, None
         if receiver is not None:
-            receiver.back_pressure.holding.pop(self._connection, None)
+            receiver.unheld(self._channel.owner)
 
     def stop(self) -> None:
         """Wait for nothing, and have nobody wait, any more; this is the end."""
@@ -146,4 +175,4 @@ class BackPressure:
         self._wait_no_more()
         self.held_by = None
         self.caught_up()
-        self._connection = cast("Channel", None)  # no circle: it goes when its transport does
+        self._channel = cast("Pressed", None)  # no cycle: it goes when its transport does

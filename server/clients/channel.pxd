@@ -1,65 +1,79 @@
 # C types for channel.py.
 
-from midge.protocol cimport memory
+cimport cython
+
 from midge.protocol.inbound cimport Inbound
-from midge.protocol.parser cimport Parser
-from midge.server.routing.client cimport Client
+from midge.protocol.stream_parser cimport StreamParser
 from midge.server.clients.back_pressure cimport BackPressure
+from midge.server.clients.host cimport Host
 from midge.server.clients.keepalive cimport Keepalive
+from midge.server.clients.reading cimport Reading
+from midge.server.routing.client cimport Client
+from midge.server.routing.outbound cimport Outbound
 from midge.server.routing.router cimport Router
 
 cdef int BEHIND, CLOSED
 cdef int _CONNECTING, _INTRODUCING, _CLOSING, _CLOSED
-cdef int _HALTED, _HELD_BACK, _RESTING
-cdef Py_ssize_t _HELD_BYTES, _PORTION_BYTES, _OK_BYTES, _READ_IN_A_ROW_BYTES
-cdef double BUSY_S
+cdef int FINISHING, ENDED
+cdef ChannelOwner _NOBODY
 
 
-cdef class Channel(Client):
+cdef class ChannelOwner(Client):
     cdef object __weakref__
-    cdef readonly object broker
     cdef readonly Router router
-    cdef readonly str peer_host
-    cdef readonly int peer_port
-    cdef public str forwarded_for
-    cdef readonly str listener_kind
-    cdef public object tracer
-    cdef public object pending
-    cdef public object more_input
-    cdef public Py_ssize_t max_pending_bytes
-    cdef readonly Parser parser
-    cdef readonly Inbound inbound
-    cdef readonly BackPressure back_pressure
-    cdef readonly object reason
-    cdef readonly double started_at
-    cdef readonly double last_active_at
-    cdef readonly int state
-    cdef readonly Keepalive keepalive
-    cdef readonly object _transport
-    cdef object _tls
-    cdef public object bare_socket
-    cdef object _linger_timer
-    cdef bint _eof
-    cdef int _reading_stops
-    cdef Py_ssize_t _read_bytes
-    cdef double _began_at
-    cdef double _busy_s
-    cdef bint _drew
-    cdef bint _finishes
-    cdef int _halts
+    cdef public Channel channel
 
-    cpdef void become(self, int state) except *
-    cpdef object get_buffer(self, Py_ssize_t size_hint)
-    cpdef void buffer_updated(self, Py_ssize_t count) except *
-    cdef void _begin_batch(self, Py_ssize_t count) except *
-    cdef void _finish_batch(self, Py_ssize_t read_bytes) except *
+    cpdef void opened(self) except *
+    cpdef void closed(self) except *
+    cpdef void finishing(self) except *
+    cpdef void lost(self) except *
+    cpdef bint is_busy(self) except -1
+    cpdef void send_ping(self) except *
+    cpdef void say_last(self, str wire) except *
     cpdef void on_budget_spent(self) except *
-    cdef void spend(self, Py_ssize_t cost_bytes) except *
-    cdef bint may_spend(self, Py_ssize_t cost_bytes) except -1
     cpdef void flushed(self) except *
     cpdef bint run_goes_on(self, unsigned long long generation) except -1
     cpdef void hold_for(self, Client receiver) except *
     cpdef void held(self, Client publisher) except *
+    cpdef void unheld(self, Client publisher) except *
     cpdef void release(self) except *
-    cdef void send(self, bytes piece) except *
-    cpdef void send_ok(self) except *
+    cpdef void send(self, bytes piece) except *
+    @cython.locals(channel=Channel, parser=StreamParser)
+    cpdef void spend(self, Py_ssize_t cost_bytes) except *
+
+
+cdef class Channel:
+    cdef object __weakref__
+    cdef readonly Host host
+    cdef readonly ChannelOwner owner
+    cdef readonly StreamParser parser
+    cdef readonly Outbound outbound
+    cdef readonly Inbound inbound
+    cdef readonly Reading reading
+    cdef readonly Keepalive keepalive
+    cdef readonly BackPressure back_pressure
+    cdef readonly str peer_host
+    cdef readonly int peer_port
+    cdef readonly int state
+    cdef public str forwarded_for
+    cdef public object more_input
+    cdef public object bare_socket
+    cdef public Py_ssize_t max_pending_bytes
+    cdef readonly object reason
+    cdef readonly double started_at
+    cdef readonly double last_active_at
+    cdef readonly object _transport
+    cdef object _tls
+    cdef object _farewell
+    cdef bint _eof
+    cdef bint _finishes
+
+    cpdef void become(self, int state) except *
+    cpdef object get_buffer(self, Py_ssize_t size_hint)
+    cpdef void buffer_updated(self, Py_ssize_t count) except *
+    @cython.locals(now=double)
+    cdef void _begin_batch(self, Py_ssize_t count) except *
+    cdef void _finish_batch(self, Py_ssize_t read_bytes) except *
+    @cython.locals(owner=ChannelOwner)
+    cpdef void fell_behind(self) except *
+    cpdef BackPressure pressure(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from midge.server.clients.channel import STEP_BYTES
+from midge.server.clients.charges import STEP_BYTES
 from midge.server.clients.fair_turns import BUSY_S, PORTION_BYTES, FairTurns
 
 if TYPE_CHECKING:

@@ -87,7 +87,7 @@ class ClosedClient:
             ClosedSubscription(one.subject, one.queue, one.sid, one.max_messages, one.delivered)
             for one, _ in zip(held.values(), range(SUBSCRIPTIONS_KEPT), strict=False)
         ]
-        self.tls = connection.tls_facts()
+        self.tls = connection.channel.tls_facts()
         self.version = options.version
         self.weight_bytes = self._weigh()
 

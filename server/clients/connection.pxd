@@ -5,7 +5,8 @@ cimport cython
 from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame, without_headers
 from midge.server.auth.permissions cimport PermissionRules
-from midge.server.clients.channel cimport Channel
+from midge.protocol.parser cimport Parser
+from midge.server.clients.channel cimport Channel, ChannelOwner
 from midge.server.routing.client cimport Client
 from midge.server.clients.publishing cimport PublishingClient
 from midge.sublist.subscription cimport Subscription
@@ -16,6 +17,9 @@ cdef Py_ssize_t STEP_BYTES, _CONNECT_BYTES
 
 
 cdef class Connection(PublishingClient):
+    cdef readonly Parser parser
+    cdef readonly str listener_kind
+    cdef public object pending
     cdef public object identity
     cdef public object info
     cdef public bytes nonce
@@ -29,6 +33,11 @@ cdef class Connection(PublishingClient):
     cdef bytes _deliverable_in
     cdef object _auth_timer
 
+    cpdef void opened(self) except *
+    cpdef void closed(self) except *
+    cpdef void finishing(self) except *
+    cpdef void lost(self) except *
+    cpdef bint is_busy(self) except -1
     cpdef void on_connect(self, bytes document) except *
     cpdef void on_ping(self) except *
     cpdef void on_pong(self) except *

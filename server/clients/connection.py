@@ -1,9 +1,9 @@
 """One client's connection: what its commands do, and what it may receive.
 
-This is a shell in three storeys, each a class on top of the one before: `channel.py` moves bytes,
-`publishing.py` takes messages to the router, and here is the rest, in the order of a connection's
-life: introduced, answered, subscribing, receiving, bound by what it may do. What the bytes mean is
-the parser's business, who gets a message the SubList's and the router's.
+A connection has a channel, which moves bytes, and a parser, which calls the methods here and, for
+messages, in `publishing.py`. Here they are in the order of a connection's life: introduced,
+answered, subscribing, receiving, bound by what it may do. Who gets a message is the SubList's and
+the router's business.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,12 @@ from midge.protocol import errors, memory
 from midge.protocol.errors import ProtocolError
 from midge.protocol.frame import Frame, without_headers
 from midge.protocol.messages import ConnectOptions, check_json_object, parse_connect
-from midge.server.clients.channel import AUTHENTICATING, LOG_LINE_BYTES, STEP_BYTES, Channel
+from midge.protocol.parser import Parser
+from midge.server.clients.channel import Channel, ChannelOwner
+from midge.server.clients.charges import LOG_LINE_BYTES, STEP_BYTES
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.publishing import PublishingClient
+from midge.server.clients.reading import AUTHENTICATING
 from midge.server.clients.state import State
 from midge.server.routing.client import Client
 from midge.server.routing.router import SWALLOWED
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from midge.server.clock import Timer
 
 _PONG = b"PONG\r\n"
+_NO_SUBSCRIPTIONS: dict[bytes, RoutedSubscription] = {}  # of everyone who has none; never changed
 _CONNECT_BYTES = 64 * 1024  # what a CONNECT uses up of a turn
 _CLEAN_UP_SLICE = 2000  # subscriptions removed before others have their turn
 
@@ -51,20 +55,32 @@ _CLEAN_UP_SLICE = 2000  # subscriptions removed before others have their turn
 class Connection(PublishingClient):
     """A client, whole.
 
-    `identity` is who it turned out to be, `info` what interceptors are told of it, and
+    `listener_kind` is STANDARD or WEBSOCKET. `identity` is who it turned out to be, `info` what
+    interceptors are told of it, `pending` what waits for them; None while there is no such thing.
     `subscriptions` are its own, by sid.
     """
 
     def __init__(
         self, broker: "Broker", cid: int, peer: tuple[str, int], listener_kind: str
     ) -> None:
-        PublishingClient.__init__(self, broker, cid, peer, listener_kind)
+        PublishingClient.__init__(self, broker, cid)
+        limits = broker.options.limits
+        self.listener_kind = listener_kind
+        self.parser = Parser(
+            self,
+            max_control_line=limits.max_control_line_bytes,
+            max_payload=limits.max_payload_bytes,
+        )
+        self.channel = Channel(
+            broker, self, self.parser, peer, ping_interval_s=broker.ping_interval_s(listener_kind)
+        )
+        self.pending: Any = None
         self.identity: Identity | None = None
         self.info: Any = None
         self.nonce = b""
-        self.cookies: dict[str, str] = {}
-        self.subscriptions: dict[bytes, RoutedSubscription] = {}
-        self.max_subscriptions = broker.options.limits.max_subscriptions or -1
+        self.cookies: dict[str, str] | None = None
+        self.subscriptions = _NO_SUBSCRIPTIONS
+        self.max_subscriptions = limits.max_subscriptions or -1
         self.deliver_checks = NO_HEADERS
         self.introduced = False  # whether a CONNECT has been accepted, and be another on its way
         self.owes_info = False  # whether INFO goes out when there is a transport
@@ -76,24 +92,35 @@ class Connection(PublishingClient):
     # Come and gone.
 
     def opened(self) -> None:
-        """Come in."""
+        """Register with the broker."""
         if self.owes_info:
             self.owes_info = False
             self.send_info()  # written when the timers that a client may count on exist
         self.broker.connection_made(self)
 
     def closed(self) -> None:
-        """Leave; what had to be said is on its way."""
+        """Leave the broker's clients, and drop the subscriptions."""
         self._stop_auth_timer()
         self.broker.client_closed(self)
         self._drop_subscriptions()
 
     def finishing(self) -> None:
         """Drop the subscriptions, for nothing can be delivered any more, and then go on."""
-        self._drop_subscriptions(self.go_on_finishing)
+        self._drop_subscriptions(self.channel.go_on_finishing)
+
+    def is_busy(self) -> bool:
+        """Tell whether commands wait for interceptors."""
+        return self.pending is not None
+
+    def broke_protocol(self, error: ProtocolError) -> None:
+        """Log what the client did wrong; who does not introduce itself first is refused."""
+        if error.wire == errors.AUTHORIZATION_VIOLATION:
+            self.broker.note_refused(self, error.detail)
+        else:
+            PublishingClient.broke_protocol(self, error)
 
     def lost(self) -> None:
-        """Be gone."""
+        """Leave the broker; the transport is gone."""
         PublishingClient.lost(self)
         self.broker.connection_lost(self)
 
@@ -107,7 +134,7 @@ class Connection(PublishingClient):
 
     def require_handshake(self, bare_socket: Any, timeout_s: float) -> None:
         """Have a transport within `timeout_s`, or close the socket that there is until then."""
-        self.bare_socket = bare_socket
+        self.channel.bare_socket = bare_socket
         self._stop_auth_timer()
         self._auth_timer = self.broker.clock.call_later(timeout_s, self._end_without_handshake)
 
@@ -122,15 +149,15 @@ class Connection(PublishingClient):
             return
         options = parse_connect(document, self.options)
         if self.cookies:
-            self._take_cookies(options)
+            _take_cookies(options, self.cookies)
         if self.tracer is not None:
             self.tracer.connect_received(document)
             self.spend(LOG_LINE_BYTES)
         self.options = options
-        self.halt(AUTHENTICATING)
-        is_anew = self.state == State.CONNECTED
+        self.channel.reading.halt(AUTHENTICATING)
+        is_anew = self.channel.state == State.CONNECTED
         if is_anew:
-            self.become(State.INTRODUCING)
+            self.channel.become(State.INTRODUCING)
         if not (is_anew or self.broker.admission.asks_who(self)):
             self._introduced()  # it was nobody in particular, and keeps what it subscribed to
             return
@@ -140,21 +167,13 @@ class Connection(PublishingClient):
 
     def _introduced(self) -> None:
         """Find out who the client is, now that nothing is left of who it was."""
-        if self.state == State.INTRODUCING:
+        if self.channel.state == State.INTRODUCING:
             self._set_deliver_check(CLOSED, False)
             self.broker.admission.authenticate(self)
 
-    def _take_cookies(self, options: ConnectOptions) -> None:
-        """Complete the credentials of a CONNECT by those that a browser sent as cookies."""
-        cookies = self.cookies
-        options.jwt = options.jwt or cookies.get("jwt", "")
-        options.user = options.user or cookies.get("user", "")
-        options.password = options.password or cookies.get("password", "")
-        options.auth_token = options.auth_token or cookies.get("auth_token", "")
-
     def authenticated(self, identity: "Identity") -> None:
         """Go on as `identity`, unless the CONNECT at hand asks for what no client may have."""
-        if self.state != State.INTRODUCING:
+        if self.channel.state != State.INTRODUCING:
             return  # it has expired while it was let in
         options = self.options
         headers = options.headers and self.broker.options.limits.header_support
@@ -169,14 +188,14 @@ class Connection(PublishingClient):
         self._set_deliver_check(NO_ECHO, not options.echo)
         self._set_publish_check(VERBOSE, options.verbose)
         self._set_publish_check(PEDANTIC, options.pedantic)
-        self.become(State.CONNECTED)
+        self.channel.become(State.CONNECTED)
         self.introduced = True
         self.info = None
         self.forget_match()
-        self.unhalt(AUTHENTICATING)
+        self.channel.reading.unhalt(AUTHENTICATING)
         if options.verbose:
             self.send_ok()
-        self.keepalive.connected()
+        self.channel.keepalive.connected()
         self.broker.client_connected(self)
         self.spend(_CONNECT_BYTES)
 
@@ -211,7 +230,7 @@ class Connection(PublishingClient):
         if self.tracer is not None:
             self.tracer.received("PONG")
             self.spend(LOG_LINE_BYTES)
-        self.keepalive.pong()
+        self.channel.keepalive.pong()
 
     def on_info(self, document: bytes) -> None:
         """Ignore what a client says of itself as a server, if it is JSON at all."""
@@ -239,7 +258,7 @@ class Connection(PublishingClient):
 
     def subscribe(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
         """Add a subscription that the client asks for, unless it may not or has left."""
-        if self._finishes:
+        if self.channel.finishes:
             return
         refusal = self._refusal(subject, queue)
         if refusal is not None:
@@ -253,6 +272,8 @@ class Connection(PublishingClient):
                 self.send_error(errors.INVALID_SUBJECT)
                 return
             self.spend((sublist.steps - steps) * STEP_BYTES)
+            if self.subscriptions is _NO_SUBSCRIPTIONS:
+                self.subscriptions = {}
             self.subscriptions[sid] = subscription
             self.broker.subscribed(self, subscription)
         if self.publish_checks & VERBOSE:
@@ -306,7 +327,7 @@ class Connection(PublishingClient):
         meanwhile.
         """
         subscriptions = list(self.subscriptions.values())
-        self.subscriptions = {}
+        self.subscriptions = _NO_SUBSCRIPTIONS
         if self.tracer is not None:
             for subscription in subscriptions:
                 self.tracer.subscription_removed(subscription)
@@ -326,7 +347,7 @@ class Connection(PublishingClient):
             self.broker.clock.call_later(0, self._go_on_when_dropped, left, dropped)
             return
         dropped()
-        self.resume()
+        self.channel.resume()
 
     # Receiving.
 
@@ -339,7 +360,7 @@ class Connection(PublishingClient):
             return None
         if checks & DENIED_SUBJECTS and not self._may_deliver(subscription, publisher, frame):
             return None
-        if checks & BEHIND and not self.back_pressure.has_room(publisher):
+        if checks & BEHIND and not self.channel.pressure().has_room(publisher):
             return None
         if checks & INTERCEPTED:
             screened = self.broker.screen_delivery(self, subscription, publisher, frame)
@@ -375,8 +396,8 @@ class Connection(PublishingClient):
         rules = self.permissions.rules
         steps = rules.steps()
         may_deliver = self.permissions.may_deliver(subject, subscription.queue)
-        if isinstance(publisher, Channel):
-            publisher.parser.charge((rules.steps() - steps) * STEP_BYTES)
+        if isinstance(publisher, ChannelOwner):
+            publisher.spend((rules.steps() - steps) * STEP_BYTES)
         if not may_deliver:
             return False
         self._deliverable = subject
@@ -441,3 +462,11 @@ def _refusal_of(options: ConnectOptions, *, headers: bool) -> tuple[ClosedReason
     if options.no_responders and not headers:
         return ClosedReason.NO_RESPONDERS_REQUIRES_HEADERS, errors.NO_RESPONDERS_REQUIRES_HEADERS
     return None
+
+
+def _take_cookies(options: ConnectOptions, cookies: dict[str, str]) -> None:
+    """Complete the credentials of a CONNECT by those that a browser sent as cookies."""
+    options.jwt = options.jwt or cookies.get("jwt", "")
+    options.user = options.user or cookies.get("user", "")
+    options.password = options.password or cookies.get("password", "")
+    options.auth_token = options.auth_token or cookies.get("auth_token", "")

@@ -3,8 +3,7 @@
 cdef class Keepalive:
     cdef object _clock
     cdef object _random
-    cdef object _ping
-    cdef object _stale
+    cdef object _kept
     cdef object _timer
     cdef double _ping_sent_at
     cdef double _answered_at

@@ -6,8 +6,8 @@ never stale, even without an answer; an answer alone is nothing done.
 """
 
 import math
-from collections.abc import Callable
 from random import Random
+from typing import Protocol
 
 from midge.server.clock import Clock, Timer
 
@@ -16,8 +16,18 @@ _FIRST_PING_SPREAD = 0.2  # so that clients that reconnect together are not ping
 _ROUND_TRIP_AGE_S = 3600.0  # a round-trip time older than this is measured again
 
 
+class Kept(Protocol):
+    """What is kept alive."""
+
+    def send_ping(self) -> None:
+        """Send PING."""
+
+    def end_stale(self) -> None:
+        """End: too many of them went unanswered."""
+
+
 class Keepalive:
-    """Calls `ping` when a PING is due and `stale` when `ping_max` have gone unanswered.
+    """Has `kept` send a PING when one is due, and end when `ping_max` have gone unanswered.
 
     `last_heard` is set by the owner, in the clock's monotonic time, whenever something is received.
     `round_trip_s` is None until the client has introduced itself; the time that took is an estimate
@@ -28,10 +38,9 @@ class Keepalive:
         "_answered_at",
         "_began_at",
         "_clock",
-        "_ping",
+        "_kept",
         "_ping_sent_at",
         "_random",
-        "_stale",
         "_timer",
         "interval_s",
         "last_heard",
@@ -41,19 +50,11 @@ class Keepalive:
     )
 
     def __init__(
-        self,
-        clock: Clock,
-        random: Random,
-        *,
-        interval_s: float,
-        ping_max: int,
-        ping: Callable[[], None],
-        stale: Callable[[], None],
+        self, kept: Kept, clock: Clock, random: Random, *, interval_s: float, ping_max: int
     ) -> None:
         self._clock = clock
         self._random = random
-        self._ping = ping
-        self._stale = stale
+        self._kept: Kept | None = kept
         self._timer: Timer | None = None
         self._ping_sent_at = -math.inf
         self._answered_at = -math.inf
@@ -84,7 +85,7 @@ class Keepalive:
     def forget(self) -> None:
         """Let go of the owner; nothing may be asked of this any more."""
         self.stop()
-        self._ping = self._stale = _nothing
+        self._kept = None
 
     def pong(self) -> None:
         """Take the client's answer."""
@@ -102,19 +103,18 @@ class Keepalive:
         return now - self.last_heard >= self.interval_s or self.last_heard <= self._answered_at
 
     def _tick(self) -> None:
+        kept = self._kept
+        if kept is None:
+            return
         now = self._clock.monotonic()
         is_known = self.round_trip_s is not None
         wants_round_trip = not is_known or now - self._ping_sent_at > _ROUND_TRIP_AGE_S
         if self._is_idle(now) or wants_round_trip:
             if self.unanswered + 1 > self.ping_max:
                 self._timer = None
-                self._stale()
+                kept.end_stale()
                 return
             self.unanswered += 1
             self._ping_sent_at = now
-            self._ping()
+            kept.send_ping()
         self._schedule(self.interval_s)
-
-
-def _nothing() -> None:
-    """Do nothing, in place of an owner that has gone."""

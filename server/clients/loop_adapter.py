@@ -1,54 +1,54 @@
-"""The thin layer between a Connection and what a particular event loop calls."""
+"""The thin layer between a Channel and what a particular event loop calls."""
 
 import asyncio
 from typing import Any
 
-from midge.server.clients.connection import Connection
+from midge.server.clients.channel import Channel
 
 
 class _BufferedProtocol(asyncio.BufferedProtocol):
-    """A Connection for loops that know a buffered protocol by its class, as asyncio's own do."""
+    """A Channel for loops that know a buffered protocol by its class, as asyncio's own do."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
 
     def forget(self) -> None:
-        """Keep the connection no longer: asyncio keeps this after a failed TLS handshake."""
-        del self._connection
+        """Keep the channel no longer: asyncio keeps this after a failed TLS handshake."""
+        del self._channel
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._connection.connection_made(transport)
+        self._channel.connection_made(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._connection.get_buffer(sizehint)
+        return self._channel.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._connection.buffer_updated(nbytes)
+        self._channel.buffer_updated(nbytes)
 
     def eof_received(self) -> bool:
-        return self._connection.eof_received()
+        return self._channel.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._connection.connection_lost(exc)
+        self._channel.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        self._connection.pause_writing()
+        self._channel.pause_writing()
 
     def resume_writing(self) -> None:
-        self._connection.resume_writing()
+        self._channel.resume_writing()
 
 
-def protocol_for(loop: asyncio.AbstractEventLoop, connection: Connection) -> Any:
-    """Return the protocol that puts `connection` onto a transport of `loop`.
+def protocol_for(loop: asyncio.AbstractEventLoop, channel: Channel) -> Any:
+    """Return the protocol that puts `channel` onto a transport of `loop`.
 
-    uvloop goes by the methods, so that the compiled Connection is called without a step between.
+    uvloop goes by the methods, so that the compiled Channel is called without a step between.
     """
     if type(loop).__module__.partition(".")[0] == "uvloop":
-        return connection
-    return _BufferedProtocol(connection)
+        return channel
+    return _BufferedProtocol(channel)
 
 
 def forget(protocol: Any) -> None:
-    """Have `protocol`, which never got a transport, keep its connection no longer."""
+    """Have `protocol`, which never got a transport, keep its channel no longer."""
     if isinstance(protocol, _BufferedProtocol):
         protocol.forget()

@@ -4,7 +4,8 @@ cimport cython
 
 from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame, compose, with_subject
-from midge.server.clients.channel cimport Channel
+from midge.protocol.stream_parser cimport StreamParser
+from midge.server.clients.channel cimport Channel, ChannelOwner
 from midge.server.auth.permissions cimport PermissionRules, Permissions
 from midge.server.routing cimport reserved
 from midge.server.routing.subscription cimport RoutedSubscription
@@ -12,11 +13,13 @@ from midge.sublist.result cimport SubListResult
 from midge.sublist.sublist cimport SubList
 
 cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED, RESERVED
-cdef Py_ssize_t COMMAND_BYTES, _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, STEP_BYTES
+cdef Py_ssize_t COMMAND_BYTES, _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, STEP_BYTES, OK_BYTES
 cdef Py_ssize_t _RESERVED_BYTES, _SCREENED_BYTES, _NO_RESPONDERS_BYTES
 
 
-cdef class PublishingClient(Channel):
+cdef class PublishingClient(ChannelOwner):
+    cdef readonly object broker
+    cdef public object tracer
     cdef public object options
     cdef public Permissions permissions
     cdef public int publish_checks
@@ -26,8 +29,12 @@ cdef class PublishingClient(Channel):
     cdef unsigned long long _generation
 
     cpdef void on_publish(self, Frame frame) except *
-    @cython.locals(result=SubListResult, cost=Py_ssize_t, deliveries=Py_ssize_t, taken=Py_ssize_t)
+    @cython.locals(result=SubListResult, cost=Py_ssize_t, deliveries=Py_ssize_t, taken=Py_ssize_t,
+                   channel=Channel)
     cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
+    cpdef void send_ping(self) except *
+    cpdef void send_ok(self) except *
+    cpdef void say_last(self, str wire) except *
     cdef void forget_match(self) except *
     @cython.locals(is_reserved=bint, data="const unsigned char *", base=Py_ssize_t,
                    start=Py_ssize_t, end=Py_ssize_t)
@@ -36,7 +43,7 @@ cdef class PublishingClient(Channel):
     cdef bytes _subject_of(self, Frame frame)
     @cython.locals(sublist=SubList, result=SubListResult, start=Py_ssize_t, steps="long long")
     cdef SubListResult _match(self, Frame frame)
-    @cython.locals(result=SubListResult, taken=Py_ssize_t, offers="long long")
+    @cython.locals(result=SubListResult, taken=Py_ssize_t, offers="long long", parser=StreamParser)
     cdef void _route(self, Frame frame) except *
     @cython.locals(data="const unsigned char *", base=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t)
     cdef void _note_unanswered(self, Frame frame, SubListResult result) except *

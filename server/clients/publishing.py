@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 from midge.protocol import errors, memory
 from midge.protocol.frame import Frame, compose, with_subject
 from midge.protocol.messages import ConnectOptions
-from midge.server.clients.channel import COMMAND_BYTES, LOG_LINE_BYTES, STEP_BYTES, Channel
+from midge.server.clients.channel import ChannelOwner
+from midge.server.clients.charges import (
+    COMMAND_BYTES,
+    ESCAPED_BYTES,
+    LOG_LINE_BYTES,
+    OK_BYTES,
+    STEP_BYTES,
+)
 from midge.server.routing import reserved
 from midge.server.routing.reserved import RESERVED_SUBJECTS
 from midge.server.routing.slow_path import (
@@ -36,19 +43,23 @@ _RESERVED_BYTES = 2048  # finding out in plain Python whether a subject is the s
 _SCREENED_BYTES = 32 * 1024  # showing a message to an interceptor
 _NO_RESPONDERS_BYTES = 1024 if memory.is_compiled() else 16 * 1024
 
+_OPTIONS = ConnectOptions()  # of everyone who has sent no CONNECT; never changed
+_OK = b"+OK\r\n"
+_PING = b"PING\r\n"
 
-class PublishingClient(Channel):
+
+class PublishingClient(ChannelOwner):
     """A client that publishes; `publish_checks` holds bits of slow_path.py.
 
     `options` are those of its CONNECT, `permissions` limit what it may publish and receive; None
-    when nothing does.
+    when nothing does. `tracer`, if any, is told what comes and goes.
     """
 
-    def __init__(
-        self, broker: "Broker", cid: int, peer: tuple[str, int], listener_kind: str
-    ) -> None:
-        Channel.__init__(self, broker, cid, peer, listener_kind)
-        self.options = ConnectOptions()
+    def __init__(self, broker: "Broker", cid: int) -> None:
+        ChannelOwner.__init__(self, cid, broker.global_account, broker.chunks, broker.router)
+        self.broker = broker
+        self.options = _OPTIONS
+        self.tracer: Any = None
         self.permissions: Any = None
         self.publish_checks = VERBOSE | PEDANTIC
         self._subject: bytes | None = None  # of the message at hand, where somebody asked for it
@@ -83,8 +94,9 @@ class PublishingClient(Channel):
             result = self._match(frame)
             deliveries = result.fan_out() * (frame.end + _DELIVERY_IN_RUN_BYTES)
             cost = deliveries + frame.end  # which the parser charges
-            if not self.may_spend(cost * count):
-                count = max(self.parser.budget // cost + 1, 1)
+            channel = self.channel
+            if not channel.reading.may_spend(cost * count):
+                count = max(channel.parser.budget // cost + 1, 1)
             if result or not frame.has_reply():
                 taken = self.router.route_run(self.account, result, self, frame, count)
                 if taken:
@@ -107,7 +119,31 @@ class PublishingClient(Channel):
         """Send PING; on such an occasion, hold on no longer to those who have left."""
         if self._generation != self.account.sublist.generation:
             self.forget_match()
-        Channel.send_ping(self)
+        if self.tracer is not None:
+            self.tracer.sent("PING")
+        self.send(_PING)
+
+    def send_ok(self) -> None:
+        """Say that a command has been taken, as a verbose client wants it."""
+        if self.tracer is not None:
+            self.tracer.sent("OK")
+        self.spend(OK_BYTES)
+        self.send(_OK)
+
+    def send_error(self, text: str) -> None:
+        """Send -ERR and go on."""
+        if self.tracer is not None:
+            self.tracer.sent(f"-ERR {text}")
+        is_plain = text.isascii() and "\\" not in text
+        self.spend(COMMAND_BYTES + len(text) * (8 if is_plain else ESCAPED_BYTES))
+        self.broker.error_sent(self, text)
+        self.send(b"-ERR '%b'\r\n" % text.encode())
+
+    def say_last(self, wire: str) -> None:
+        """Append the -ERR that the channel ends with."""
+        if self.tracer is not None:
+            self.tracer.sent(f"-ERR {wire}")
+        ChannelOwner.say_last(self, wire)
 
     def _note_reserved(self, frame: Frame) -> None:
         """Note whether `frame` names a subject that is the server's own."""
@@ -154,7 +190,10 @@ class PublishingClient(Channel):
         result = self._match(frame)
         offers = self.router.offers
         taken = self.router.route(self.account, result, self, frame)
-        self.spend((self.router.offers - offers) * (frame.end + _DELIVERY_BYTES))
+        parser = self.channel.parser  # as `spend` does: a call costs 1 % of a message
+        parser.budget -= (self.router.offers - offers) * (frame.end + _DELIVERY_BYTES)
+        if parser.budget < 0:
+            self.on_budget_spent()
         if taken == 0 and frame.reply_end > frame.reply_start:
             self._note_unanswered(frame, result)
             if self.options.no_responders:

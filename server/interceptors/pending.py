@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from midge.server.clients.channel import WAITING
+from midge.server.clients.reading import WAITING
 from midge.server.interceptors.answer_queue import AnswerQueue
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class PendingCommands:
 
     def _halt(self, connection: Connection) -> None:
         self._has_halted = True
-        connection.halt(WAITING)
+        connection.channel.reading.halt(WAITING)
 
     def _advanced(self) -> None:
         """Read on when there is room, and be forgotten when nothing is left."""
@@ -98,9 +98,9 @@ class PendingCommands:
             return
         if self._has_halted and not self.full and (is_idle or self.queue.has_room):
             self._has_halted = False
-            connection.unhalt(WAITING)
+            connection.channel.reading.unhalt(WAITING)
         if is_idle or not connection.parser.halted:
-            connection.resume()
+            connection.channel.resume()
 
 
 class PendingDeliveries:

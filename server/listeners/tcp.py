@@ -176,7 +176,7 @@ class Listener:
                 error="TLS handshake timeout" if connection.reason else _text_of(error),
             )
             connection.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
-        connection.let_go()  # no transport will ever tell it that it is lost
+        connection.channel.let_go()  # no transport will ever tell it that it is lost
 
     async def _agree_on_tls(
         self, accepted: socket.socket, connection: Connection, tls: TlsContexts
@@ -223,7 +223,7 @@ class Listener:
         connection: Connection,
         context: ssl.SSLContext | None,
     ) -> None:
-        protocol = protocol_for(loop, connection)
+        protocol = protocol_for(loop, connection.channel)
         # The connection's own timer, which goes by the server's clock, is to be the first.
         timeout_s = None if context is None else self._broker.options.tls.timeout_s + _GRACE_S
         try:

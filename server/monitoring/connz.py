@@ -290,7 +290,7 @@ def _introduction(client: Client) -> dict[str, Any]:
     """Say what the client told of itself, and of its encryption."""
     said: Any = client if isinstance(client, ClosedClient) else client.options
     facts = {"name": said.name, "lang": said.lang, "version": said.version}
-    tls = client.tls if isinstance(client, ClosedClient) else client.tls_facts()
+    tls = client.tls if isinstance(client, ClosedClient) else client.channel.tls_facts()
     if tls is not None:
         facts["tls_version"] = tls[0].removeprefix("TLSv")
         facts["tls_cipher_suite"] = tls[1]

@@ -28,6 +28,7 @@ cdef class Client(Handler):
     cpdef void hold_for(self, Client receiver) except *
     cpdef void release(self) except *
     cpdef void held(self, Client publisher) except *
+    cpdef void unheld(self, Client publisher) except *
     cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1
     cpdef bint takes_run(self, Client publisher, Frame frame) except -1
     cpdef void forward_run(self, Frame frame, Py_ssize_t count) except *

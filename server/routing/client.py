@@ -64,6 +64,9 @@ class Client(Handler):
     def held(self, publisher: "Client") -> None:
         """Hear, as a receiver, that `publisher` waits for this client to catch up."""
 
+    def unheld(self, publisher: "Client") -> None:
+        """Hear, as a receiver, that `publisher` waits for this client no longer."""
+
     # What only links do.
 
     def forward(

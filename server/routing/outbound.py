@@ -77,7 +77,7 @@ class Outbound:
         self._pool = pool
         self._transport: Transport | None = None
         self._transport_bytes = 0  # what the transport held when it fell behind
-        self._queue: deque[memoryview] = deque()
+        self._queue: deque[memoryview] | None = None  # made when it first falls behind: 600 bytes
         self._queued_bytes = 0
         self._chunk: bytearray | None = None
         self._data = _NOTHING
@@ -91,7 +91,7 @@ class Outbound:
     def detach(self) -> None:
         """Drop everything that waits, and what comes later too."""
         self._transport = None
-        self._queue.clear()
+        self._queue = None
         self._queued_bytes = 0
         self._transport_bytes = 0
         self.behind = False
@@ -175,6 +175,8 @@ class Outbound:
             piece = self._queue.popleft()
             self._queued_bytes -= len(piece)
             self._write(piece)
+        if not self.behind:
+            self._queue = None
         self.flush()
 
     def finish(self) -> None:
@@ -182,7 +184,7 @@ class Outbound:
         transport = self._transport
         if transport is None:
             return
-        pieces = list(self._queue)
+        pieces = list(self._queue or ())
         if self._used > 0:
             pieces.append(memoryview(self._taken_chunk())[: self._used])
             self._forget_chunk()
@@ -194,6 +196,8 @@ class Outbound:
         """Make the chunk one that has room for `length` more bytes, by writing or queueing it."""
         if self._used > 0:
             if self.behind:
+                if self._queue is None:
+                    self._queue = deque()
                 self._queue.append(memoryview(self._taken_chunk())[: self._used])
                 self._queued_bytes += self._used
                 self._forget_chunk()

@@ -336,7 +336,7 @@ def test_nothing_is_left_of_those_that_the_server_ends(
             await asyncio.sleep(0.01)
             for connection in list(clients.values()):
                 if how == "cut":
-                    connection.abort()
+                    connection.channel.abort()
                 else:
                     connection.close(ClosedReason.SERVER_SHUTDOWN)
             del connection, clients

@@ -205,7 +205,7 @@ class Ledger(Observer):
         by_account: dict[str, set[RoutedSubscription]] = {name: set() for name in broker.accounts}
         for connection in broker.clients.values():
             by_account[connection.account.name].update(connection.subscriptions.values())
-            held = connection.inbound.held_bytes()
+            held = connection.channel.inbound.held_bytes()
             line = limits.max_control_line_bytes + len(b"CONNECT \r\n")
             assert held <= line + limits.max_payload_bytes + len(b"\r\n") + (1 << 16), held
             assert connection.outbound.pending_bytes() <= limits.max_pending_bytes + BATCH_BYTES

@@ -60,12 +60,12 @@ class Socket:
         self._kept.append(memoryview(data))
         self._kept_bytes += len(data)
         if self._is_tls:
-            self.connection.pause_writing()
+            self.connection.channel.pause_writing()
         self._send()
         if self._kept_bytes:
-            self.connection.pause_writing()
+            self.connection.channel.pause_writing()
         elif self._is_tls:
-            self.connection.resume_writing()
+            self.connection.channel.resume_writing()
 
     def get_write_buffer_size(self) -> int:
         return self._kept_bytes
@@ -108,7 +108,7 @@ class Socket:
         had_kept = self._kept_bytes > 0
         self._send()
         if had_kept and self.connection is not None and not self.is_lost:
-            self.connection.resume_writing()
+            self.connection.channel.resume_writing()
 
     def is_done(self) -> bool:
         """Tell whether the loop would now tell the connection that it is lost."""
@@ -122,7 +122,7 @@ class Socket:
         self.is_closing = True
         self.was_torn = self.was_torn or connection.outbound.pending_bytes() > 0
         self._forget()
-        connection.connection_lost(error)
+        connection.channel.connection_lost(error)
         assert connection.outbound.pending_bytes() == 0
         self.connection = None
 
@@ -233,7 +233,7 @@ class World:
         self.sockets.append(socket)
         if self.ledger is not None:
             self.ledger.attend(connection, socket)
-        connection.connection_made(socket)
+        connection.channel.connection_made(socket)
         if socket.connection is not None:
             connection.send_info()
             self.broker.router.flush()
@@ -267,14 +267,14 @@ class World:
         connection = socket.connection
         assert connection is not None
         if data is None:
-            if not connection.eof_received():
+            if not connection.channel.eof_received():
                 socket.close()
             return
-        room = connection.get_buffer(-1)
+        room = connection.channel.get_buffer(-1)
         count = min(len(room), len(data))
         assert count > 0, "no room to read into"
         room[:count] = data[:count]
-        connection.buffer_updated(count)
+        connection.channel.buffer_updated(count)
         self.broker.shared_buffer.view[:] = self._poison
         if count < len(data):
             socket.unread.appendleft(data[count:])

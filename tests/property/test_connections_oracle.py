@@ -52,14 +52,14 @@ class Peer:
     def __init__(self, broker: Broker, user: str = "") -> None:
         self.connection: Connection = broker.make_connection(("127.0.0.1", 1))
         self._socket = Transport()
-        self.connection.connection_made(self._socket)
+        self.connection.channel.connection_made(self._socket)
         options = b'"verbose":false,"pedantic":false,"headers":true'
         self.send(b'CONNECT {%b,"user":"%b","pass":"p"}' % (options, user.encode()))
         assert self.connection.introduced
         self.take()
 
     def send(self, *lines: bytes) -> None:
-        self.connection.feed(b"".join(line + b"\r\n" for line in lines))
+        self.connection.channel.feed(b"".join(line + b"\r\n" for line in lines))
 
     def take(self) -> bytes:
         """Return what has been written since the last time."""

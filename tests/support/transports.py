@@ -41,3 +41,6 @@ class Transport:
 
     def close(self) -> None:
         self.is_reading = False
+
+    def abort(self) -> None:
+        self.is_reading = False

@@ -126,7 +126,6 @@ Rooms in one line may import each other only one way round, which the search for
 
 UPWARD = {
     ("midge.server.config.load", "midge.server.preflight"),
-    ("midge.server.clients.channel", "midge.server.broker.broker"),
     ("midge.server.clients.client_info", "midge.server.broker.broker"),
     ("midge.server.clients.connection", "midge.server.broker.broker"),
     ("midge.server.clients.publishing", "midge.server.broker.broker"),
@@ -137,7 +136,6 @@ UPWARD = {
 
 CIRCLES = [
     {"routing.account", "routing.client"},
-    {"clients.back_pressure", "clients.channel"},
     {"interceptors.interception", "interceptors.pending"},
     {"broker.admission", "broker.broker"},
     {"system_account.events", "system_account.requests"},

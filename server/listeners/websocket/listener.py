@@ -78,6 +78,7 @@ class WebSocketListener(Listener):
         limit and no rule must depend on it.
         """
         connection = self._broker.make_connection(peer, "WEBSOCKET")
-        connection.forwarded_for = request.forwarded_for()
+        connection.channel.forwarded_for = request.forwarded_for()
+        connection.owes_info = True
         connection.cookies = credentials(request.cookies(), self._broker.options.websocket)
         return connection

@@ -13,8 +13,8 @@ from websockets.exceptions import PayloadTooBig, ProtocolError
 from websockets.frames import CTRL_OPCODES, Frame, Opcode
 from websockets.protocol import CLIENT, SERVER, Protocol
 
+from midge.server.clients.channel import ChannelOwner
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.connection import Connection
 from midge.server.clients.fair_turns import PORTION_BYTES, FairTurns
 from midge.server.clients.tls_rest import rest_of_tls
 from midge.server.listeners.websocket.messages import DeflatedFrame, InflatedBytes, WaitingFrames
@@ -46,7 +46,7 @@ class WebSocketProtocol(asyncio.Protocol):
     def __init__(
         self,
         judge: Callable[[Request, bool], Upgrade],
-        make_connection: Callable[[Request], Connection],
+        make_connection: Callable[[Request], ChannelOwner],
         peer: tuple[str, int],
         inflated: InflatedBytes,
     ) -> None:
@@ -58,7 +58,7 @@ class WebSocketProtocol(asyncio.Protocol):
         self._tls: Any = None  # the SSL object of an encrypted transport
         self._below: WebSocketTransport | None = None
         self._frames: Protocol | None = None
-        self._connection: Connection | None = None
+        self._connection: ChannelOwner | None = None
         self._rest = bytearray()  # of the request, and then what is no frame yet
         self._waiting = WaitingFrames()
         self._error: Exception | None = None  # of the frames, to be told after what comes before it
@@ -87,7 +87,7 @@ class WebSocketProtocol(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Answer whether to stay open for what the client is still to be told."""
-        return self._connection is not None and self._connection.eof_received()
+        return self._connection is not None and self._connection.channel.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let everything go; what came before an orderly end is done first."""
@@ -101,22 +101,22 @@ class WebSocketProtocol(asyncio.Protocol):
                 for data in rest_of_tls(tls):
                     self._rest += data
                 if self._has_input:
-                    connection.more_input = self._go_on
-            connection.connection_lost(exc)
+                    connection.channel.more_input = self._go_on
+            connection.channel.connection_lost(exc)
         if connection is None or connection.reason is not None:
             self._let_go()
 
     def pause_writing(self) -> None:
         """Tell the Connection that the socket is full."""
         if self._connection is not None:
-            self._connection.pause_writing()
+            self._connection.channel.pause_writing()
 
     def resume_writing(self) -> None:
         """Go on writing: the socket has taken everything."""
         if self._below is not None:
             self._below.caught_up()
         if self._connection is not None:
-            self._connection.resume_writing()
+            self._connection.channel.resume_writing()
 
     def _let_go(self) -> None:
         """Drop what waits, and break the reference cycles."""
@@ -160,8 +160,7 @@ class WebSocketProtocol(asyncio.Protocol):
         self._below = WebSocketTransport(
             transport, self._frames.extensions, lambda: connection.reason, self._go_on
         )
-        connection.owes_info = True
-        connection.connection_made(self._below)
+        connection.channel.connection_made(self._below)
         self._go_on()
 
     def _settle(self) -> None:
@@ -179,14 +178,14 @@ class WebSocketProtocol(asyncio.Protocol):
     def wake(self) -> None:
         """Go on in another turn."""
         if self._connection is not None and not self._waits_for_turn:
-            turns = self._connection.broker.turns
+            turns = self._connection.channel.host.turns
             self._waits_for_turn = True
             turns.wait(partial(self._take_turn, turns))
 
     def evict(self) -> None:
         """End a connection that holds more than any other when all hold too much."""
         if self._connection is not None:
-            self._connection.broker.limit_hits["inflated_bytes"] += 1
+            self._connection.channel.host.limit_hits["inflated_bytes"] += 1
             self._connection.close(ClosedReason.MAXIMUM_PAYLOAD)
             self._inflated.forget(self)
 
@@ -214,26 +213,26 @@ class WebSocketProtocol(asyncio.Protocol):
         finally:
             self._is_working = False
         if left > PORTION_BYTES:
-            connection.broker.turns.give_back(left)
+            connection.channel.host.turns.give_back(left)
         self._note_rest(connection)
 
-    def _note_rest(self, connection: Connection) -> None:
+    def _note_rest(self, connection: ChannelOwner) -> None:
         """Read no further while anything waits, and tell the Connection of it."""
         if connection.reason is not None:
             self._forget_input()
             if self._transport is None:
                 self._let_go()
         elif self._has_input:
-            connection.more_input = self._go_on
+            connection.channel.more_input = self._go_on
             if self._below is not None:
                 self._below.pause("frames")
-        elif connection.more_input is not None:
-            connection.more_input = None
+        elif connection.channel.more_input is not None:
+            connection.channel.more_input = None
             if self._below is not None:
                 self._below.resume("frames")
-            connection.resume()
+            connection.channel.resume()
 
-    def _work(self, connection: Connection, turn_bytes: int) -> int:
+    def _work(self, connection: ChannelOwner, turn_bytes: int) -> int:
         """Take what waits until all is done, the turn is over or the parser takes no more.
 
         Returns what is left of the turn.
@@ -242,7 +241,7 @@ class WebSocketProtocol(asyncio.Protocol):
             if self._waiting and not self._may_take(connection):
                 break
             if turn_bytes <= 0:
-                drawn = connection.broker.turns.draw(-turn_bytes)
+                drawn = connection.channel.host.turns.draw(-turn_bytes)
                 if not drawn:
                     self.wake()
                     break
@@ -255,9 +254,9 @@ class WebSocketProtocol(asyncio.Protocol):
                 turn_bytes -= self._parse(connection)
         return turn_bytes
 
-    def _may_take(self, connection: Connection) -> bool:
+    def _may_take(self, connection: ChannelOwner) -> bool:
         """Tell whether the next piece may go to the parser; if not, `_go_on` is called later."""
-        if connection.parser.halted or (self._below is not None and self._below.is_held):
+        if connection.channel.parser.halted or (self._below is not None and self._below.is_held):
             return False
         if not isinstance(self._waiting.first(), DeflatedFrame):
             return True
@@ -265,7 +264,7 @@ class WebSocketProtocol(asyncio.Protocol):
 
     # Frames.
 
-    def _parse(self, connection: Connection) -> int:
+    def _parse(self, connection: ChannelOwner) -> int:
         """Parse a slice of what has been read into frames; return what that has cost."""
         frames = self._frames
         if frames is None:
@@ -285,7 +284,7 @@ class WebSocketProtocol(asyncio.Protocol):
             self._rest.clear()
         return len(events) * _FRAME_BYTES
 
-    def _take(self, connection: Connection) -> int:
+    def _take(self, connection: ChannelOwner) -> int:
         """Take the next frame, or a piece of it; return what that has cost beyond the parser."""
         frame = self._waiting.first()
         if frame.opcode in CTRL_OPCODES:
@@ -298,34 +297,34 @@ class WebSocketProtocol(asyncio.Protocol):
         except (PayloadTooBig, ProtocolError) as error:
             self._fail(error, connection)
             return 0
-        connection.feed(piece)
+        connection.channel.feed(piece)
         if isinstance(frame, DeflatedFrame):
-            self._inflated.note(self, connection.inbound.held_bytes())
+            self._inflated.note(self, connection.channel.inbound.held_bytes())
         return cost
 
-    def _answer(self, opcode: Opcode, data: bytes, connection: Connection) -> None:
+    def _answer(self, opcode: Opcode, data: bytes, connection: ChannelOwner) -> None:
         """Answer a ping or a close frame; after that the client has nothing more to say."""
         if opcode is Opcode.PING and self._below is not None:
             self._below.answer_ping(data)
         elif opcode is Opcode.CLOSE:
             self._forget_input()
-            connection.more_input = None
+            connection.channel.more_input = None
             if self._below is not None:
                 self._below.control(Opcode.CLOSE, data)
-            connection.eof_received()
+            connection.channel.eof_received()
 
-    def _fail(self, error: Exception, connection: Connection) -> None:
+    def _fail(self, error: Exception, connection: ChannelOwner) -> None:
         """End on frames that cannot be."""
         too_big = isinstance(error, PayloadTooBig)
-        if too_big and connection.parser.connect_required:
-            connection.broker.limit_hits["bytes_before_authentication"] += 1
+        if too_big and connection.channel.parser.connect_required:
+            connection.channel.host.limit_hits["bytes_before_authentication"] += 1
         reason = ClosedReason.MAXIMUM_PAYLOAD if too_big else ClosedReason.PROTOCOL_VIOLATION
         connection.close(reason)
 
 
-def _most_bytes(connection: Connection) -> int:
+def _most_bytes(connection: ChannelOwner) -> int:
     """Return the size that a message may inflate to: little until it is known who sends it."""
-    if connection.parser.connect_required:
+    if connection.channel.parser.connect_required:
         return _MAX_UNAUTHENTICATED_BYTES
-    most = _MESSAGE_PAYLOADS * connection.parser.max_payload
+    most = _MESSAGE_PAYLOADS * connection.channel.parser.max_payload
     return min(most, _MAX_MESSAGE_BYTES) if most > 0 else _MAX_MESSAGE_BYTES

@@ -244,7 +244,7 @@ async def test_bytes_before_authentication(start: Start) -> None:
         while await served.met("bytes_before_authentication") == 0:
             await asyncio.sleep(0.01)
         (connection,) = served.server.connections()
-        assert connection.inbound.held_bytes() <= 64 * 1024 + 256 * 1024
+        assert connection.channel.inbound.held_bytes() <= 64 * 1024 + 256 * 1024
         decide.set()
         assert b"Authorization Violation" in await client.until_end()
     finally:

@@ -60,11 +60,11 @@ def test_the_faults_of_one_are_contained() -> None:
     broker.watch_messages(Failing())
     broker.watch_messages(seeing)
     connection = broker.make_connection(("127.0.0.1", 1))
-    connection.connection_made(Transport())
-    connection.feed(b'CONNECT {"verbose":false}\r\n')
-    connection.feed(b"SUB a 1\r\nPUB a 0\r\n\r\nSUB b 2\r\nUNSUB 2\r\n")
+    connection.channel.connection_made(Transport())
+    connection.channel.feed(b'CONNECT {"verbose":false}\r\n')
+    connection.channel.feed(b"SUB a 1\r\nPUB a 0\r\n\r\nSUB b 2\r\nUNSUB 2\r\n")
     broker.account("other")
-    connection.eof_received()
+    connection.channel.eof_received()
     assert seeing.seen == [
         *("connected", "subscribed", "message", "subscribed", "unsubscribed", "account"),
         *("closed", "disconnected"),

@@ -47,19 +47,19 @@ class Fixture:
         limits = {"max_pending_bytes": PENDING_BYTES, "write_deadline_s": DEADLINE_S, **limits}
         self.broker = Broker(Options(limits=Limits(**limits)), self.clock, Random(1))
         self.receiver, self.socket = self.connect()
-        self.receiver.feed(b"SUB a 1\r\n")
+        self.receiver.channel.feed(b"SUB a 1\r\n")
         self.publisher, self.publishing = self.connect()
 
     def connect(self) -> tuple[Connection, Socket]:
         connection = self.broker.make_connection(("127.0.0.1", 1))
         socket = Socket()
-        connection.connection_made(socket)
-        connection.feed(CONNECT)
+        connection.channel.connection_made(socket)
+        connection.channel.feed(CONNECT)
         assert connection.introduced
         return connection, socket
 
     def publish(self, times: int = 1) -> None:
-        self.publisher.feed(MESSAGE * times)
+        self.publisher.channel.feed(MESSAGE * times)
 
     def publish_until_held(self) -> None:
         while self.publishing.is_reading:
@@ -73,7 +73,7 @@ class Fixture:
     def drain(self) -> None:
         self.socket.full = False
         self.socket.kept = 0
-        self.receiver.resume_writing()
+        self.receiver.channel.resume_writing()
 
 
 @pytest.fixture
@@ -130,16 +130,16 @@ def test_a_receiver_that_never_catches_up_remembers_no_publisher_for_long(
     fixture.fall_behind()
     for _ in range(5):
         fixture.publish_until_held()
-        assert list(fixture.receiver.back_pressure.holding) == [fixture.publisher]
+        assert list(fixture.receiver.channel.pressure().holding) == [fixture.publisher]
         fixture.clock.advance(0.01)
-        assert not fixture.receiver.back_pressure.holding
+        assert not fixture.receiver.channel.pressure().holding
         fixture.socket.kept = 0
-        fixture.receiver.resume_writing()
+        fixture.receiver.channel.resume_writing()
         assert fixture.receiver.outbound.behind
     fixture.publish_until_held()
-    assert list(fixture.receiver.back_pressure.holding) == [fixture.publisher]
-    fixture.publisher.connection_lost(None)
-    assert not fixture.receiver.back_pressure.holding
+    assert list(fixture.receiver.channel.pressure().holding) == [fixture.publisher]
+    fixture.publisher.channel.connection_lost(None)
+    assert not fixture.receiver.channel.pressure().holding
 
 
 def test_who_does_not_take_its_last_words_is_cut(fixture: Fixture) -> None:
@@ -154,7 +154,7 @@ def test_who_does_not_take_its_last_words_is_cut(fixture: Fixture) -> None:
 
 def test_who_leaves_in_time_is_not_cut(fixture: Fixture) -> None:
     fixture.receiver.close(ClosedReason.KICKED)
-    fixture.receiver.connection_lost(None)
+    fixture.receiver.channel.connection_lost(None)
     fixture.clock.advance(2 * DEADLINE_S)
     assert not fixture.socket.aborted
     assert fixture.broker.limit_hits["last_words"] == 0
@@ -164,7 +164,7 @@ def test_producer_is_released_when_the_receiver_goes(fixture: Fixture) -> None:
     fixture.fall_behind()
     fixture.publish(80)
     assert not fixture.publishing.is_reading
-    fixture.receiver.connection_lost(None)
+    fixture.receiver.channel.connection_lost(None)
     assert fixture.publishing.is_reading
 
 
@@ -193,7 +193,7 @@ def test_progress_puts_the_deadline_off(fixture: Fixture) -> None:
         fixture.publish()
         fixture.clock.advance(DEADLINE_S - 1)
         fixture.socket.kept = 0
-        fixture.receiver.resume_writing()
+        fixture.receiver.channel.resume_writing()
         assert fixture.receiver.outbound.behind
     assert fixture.receiver.reason is None
     fixture.clock.advance(DEADLINE_S + 0.01)

@@ -53,9 +53,9 @@ class Generous:
 def client(first: bytes, *, has_rules: bool) -> Connection:
     broker = Broker(Options(), ManualClock(), Random(1))
     connection = broker.make_connection(("127.0.0.1", 1))
-    connection.connection_made(Sink())
+    connection.channel.connection_made(Sink())
     broker.turns = Generous()  # type: ignore[assignment]
-    connection.feed(CONNECT + first)
+    connection.channel.feed(CONNECT + first)
     if has_rules:
         connection.restrict(Permissions(PermissionRules(RULES)))
     return connection
@@ -68,7 +68,7 @@ def seconds_of_a_turn(connection: Connection, data: bytes) -> float:
     connection.parser.budget = 0
     turns.drawn_bytes = 0
     begun = time.thread_time()
-    connection.feed(data)
+    connection.channel.feed(data)
     seconds = time.thread_time() - begun
     assert connection.reason is None
     assert not connection.parser.halted

@@ -91,7 +91,7 @@ def test_one_write_for_all_that_was_ready(
         reader, writer = await receiver(server)
         (connection,) = server.connections()
         publishers = [await publisher(server) for _ in range(PUBLISHERS)]
-        counting = Counting(connection._transport)
+        counting = Counting(connection.channel._transport)
         connection.outbound.attach(counting)
         batches = server.broker.router.batches
         for client in publishers:

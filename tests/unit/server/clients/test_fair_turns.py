@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from midge.server.broker.broker import Broker
-from midge.server.clients.channel import AUTHENTICATING
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.clients.fair_turns import TURN_BYTES
+from midge.server.clients.reading import AUTHENTICATING
 from midge.server.config.options import Options
 from midge.testing import ManualClock
 from tests.support.transports import Transport
@@ -54,14 +54,14 @@ class Peers:
         self.publisher, self.socket = self._open(is_encrypted=is_encrypted)
         self.receivers = [self._open() for _ in range(RECEIVERS)]
         for receiver, socket in self.receivers:
-            receiver.feed(b"SUB %b 1\r\n" % subject)
+            receiver.channel.feed(b"SUB %b 1\r\n" % subject)
             socket.take()
 
     def _open(self, *, is_encrypted: bool = False) -> tuple[Connection, Socket]:
         socket = Socket(is_encrypted=is_encrypted)
         connection = self.broker.make_connection(("127.0.0.1", 1))
-        connection.connection_made(socket)
-        connection.feed(CONNECT)
+        connection.channel.connection_made(socket)
+        connection.channel.feed(CONNECT)
         return connection, socket
 
     def turn(self) -> None:
@@ -90,7 +90,7 @@ def test_a_wide_fan_out_is_done_in_turns_at_the_ends_of_messages(kind: str) -> N
     peers = Peers()
     data, payloads = publishes(6000, kind)
     got: list[bytes] = []
-    peers.publisher.feed(data)
+    peers.publisher.channel.feed(data)
     while peers.publisher.parser.halted:
         piece = peers.take()
         assert piece, "a turn in which nothing was done"
@@ -104,11 +104,11 @@ def test_a_wide_fan_out_is_done_in_turns_at_the_ends_of_messages(kind: str) -> N
 def test_what_comes_meanwhile_waits_its_turn() -> None:
     peers = Peers()
     data, payloads = publishes(6000, "alike")
-    peers.publisher.feed(data)
+    peers.publisher.channel.feed(data)
     assert len(peers.take()) < len(payloads)
     assert not peers.socket.is_reading
     peers.socket.written.clear()
-    peers.publisher.feed(b"PING\r\n")
+    peers.publisher.channel.feed(b"PING\r\n")
     assert not peers.socket.written
     while peers.publisher.parser.halted:
         peers.turn()
@@ -119,8 +119,8 @@ def test_what_comes_meanwhile_waits_its_turn() -> None:
 def test_the_end_waits_until_all_is_done() -> None:
     peers = Peers()
     data, payloads = publishes(6000, "alike")
-    peers.publisher.feed(data)
-    assert peers.publisher.eof_received()
+    peers.publisher.channel.feed(data)
+    assert peers.publisher.channel.eof_received()
     assert peers.publisher.reason is None
     while peers.publisher.reason is None:
         peers.turn()
@@ -131,11 +131,11 @@ def test_the_end_waits_until_all_is_done() -> None:
 def test_after_the_end_of_tls_the_rest_is_done_in_turns() -> None:
     peers = Peers(is_encrypted=True)
     data, payloads = publishes(6000, "alike")
-    peers.publisher.feed(data)
-    assert not peers.publisher.eof_received()
-    peers.publisher.connection_lost(None)  # whatever is answered
+    peers.publisher.channel.feed(data)
+    assert not peers.publisher.channel.eof_received()
+    peers.publisher.channel.connection_lost(None)  # whatever is answered
     assert len(peers.take()) < len(payloads)
-    assert peers.broker.finishing == {peers.publisher}
+    assert peers.broker.finishing == {peers.publisher.channel}
     got = []
     while peers.publisher.reason is None:
         peers.turn()
@@ -148,13 +148,13 @@ def test_after_the_end_of_tls_the_rest_is_done_in_turns() -> None:
 def test_who_has_left_is_delivered_nothing_while_the_rest_is_done() -> None:
     peers = Peers(is_encrypted=True)
     publisher = peers.publisher
-    publisher.feed(b"".join(b"SUB many s%d\r\n" % i for i in range(5000)))
+    publisher.channel.feed(b"".join(b"SUB many s%d\r\n" % i for i in range(5000)))
     while publisher.parser.halted:
         peers.turn()
     data, payloads = publishes(100, "alike")
-    publisher.feed(data + b"SUB many again\r\nPING\r\n")
-    assert not publisher.eof_received()
-    publisher.connection_lost(None)
+    publisher.channel.feed(data + b"SUB many again\r\nPING\r\n")
+    assert not publisher.channel.eof_received()
+    publisher.channel.connection_lost(None)
     got = peers.take()
     while publisher.reason is None:
         peers.turn()
@@ -166,10 +166,10 @@ def test_who_has_left_is_delivered_nothing_while_the_rest_is_done() -> None:
 def test_only_so_many_go_on_without_a_transport() -> None:
     peers = Peers(is_encrypted=True)
     data, _ = publishes(6000, "alike")
-    peers.broker.finishing.update(peers._open()[0] for _ in range(256))
-    peers.publisher.feed(data)
-    peers.publisher.eof_received()
-    peers.publisher.connection_lost(None)
+    peers.broker.finishing.update(peers._open()[0].channel for _ in range(256))
+    peers.publisher.channel.feed(data)
+    peers.publisher.channel.eof_received()
+    peers.publisher.channel.connection_lost(None)
     assert peers.publisher.reason is ClosedReason.CLIENT_CLOSED
     assert peers.broker.limit_hits["finishing_connections"] == 1
 
@@ -177,21 +177,21 @@ def test_only_so_many_go_on_without_a_transport() -> None:
 def test_a_reset_loses_what_waits() -> None:
     peers = Peers()
     data, _ = publishes(6000, "alike")
-    peers.publisher.feed(data)
-    peers.publisher.connection_lost(ConnectionResetError())
+    peers.publisher.channel.feed(data)
+    peers.publisher.channel.connection_lost(ConnectionResetError())
     assert peers.publisher.reason is ClosedReason.READ_ERROR
 
 
 def test_an_introduction_is_awaited_even_when_a_turn_begins() -> None:
     peers = Peers()
     data, _ = publishes(6000, "alike")
-    peers.publisher.feed(data)
-    peers.publisher.halt(AUTHENTICATING)
+    peers.publisher.channel.feed(data)
+    peers.publisher.channel.reading.halt(AUTHENTICATING)
     peers.take()
     peers.turn()
     assert peers.take() == []
-    peers.publisher.unhalt(AUTHENTICATING)
-    peers.publisher.resume()
+    peers.publisher.channel.reading.unhalt(AUTHENTICATING)
+    peers.publisher.channel.resume()
     assert peers.take()
 
 
@@ -201,7 +201,9 @@ def test_an_introduction_is_awaited_even_when_a_turn_begins() -> None:
 def test_many_commands_are_done_in_turns(line: bytes) -> None:
     peers = Peers()
     count = 20_000
-    peers.publisher.feed(b"".join(line % (i, i) + b"\r\n" for i in range(count)) + b"PING\r\n")
+    peers.publisher.channel.feed(
+        b"".join(line % (i, i) + b"\r\n" for i in range(count)) + b"PING\r\n"
+    )
     assert peers.publisher.parser.halted
     while peers.publisher.parser.halted:
         peers.turn()
@@ -216,7 +218,7 @@ def test_many_who_publish_share_a_turn() -> None:
     data, payloads = publishes(6000, "alike")
     publishers = [peers.publisher, *(peers._open()[0] for _ in range(19))]
     for publisher in publishers:
-        publisher.feed(data)
+        publisher.channel.feed(data)
     delivered = len(peers.take()) * RECEIVERS * len(payloads[0])
     assert delivered < TURN_BYTES
     while any(publisher.parser.halted for publisher in publishers):
@@ -228,8 +230,8 @@ def test_a_bystander_publishes_while_others_use_up_the_turn() -> None:
     peers = Peers()
     data, _ = publishes(6000, "alike")
     bystander, socket = peers._open()
-    bystander.feed(b"SUB own 1\r\n")
-    peers.publisher.feed(data)
+    bystander.channel.feed(b"SUB own 1\r\n")
+    peers.publisher.channel.feed(data)
     assert peers.publisher.parser.halted
-    bystander.feed(b"PUB own 2\r\nhi\r\n")
+    bystander.channel.feed(b"PUB own 2\r\nhi\r\n")
     assert bytes(socket.written).endswith(b"MSG own 1 2\r\nhi\r\n")

@@ -18,13 +18,14 @@ class Watched:
         self.pings: list[float] = []
         self.stale: list[float] = []
         self.keepalive = Keepalive(
-            self.clock,
-            Random(1),
-            interval_s=interval_s,
-            ping_max=ping_max,
-            ping=lambda: self.pings.append(self.clock.monotonic()),
-            stale=lambda: self.stale.append(self.clock.monotonic()),
+            self, self.clock, Random(1), interval_s=interval_s, ping_max=ping_max
         )
+
+    def send_ping(self) -> None:
+        self.pings.append(self.clock.monotonic())
+
+    def end_stale(self) -> None:
+        self.stale.append(self.clock.monotonic())
 
     def heard(self) -> None:
         self.keepalive.last_heard = self.clock.monotonic()

@@ -26,7 +26,7 @@ class Ticking(ManualClock):
         return super().monotonic()
 
     def advance_by(self, seconds: float) -> None:
-        self._now_s += seconds
+        self._now_ns += round(seconds * 1e9)
 
 
 def connected(kind: type[Connection] = Connection) -> tuple[Ticking, Connection, Transport]:
@@ -34,15 +34,15 @@ def connected(kind: type[Connection] = Connection) -> tuple[Ticking, Connection,
     broker = Broker(Options(), clock, Random(1))
     connection = kind(broker, 9, ("127.0.0.1", 1), "STANDARD")
     transport = Transport()
-    connection.connection_made(transport)
-    connection.feed(CONNECT)
+    connection.channel.connection_made(transport)
+    connection.channel.feed(CONNECT)
     clock.advance(0)
     return clock, connection, transport
 
 
 def read(connection: Connection) -> None:
     """Let it have one read that fills the buffer."""
-    connection.feed(READ * (READ_BYTES // len(READ) + 1))
+    connection.channel.feed(READ * (READ_BYTES // len(READ) + 1))
 
 
 def test_two_full_reads_in_a_row_and_then_the_others() -> None:
@@ -57,17 +57,17 @@ def test_two_full_reads_in_a_row_and_then_the_others() -> None:
 
 def test_resting_is_a_reason_of_its_own() -> None:
     clock, connection, transport = connected()
-    connection.pause_reading()  # a receiver is far behind
+    connection.channel.reading.hold_back()  # a receiver is far behind
     read(connection)
     read(connection)
     clock.advance(0)
     assert not transport.is_reading
-    connection.resume_reading()
+    connection.channel.reading.release()
     assert transport.is_reading
     read(connection)
     read(connection)
-    connection.pause_reading()
-    connection.resume_reading()
+    connection.channel.reading.hold_back()
+    connection.channel.reading.release()
     assert not transport.is_reading
     clock.advance(0)
     assert transport.is_reading
@@ -78,14 +78,14 @@ def test_who_has_ended_while_resting_is_left_alone() -> None:
     read(connection)
     read(connection)
     transport.resume_reading = None  # type: ignore[assignment,method-assign]
-    connection.connection_lost(None)
+    connection.channel.connection_lost(None)
     clock.advance(0)
 
 
 def test_who_was_busy_for_long_waits_whatever_was_charged() -> None:
     clock, connection, _ = connected()
     clock.look_s = BUSY_S
-    connection.feed(b"PING\r\n" * (4 * PORTION_BYTES))
+    connection.channel.feed(b"PING\r\n" * (4 * PORTION_BYTES))
     assert connection.parser.halted
     clock.look_s = 0.0
     clock.advance(0)
@@ -102,7 +102,7 @@ class Greedy(Connection):
 def waits_for_others(kind: type[Connection]) -> bool:
     """Tell whether such a connection stops within a flood that takes many turns."""
     _, connection, _ = connected(kind)
-    connection.feed(b"".join(b"SUB a.%d %d\r\n" % (i, i) for i in range(20_000)))
+    connection.channel.feed(b"".join(b"SUB a.%d %d\r\n" % (i, i) for i in range(20_000)))
     return bool(connection.parser.halted)
 
 
@@ -119,15 +119,15 @@ def test_what_many_leave_behind_is_removed_in_turns() -> None:
     gone = []
     for i in range(40):
         connection = broker.make_connection(("127.0.0.1", 1))
-        connection.connection_made(Transport())
+        connection.channel.connection_made(Transport())
         lines = (b"SUB %d.%d%b.* %d\r\n" % (i, n, deep, n) for n in range(40))
-        connection.feed(CONNECT + b"".join(lines))
+        connection.channel.feed(CONNECT + b"".join(lines))
         while connection.parser.halted:
             clock.advance(0)
         gone.append(connection)
     sublist = broker.global_account.sublist
     for connection in gone:
-        connection.connection_lost(None)
+        connection.channel.connection_lost(None)
     # A turn is enough for some 200 of these; all at once they were removed before.
     assert len(sublist) > 40 * 40 // 2
     clock.advance(0)

@@ -37,14 +37,14 @@ def made() -> Connection:
 def test_only_what_the_table_allows_follows(before: State, after: State) -> None:
     connection = made()
     for state in WAYS[before]:
-        connection.become(state)
+        connection.channel.become(state)
     if after in TRANSITIONS[before]:
-        connection.become(after)
-        assert connection.state == after
+        connection.channel.become(after)
+        assert connection.channel.state == after
         return
     with pytest.raises(AssertionError, match=f"{after.name}.* after .*{before.name}"):
-        connection.become(after)
-    assert connection.state == before
+        connection.channel.become(after)
+    assert connection.channel.state == before
 
 
 def test_every_state_can_be_reached_and_the_last_one_is_final() -> None:
@@ -57,18 +57,18 @@ def test_every_state_can_be_reached_and_the_last_one_is_final() -> None:
 
 def test_a_life() -> None:
     connection, transport = made(), Transport()
-    states = [connection.state]
-    connection.connection_made(transport)
-    states.append(connection.state)
-    connection.feed(b"SUB a 1\r\n" + CONNECT)
-    states.append(connection.state)
-    connection.feed(CONNECT)
-    states.append(connection.state)
+    states = [connection.channel.state]
+    connection.channel.connection_made(transport)
+    states.append(connection.channel.state)
+    connection.channel.feed(b"SUB a 1\r\n" + CONNECT)
+    states.append(connection.channel.state)
+    connection.channel.feed(CONNECT)
+    states.append(connection.channel.state)
     connection.close(ClosedReason.KICKED)
     connection.close(ClosedReason.CLIENT_CLOSED)
-    states.append(connection.state)
-    connection.connection_lost(None)
-    states.append(connection.state)
+    states.append(connection.channel.state)
+    connection.channel.connection_lost(None)
+    states.append(connection.channel.state)
     assert states == [
         State.CONNECTING,
         State.INTRODUCING,
@@ -82,51 +82,51 @@ def test_a_life() -> None:
 
 def test_a_connection_that_never_was_is_closed_at_once() -> None:
     connection = made()
-    connection.let_go()
+    connection.channel.let_go()
     connection.close(ClosedReason.CLIENT_CLOSED)
-    assert connection.state == State.CLOSED
+    assert connection.channel.state == State.CLOSED
     assert connection.reason is None
 
 
 async def test_another_connect_introduces_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     connection = made()
-    connection.connection_made(Transport())
-    connection.feed(CONNECT)
+    connection.channel.connection_made(Transport())
+    connection.channel.feed(CONNECT)
     verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
     authenticator = connection.broker.admission.authenticator
     monkeypatch.setattr(authenticator, "authenticate", lambda _request: verdict)
-    connection.feed(CONNECT + b"PING\r\n")
-    assert connection.state == State.INTRODUCING
+    connection.channel.feed(CONNECT + b"PING\r\n")
+    assert connection.channel.state == State.INTRODUCING
     assert connection.introduced
     assert connection.identity is not None
     verdict.set_result(Identity(account=connection.identity.account))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert connection.state == State.CONNECTED
+    assert connection.channel.state == State.CONNECTED
 
 
 async def test_a_verdict_that_comes_too_late_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     connection = made()
-    connection.connection_made(Transport())
+    connection.channel.connection_made(Transport())
     verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
     authenticator = connection.broker.admission.authenticator
     monkeypatch.setattr(authenticator, "authenticate", lambda _request: verdict)
-    connection.feed(CONNECT)
+    connection.channel.feed(CONNECT)
     connection.close(ClosedReason.KICKED)
     verdict.set_result(Identity(account="$G"))
     await asyncio.sleep(0)
-    assert connection.state == State.CLOSING
+    assert connection.channel.state == State.CLOSING
     assert not connection.introduced
 
 
 def test_who_expires_while_it_is_let_in_is_not_connected(monkeypatch: pytest.MonkeyPatch) -> None:
     connection = made()
-    connection.connection_made(Transport())
+    connection.channel.connection_made(Transport())
     authenticator = connection.broker.admission.authenticator
     expired = Identity(account="$G", expires_at_s=0.0)
     monkeypatch.setattr(authenticator, "authenticate", lambda _request: expired)
-    connection.feed(CONNECT)
+    connection.channel.feed(CONNECT)
     assert connection.reason is ClosedReason.AUTHENTICATION_EXPIRED
     assert not connection.introduced

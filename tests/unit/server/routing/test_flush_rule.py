@@ -191,15 +191,15 @@ class Server:
     def connect(self) -> tuple[Connection, Socket]:
         connection = self.broker.make_connection(("127.0.0.1", 1))
         socket = Socket()
-        connection.connection_made(socket)
-        connection.feed(CONNECT)
+        connection.channel.connection_made(socket)
+        connection.channel.feed(CONNECT)
         self.soon.turn()
         socket.take()
         return connection, socket
 
     def receiver(self) -> tuple[Connection, Socket]:
         connection, socket = self.connect()
-        connection.feed(b"SUB a 1\r\n")
+        connection.channel.feed(b"SUB a 1\r\n")
         return connection, socket
 
 
@@ -216,7 +216,7 @@ def test_a_thousand_publishers_and_one_receiver_that_reads_nothing() -> None:
         rounds += 1
         for publisher, publishing in publishers:
             if publishing.is_reading and receiver.reason is None:
-                publisher.feed(read)
+                publisher.channel.feed(read)
                 assert receiver.outbound.pending_bytes() <= limit + 2 * len(read)
         server.clock.advance(0)  # the turns of those whose last one was used up
         server.soon.turn()
@@ -230,7 +230,7 @@ def test_what_is_dirty_is_written_when_its_connection_closes() -> None:
     server = Server()
     receiver, socket = server.receiver()
     publisher, _ = server.connect()
-    publisher.feed(b"PUB a 1\r\n1\r\nPUB a 1\r\n2\r\n")
+    publisher.channel.feed(b"PUB a 1\r\n1\r\nPUB a 1\r\n2\r\n")
     assert socket.written == b""
     receiver.close(ClosedReason.SERVER_SHUTDOWN)
     assert socket.written == b"MSG a 1 1\r\n1\r\nMSG a 1 1\r\n2\r\n"
@@ -242,9 +242,9 @@ def test_what_a_client_sent_before_its_end_is_written() -> None:
     server = Server()
     _, socket = server.receiver()
     publisher, _ = server.connect()
-    publisher.feed(b"PUB a 1\r\n1\r\n")
-    publisher.eof_received()
-    publisher.connection_lost(None)
+    publisher.channel.feed(b"PUB a 1\r\n1\r\n")
+    publisher.channel.eof_received()
+    publisher.channel.connection_lost(None)
     server.soon.turn()
     assert socket.written == b"MSG a 1 1\r\n1\r\n"
 
@@ -254,8 +254,8 @@ def test_a_client_that_has_gone_is_no_harm_to_the_flush() -> None:
     receiver, _ = server.receiver()
     _, other = server.receiver()
     publisher, _ = server.connect()
-    publisher.feed(b"PUB a 1\r\n1\r\n")
-    receiver.connection_lost(ConnectionResetError())
+    publisher.channel.feed(b"PUB a 1\r\n1\r\n")
+    receiver.channel.connection_lost(ConnectionResetError())
     server.soon.turn()
     assert other.written == b"MSG a 1 1\r\n1\r\n"
     assert receiver.outbound.pending_bytes() == 0

@@ -130,7 +130,10 @@ def test_a_random_pick_goes_by_weight_too() -> None:
             return self.place
 
     links = [Link(Account("A"), name) for name in "ab"]
-    members = [RemoteSubscription(b"a", b"q", link, weight) for link, weight in zip(links, (2, 3))]
+    members = [
+        RemoteSubscription(b"a", b"q", link, weight)
+        for link, weight in zip(links, (2, 3), strict=True)
+    ]
     group = QueueGroup(b"q", tuple(members))
     chooser = Chooser()
     counts = Counter(pick_link(group, None, chooser).name for _ in range(50))  # type: ignore[arg-type,union-attr]

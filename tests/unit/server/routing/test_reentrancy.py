@@ -119,7 +119,7 @@ def flush(world: World, frame: Frame) -> None:
 
 def resume(world: World, frame: Frame) -> None:
     if one := connection(world, PUBLISHER):
-        one.resume()
+        one.channel.resume()
 
 
 DEEDS = [

@@ -1,0 +1,52 @@
+"""The end of a transport: last words are written and read, and then it is closed or cut."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from midge.server.clients.host import Host
+    from midge.server.clock import Timer
+
+_LINGER_S = 0.25  # how long to read on after the last word, so that it is not lost in a reset
+
+
+class Farewell:
+    """Closes `transport`, to which everything that had to be said has been written."""
+
+    def __init__(self, host: "Host", transport: Any) -> None:
+        self._host = host
+        self._transport = transport
+        self._timer: Timer | None = None
+
+    def begin(self, *, has_words: bool) -> None:
+        """Close; when the last of what was written matters, end the writing first and read on.
+
+        Closing with input unread would reset the connection, and could eat an -ERR.
+        """
+        if not has_words or not self._transport.can_write_eof():
+            self._close()
+            return
+        try:
+            self._transport.write_eof()
+        except OSError:
+            self._close()
+            return
+        self._timer = self._host.clock.call_later(_LINGER_S, self._close)
+
+    def end(self) -> None:
+        """Do nothing any more: the transport is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _close(self) -> None:
+        """Close, and cut when the peer does not take its last words within the write deadline.
+
+        It counts as a client no more, so nothing else would end one that never reads them.
+        """
+        deadline_s = self._host.options.limits.write_deadline_s
+        self._timer = self._host.clock.call_later(deadline_s, self._cut)
+        self._transport.close()
+
+    def _cut(self) -> None:
+        self._host.limit_hits["last_words"] += 1
+        self._transport.abort()

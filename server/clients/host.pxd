@@ -1,0 +1,18 @@
+# C types for host.py.
+
+from midge.protocol.inbound cimport SharedBuffer
+from midge.server.routing.outbound cimport ChunkPool
+from midge.server.routing.router cimport Router
+
+
+cdef class Host:
+    cdef public object options
+    cdef readonly object clock
+    cdef readonly object random
+    cdef readonly Router router
+    cdef public object turns
+    cdef public SharedBuffer shared_buffer
+    cdef readonly ChunkPool chunks
+    cdef readonly set finishing
+    cdef public object limit_hits
+    cdef public long long stalled_clients

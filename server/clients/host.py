@@ -1,0 +1,40 @@
+"""What the channels of one server share, and no more of the server than that."""
+
+from collections import Counter
+from random import Random
+
+from midge.protocol.errors import ProtocolError
+from midge.protocol.inbound import SharedBuffer
+from midge.server.clients.fair_turns import FairTurns
+from midge.server.clock import Clock
+from midge.server.config.options import Options
+from midge.server.log.logger import get_logger
+from midge.server.routing.outbound import ChunkPool
+from midge.server.routing.router import Router
+
+log = get_logger()
+
+
+class Host:
+    """What a read, a publish and an end touch; the server's Broker is one, with much besides.
+
+    `clock` and `random` are the only sources of such. `finishing` are the channels without a
+    transport whose input is not all done yet. `limit_hits` counts by name what has been refused or
+    ended for a limit, `stalled_clients` how often a publisher was read no further for a while.
+    """
+
+    def __init__(self, options: Options, clock: Clock, random: Random, router: Router) -> None:
+        self.options = options
+        self.clock = clock
+        self.random = random
+        self.router = router
+        self.turns = FairTurns(clock)
+        self.shared_buffer = SharedBuffer()
+        self.chunks = ChunkPool()
+        self.finishing: set[object] = set()
+        self.limit_hits: Counter[str] = Counter()
+        self.stalled_clients = 0
+
+    def protocol_error(self, cid: int, peer: str, error: ProtocolError) -> None:
+        """Log what a peer did wrong."""
+        log.error("protocol_error", cid=cid, peer=peer, error=error.detail)
