@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from midge.jetstream import errors
 from midge.jetstream.account import UNFINISHED, JetStreamAccount
-from midge.jetstream.api import dispatch
+from midge.jetstream.api import dispatch, routes
 from midge.jetstream.archive.transfers import PREFIX, Work
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.stream.surroundings import Surroundings
-from midge.server.jetstream import routes, subjects
+from midge.server.jetstream import subjects
 from midge.server.jetstream.acks import AckIntake
 from midge.server.jetstream.delivery import PORTION_BYTES, Deliveries
 from midge.server.jetstream.ingest import StreamSubscription
@@ -134,8 +134,7 @@ class AccountJetStream:
         """Take a pull or a direct request, which wait for no other; False where none answers."""
         if self.limits is None:
             return False
-        take = routes.take_pull if subject.startswith(routes.NEXT) else routes.take_direct_get
-        return take(self.streams, subject, reply, headers, payload)
+        return routes.take_at_once(self.streams, subject, reply, headers, payload)
 
     def _take_flow_control(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes

@@ -9,7 +9,7 @@ from midge.server.routing.client cimport Client
 from midge.server.routing.subscription cimport RoutedSubscription
 
 cdef unsigned char _DOT
-cdef int _SECOND_DOTS, _FIRST_NAMES, _SECOND_NAMES
+cdef int _SECOND_DOTS
 
 
 cdef class AckIntake(RoutedSubscription):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from midge.jetstream.account import JetStreamAccount
+from midge.jetstream.api import routes
 from midge.jetstream.consumer.consumer import Consumer
-from midge.jetstream.json.encode import text
 from midge.protocol import memory
 from midge.protocol.frame import Frame
 from midge.server.routing.client import Client
@@ -14,8 +14,6 @@ ACKS = b"$JS.ACK."
 
 _DOT = 0x2E
 _SECOND_DOTS = 10  # $JS.ACK.<domain>.<account>.<stream>.<consumer>.<5 numbers>, or more
-_FIRST_NAMES = 4  # the tokens up to the consumer, of $JS.ACK.<stream>.<consumer>.<5 numbers>
-_SECOND_NAMES = 6
 
 
 class AckIntake(RoutedSubscription):
@@ -56,17 +54,13 @@ class AckIntake(RoutedSubscription):
 
     def _look_up(self, subject: bytes, is_second: bool) -> Consumer | None:
         """Return the consumer that a subject names, and keep it for those that follow."""
-        tokens = subject.split(b".", _SECOND_NAMES)
-        count = _SECOND_NAMES if is_second else _FIRST_NAMES
-        self._consumer = None
-        if len(tokens) < count:
-            return None
-        stream = self._streams.streams.get(text(tokens[count - 2]))
-        consumer = None if stream is None else stream.consumers.get(tokens[count - 1])
-        if consumer is not None and len(tokens) > count:
+        consumer = routes.consumer_of_ack(self._streams, subject)
+        count = routes.ack_names(subject)
+        names = subject.split(b".", count)
+        if consumer is not None and len(names) > count:
             self._consumer = consumer
             self._is_second = is_second
-            self._prefix = b".".join(tokens[:count]) + b"."
+            self._prefix = b".".join(names[:count]) + b"."
         return consumer
 
 

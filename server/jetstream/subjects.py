@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from midge.jetstream.api import routes
 from midge.server.internal.service import Request, Service
-from midge.server.jetstream import routes
 from midge.server.routing.subscription import RoutedSubscription
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from midge.jetstream.account import JetStreamAccount
-from midge.jetstream.api import dispatch
+from midge.jetstream.api import dispatch, routes
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.limits import AccountLimits, ServerLimits
 from midge.jetstream.sink import Sink
@@ -127,7 +127,7 @@ class AccountRig:
         block = header_block(headers)
         raw = subject.encode()
         if raw.startswith((b"$JS.API.DIRECT.", b"$JS.API.CONSUMER.MSG.")):
-            dispatch.take(self.account, raw, reply.encode(), block or b"", payload)
+            routes.take_at_once(self.account, raw, reply.encode(), block or b"", payload)
         elif raw.startswith(dispatch.PREFIX):
             dispatch.handle(
                 self.account, raw, block or b"", payload, lambda answer: self._answer(reply, answer)

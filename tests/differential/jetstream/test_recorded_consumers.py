@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from midge.jetstream.account import JetStreamAccount
-from midge.jetstream.api import dispatch
+from midge.jetstream.api import dispatch, routes
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.stream.surroundings import Surroundings
@@ -104,7 +104,7 @@ class Run:
     def _pull(self, name: str, body: dict[str, Any], inbox: int) -> Any:
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._name}.{name}".encode()
         text = json.dumps(body).encode()
-        dispatch.take(self._core.account, subject, self._inboxes[inbox], b"", text)
+        routes.take_at_once(self._core.account, subject, self._inboxes[inbox], b"", text)
         return self._shown()
 
     def _ack(self, name: str, number: int, body: str) -> Any:
@@ -112,7 +112,7 @@ class Run:
         if subject is None:
             return None
         reply = self._inboxes[0] if body.startswith("+NXT") else REPLY
-        is_taken = dispatch.take_ack(self._core.account, subject.encode(), reply, body.encode())
+        is_taken = routes.take_ack(self._core.account, subject.encode(), reply, body.encode())
         if body.startswith("+NXT"):
             return self._shown()
         self._core.run()

@@ -1,6 +1,6 @@
 """Which stream or consumer a message to one of JetStream's subjects is for.
 
-Pulls, direct gets and flow control come at the rate of messages: they are handed over at
+Pulls, direct gets, acks and flow control come at the rate of messages: they are handed over at
 once, from the bytes of the subject, and wait for no request to the API.
 """
 
@@ -23,6 +23,9 @@ NEXT = b"$JS.API.CONSUMER.MSG.NEXT."
 DIRECT_GET = b"$JS.API.DIRECT.GET."
 
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
+ACK_NAMES_SECOND = 6
+_ACK_NAMES_FIRST = 4
+_ACK_NUMBERS = 5
 _FLOW_CONTROL_TOKENS = 5  # of $JS.FC.<stream>.<consumer>.<id>
 
 
@@ -69,6 +72,42 @@ def take_direct_get(
     else:
         stream.direct_get.get(reply, body)
     return True
+
+
+def take_at_once(
+    account: JetStreamAccount, subject: bytes, reply: bytes, headers: bytes, body: bytes
+) -> bool:
+    """Take a pull request or a direct get; False where none answers: there are no responders."""
+    take = take_pull if subject.startswith(NEXT) else take_direct_get
+    return take(account, subject, reply, headers, body)
+
+
+def take_ack(account: JetStreamAccount, subject: bytes, reply: bytes, body: bytes) -> bool:
+    """Hand an ack on; False when its subject names no consumer that takes acks."""
+    consumer = consumer_of_ack(account, subject)
+    if consumer is None or not consumer.takes_acks():
+        return False
+    consumer.ack(subject, reply, body)
+    return True
+
+
+def consumer_of_ack(account: JetStreamAccount, subject: bytes) -> Consumer | None:
+    """Return the consumer that an ack subject names."""
+    names = subject.split(b".", ACK_NAMES_SECOND)
+    count = ack_names(subject)
+    if len(names) < count:
+        return None
+    return consumer_of(account, names[count - 2], names[count - 1])
+
+
+def ack_names(subject: bytes) -> int:
+    """Return how many tokens an ack subject has up to the name of the consumer.
+
+    ``$JS.ACK.<stream>.<consumer>`` comes before five numbers. The second form has the domain and
+    a hash of the account before the stream, and may have more tokens behind the numbers.
+    """
+    is_second = subject.count(b".") >= ACK_NAMES_SECOND + _ACK_NUMBERS - 1
+    return ACK_NAMES_SECOND if is_second else _ACK_NAMES_FIRST
 
 
 def take_flow_control(account: JetStreamAccount, subject: bytes, headers: bytes) -> bool:
