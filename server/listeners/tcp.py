@@ -21,6 +21,7 @@ from midge.server.clients.loop_adapter import forget, protocol_for
 from midge.server.clock import Clock
 from midge.server.listeners.sockets import listen, peer_of
 from midge.server.listeners.tls import HandshakeLimit, TlsContexts, is_client_hello
+from midge.server.listeners.tls_alert import alerting
 from midge.server.log.logger import get_logger
 
 _BACKLOG = 1024
@@ -227,9 +228,10 @@ class Listener:
         # The connection's own timer, which goes by the server's clock, is to be the first.
         timeout_s = None if context is None else self._broker.options.tls.timeout_s + _GRACE_S
         try:
-            await loop.connect_accepted_socket(
-                lambda: protocol, accepted, ssl=context, ssl_handshake_timeout=timeout_s
-            )
+            with alerting(accepted):
+                await loop.connect_accepted_socket(
+                    lambda: protocol, accepted, ssl=context, ssl_handshake_timeout=timeout_s
+                )
         except (OSError, ssl.SSLError, TimeoutError) as error:
             # asyncio's SSL protocol, a reference cycle, keeps the error and so this frame.
             error.__traceback__ = None

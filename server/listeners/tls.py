@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from midge.server.errors import ConfigError
+from midge.server.listeners.tls_alert import AlertingSSLObject
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
@@ -95,13 +96,17 @@ def build_server_context(table: Tls, where: str = "tls") -> ssl.SSLContext:
     if asks_for_certificate and not table.ca_file:
         raise ConfigError("verifying clients needs a ca_file", key=f"{where}.ca_file")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslobject_class = AlertingSSLObject
     context.minimum_version = _VERSIONS[table.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
     context.set_ciphers(":".join(_cipher_names(table.cipher_suites, f"{where}.cipher_suites")))
     _load_certificate(context, table, where)
     if table.ca_file:
-        _load_authorities(context, table.ca_file, f"{where}.ca_file")
+        # OpenSSL completes the chain that it sends with what it knows of authorities; nats-server
+        # sends what is in cert_file. So the context gets to know those only that it needs.
+        knows = context if asks_for_certificate else ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        _load_authorities(knows, table.ca_file, f"{where}.ca_file")
     if asks_for_certificate:
         context.verify_mode = ssl.CERT_REQUIRED
     return context

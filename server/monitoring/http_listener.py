@@ -16,6 +16,7 @@ from midge.server.broker.broker import Broker
 from midge.server.clock import Timer
 from midge.server.listeners.tcp import Listener
 from midge.server.listeners.tls import TlsContexts
+from midge.server.listeners.tls_alert import alerting
 from midge.server.log.logger import get_logger
 
 LOOK_EVERY_S = 10.0
@@ -286,12 +287,13 @@ class HttpListener(Listener):
         tls = self._tls
         connection = HttpConnection(self._broker, self._answering, self)
         try:
-            await loop.connect_accepted_socket(
-                lambda: connection,
-                accepted,
-                ssl=tls.context if tls else None,
-                ssl_handshake_timeout=tls.table.timeout_s or None if tls else None,
-            )
+            with alerting(accepted):
+                await loop.connect_accepted_socket(
+                    lambda: connection,
+                    accepted,
+                    ssl=tls.context if tls else None,
+                    ssl_handshake_timeout=tls.table.timeout_s or None if tls else None,
+                )
         except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
             accepted.close()
             log.debug("monitoring_handshake_failed", error=str(error) or type(error).__name__)

@@ -96,19 +96,23 @@ class Authority:
         return self.certificate.public_bytes(Encoding.PEM)
 
     def issue(
-        self, subject: str = "", alternatives: list[x509.GeneralName] | None = None
+        self,
+        subject: str = "",
+        alternatives: list[x509.GeneralName] | None = None,
+        ends: datetime | None = None,
     ) -> tuple[x509.Certificate, bytes]:
-        """Return a certificate for `subject` and its private key in PEM."""
+        """Return a certificate for `subject` and its private key in PEM; it ends tomorrow."""
         key = generate_private_key(SECP256R1())
         name = x509.Name.from_rfc4514_string(subject) if subject else x509.Name([])
         pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        return self._sign(name, key, alternatives, is_authority=False), pem
+        return self._sign(name, key, alternatives, ends, is_authority=False), pem
 
     def _sign(
         self,
         subject: x509.Name,
         key: EllipticCurvePrivateKey,
         alternatives: list[x509.GeneralName] | None,
+        ends: datetime | None = None,
         *,
         is_authority: bool,
     ) -> x509.Certificate:
@@ -120,7 +124,7 @@ class Authority:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=1))
+            .not_valid_after(ends or now + timedelta(days=1))
             .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
             .add_extension(
                 x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False

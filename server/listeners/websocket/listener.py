@@ -9,6 +9,7 @@ from midge.server.clients.connection import Connection
 from midge.server.clock import time_limit
 from midge.server.listeners.tcp import Listener
 from midge.server.listeners.tls import TlsContexts
+from midge.server.listeners.tls_alert import alerting
 from midge.server.listeners.websocket.messages import InflatedBytes
 from midge.server.listeners.websocket.protocol import WebSocketProtocol
 from midge.server.listeners.websocket.upgrade_request import Request, Upgrade, credentials
@@ -49,9 +50,10 @@ class WebSocketListener(Listener):
         transport: asyncio.Transport | None = None
         try:
             async with time_limit(self._broker.clock, options.handshake_timeout_s):
-                transport, _ = await loop.connect_accepted_socket(
-                    lambda: protocol, accepted, ssl=context
-                )
+                with alerting(accepted):
+                    transport, _ = await loop.connect_accepted_socket(
+                        lambda: protocol, accepted, ssl=context
+                    )
                 await protocol.upgraded
         except (OSError, ssl.SSLError, TimeoutError) as error:
             error.__traceback__ = None  # asyncio's SSL protocol keeps it, and it keeps this frame

@@ -122,6 +122,13 @@ def test_only_the_chosen_suites_are_offered(files: Files) -> None:
         shake_hands(build_server_context(chosen), client)
 
 
+def test_what_is_sent_is_what_the_certificates_file_holds(files: Files) -> None:
+    """Without verify; with it OpenSSL completes the chain by what is in ca_file."""
+    table = files.table(ca_file=files.authority)
+    _, client = shake_hands(build_server_context(table), client_context(files))
+    assert len(client._sslobj.get_unverified_chain()) == 1  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("field", ["verify", "verify_and_map"])
 def test_verified_clients_need_a_certificate_of_the_authority(files: Files, field: str) -> None:
     context = build_server_context(files.table(ca_file=files.authority, **{field: True}))
