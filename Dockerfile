@@ -12,7 +12,8 @@ LABEL org.opencontainers.image.title="midge" \
       org.opencontainers.image.description="A NATS server in Python" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN groupadd --system --gid 10001 midge \
-    && useradd --system --uid 10001 --gid midge --no-create-home --shell /usr/sbin/nologin midge
+    && useradd --system --uid 10001 --gid midge --no-create-home --shell /usr/sbin/nologin midge \
+    && install --directory --owner=midge --group=midge --mode=0750 /var/lib/midge
 COPY --from=build /opt/midge /opt/midge
 # Every setting at its default; mount your own file over it.
 COPY config.example.toml /etc/midge/config.toml
