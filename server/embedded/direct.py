@@ -90,6 +90,12 @@ class DirectSubscription(Inbox):
                 timer.cancel()
         return self._waiting.popleft()
 
+    def take_waiting(self) -> list[Message]:
+        """Return what waits to be read, and forget it."""
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        return waiting
+
     def __aiter__(self) -> Self:
         return self
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from midge.server.embedded.direct import Callback, DirectSubscription, Headers
     from midge.server.embedded.faults import Faults
     from midge.server.embedded.inbox import Message
+    from midge.server.embedded.jetstream import JetStream
     from midge.server.embedded.snapshots import ConnectionView, Stats, SubscriptionView
     from midge.server.interceptors.api import Interceptor
 
@@ -250,6 +251,30 @@ class Server:
 
             self._faults = Faults(self._core)
         return self._faults
+
+    @property
+    def jetstream(self) -> JetStream:
+        """The streams and key-value buckets of the global account; see `jetstream_of`.
+
+        Raises:
+            MidgeError: streams are off.
+        """
+        return self.jetstream_of(GLOBAL_ACCOUNT)
+
+    def jetstream_of(self, account: str) -> JetStream:
+        """Return access to the streams and key-value buckets of an account, without a socket.
+
+        Raises:
+            MidgeError: streams are off.
+            ValueError: there is no such account.
+        """
+        from midge.server.embedded.jetstream import JetStream  # noqa: PLC0415 - few need it
+
+        direct = self._started()
+        if not self.options.jetstream.enabled:
+            raise MidgeError("streams are off; start the server with jetstream=True or a directory")
+        direct.known_account(account)
+        return JetStream(direct, account)
 
     # The direct way.
 

@@ -1,0 +1,70 @@
+"""Streams, consumers and key-value buckets of a server in the process, without a socket.
+
+Everything goes the way of a client's requests, so that the answers, limits and errors are those
+that clients get: a publish is acknowledged when it is durable, and what is read was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from midge.server.embedded.jetstream_requests import Requests
+from midge.server.embedded.key_value import KeyValue
+from midge.server.embedded.streams import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class JetStream(Requests):
+    """The streams of one account of a server in the process."""
+
+    def stream(self, name: str) -> Stream:
+        """Return access to a stream, which need not exist yet."""
+        return Stream(self, name)
+
+    async def add_stream(self, name: str, subjects: Iterable[str] = (), **config: Any) -> Stream:
+        """Make a stream, or find it as it is asked for; `config` has nats-server's keys.
+
+        It takes the subject of its name unless told otherwise. Durations are nanoseconds.
+
+        Raises:
+            JetStreamError: it is refused, or there is another one of that name.
+        """
+        defaults = {"retention": "limits", "storage": "file", "discard": "old", "num_replicas": 1}
+        body = {**defaults, **config, "name": name}
+        if subjects:
+            body["subjects"] = list(subjects)
+        await self.call(f"STREAM.CREATE.{name}", body)
+        return Stream(self, name)
+
+    async def streams(self) -> list[str]:
+        """Return the names of all streams."""
+        names: list[str] = []
+        while True:
+            page = await self.call("STREAM.NAMES", {"offset": len(names)})
+            names += page["streams"] or []
+            if len(names) >= page["total"]:
+                return names
+
+    def key_value(self, bucket: str) -> KeyValue:
+        """Return access to a key-value bucket, which need not exist yet."""
+        return KeyValue(self, bucket)
+
+    async def add_key_value(self, bucket: str, *, history: int = 1, **config: Any) -> KeyValue:
+        """Make a key-value bucket that keeps `history` values of each key.
+
+        Raises:
+            JetStreamError: it is refused.
+        """
+        made = {
+            "discard": "new",
+            "max_msgs_per_subject": history,
+            "allow_rollup_hdrs": True,
+            "deny_delete": True,
+            "allow_direct": True,
+            "allow_msg_ttl": True,
+            **config,
+        }
+        await self.add_stream(f"KV_{bucket}", [f"$KV.{bucket}.>"], **made)
+        return self.key_value(bucket)

@@ -1,0 +1,132 @@
+"""Key-value buckets within the server's own process, by the conventions of NATS's clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from midge.jetstream.errors import JetStreamError
+from midge.server.embedded.jetstream_requests import Requests, publish
+from midge.server.embedded.stream_messages import Consuming
+from midge.server.embedded.streams import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from midge.server.embedded.stream_messages import StoredMessage
+
+PUT, DELETE, PURGE = "PUT", "DEL", "PURGE"
+_OPERATION = "KV-Operation"
+_MARKER_REASON = "Nats-Marker-Reason"
+_OF_REASON = {"Remove": DELETE, "MaxAge": PURGE, "Purge": PURGE}
+_WRONG_SEQUENCES = (10071, 10164)
+
+
+class Entry(NamedTuple):
+    """One revision of a key. `operation` is `PUT`, `DEL` or `PURGE`."""
+
+    key: str
+    value: bytes
+    revision: int
+    time_ns: int
+    operation: str
+
+    @property
+    def text(self) -> str:
+        """The value as text; bytes that are no UTF-8 are shown as escapes."""
+        return self.value.decode("utf-8", "backslashreplace")
+
+
+class KeyValue:
+    """The keys of one bucket."""
+
+    def __init__(self, jetstream: Requests, bucket: str) -> None:
+        self.bucket = bucket
+        self._jetstream = jetstream
+        self._stream = Stream(jetstream, f"KV_{bucket}")
+        self._prefix = f"$KV.{bucket}."
+
+    async def get(self, key: str) -> Entry | None:
+        """Return a key's value; None when it has none."""
+        message = await self._stream.last(self._prefix + key)
+        entry = None if message is None else self._entry(message)
+        return entry if entry is not None and entry.operation == PUT else None
+
+    async def put(self, key: str, value: bytes | str) -> int:
+        """Write a value and return its revision, once it is durable."""
+        return await self._publish(key, value, {})
+
+    async def create(self, key: str, value: bytes | str) -> int:
+        """Write a value of a key that has none, and return its revision.
+
+        Raises:
+            JetStreamError: the key has a value.
+        """
+        try:
+            return await self.update(key, value, 0)
+        except JetStreamError as error:
+            if error.api.err_code not in _WRONG_SEQUENCES:
+                raise
+            message = await self._stream.last(self._prefix + key)
+            if message is None or self._entry(message).operation == PUT:
+                raise
+            return await self.update(key, value, message.seq)
+
+    async def update(self, key: str, value: bytes | str, revision: int) -> int:
+        """Write a value of a key that is at `revision`, and return its new one.
+
+        Raises:
+            JetStreamError: the key is at another revision.
+        """
+        expected = {"Nats-Expected-Last-Subject-Sequence": str(revision)}
+        return await self._publish(key, value, expected)
+
+    async def delete(self, key: str) -> None:
+        """Delete a key; its history stays."""
+        await self._publish(key, b"", {_OPERATION: DELETE})
+
+    async def purge(self, key: str) -> None:
+        """Delete a key with its history."""
+        await self._publish(key, b"", {_OPERATION: PURGE, "Nats-Rollup": "sub"})
+
+    async def keys(self, pattern: str = ">") -> list[str]:
+        """Return the keys that have a value and match."""
+        return [
+            entry.key
+            async for entry in self._entries(pattern, "last_per_subject", follow=False)
+            if entry.operation == PUT
+        ]
+
+    async def history(self, key: str) -> list[Entry]:
+        """Return what is kept of a key, the oldest first."""
+        return [entry async for entry in self._entries(key, "all", follow=False)]
+
+    async def watch(self, pattern: str = ">", *, new_only: bool = False) -> AsyncIterator[Entry]:
+        """Iterate over the values that match, and then over each change as it comes.
+
+        It never ends by itself; deletions come as entries, too.
+        """
+        policy = "new" if new_only else "last_per_subject"
+        async for entry in self._entries(pattern, policy, follow=True):
+            yield entry
+
+    async def _entries(self, pattern: str, policy: str, *, follow: bool) -> AsyncIterator[Entry]:
+        config: dict[str, Any] = {"deliver_policy": policy, "ack_policy": "none"}
+        name = self._stream.name
+        filters = (self._prefix + pattern,)
+        async with Consuming(self._jetstream, name, "", config, filters) as consuming:
+            left = consuming.pending
+            while follow or left > 0:
+                left -= 1
+                yield self._entry((await consuming.next()).stored())
+
+    def _entry(self, message: StoredMessage) -> Entry:
+        operation = message.headers.get(_OPERATION, [""])[0]
+        if not operation:
+            reason = message.headers.get(_MARKER_REASON, [""])[0]
+            operation = _OF_REASON.get(reason, PUT)
+        key = message.subject[len(self._prefix) :]
+        return Entry(key, message.payload, message.seq, message.time_ns, operation)
+
+    async def _publish(self, key: str, value: bytes | str, headers: dict[str, Any]) -> int:
+        subject = self._prefix + key
+        return (await publish(self._jetstream, subject, value, headers)).seq
