@@ -142,6 +142,10 @@ class Keywords(TypedDict, total=False):
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
     server_name: str
     """Name in INFO and monitoring; empty takes the server id."""
+    server_tags: abc.Sequence[str]
+    """Words such as `az:1` in monitoring, by which system requests choose servers."""
+    server_metadata: Any
+    """What else monitoring shows of the server: texts by name."""
     system_account: str
     """Account that gets the system's events; empty means `$SYS`."""
     listen_host: str

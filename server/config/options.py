@@ -334,6 +334,10 @@ class Options(Table, frozen=True, kw_only=True):
 
     server_name: str = ""
     """Name in INFO and monitoring; empty takes the server id."""
+    server_tags: tuple[str, ...] = ()
+    """Words such as `az:1` in monitoring, by which system requests choose servers."""
+    server_metadata: dict[str, str] = {}  # noqa: RUF012 - msgspec copies the default
+    """What else monitoring shows of the server: texts by name."""
     system_account: str = ""
     """Account that gets the system's events; empty means `$SYS`."""
     listen: Listen = Listen()

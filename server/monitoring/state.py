@@ -1,7 +1,7 @@
 """What the pages are made from: the broker, and what monitoring itself keeps count of."""
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from midge.server.monitoring.account_totals import AccountTotals
 from midge.server.monitoring.process_usage import ProcessUsage
@@ -39,6 +39,15 @@ class State:
     def server_name(self) -> str:
         """The configured name, or the server id."""
         return self.broker.options.server_name or self.broker.keys.server_id
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """The server's tags, in small letters and once each, and its metadata; absent if none."""
+        options = self.broker.options
+        tags = dict.fromkeys(tag.strip().lower() for tag in options.server_tags)
+        tags.pop("", None)
+        labels = {"tags": list(tags), "metadata": options.server_metadata}
+        return {name: found for name, found in labels.items() if found}
 
     def wall_offset(self) -> float:
         """Give what turns the clock's monotonic times into Unix times."""

@@ -34,6 +34,7 @@ def _identity(state: "State") -> dict[str, Any]:
         "host": broker.host,
         "port": broker.port,
         **_encryption(state),
+        **state.labels,
     }
 
 

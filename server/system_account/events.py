@@ -139,6 +139,7 @@ class SystemEvents(Observer):
             "host": broker.host,
             "id": broker.keys.server_id,
             "ver": COMPATIBLE_VERSION,
+            **self.state.labels,
             "jetstream": False,
             "flags": 0,
             "seq": self._sequence,

@@ -115,7 +115,14 @@ class SystemRequests:
                 return False
             if given.get("exact_match") is True and wanted != value:
                 return False
-        return not given.get("tags") and not given.get("domain")
+        return self._has_tags(given.get("tags") or []) and not given.get("domain")
+
+    def _has_tags(self, wanted: Any) -> bool:
+        """Tell whether the server has all the tags that a request asks for."""
+        own = self._state.labels.get("tags", [])
+        return isinstance(wanted, list) and all(
+            isinstance(tag, str) and tag.strip().lower() in own for tag in wanted
+        )
 
     def _refusal(self, code: int, text: str) -> Answer:
         # It may name what the request holds, and JSON can write what nothing could encode.

@@ -34,6 +34,8 @@ accounts {
 }
 system_account: SYS
 server_name: one
+server_tags: ["Az:One", " b ", "b", ""]
+server_metadata: {rack: "7", "B c": d}
 """
 
 ANSWER_TIMEOUT_S = 10.0
@@ -69,6 +71,7 @@ QUESTIONS = (
     *(Question(f"{server}.{page}") for server in (_EVERY, _ONE) for page in PAGES),
     Question(_EVERY, {"server_name": "on"}),
     Question(_EVERY, {"server_name": "one", "host": "127.0.0.1", "exact_match": True}),
+    Question(_EVERY, {"tags": ["az:one", " B"]}),
     Question(f"{_ONE}.CONNZ", {"acc": "A", "auth": True, "subscriptions_detail": True, "state": 2}),
     Question(f"{_ONE}.CONNZ", {"sort": "subs", "limit": 1, "offset": 1}),
     Question(f"{_ONE}.SUBSZ", {"subscriptions": True, "account": "A"}),
@@ -101,6 +104,7 @@ REFUSED = (
 SILENT = (
     *(Question(_EVERY, {name: "other"}) for name in ("server_name", "host", "cluster", "domain")),
     Question(_EVERY, {"tags": ["other"]}),
+    Question(_EVERY, {"tags": ["b", "other"]}),
     Question(f"{_EVERY}.VARZ", {"server_name": "on", "exact_match": True}),
     Question(f"{_ACCOUNT}.none.STATZ"),
     Question(f"{_ACCOUNT}.none.CONNS"),

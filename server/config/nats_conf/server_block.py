@@ -114,7 +114,7 @@ def _trace_verbose(section: Section, node: Node) -> None:
     section.put("logging.trace", boolean(node), node)
 
 
-def _headers(node: Node) -> dict[str, str]:
+def _texts_by_name(node: Node) -> dict[str, str]:
     return {name: text(entry) for name, entry in entries(node).items()}
 
 
@@ -167,7 +167,7 @@ WEBSOCKET: dict[str, Handler] = {
     "user_cookie": Key("user_cookie", text),
     "pass_cookie": Key("pass_cookie", text),
     "token_cookie": Key("token_cookie", text),
-    "headers": Key("headers", _headers),
+    "headers": Key("headers", _texts_by_name),
     "ping_interval": _timed("ping_interval_s", "ping_interval"),
 }
 
@@ -273,8 +273,8 @@ SERVER: dict[str, Handler] = {
     "storedir": Key("jetstream.store_dir", text),
     "default_sentinel": Missing("sentinel credentials"),
     "feature_flags": read_feature_flags,
-    "server_tags": Missing("server tags"),
-    "server_metadata": Missing("server metadata"),
+    "server_tags": Key("server_tags", texts),
+    "server_metadata": Key("server_metadata", _texts_by_name),
     "connect_error_reports": Missing("connections to other servers"),
     "reconnect_error_reports": Missing("connections to other servers"),
     "ocsp": _OCSP,
