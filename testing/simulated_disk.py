@@ -135,6 +135,10 @@ class SimulatedDisk(SuppliedDisk):
         self.stored_entries = dict(self.entries)
         self.pending.clear()
 
+    def free_bytes(self) -> int:
+        """Return how much room there is left for files."""
+        return self.free
+
     def random_bytes(self, count: int) -> bytes:
         """Return bytes that the seed determines."""
         return self.random.randbytes(count)
@@ -299,6 +303,8 @@ class SimulatedCommitter:
         """Write and sync; return 0 and 0, or the stage that failed and the errno."""
         stage = 1
         try:
+            if job.extend > job.file.size():
+                job.file.allocate(job.extend)
             if job.seal:
                 records.seal(job.data, job.used, job.seed, job.segment, job.position)
             job.file.write(job.position, bytes(job.data[: job.used]))

@@ -21,11 +21,14 @@ class Write:
 
     With `seal` the data is a group of the segment with this number, and its checksums, which begin
     with `seed`, are still to be put in. `with_directory` syncs the directory as well, for the file
-    is new.
+    is new. First of all the file is made `extend` bytes long, if that is not 0; last of all
+    `closing` is closed, as letting go of the room of a removed file may take 100 ms.
     """
 
     __slots__ = (
+        "closing",
         "data",
+        "extend",
         "file",
         "position",
         "seal",
@@ -46,6 +49,8 @@ class Write:
         self.segment = 0
         self.sync = True
         self.with_directory = False
+        self.extend = 0
+        self.closing: DiskFile | None = None
 
 
 class Committer(Protocol):
@@ -121,6 +126,10 @@ class Disk:
 
     def sync_directory(self) -> None:
         """Return once all creations, renames and removals are on the disk."""
+        raise NotImplementedError
+
+    def free_bytes(self) -> int:
+        """Return how much room there is left for files."""
         raise NotImplementedError
 
     def random_bytes(self, count: int) -> bytes:
@@ -258,6 +267,11 @@ class RealDisk(Disk):
     def sync_directory(self) -> None:
         """Return once all creations, renames and removals are on the disk."""
         os.fsync(self.descriptor)
+
+    def free_bytes(self) -> int:
+        """Return how much room there is left for files of this user."""
+        state = os.fstatvfs(self.descriptor)
+        return state.f_bavail * state.f_frsize
 
     def random_bytes(self, count: int) -> bytes:
         """Return bytes that nobody can predict."""

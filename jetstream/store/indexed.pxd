@@ -9,7 +9,6 @@ from midge.jetstream.store.subject_index cimport SubjectIndex
 from midge.protocol.frame cimport Frame
 
 cdef Py_ssize_t _SUBJECT_MAX, _FILTERS_KEPT
-cdef unsigned long long _NO_LIMIT
 
 
 @cython.final
@@ -51,17 +50,6 @@ cdef class IndexedStore(StreamStore):
     ) except 0
     @cython.locals(incoming=Incoming)
     cpdef unsigned long long append_frame(self, Frame frame, long long time_ns) except 0
-    @cython.locals(count=Py_ssize_t, most_messages="unsigned long long",
-                   most_bytes="unsigned long long")
-    cpdef Py_ssize_t enforce(self, long long max_messages, long long max_bytes) except -1
-    @cython.locals(number=Py_ssize_t, count=Py_ssize_t, is_last=bint)
-    cpdef Py_ssize_t trim_subject(self, bytes subject, unsigned long long keep) except -1
-    @cython.locals(filters=Filters, number=Py_ssize_t, count=Py_ssize_t)
-    cpdef Py_ssize_t purge(
-        self, bytes subject=*, unsigned long long upto_seq=*, unsigned long long keep=*
-    ) except -1
-    @cython.locals(count=Py_ssize_t)
-    cpdef Py_ssize_t expire(self, long long before_ns, Py_ssize_t limit) except -1
 
     @cython.locals(length=Py_ssize_t, offset="unsigned long long", size="unsigned long long")
     cdef void _store(self, Incoming incoming) except *
@@ -78,20 +66,6 @@ cdef class IndexedStore(StreamStore):
                    before="unsigned long long", after="unsigned long long")
     cdef void _unlink(self, unsigned long long seq, Py_ssize_t number) except *
     cdef void _keep(self, unsigned long long seq) except *
-    @cython.locals(at_head=bint)
-    cdef void _drop_and_note(self, unsigned long long seq) except *
-    @cython.locals(before="unsigned long long")
-    cdef Py_ssize_t _purge_head(
-        self, unsigned long long upto_seq, unsigned long long keep
-    ) except -1
-    @cython.locals(surplus="long long", count="long long", seq="unsigned long long")
-    cdef Py_ssize_t _purge_but(
-        self, bytes subject, unsigned long long upto_seq, unsigned long long keep
-    ) except -1
-    @cython.locals(count=Py_ssize_t, seq="unsigned long long", left="unsigned long long")
-    cdef Py_ssize_t _purge_subject(
-        self, Py_ssize_t number, unsigned long long upto_seq
-    ) except -1
     @cython.locals(runs=list, run=Run)
     cdef void _clear(self) except *
     @cython.locals(runs=list, last=Py_ssize_t, low=Py_ssize_t, high=Py_ssize_t,

@@ -17,7 +17,6 @@ from midge.protocol.frame import Frame
 
 _SUBJECT_MAX = 0xFFFF  # what a record has room for
 _FILTERS_KEPT = 64
-_NO_LIMIT = 0xFFFFFFFFFFFFFFFF
 
 
 class Run:
@@ -145,68 +144,6 @@ class IndexedStore(StreamStore):
             self.first_seq = last_seq + 1
         self._moved()
 
-    def remove(self, seq: int, erase: bool = False) -> bool:
-        """Remove one message."""
-        self._admit()
-        if not self._drop(seq):
-            return False
-        self._removed(seq, erase)
-        return True
-
-    def enforce(self, max_messages: int, max_bytes: int) -> int:
-        """Remove the oldest messages until both limits hold."""
-        self._admit()
-        count = 0
-        most_messages = max_messages if max_messages >= 0 else _NO_LIMIT
-        most_bytes = max_bytes if max_bytes >= 0 else _NO_LIMIT
-        while self.messages > most_messages or self.bytes > most_bytes:
-            self._drop(self.first_seq)
-            count += 1
-        if count:
-            self._moved()
-        return count
-
-    def trim_subject(self, subject: bytes, keep: int) -> int:
-        """Remove the oldest messages of the literal `subject` but `keep`."""
-        self._admit()
-        number = self._subjects.find(subject, 0, len(subject))
-        count = 0
-        while number >= 0 and self._subjects.count(number) > keep:
-            is_last = self._subjects.count(number) == 1
-            self._drop_and_note(self._subjects.first(number))
-            count += 1
-            if is_last:
-                break
-        return count
-
-    def purge(self, subject: bytes | None = None, upto_seq: int = 0, keep: int = 0) -> int:
-        """Remove messages of `subject`, below `upto_seq`, but the newest `keep`."""
-        self._admit()
-        if subject is None or subject == b">":
-            return self._purge_head(upto_seq, keep)
-        if keep > 0:
-            return self._purge_but(subject, upto_seq, keep)
-        filters = self._filters_of((subject,))
-        if filters.literal is not None:
-            number = self._subjects.find(subject, 0, len(subject))
-            return self._purge_subject(number, upto_seq) if number >= 0 else 0
-        count = 0
-        for number in range(self._subjects.limit()):
-            if self._subjects.count(number) > 0 and filters.is_match(number):
-                count += self._purge_subject(number, upto_seq)
-        return count
-
-    def expire(self, before_ns: int, limit: int) -> int:
-        """Remove up to `limit` of the oldest messages stored before `before_ns`."""
-        self._admit()
-        count = 0
-        while count < limit and self.messages > 0 and self._time_of(self.first_seq) < before_ns:
-            self._drop(self.first_seq)
-            count += 1
-        if count:
-            self._moved()
-        return count
-
     def _store(self, incoming: Incoming) -> None:
         """Place a message and enter it into the index."""
         length = incoming.subject_end - incoming.subject_start
@@ -297,51 +234,6 @@ class IndexedStore(StreamStore):
         """Let the keepers read a message that is about to go."""
         for keeper in list(self.keepers):
             keeper.removing(seq)
-
-    def _drop_and_note(self, seq: int) -> None:
-        """Remove a message and note it, as one of those at the head or on its own."""
-        at_head = seq == self.first_seq
-        if self._drop(seq):
-            if at_head:
-                self._moved()
-            else:
-                self._removed(seq, False)
-
-    def _purge_head(self, upto_seq: int, keep: int) -> int:
-        before = self.messages
-        if upto_seq == 0 and keep == 0:
-            self._clear()
-        while self.messages > keep and (upto_seq == 0 or self.first_seq < upto_seq):
-            self._drop(self.first_seq)
-        if before != self.messages:
-            self._moved()
-        return before - self.messages
-
-    def _purge_but(self, subject: bytes, upto_seq: int, keep: int) -> int:
-        """Remove what matches in the order of sequences, as long as more than `keep` are left."""
-        surplus = self.count_pending((subject,), 1) - keep
-        count = 0
-        seq = 0
-        while count < surplus:
-            seq = self.next_seq((subject,), seq + 1)
-            if upto_seq and seq >= upto_seq:
-                break
-            self._drop_and_note(seq)
-            count += 1
-        return count
-
-    def _purge_subject(self, number: int, upto_seq: int) -> int:
-        """Remove what is stored of one subject below `upto_seq` (0: all)."""
-        count = 0
-        left = self._subjects.count(number)
-        while left > 0:
-            seq = self._subjects.first(number)
-            if upto_seq and seq >= upto_seq:
-                break
-            self._drop_and_note(seq)
-            count += 1
-            left -= 1
-        return count
 
     def _clear(self) -> None:
         """Take everything out of the index at once."""

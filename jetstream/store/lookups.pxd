@@ -3,16 +3,17 @@
 cimport cython
 
 from midge.jetstream.store.filters cimport Filters
-from midge.jetstream.store.indexed cimport IndexedStore, Run
+from midge.jetstream.store.indexed cimport Run
 from midge.jetstream.store.interface cimport StoredMessage, SubjectState
 from midge.jetstream.store.message_index cimport Block
+from midge.jetstream.store.removing cimport RemovingStore
 from midge.jetstream.store.subject_index cimport SubjectIndex
 
 cdef unsigned long long _CHAIN_MAX
 cdef Py_ssize_t _ROWS_MAX
 
 
-cdef class SearchableStore(IndexedStore):
+cdef class SearchableStore(RemovingStore):
     @cython.locals(position=Py_ssize_t, block=Block, run=Run)
     cpdef StoredMessage load(self, unsigned long long seq)
     @cython.locals(seq="unsigned long long")

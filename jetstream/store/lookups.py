@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from midge.jetstream.store.filters import Filters
-from midge.jetstream.store.indexed import IndexedStore, Run
+from midge.jetstream.store.indexed import Run
 from midge.jetstream.store.interface import StoredMessage, SubjectState
+from midge.jetstream.store.removing import RemovingStore
 
 _CHAIN_MAX = 256  # messages of one subject that are walked rather than the rows of all messages
 _ROWS_MAX = 4096  # rows looked through backwards before all subjects are
 
 
-class SearchableStore(IndexedStore):
+class SearchableStore(RemovingStore):
     """Answers every question but for where the bytes of a message are."""
 
     def load(self, seq: int) -> StoredMessage | None:

@@ -19,6 +19,7 @@ cdef class Chunk:
 
 cdef class MemoryStore(SearchableStore):
     cdef bytes _config
+    cdef list _thin
 
     cpdef unsigned long long append(
         self, bytes subject, bytes headers, bytes payload, long long time_ns,
@@ -44,6 +45,8 @@ cdef class MemoryStore(SearchableStore):
     )
     @cython.locals(chunk=Chunk, left=Py_ssize_t)
     cdef void _lost_bytes(self, Py_ssize_t i, Run run, unsigned long long size) except *
+    @cython.locals(run=Run, i=Py_ssize_t)
+    cpdef bint shrink_next(self) except -1
     @cython.locals(following=Run, before=Run, end="unsigned long long", old=Chunk, new=Chunk,
                    merged=Chunk, seq="unsigned long long", position=Py_ssize_t,
                    offset=Py_ssize_t, length=Py_ssize_t, left=Py_ssize_t)

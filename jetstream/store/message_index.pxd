@@ -26,9 +26,12 @@ cdef class Block:
     cpdef Py_ssize_t add(self, Py_ssize_t place) except -1
     @cython.locals(i=Py_ssize_t)
     cpdef void discard(self, Py_ssize_t place) except *
-    @cython.locals(rows=bytearray, keys=bytearray, kept=Py_ssize_t, place=Py_ssize_t,
+    @cython.locals(rows=bytearray, keys=bytearray, kept=Py_ssize_t, i=Py_ssize_t,
                    position=Py_ssize_t)
     cdef void _thin_out(self) except *
+    cpdef Py_ssize_t row_at_or_after(self, Py_ssize_t place) except? -1
+    cpdef Py_ssize_t row_place(self, Py_ssize_t i) noexcept
+    cpdef void clear_up(self, Py_ssize_t count) except *
     cpdef unsigned long long offset(self, Py_ssize_t position) noexcept
     cpdef unsigned long long size(self, Py_ssize_t position) noexcept
     cpdef Py_ssize_t subject(self, Py_ssize_t position) noexcept
@@ -80,6 +83,13 @@ cdef class MessageIndex:
     @cython.locals(number="unsigned long long", count="unsigned long long", i=Py_ssize_t,
                    place=Py_ssize_t, block=Block)
     cpdef unsigned long long count_from(self, unsigned long long seq) except? 0
+    cpdef Py_ssize_t block_count(self) except -1
+    cpdef Block block_number(self, Py_ssize_t i)
+    cpdef Py_ssize_t block_at_or_after(self, unsigned long long seq) except -1
+    @cython.locals(block=Block, place=Py_ssize_t)
+    cpdef unsigned long long seq_number(self, unsigned long long count) except? 0
+    @cython.locals(block=Block)
+    cpdef void drop_empty(self) except *
     cpdef unsigned long long before(self, unsigned long long seq) except? 0
     cpdef unsigned long long after(self, unsigned long long seq) except? 0
     cpdef void set_before(

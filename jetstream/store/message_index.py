@@ -99,14 +99,32 @@ class Block:
         numbers.resize(rows, self.live * _ROW)
         numbers.resize(keys, self.live * 2)
         kept = 0
-        for place in range(len(self.rows) // _ROW):
-            position = place * _ROW
+        for i in range(len(self.rows) // _ROW):
+            position = i * _ROW
             if numbers.u32_at(self.rows, position + _SIZE) != 0:
                 numbers.put(rows, kept * _ROW, self.rows, position, position + _ROW)
-                numbers.set_u16(keys, kept, place)
+                numbers.set_u16(keys, kept, self.row_place(i))
                 kept += 1
         self.rows = rows
         self.keys = keys
+
+    # Rows by their number, for a walk over all of them.
+
+    def row_at_or_after(self, place: int) -> int:
+        """Return the number of the first row whose place is not before `place`."""
+        if self.keys is not None:
+            return self.bisect(place)
+        return min(place, len(self.rows) // _ROW)
+
+    def row_place(self, i: int) -> int:
+        """Return the place that row `i` stands for."""
+        return i if self.keys is None else numbers.u16(self.keys, i)
+
+    def clear_up(self, count: int) -> None:
+        """Take note that `count` rows have been emptied."""
+        self.live -= count
+        if self.live and (self.keys is not None or self.live * 4 * _ROW < len(self.rows)):
+            self._thin_out()
 
     def offset(self, position: int) -> int:
         """Return where the message is whose row begins at `position`."""
@@ -239,6 +257,38 @@ class MessageIndex:
         if self._far:
             self._far.pop((seq, _BEFORE), None)
             self._far.pop((seq, _AFTER), None)
+
+    def block_count(self) -> int:
+        """Return how many blocks there are."""
+        return len(self._blocks)
+
+    def block_number(self, i: int) -> Block:
+        """Return block `i` of those that there are."""
+        return self._blocks[i]
+
+    def block_at_or_after(self, seq: int) -> int:
+        """Return the index of the first block that does not end before `seq`."""
+        return self._bisect((seq - 1) >> _BITS)
+
+    def seq_number(self, count: int) -> int:
+        """Return the sequence of message number `count`, of which there must be as many."""
+        for block in self._blocks:
+            if count > block.live:
+                count -= block.live
+                continue
+            place = block.next_place(0)
+            while count > 1:
+                place = block.next_place(place + 1)
+                count -= 1
+            return (block.number << _BITS) + place + 1
+        return 0
+
+    def drop_empty(self) -> None:
+        """Forget the blocks in which a sweep has left nothing, and the distances it has left."""
+        self._blocks = [block for block in self._blocks if block.live]
+        for seq, field in list(self._far):
+            if self.locate(seq) < 0:
+                del self._far[seq, field]
 
     def before(self, seq: int) -> int:
         """Return how far back the message before `seq` of its subject is; 0 for none."""

@@ -31,6 +31,7 @@ cdef class SubjectIndex:
     cdef unsigned long long _free
     cdef Py_ssize_t _used
     cdef Py_ssize_t _waste
+    cdef bytearray _vacated
     cdef readonly Py_ssize_t subject_count
     cdef readonly unsigned long long reused
 
@@ -45,6 +46,12 @@ cdef class SubjectIndex:
     cpdef Py_ssize_t ensure(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
     ) except -1
+    @cython.locals(row=Py_ssize_t, count="unsigned long long")
+    cpdef void shorten(self, Py_ssize_t subject, unsigned long long first) except *
+    @cython.locals(row=Py_ssize_t, end=Py_ssize_t)
+    cpdef void vacate(self, Py_ssize_t subject) except *
+    @cython.locals(subject=Py_ssize_t, left=Py_ssize_t, is_free=bint)
+    cpdef bint release_vacated(self, Py_ssize_t limit) except -1
     @cython.locals(row=Py_ssize_t, mask="size_t", hole="size_t", slot="size_t",
                    entry="unsigned int", wanted="size_t")
     cpdef void release(self, Py_ssize_t subject) except *

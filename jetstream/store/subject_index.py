@@ -32,6 +32,7 @@ class SubjectIndex:
         "_seed",
         "_table",
         "_used",
+        "_vacated",
         "_waste",
         "reused",
         "subject_count",
@@ -50,6 +51,7 @@ class SubjectIndex:
         self._used = 0  # rows in use or free
         self._free = _NONE  # the first free row; the next one stands in its field for the first
         self._waste = 0
+        self._vacated = bytearray()  # numbers of subjects of which nothing is left, to be released
         self.subject_count = 0
         self.reused += 1
 
@@ -75,8 +77,10 @@ class SubjectIndex:
         """Return the number of the subject ``data[start:end]``, a new one if it has none."""
         subject = self.find(data, start, end)
         if subject >= 0:
+            if self.count(subject) == 0:  # it had been vacated
+                self.subject_count += 1
             return subject
-        if self.subject_count * 4 >= (len(self._table) >> 2) * 3:
+        if (self.subject_count + (len(self._vacated) >> 2)) * 4 >= (len(self._table) >> 2) * 3:
             self._rehash((len(self._table) >> 2) * 2)
         subject = self._take_row()
         row = subject * _ROW
@@ -93,6 +97,38 @@ class SubjectIndex:
         self._enter(subject, hashed)
         self.subject_count += 1
         return subject
+
+    def shorten(self, subject: int, first: int) -> None:
+        """Take note that the first message of a subject has gone, and which is the next one."""
+        row = subject * _ROW
+        count = numbers.u64_at(self._rows, row + _COUNT) - 1
+        numbers.set_u64_at(self._rows, row + _COUNT, count)
+        numbers.set_u64_at(self._rows, row + _FIRST, first)
+
+    def vacate(self, subject: int) -> None:
+        """Take note that nothing of a subject is left; `release_vacated` is to forget it later."""
+        row = subject * _ROW
+        numbers.set_u64_at(self._rows, row + _COUNT, 0)
+        numbers.set_u64_at(self._rows, row + _FIRST, 0)
+        numbers.set_u64_at(self._rows, row + _LAST, 0)
+        end = len(self._vacated)
+        numbers.resize(self._vacated, end + 4)
+        numbers.set_u32(self._vacated, end >> 2, subject)
+        self.subject_count -= 1
+
+    def release_vacated(self, limit: int) -> bool:
+        """Forget up to `limit` subjects that have been vacated; False when none is left."""
+        left = len(self._vacated) >> 2
+        while left > 0 and limit > 0:
+            limit -= 1
+            left -= 1
+            subject = numbers.u32(self._vacated, left)
+            is_free = numbers.u64_at(self._rows, subject * _ROW) == _NONE
+            if not is_free and self.count(subject) == 0:
+                self.subject_count += 1
+                self.release(subject)
+        numbers.resize(self._vacated, left * 4)
+        return left > 0
 
     def release(self, subject: int) -> None:
         """Forget a subject; its number may be given to another one."""

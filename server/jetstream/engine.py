@@ -100,9 +100,10 @@ class Engine(Observer):
         )
 
     def _open_stores(self) -> None:
-        if self.options.in_memory and self.disk is None:
-            return
         loop = asyncio.get_running_loop()
+        if self.options.in_memory and self.disk is None:
+            self.stores = MemoryStores(loop)
+            return
         try:
             self.stores = FileStores(
                 self._open_disk(loop),

@@ -9,6 +9,7 @@ from midge.jetstream.config.stream import MEMORY
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.turns import Turns
 
 if TYPE_CHECKING:
     import asyncio
@@ -53,11 +54,17 @@ class Stores(Protocol):
 
 
 class MemoryStores:
-    """Keeps every stream in memory, whatever its configuration says."""
+    """Keeps every stream in memory, whatever its configuration says.
+
+    What takes long is done in turns of `loop`; without one it is done at once.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._turns = Turns(loop.call_soon if loop is not None else None)
 
     def make(self, account: str, config: StreamConfig) -> StreamStore:
         """Return an empty store."""
-        return MemoryStore()
+        return MemoryStore(turns=self._turns)
 
     def recovered(self, account: str) -> Iterable[StreamStore]:
         """Return nothing: memory outlives no server."""
@@ -75,7 +82,8 @@ class MemoryStores:
         return ()
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing any more."""
+        self._turns.clear()
 
 
 class FileStores:
@@ -94,7 +102,7 @@ class FileStores:
     ) -> None:
         self._loop = loop
         self._clock = clock
-        self._directory = StoreDirectory(disk, self._flush_soon)
+        self._directory = StoreDirectory(disk, self._flush_soon, loop.call_soon)
         self._directory.log.listen(listener)
         if sync_interval_ns:
             self._directory.set_sync_interval(max(round(sync_interval_ns / 1e9), 1))
@@ -105,7 +113,7 @@ class FileStores:
     def make(self, account: str, config: StreamConfig) -> StreamStore:
         """Return an empty store."""
         if config.storage == MEMORY:
-            return MemoryStore()
+            return MemoryStore(turns=self._directory.turns)
         store = self._directory.create_stream(to_bytes(account), to_bytes(config.name), b"")
         store.is_async = config.persist_mode == ASYNC
         return store

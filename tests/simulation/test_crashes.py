@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from midge.jetstream.store.file import log
+from midge.jetstream.store.file import compaction, log
 from tests.simulation.world import run
 
 
 @pytest.fixture(autouse=True)
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "SEGMENT_MAX", 8 * 1024)
+    monkeypatch.setattr(compaction, "SLICE_BYTES", 1500)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from midge.jetstream.store.disk import Write
-from midge.jetstream.store.file import directory, log
+from midge.jetstream.store.file import compaction, directory, log
 from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.recovery import Replay
 from midge.jetstream.store.file.stream import FileStore
@@ -22,6 +22,7 @@ Patch = pytest.MonkeyPatch
 @pytest.fixture(autouse=True)
 def small_segments(monkeypatch: Patch) -> None:
     monkeypatch.setattr(log, "SEGMENT_MAX", 8 * 1024)
+    monkeypatch.setattr(compaction, "SLICE_BYTES", 1500)
 
 
 def ack_before_sync(patch: Patch) -> None:
@@ -59,7 +60,7 @@ class Unchecked(Replay):
             if length < 48 or position + length > len(data):
                 return 0
             position += (length + 7) & ~7
-        return end if position == end else 0
+        return end if position == end > at else 0
 
 
 def checksums_unchecked(patch: Patch) -> None:
@@ -160,10 +161,24 @@ def tombstones_dropped_early(patch: Patch) -> None:
     patch.setattr(directory, "FileStore", Store)
 
 
+def purges_dropped_early(patch: Patch) -> None:
+    class Store(FileStore):
+        def needs_purge(self, upto: int, group: int, segment: Segment) -> bool:
+            return False
+
+    patch.setattr(directory, "FileStore", Store)
+
+
 def ids_forgotten(patch: Patch) -> None:
     class Store(FileStore):
-        def carry(self, names: set[bytes], removals: list[int], ids: list[Any]) -> None:
-            FileStore.carry(self, names, removals, [])
+        def carry(
+            self,
+            names: set[bytes],
+            removals: list[int],
+            ids: list[Any],
+            purges: dict[bytes, int],
+        ) -> None:
+            FileStore.carry(self, names, removals, [], purges)
 
     patch.setattr(directory, "FileStore", Store)
 
@@ -180,6 +195,7 @@ FAULTS = [
     rename_before_sync,
     batch_cut_in_half,
     tombstones_dropped_early,
+    purges_dropped_early,
     ids_forgotten,
 ]
 

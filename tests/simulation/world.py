@@ -7,6 +7,7 @@ than the last group that was acknowledged: groups survive whole, in order, and a
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import GroupListener, StoreError, StoreFullError
+from midge.jetstream.store.subject_index import Pattern
 from midge.testing.simulated_disk import SimulatedDisk, Stopped
 
 SUBJECTS = [b"a", b"a.b", b"a.c", b"b.x.y", b"k.1", b"k.2", b"k.3", b"k.4"]
@@ -112,7 +114,8 @@ class World(GroupListener):
         self.copies = {self.acked: {n: stream.copied() for n, stream in self.model.items()}}
 
     def make_directory(self) -> StoreDirectory:
-        return StoreDirectory(self.disk, lambda: None)
+        self.turns: list[Callable[[], None]] = []
+        return StoreDirectory(self.disk, lambda: None, self.turns.append)
 
     def model_ids(self, found: Model) -> None:
         """Nothing is to be left out of the comparison of ids."""
@@ -132,30 +135,31 @@ class World(GroupListener):
             self.step()
 
     def step(self) -> None:
-        before = self.directory.log.group
+        random = self.random
         try:
-            self.do_something()
-            self.note_groups(before)
-            before = self.directory.log.group
-            if self.random.random() < 0.3:
-                self.directory.flush()
-                self.note_groups(before)
-            before = self.directory.log.group
-            if self.random.random() < 0.3:
-                self.disk.pump()
-                self.note_groups(before)
-            if self.random.random() < 0.05:
-                before = self.directory.log.group
-                self.directory.compact()
-                self.note_groups(before)
-            if self.random.random() < 0.05:
-                before = self.directory.log.group
-                self.directory.tick()
-                self.note_groups(before)
+            self.noting(self.do_something)
+            if random.random() < 0.3:
+                self.noting(self.directory.flush)
+            if random.random() < 0.3:
+                self.noting(self.disk.pump)
+            if random.random() < 0.05:
+                self.noting(self.directory.compact)
+            if random.random() < 0.5 and self.turns:
+                self.noting(self.turns.pop(0))
+            if random.random() < 0.05:
+                self.noting(self.directory.tick)
             self.check_visible()
         except StoreError:
             if self.directory.log.failure is None and not self.disk.free < 1 << 20:
                 raise
+
+    def noting(self, action: Callable[[], object]) -> None:
+        """Do something, and copy the model if that closes a group."""
+        before = self.directory.log.group
+        try:
+            action()
+        finally:
+            self.note_groups(before)
 
     def check_visible(self) -> None:
         """See that nothing is shown that is not on the disk."""
@@ -240,9 +244,18 @@ class World(GroupListener):
 
     def purge(self, stream: FileStore, model: StreamModel) -> None:
         upto = self.random.choice([0, self.random.randint(1, model.last_seq + 1)])
-        stream.purge(None, upto)
-        for seq in [seq for seq in model.kept if not upto or seq < upto]:
-            del model.kept[seq]
+        subject = self.random.choice([None, None, b"a.*", b"k.*", *SUBJECTS])
+        keep = self.random.choice([0, 0, 2])
+        stream.purge(subject, upto, keep)
+        pattern = Pattern(subject or b">")
+        matching = [
+            seq
+            for seq, message in sorted(model.kept.items())
+            if pattern.is_match(bytearray(message[1]), 0, len(message[1]))
+        ]
+        for seq in matching[: len(matching) - keep] if keep < len(matching) else []:
+            if not upto or seq < upto:
+                del model.kept[seq]
 
     def consume(self, stream: FileStore, model: StreamModel) -> None:
         random = self.random

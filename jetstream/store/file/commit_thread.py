@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from midge.jetstream.store.disk import RealDisk, RealFile, Write
+from midge.jetstream.store.disk import DiskFile, RealDisk, RealFile, Write
 from midge.jetstream.store.file import native
 
 native.prepare()
@@ -34,7 +34,7 @@ class CommitThread:
         directory = self._disk.descriptor if write.with_directory else -1
         native.submit(
             self._writer, file.descriptor, directory, write.data, write.used, write.position,
-            write.seal, write.sync, write.seed, write.segment,
+            write.seal, write.sync, write.seed, write.segment, write.extend, _taken(write.closing),
         )  # fmt: skip
 
     def settle(self) -> None:
@@ -58,3 +58,12 @@ class CommitThread:
         except BlockingIOError:
             return
         self._done(native.stage(self._writer), native.error(self._writer))
+
+
+def _taken(file: DiskFile | None) -> int:
+    """Return the descriptor of a file that the thread is to close; -1 for none."""
+    if not isinstance(file, RealFile):
+        return -1
+    descriptor = file.descriptor
+    file.descriptor = -1
+    return descriptor

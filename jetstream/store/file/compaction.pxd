@@ -8,7 +8,7 @@ from midge.jetstream.store.file.group cimport Segment
 from midge.jetstream.store.file.log cimport Log
 from midge.jetstream.store.file.stream cimport FileStore
 
-cdef Py_ssize_t _HEAD, _GROUP_HEAD
+cdef Py_ssize_t _HEAD, _GROUP_HEAD, _MOVE
 
 
 @cython.final
@@ -16,6 +16,7 @@ cdef class Carried:
     cdef readonly set names
     cdef readonly list removals
     cdef readonly list ids
+    cdef readonly dict purges
 
 
 cdef class Compaction:
@@ -25,17 +26,32 @@ cdef class Compaction:
     cdef object _done
     cdef dict _carried
     cdef set _stream_deletions
-    cdef list _moves
+    cdef bytearray _moves
+    cdef Py_ssize_t _moved_count
+    cdef Py_ssize_t _erasures
+    cdef Py_ssize_t _position
+    cdef unsigned long long _read_group
     cdef bytearray _data
     cdef Py_ssize_t _used
     cdef unsigned long long _group
     cdef object _file
 
-    @cython.locals(at=Py_ssize_t, group="unsigned long long", end=Py_ssize_t,
-                   seed="unsigned int", number="unsigned long long", whole=int, kind=int)
-    cdef bint _read(self, bytearray old) except -1
+    @cython.locals(size=Py_ssize_t)
+    cdef bint _sort_slice(self) except -1
+    @cython.locals(at=Py_ssize_t, end=Py_ssize_t, seed="unsigned int", segment=Segment,
+                   whole=int, length=Py_ssize_t)
+    cdef bint _sort(self, bytearray old) except -1
+    @cython.locals(kind=int)
+    cdef bint _sort_record(self, bytearray old, Py_ssize_t at, int whole) except -1
+    cdef void _copy(self, bytearray old, Py_ssize_t at, Py_ssize_t size) except *
+    @cython.locals(at=Py_ssize_t)
+    cdef void _note_move(
+        self, unsigned int number, unsigned long long seq, Py_ssize_t start
+    ) except *
+    @cython.locals(at=Py_ssize_t, stream=FileStore)
+    cdef void _move(self) except *
     @cython.locals(number="unsigned int", stream=FileStore, seq="unsigned long long",
-                   length=Py_ssize_t, size=Py_ssize_t)
+                   length=Py_ssize_t)
     cdef bint _sort_message(self, bytearray old, Py_ssize_t at, int whole) except -1
     @cython.locals(extra=Py_ssize_t, start=Py_ssize_t)
     cdef void _keep_id(

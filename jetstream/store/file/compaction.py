@@ -20,16 +20,22 @@ from midge.jetstream.store.file.stream import FileStore
 _HEAD = 48
 _GROUP_HEAD = 80
 
+_MOVE = 24  # bytes noted of a message: number of its stream 8, sequence 8, from 4, to 4
+
+SLICE_BYTES = 512 * 1024
+"""Bytes of a segment that are read and sorted in one turn: some 1.5 ms of small messages."""
+
 
 class Carried:
     """What a segment says of one stream beside its messages."""
 
-    __slots__ = ("ids", "names", "removals")
+    __slots__ = ("ids", "names", "purges", "removals")
 
     def __init__(self) -> None:
         self.names: set[bytes] = set()
         self.removals: list[int] = []
         self.ids: list[tuple[bytes, int, int]] = []
+        self.purges: dict[bytes, int] = {}
 
 
 class Compaction:
@@ -51,52 +57,89 @@ class Compaction:
         self._done = done
         self._carried: dict[int, Carried] = {}
         self._stream_deletions: set[int] = set()
-        self._moves: list[tuple[int, int, int, int]] = []  # stream, sequence, from, to
-        self._data = bytearray()
+        self._moves = bytearray()
+        self._moved_count = 0
+        self._data = bytearray(_GROUP_HEAD)
         self._used = _GROUP_HEAD
         self._file: DiskFile = segment.file
         self._group = log.group - 1  # what is removed up to here is not copied
+        self._erasures = segment.erasures
+        self._position = 0
+        self._read_group = 0
 
     def start(self) -> None:
-        """Read the segment, and write down again what is to be kept in mind."""
+        """Read the segment in turns, and write down again what is to be kept in mind."""
+        self.log.turns.add(self.read_on)
+
+    def read_on(self) -> bool:
+        """Sort another slice of the segment; False when that was the last one, or came to nothing.
+
+        What is removed while this goes on is copied, and its removal is kept in mind.
+        """
         segment = self.segment
-        old = bytearray(segment.file.read(0, segment.end))
-        self._data = bytearray(len(old) + _GROUP_HEAD)
-        if not self._read(old):
+        if self.log.failure is not None:
+            self._done(False)
+            return False
+        if not self._sort_slice():
             segment.is_damaged = True  # it stays, for a repair to read what is left
             self._done(False)
-            return
-        self.log.forget_recent(segment)
+            return False
+        if self._position < segment.end:
+            return True
+        self._carry()
+        return False
+
+    def _sort_slice(self) -> bool:
+        """Sort the next slice of the segment; False when it cannot be read."""
+        size = min(SLICE_BYTES, self.segment.end - self._position)
+        try:
+            return self._sort(bytearray(self.segment.file.read(self._position, size)))
+        except OSError:
+            return False
+
+    def _carry(self) -> None:
+        """Write down again, at the end of the log, what is to be kept in mind."""
+        self.log.forget_recent(self.segment)
         for number, carried in sorted(self._carried.items()):
-            stream = self._streams[number]
-            stream.carry(carried.names, carried.removals, carried.ids)
+            stream = self._streams.get(number)
+            if stream is not None:
+                stream.carry(carried.names, carried.removals, carried.ids, carried.purges)
         for number in sorted(self._stream_deletions):
             self.log.write_deletion(number)
         self.log.barrier(self._kept)
         self.log.flush()
 
-    def _read(self, old: bytearray) -> bool:
-        """Sort the records of the segment; False when one of them cannot be read."""
+    def _sort(self, old: bytearray) -> bool:
+        """Sort the records of a slice but for a last one cut off; False when one is damaged."""
         at = 0
-        group = 0
         end = len(old)
         seed = self.log.seed
-        number = self.segment.number
+        segment = self.segment
         while at < end:
-            whole = records.check(old, at, end, seed, number, at)
-            if whole == 0:
-                return False
-            kind = old[at + 12]
-            if kind == records.GROUP:
-                group = numbers.u64_at(old, at + 24)
-            elif kind == records.MESSAGE:
-                if not self._sort_message(old, at, whole):
-                    return False
-            elif whole == 2:
-                self._sort_other(old, at, kind, group)
-            else:
+            whole = records.check(old, at, end, seed, segment.number, self._position + at)
+            if whole != 2 and self._position + end < segment.end:
+                if at > 0:
+                    break  # the next slice begins with it
+                length = numbers.u32_at(old, 8)
+                if whole == 1 and length > end and self._position + length <= segment.end:
+                    return self._sort(bytearray(segment.file.read(self._position, length)))
+            if whole == 0 or not self._sort_record(old, at, whole):
                 return False
             at += records.padded(numbers.u32_at(old, at + 8))
+        self._position += at
+        return True
+
+    def _sort_record(self, old: bytearray, at: int, whole: int) -> bool:
+        """Sort one record; False when it cannot be read."""
+        kind = old[at + 12]
+        if kind == records.GROUP:
+            self._read_group = numbers.u64_at(old, at + 24)
+        elif kind == records.MESSAGE:
+            return self._sort_message(old, at, whole)
+        elif whole == 2:
+            self._sort_other(old, at, kind, self._read_group)
+        else:
+            return False
         return True
 
     def _sort_message(self, old: bytearray, at: int, whole: int) -> bool:
@@ -107,18 +150,44 @@ class Compaction:
             return True
         seq = numbers.u64_at(old, at + 24)
         length = numbers.u32_at(old, at + 8)
-        if stream.is_at(seq, self.segment, at):
+        if stream.is_at(seq, self.segment, self._position + at):
             if whole != 2:
                 return False
-            size = records.padded(length)
-            numbers.put(self._data, self._used, old, at, at + size)
-            self._moves.append((number, seq, at, self._used))
-            self._used += size
+            self._copy(old, at, records.padded(length))
+            self._note_move(number, seq, self._position + at)
+            self._used += records.padded(length)
         elif seq in stream.lost:
             return False
         elif whole == 2:
             self._keep_id(stream, old, at, seq, length)
         return True
+
+    def _copy(self, old: bytearray, at: int, size: int) -> None:
+        """Copy a record to the end of the new file's data; the last one may lack its padding."""
+        if self._used + size > len(self._data):
+            numbers.resize(self._data, max(self._used + size, len(self._data) * 2))
+        numbers.put(self._data, self._used, old, at, min(at + size, len(old)))
+
+    def _note_move(self, number: int, seq: int, start: int) -> None:
+        at = len(self._moves)
+        numbers.resize(self._moves, at + _MOVE)
+        numbers.set_u64_at(self._moves, at, number)
+        numbers.set_u64_at(self._moves, at + 8, seq)
+        numbers.set_u32_at(self._moves, at + 16, start)
+        numbers.set_u32_at(self._moves, at + 20, self._used)
+        self._moved_count += 1
+
+    def _move(self) -> None:
+        """Tell the streams where their messages are in the new file."""
+        for at in range(0, len(self._moves), _MOVE):
+            stream = self._streams.get(numbers.u64_at(self._moves, at))
+            if stream is not None:
+                stream.move(
+                    numbers.u64_at(self._moves, at + 8),
+                    self.segment,
+                    numbers.u32_at(self._moves, at + 16),
+                    numbers.u32_at(self._moves, at + 20),
+                )
 
     def _keep_id(self, stream: FileStore, old: bytearray, at: int, seq: int, length: int) -> None:
         extra = numbers.u32_at(old, at + 40)
@@ -147,6 +216,10 @@ class Compaction:
         if kind == records.REMOVE:
             for position in range(at + _HEAD, end, 8):
                 self._note_removal(stream, numbers.u64_at(old, position), group)
+        elif kind == records.PURGED:
+            if stream.needs_purge(seq, group, self.segment):
+                subject = bytes(old[at + _HEAD : end])
+                carried.purges[subject] = max(seq, carried.purges.get(subject, 0))
         elif kind == records.MESSAGE_ID:
             time_ns = numbers.u64_at(old, at + 32)
             self._note_id(stream, bytes(old[at + _HEAD : end]), seq, time_ns)
@@ -173,7 +246,7 @@ class Compaction:
                 self._write()
             else:
                 self.log.disk.unlink(segment_name(self.segment.number))
-                self.log.chore(self._directory_sync(), self._removed)
+                self.log.chore(self._directory_sync(self.segment.file), self._removed)
         except OSError:
             self.segment.is_damaged = True
             self._done(False)
@@ -184,7 +257,7 @@ class Compaction:
         records.finish_group(
             self._data,
             self._used,
-            len(self._moves) + 1,
+            self._moved_count + 1,
             self.log.synced_segment,
             self.log.synced_position,
         )
@@ -200,7 +273,7 @@ class Compaction:
         segment = self.segment
         name = segment_name(segment.number)
         try:
-            if not is_well or segment.has_erasures:
+            if not is_well or segment.has_erasures or segment.erasures != self._erasures:
                 self._file.close()
                 self.log.disk.unlink(name + ".new")
                 self._done(False)
@@ -210,17 +283,14 @@ class Compaction:
             segment.is_damaged = True
             self._done(False)
             return
-        segment.file.close()
+        old = segment.file
         segment.file = self._file
         segment.end = self._used
         segment.allocated = self._used
         segment.message_bytes = segment.live_bytes
         segment.is_rewritten = True
-        for number, seq, start, target in self._moves:
-            stream = self._streams.get(number)
-            if stream is not None:
-                stream.move(seq, segment, start, target)
-        self.log.chore(self._directory_sync(), self._replaced)
+        self._move()
+        self.log.chore(self._directory_sync(old), self._replaced)
 
     def _replaced(self, is_well: bool) -> None:
         """From now on nobody needs to remember what has been left out."""
@@ -233,13 +303,13 @@ class Compaction:
             self.log.segments.remove(self.segment)
             for stream in self._streams.values():
                 stream.forget_segment(self.segment)
-            self.segment.file.close()
         else:
             self.segment.is_damaged = True  # it may be gone from the directory or not
         self._done(is_well)
 
-    def _directory_sync(self) -> Write:
-        """Return a write of nothing, which syncs the directory."""
+    def _directory_sync(self, closing: DiskFile) -> Write:
+        """Return a write of nothing, which syncs the directory and lets go of a file."""
         write = Write(self.log.segments[-1].file, bytearray(8), 0, 0)
         write.with_directory = True
+        write.closing = closing
         return write

@@ -12,6 +12,7 @@ from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.file.recovery import Damage, Replay, is_zero
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import StoreError
+from midge.jetstream.store.turns import Soon, Turns
 
 FORMAT = 1
 
@@ -29,12 +30,19 @@ class StoreDirectory:
         disk: The directory.
         request_flush: Called when there is something to write: `flush` should be called at the end
             of the turn of the event loop.
+        soon: Has the event loop call a function in its next turn, as what takes long is done in
+            turns; without it that is done at once.
 
     Raises:
         StoreError: the directory cannot be read, or is of a newer version.
     """
 
-    def __init__(self, disk: Disk, request_flush: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        request_flush: Callable[[], object],
+        soon: Soon | None = None,
+    ) -> None:
         self._disk = disk
         self._streams: dict[int, FileStore] = {}
         self._deleted: set[int] = set()
@@ -45,12 +53,14 @@ class StoreDirectory:
         self.store_id = self._identity()
         self._seed = zlib.crc32(self.store_id)
         self._hash_seed = int.from_bytes(disk.random_bytes(8), "little")
-        self.log = Log(disk, self._seed, request_flush)
+        self.turns = Turns()  # what recovery leaves to later turns is done at once
+        self.log = Log(disk, self._seed, request_flush, self.turns)
         self.damages: list[Damage] = []
         self.repaired = 0
         self._recover()
         self.log.on_failure = self._roll_back
         self._compaction: Compaction | None = None
+        self.turns.begin(soon)
 
     def streams(self) -> Iterator[FileStore]:
         """Iterate over the streams, in the order in which they were created."""
@@ -115,6 +125,7 @@ class StoreDirectory:
 
     def close(self) -> None:
         """Write and sync everything, and let go of the directory."""
+        self.turns.clear()
         self.log.close()
         self._disk.close()
 

@@ -11,11 +11,13 @@ cdef class Segment:
     cdef public object file
     cdef public Py_ssize_t end
     cdef public Py_ssize_t allocated
+    cdef public Py_ssize_t promised
     cdef public bint is_new
     cdef public bint is_damaged
     cdef public bint is_rewritten
     cdef public bint is_unsynced
     cdef public bint has_erasures
+    cdef public Py_ssize_t erasures
     cdef public unsigned long long purged_group
     cdef public Py_ssize_t live_bytes
     cdef public Py_ssize_t message_bytes

@@ -20,13 +20,15 @@ class Segment:
     """One file of the log.
 
     `end` is where its last durable group ends, `allocated` how long the file is: what is between is
-    zeros with room on the disk. `live_bytes` is what is left in it of the messages, as streams
-    count them, and `message_bytes` what has been written of them.
+    zeros with room on the disk. Up to `promised` there will be room when it is needed.
+    `live_bytes` is what is left in it of the messages, as streams count them, and `message_bytes`
+    what has been written of them.
     """
 
     __slots__ = (
         "allocated",
         "end",
+        "erasures",
         "file",
         "has_erasures",
         "is_damaged",
@@ -36,6 +38,7 @@ class Segment:
         "live_bytes",
         "message_bytes",
         "number",
+        "promised",
         "purged_group",
     )
 
@@ -44,11 +47,13 @@ class Segment:
         self.file = file
         self.end = end
         self.allocated = allocated
+        self.promised = allocated
         self.purged_group = 0  # every removal up to this group has been carried out in the file
         self.is_damaged = False
         self.is_rewritten = False
         self.is_unsynced = False
         self.has_erasures = False  # bytes of it are to be overwritten: a copy must not be kept
+        self.erasures = 0  # how often that was so: a copy made meanwhile must not be kept either
         self.is_new = False  # the directory does not know it for good yet
         self.live_bytes = 0
         self.message_bytes = 0

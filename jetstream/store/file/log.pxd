@@ -8,11 +8,13 @@ from midge.jetstream.store.file.group cimport Group, Segment
 from midge.jetstream.store.interface cimport GroupListener
 
 cdef Py_ssize_t _RESERVE, _EXTEND_MIN, _EXTEND_MAX, _BUFFER, _BUFFER_KEPT, _RECENT_BYTES
+cdef unsigned long long _PLENTY
 cdef Py_ssize_t _RECENT_GROUPS
 
 
 cdef class Log:
     cdef readonly object disk
+    cdef readonly object turns
     cdef readonly unsigned int seed
     cdef public unsigned long long group
     cdef public unsigned long long durable
@@ -37,6 +39,8 @@ cdef class Log:
     cdef Py_ssize_t _recent_bytes
     cdef bint _is_wanted
     cdef bint _is_stuck
+    cdef bint _is_extending
+    cdef Segment _prepared
     cdef bytearray _spare
     cdef public object on_failure
     cdef readonly object committer
@@ -52,6 +56,9 @@ cdef class Log:
     @cython.locals(segment=Segment, base=Py_ssize_t, data=bytearray)
     cdef Group _begin(self)
     cdef void _extend(self, Segment segment, Py_ssize_t needed, bint is_message) except *
+    @cython.locals(ahead=Py_ssize_t)
+    cdef void _prepare(self, Segment segment) except *
+    cdef void _extend_ahead(self, Segment segment, Py_ssize_t ahead) except *
     cdef void _submit(self, Group group) except *
     cdef void _write(self, Group group) except *
     @cython.locals(group=Group, segment=Segment, listener=GroupListener)

@@ -22,6 +22,7 @@ from midge.jetstream.store.interface import (
     StoreFailedError,
     StoreFullError,
 )
+from midge.jetstream.store.turns import Turns
 
 SEGMENT_MAX = 16 * 1024 * 1024
 """A segment is read and rewritten as a whole: 80,000 small records in some 20 ms."""
@@ -29,6 +30,12 @@ SEGMENT_MAX = 16 * 1024 * 1024
 _RESERVE = 64 * 1024  # room kept for records that remove something: a thousand of them or more
 _EXTEND_MIN = 64 * 1024
 _EXTEND_MAX = 4 * 1024 * 1024  # 30 ms of writing at full rate, so that extending is seldom
+
+_PLENTY = 256 * 1024 * 1024
+"""Free bytes of a disk on which there will be room for what is accepted before it is written.
+
+That is 16 MiB. Making a file longer may take 100 ms beside others who write.
+"""
 
 _BUFFER = 64 * 1024
 _BUFFER_KEPT = 4 * 1024 * 1024
@@ -44,8 +51,15 @@ class Log:
     then be called at the end of the turn. `full` tells that the disk has no room for messages.
     """
 
-    def __init__(self, disk: Disk, seed: int, request_flush: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        seed: int,
+        request_flush: Callable[[], object],
+        turns: Turns | None = None,
+    ) -> None:
         self.disk = disk
+        self.turns = turns if turns is not None else Turns()
         self.seed = seed
         self.group = 1
         self.durable = 0
@@ -70,6 +84,8 @@ class Log:
         self._recent_bytes = 0
         self._is_wanted = False
         self._is_stuck = False
+        self._is_extending = False
+        self._prepared: Segment | None = None
         self._spare: bytearray | None = None
         self.on_failure: Callable[[], object] = lambda: None
         self.committer = disk.committer(self.committed)
@@ -94,7 +110,7 @@ class Log:
         at = group.used
         end = at + records.padded(length)
         needed = group.base + end + (_RESERVE if is_message else 0)
-        if needed > group.segment.allocated:
+        if needed > group.segment.promised:
             self._extend(group.segment, needed, is_message)
         if end > len(group.data):
             numbers.resize(group.data, max(end, len(group.data) * 2))
@@ -240,10 +256,16 @@ class Log:
 
     def begin_segment(self, number: int) -> None:
         """Make a new segment, into which everything goes from now on."""
-        file = self.disk.create(segment_name(number))
-        segment = Segment(number, file, 0, 0)
-        segment.is_new = True
+        segment = self._prepared
+        if segment is None:
+            segment = self._create_segment(number)
+        self._prepared = None
         self.segments.append(segment)
+
+    def _create_segment(self, number: int) -> Segment:
+        segment = Segment(number, self.disk.create(segment_name(number)), 0, 0)
+        segment.is_new = True
+        return segment
 
     def close(self) -> None:
         """Write what is open and how far it is synced, and let go of the files."""
@@ -253,6 +275,9 @@ class Log:
         self.mark()
         self._drain()
         self.committer.close()
+        if self._prepared is not None:
+            self._prepared.file.close()
+            self.disk.unlink(segment_name(self._prepared.number))
         for segment in self.segments:
             segment.file.close()
 
@@ -279,7 +304,7 @@ class Log:
         self._spare = None
         if data is None:
             data = bytearray(_BUFFER)
-        if base + records.GROUP_HEAD > segment.allocated:
+        if base + records.GROUP_HEAD > segment.promised:
             self._extend(segment, base + records.GROUP_HEAD, False)
         self._open = Group(self.group, segment, base, data)
         self._request_flush()
@@ -288,10 +313,14 @@ class Log:
     def _extend(self, segment: Segment, needed: int, is_message: bool) -> None:
         """Have room for a segment of `needed` bytes, with a good part more.
 
-        The part grows with the segment, so that a store in which little happens stays small.
+        The part grows with the segment, so that a store in which little happens stays small. As
+        long as the disk has plenty of room, the file is made longer only later.
         """
         ahead = min(max(segment.allocated, _EXTEND_MIN), _EXTEND_MAX)
         size = (needed + ahead + 4095) & ~4095
+        if segment.allocated > 0 and self.disk.free_bytes() > _PLENTY:
+            segment.promised = size
+            return
         try:
             segment.file.allocate(size)
         except OSError as error:
@@ -299,7 +328,33 @@ class Log:
                 return  # it is written without a promise that there is room
             self.full = self.full or error.errno in {errno.ENOSPC, errno.EDQUOT}
             raise StoreFullError(f"no room for another message: {error.strerror}") from error
-        segment.allocated = size
+        segment.allocated = segment.promised = size
+
+    def _prepare(self, segment: Segment) -> None:
+        """Have more room soon, and the next segment, without the event loop's waiting for it.
+
+        Beside others who write, the disk may take 100 ms for that.
+        """
+        ahead = min(max(segment.allocated, _EXTEND_MIN), _EXTEND_MAX)
+        if segment.end < SEGMENT_MAX and segment.allocated - segment.end < ahead // 2:
+            self._extend_ahead(segment, ahead)
+        elif self._prepared is None and segment.end * 4 >= SEGMENT_MAX * 3:
+            with contextlib.suppress(OSError):  # it is tried again when it is needed
+                self._prepared = self._create_segment(segment.number + 1)
+                self._extend_ahead(self._prepared, min(_EXTEND_MAX, SEGMENT_MAX // 4))
+
+    def _extend_ahead(self, segment: Segment, ahead: int) -> None:
+        self._is_extending = True
+        write = Write(segment.file, bytearray(8), 0, 0)
+        write.sync = False
+        write.extend = (segment.allocated + ahead + 4095) & ~4095
+        self._chores.append((write, partial(self._extended, segment, write.extend)))
+
+    def _extended(self, segment: Segment, size: int, is_well: bool) -> None:
+        self._is_extending = False
+        if is_well:
+            segment.allocated = max(segment.allocated, size)
+            segment.promised = max(segment.promised, size)
 
     def _submit(self, group: Group) -> None:
         records.finish_group(
@@ -341,6 +396,8 @@ class Log:
         self._keep(group)
         for listener in self._listeners:
             listener.durable(group.number)
+        if segment is self.segments[-1] and not self._is_extending and not self.full:
+            self._prepare(segment)
         if group.erasures:
             self._mark_before_erasing(group)
         elif group.overwrites:

@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* The layout of a record; records.py documents it. */
@@ -195,7 +196,8 @@ typedef struct {
     int wake_fd;
     int file, directory, seal, sync;
     unsigned char *data;
-    long long used, position;
+    long long used, position, extend; /* extend: how long to make the file; 0: as it is */
+    int closing;                      /* a file to close in the end; -1: none */
     uint32_t store_seed;
     uint64_t segment;
     int stage, error; /* the result: 0 done, 1 the write failed, 2 the sync failed; errno */
@@ -211,10 +213,24 @@ static int midge_sync(int file) {
 #endif
 }
 
-static void midge_write_job(midge_writer *writer) {
+/* Make a file longer, with room on the disk; return 0 or errno. */
+static int midge_extend(int file, long long size) {
+    struct stat before;
+    if (fstat(file, &before) != 0) return errno;
+    if (before.st_size >= size) return 0;
+#if defined(__APPLE__)
+    return ftruncate(file, size) != 0 ? errno : 0;
+#else
+    return posix_fallocate(file, before.st_size, size - before.st_size);
+#endif
+}
+
+static void midge_write_parts(midge_writer *writer) {
     long long done = 0;
-    writer->stage = 0;
-    writer->error = 0;
+    if (writer->extend > 0 && (writer->error = midge_extend(writer->file, writer->extend)) != 0) {
+        writer->stage = 1;
+        return;
+    }
     if (writer->seal)
         midge_seal_group(writer->data, writer->used, writer->store_seed, writer->segment,
                          writer->position);
@@ -235,6 +251,13 @@ static void midge_write_job(midge_writer *writer) {
         writer->stage = 2;
         writer->error = errno;
     }
+}
+
+static void midge_write_job(midge_writer *writer) {
+    writer->stage = 0;
+    writer->error = 0;
+    midge_write_parts(writer);
+    if (writer->closing >= 0) close(writer->closing);
 }
 
 static void *midge_writer_main(void *argument) {

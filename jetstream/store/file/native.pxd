@@ -12,6 +12,8 @@ cdef extern from "midge/jetstream/store/file/native.h":
         unsigned char *data
         long long used
         long long position
+        long long extend
+        int closing
         unsigned int store_seed
         unsigned long long segment
         int stage
@@ -93,7 +95,7 @@ cdef inline midge_writer *start(int wake_fd) except NULL:
 cdef inline void submit(
     midge_writer *writer, int file, int directory, bytearray data, Py_ssize_t used,
     long long position, bint seal, bint sync, unsigned int store_seed,
-    unsigned long long segment
+    unsigned long long segment, long long extend, int closing
 ) noexcept:
     writer.file = file
     writer.directory = directory
@@ -104,6 +106,8 @@ cdef inline void submit(
     writer.position = position
     writer.store_seed = store_seed
     writer.segment = segment
+    writer.extend = extend
+    writer.closing = closing
     midge_writer_submit(writer)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import zlib
+from typing import Any
 
 from midge.jetstream.store import numbers
 from midge.jetstream.store.numbers import Octets
@@ -89,7 +90,7 @@ class _Writer:
         self.condition = threading.Condition()
         self.state = _IDLE
         self.wake_fd = wake_fd
-        self.job: tuple[int, int, bytearray, int, int, bool, bool, int, int] | None = None
+        self.job: tuple[Any, ...] | None = None
         self.stage = 0
         self.error = 0
         self.thread = threading.Thread(target=self.run, name="midge-store", daemon=True)
@@ -109,10 +110,12 @@ class _Writer:
 
     def work(self) -> None:
         assert self.job is not None
-        file, directory, data, used, position, seal, sync, store_seed, segment = self.job
+        file, directory, data, used, position, seal, sync, store_seed, segment, *rest = self.job
+        extend, closing = rest
         self.stage = 1
         self.error = 0
         try:
+            _extend(file, extend)
             if seal:
                 seal_group(data, used, store_seed, segment, position)
             done = 0
@@ -126,6 +129,19 @@ class _Writer:
             self.stage = 0
         except OSError as error:
             self.error = error.errno or 5
+        if closing >= 0:
+            os.close(closing)
+
+
+def _extend(file: int, size: int) -> None:
+    """Make a file longer, with room on the disk where that can be promised."""
+    before = os.fstat(file).st_size
+    if before >= size:
+        return
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, before, size - before)
+    else:
+        os.ftruncate(file, size)
 
 
 def start(wake_fd: int) -> _Writer:
@@ -144,15 +160,18 @@ def submit(
     sync: bool,
     store_seed: int,
     segment: int,
+    extend: int,
+    closing: int,
 ) -> None:
     """Have ``data[:used]`` written at `position` of `file` and synced, `directory` too if not -1.
 
     The one before must be done, and nobody may touch `data` until this one is. With `seal` the data
-    is a group that still lacks its checksums.
+    is a group that still lacks its checksums. The file is first made `extend` bytes long if that is
+    longer than it is; the file `closing` is closed last, if it is not -1.
     """
     with writer.condition:
         writer.job = (
-            file, directory, data, used, position, seal, sync, store_seed, segment
+            file, directory, data, used, position, seal, sync, store_seed, segment, extend, closing,
         )  # fmt: skip
         writer.state = _BUSY
         writer.condition.notify_all()

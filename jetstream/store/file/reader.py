@@ -22,7 +22,7 @@ class RecordReader(SearchableStore):
     """Reads what the index knows of. `lost` has the sequences that could not be read."""
 
     def __init__(self, log: Log, number: int, seed: int) -> None:
-        super().__init__(seed)
+        super().__init__(seed, log.turns)
         self.number = number
         self.lost: set[int] = set()
         self._log = log

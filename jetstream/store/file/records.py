@@ -55,6 +55,8 @@ MESSAGE_ID = 10
 """The id of a message whose record has been dropped; the body is the id."""
 CLEARED = 11
 """All messages up to the sequence are gone."""
+PURGED = 12
+"""All messages below the sequence are gone whose subject matches the body, a filter."""
 
 FLAG_TTL = 1
 FLAG_HEADERS = 2

@@ -45,6 +45,8 @@ class ReplayedStore(RecordWriter):
             self._replay_bounds(seq, numbers.u64_at(data, at + _HEAD))
             time_ns = numbers.u64_at(data, at + 32)
             self.last_time_ns = max(self.last_time_ns, time_ns)
+        elif kind == records.PURGED:
+            self._remove_matching(bytes(data[at + _HEAD : end]), seq)
         elif kind == records.MESSAGE_ID:
             msg_id = bytes(data[at + _HEAD : end])
             self._ids.append((msg_id, seq, numbers.u64_at(data, at + 32)))

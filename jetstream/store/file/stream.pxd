@@ -32,6 +32,10 @@ cdef class FileStore(ReplayedStore):
         self, unsigned long long seq, Segment segment, unsigned long long offset,
         unsigned long long target
     ) except *
+    @cython.locals(i=Py_ssize_t, run=Run, place=Segment)
+    cpdef bint needs_purge(
+        self, unsigned long long upto, unsigned long long group, Segment segment
+    ) except -1
     @cython.locals(run=Run, place=Segment)
     cpdef bint needs_tombstone(
         self, unsigned long long seq, unsigned long long group, Segment segment

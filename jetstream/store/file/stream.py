@@ -61,6 +61,7 @@ class FileStore(ReplayedStore):
         if erasure is not None:
             self._log.opened().erasures.append(erasure)
             erasure[0].has_erasures = True
+            erasure[0].erasures += 1
         return True
 
     def ids(self) -> Iterator[tuple[bytes, int, int]]:
@@ -166,13 +167,31 @@ class FileStore(ReplayedStore):
         place: Segment = run.place
         return place is not segment and place.purged_group < group
 
+    def needs_purge(self, upto: int, group: int, segment: Segment) -> bool:
+        """Tell whether a purge noted in `group` and in `segment` must be kept in mind.
+
+        It need not when what it removed is in no file any more, or only in `segment`, which goes.
+        """
+        for i in range(len(self._runs)):
+            run = self._runs[i]
+            if run.first_seq >= upto:
+                return False
+            place: Segment = run.place
+            if place is not segment and place.purged_group < group:
+                return True
+        return False
+
     def carry(
-        self, names: set[bytes], removals: list[int], ids: list[tuple[bytes, int, int]]
+        self,
+        names: set[bytes],
+        removals: list[int],
+        ids: list[tuple[bytes, int, int]],
+        purges: dict[bytes, int],
     ) -> None:
         """Write down again what a segment that is to go says beside its messages.
 
-        That is the configuration, the bounds, the consumers of these names, these removals and
-        these ids.
+        That is the configuration, the bounds, the consumers of these names, these removals, these
+        ids, and these purges by their subject.
         """
         self._write_config()
         self._write_config()
@@ -181,6 +200,8 @@ class FileStore(ReplayedStore):
             self._carry_consumer(name)
         for seq in removals:
             self._removed(seq, False)
+        for subject, upto in purges.items():
+            self._purged(subject, upto)
         for msg_id, seq, time_ns in ids:
             self._write(records.MESSAGE_ID, seq, time_ns, msg_id)
 

@@ -38,6 +38,7 @@ cdef class RecordWriter(RecordReader):
     cdef void _moved(self) except *
     @cython.locals(position=Py_ssize_t)
     cdef void _removed(self, unsigned long long seq, bint erase) except *
+    cdef void _purged(self, bytes subject, unsigned long long upto) except *
     cdef void _touch(self) except *
     @cython.locals(segment=Segment)
     cdef void _lost_bytes(self, Py_ssize_t i, Run run, unsigned long long size) except *

@@ -122,6 +122,10 @@ class RecordWriter(RecordReader):
         numbers.set_u64_at(self._removals, position, seq)
         self._touch()
 
+    def _purged(self, subject: bytes, upto: int) -> None:
+        """Write down that what matches is gone: no later message is below `upto`."""
+        self._write(records.PURGED, upto, 0, subject)
+
     def _touch(self) -> None:
         """Join the open group."""
         if self.group != self._log.group:
