@@ -12,11 +12,36 @@ if TYPE_CHECKING:
 
 
 class SeveralObservers(Observer):
-    """Show each message to all of `observers`; `faults` counts what any of them raises."""
+    """Show each message to all of `observers`; `faults` counts what any of them raises.
+
+    Runs stay runs when all of them see those.
+    """
 
     def __init__(self, observers: list[Observer], faults: "ContainedFaults") -> None:
         self._observers = observers
         self._faults = faults
+        self._sees_runs = all(observer.sees_runs() for observer in observers)
+
+    def sees_runs(self) -> bool:
+        """Tell whether all of them see runs."""
+        return self._sees_runs
+
+    def run_routed(
+        self,
+        account: "Account",
+        publisher: "Client | None",
+        frame: "Frame",
+        count: int,
+        plain: int,
+    ) -> None:
+        """Show the run that `frame` begins to each."""
+        base = frame.base
+        for observer in self._observers:
+            try:
+                observer.run_routed(account, publisher, frame, count, plain)
+            except Exception as error:  # noqa: BLE001 - the others still have to see it
+                frame.base = base
+                self._faults.note(observer, error)
 
     def message_routed(
         self,

@@ -70,3 +70,47 @@ def test_the_faults_of_one_are_contained() -> None:
         *("closed", "disconnected"),
     ]
     assert broker.router.faults.count == len(seeing.seen)
+
+
+class SeeingRuns(Seeing):
+    """Notes runs as such."""
+
+    def sees_runs(self) -> bool:
+        return True
+
+    def run_routed(self, account, publisher, frame, count, plain) -> None:
+        self.seen.append(f"run of {count} to {plain}")
+
+
+class FailingAtRuns(SeeingRuns):
+    """Raises when it is told of a run, somewhere in it."""
+
+    def run_routed(self, account, publisher, frame, count, plain) -> None:
+        frame.base += frame.end
+        raise RuntimeError("no")
+
+
+def seen_of_a_run(*observers: Observer) -> bytes:
+    """Let `observers` look on at a run; return what its receiver got."""
+    broker, transport = Broker(Options(), ManualClock(), Random(1)), Transport()
+    for observer in observers:
+        broker.watch_messages(observer)
+    connection = broker.make_connection(("127.0.0.1", 1))
+    connection.channel.connection_made(transport)
+    connection.channel.feed(b'CONNECT {"verbose":false,"pedantic":false}\r\nSUB a 1\r\n')
+    transport.take()
+    connection.channel.feed(b"PUB a 1\r\n1\r\nPUB a 1\r\n2\r\nPUB a 1\r\n3\r\n")
+    return transport.take()
+
+
+def test_a_run_stays_one_when_all_see_runs() -> None:
+    first, second = SeeingRuns(), SeeingRuns()
+    got = seen_of_a_run(first, FailingAtRuns(), second)
+    assert first.seen[-2:] == second.seen[-2:] == ["message", "run of 2 to 1"]
+    assert got == b"MSG a 1 1\r\n1\r\nMSG a 1 1\r\n2\r\nMSG a 1 1\r\n3\r\n"
+
+
+def test_a_run_is_shown_one_by_one_when_some_see_no_runs() -> None:
+    first, second = SeeingRuns(), Seeing()
+    seen_of_a_run(first, second)
+    assert first.seen[-3:] == second.seen[-3:] == ["message"] * 3
