@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from midge.protocol.errors import MidgeError
-    from midge.server.config.load import load_options
     from midge.server.config.options import Options
     from midge.server.embedded.direct import DirectSubscription, NoRespondersError
     from midge.server.embedded.inbox import Message
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from midge.server.embedded.threaded import ThreadedServer, run_in_thread
     from midge.server.embedded.threaded_subscription import ThreadedSubscription
     from midge.server.errors import ConfigError
+    from midge.server.preflight import load_options
 
 __version__ = "0.1.0"
 
@@ -49,7 +49,7 @@ _HOMES = {
     "SubscriptionView": "midge.server.embedded.snapshots",
     "ThreadedServer": "midge.server.embedded.threaded",
     "ThreadedSubscription": "midge.server.embedded.threaded_subscription",
-    "load_options": "midge.server.config.load",
+    "load_options": "midge.server.preflight",
     "run_in_thread": "midge.server.embedded.threaded",
 }
 

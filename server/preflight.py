@@ -6,29 +6,54 @@ setting say whether they can, so that `midge check` and a reload find out before
 
 from __future__ import annotations
 
+import pathlib
 import re
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from midge.server.accounts.mapping import Mappings
 from midge.server.accounts.plan import plan_configured
 from midge.server.auth.nkeys import KeyKind, is_public_key
 from midge.server.auth.users import compile_rules
+from midge.server.config import load as config
 from midge.server.config.type_check import Problem
 from midge.server.errors import ConfigError
 from midge.server.listeners.tls import build_server_context
 from midge.sublist.subjects import is_valid_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from os import PathLike
 
     from midge.server.config import options as tables
+    from midge.server.config.load import Loaded
     from midge.server.config.type_check import Path
 
 
 _KEY_PART = re.compile(r"[^.\[\]]+")
 """A name or an index in the key of a setting, as in `accounts[0].imports[1]`."""
+
+
+def load(
+    file: pathlib.Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Iterable[tuple[tuple[str, ...], str, Any]] = (),
+) -> Loaded:
+    """Return the options that the given sources add up to, as `config.load` does, and can be used.
+
+    Raises: ConfigError, one or several, each with its key and place.
+    """
+    return config.load(file, environment, flags, check=find_unusable)
+
+
+def load_options(file: str | PathLike[str]) -> tables.Options:
+    """Return the options that a configuration file gives, to be handed to `midge.Server`.
+
+    A name that ends in `.toml` is read as TOML, every other one as a nats-server configuration.
+    Raises: ConfigError, one or several, each with its key and place.
+    """
+    return load(pathlib.Path(file)).options
 
 
 def find_unusable(options: tables.Options) -> list[Problem]:

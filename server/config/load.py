@@ -6,7 +6,6 @@ it came from, so that errors name the place and `midge check` can show it.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -20,8 +19,8 @@ from midge.server.config.type_check import Problem, find_problems, format_path, 
 from midge.server.errors import CombinedConfigError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from os import PathLike
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
     from midge.server.config.type_check import Path as KeyPath
 
@@ -64,10 +63,13 @@ def load(
     file: Path | None = None,
     environment: Mapping[str, str] | None = None,
     flags: Iterable[tuple[tuple[str, ...], str, Any]] = (),
+    *,
+    check: Callable[[Options], list[Problem]] | None = None,
 ) -> Loaded:
     """Return the options that the given sources add up to.
 
-    `flags` holds the path of a setting, the flag's name as typed and the value.
+    `flags` holds the path of a setting, the flag's name as typed and the value. `check` is called
+    with options that are right in themselves, and finds what of them cannot be used.
 
     Raises: ConfigError, one or several, each with its key and place.
     """
@@ -77,18 +79,9 @@ def load(
         layers.append(_read_environment(environment, unknown))
     layers.append(_read_flags(flags))
     raw, places = _merge(layers)
-    options = _build(raw, places)
+    options = _build(raw, places, check)
     found = tuple(warning for layer in layers for warning in layer.warnings)
     return Loaded(options, _origins(places), tuple(unknown), found)
-
-
-def load_options(file: str | PathLike[str]) -> Options:
-    """Return the options that a configuration file gives, to be handed to `midge.Server`.
-
-    A name that ends in `.toml` is read as TOML, every other one as a nats-server configuration.
-    Raises: ConfigError, one or several, each with its key and place.
-    """
-    return load(Path(file)).options
 
 
 def read_file(file: Path) -> Layer:
@@ -165,21 +158,21 @@ def _nearest(known: Mapping[KeyPath, T], path: KeyPath, default: T) -> T:
     return next((known[path[:end]] for end in ends if path[:end] in known), default)
 
 
-def _build(raw: dict[str, Any], owners: dict[KeyPath, Layer]) -> Options:
+def _build(
+    raw: dict[str, Any],
+    owners: dict[KeyPath, Layer],
+    check: Callable[[Options], list[Problem]] | None,
+) -> Options:
     problems = list(find_problems(raw, Options))
     if not problems:
         options = msgspec.convert(raw, Options)
-        problems = list(find_contradictions(options)) or _try_out(options)
+        problems = list(find_contradictions(options))
+        if check is not None and not problems:
+            problems = check(options)
         if not problems:
             return options
     errors = [_error(problem, _nearest(owners, problem.path, NOBODY)) for problem in problems]
     raise errors[0] if len(errors) == 1 else CombinedConfigError(errors)
-
-
-def _try_out(options: Options) -> list[Problem]:
-    from midge.server.preflight import find_unusable  # noqa: PLC0415 - heavy, and often not reached
-
-    return find_unusable(options)
 
 
 def _error(problem: Problem, owner: Layer) -> ConfigError:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from midge.protocol.errors import MidgeError
-from midge.server.config import load as config
 from midge.server.errors import ConfigError
 from midge.server.process.flags import (
     HELP_TLS,
@@ -105,8 +104,10 @@ def convert(arguments: Sequence[str]) -> int:
         wants_help = arguments[:1] in (["-h"], ["--help"])
         _say(CONVERT_USAGE, sys.stdout if wants_help else sys.stderr)
         return 0 if wants_help else 1
+    from midge.server import preflight  # noqa: PLC0415 - what prints help or a version needs none
+
     try:
-        loaded = config.load(Path(arguments[0]))
+        loaded = preflight.load(Path(arguments[0]))
     except ConfigError as error:
         return _refuse(error, "midge convert")
     from midge.server.config import to_toml as render  # noqa: PLC0415 - as above
@@ -160,7 +161,9 @@ def _load(line: CommandLine) -> Loaded:
     file = _actions(line).get("config", "")
     check_tls_flags(line.given)
     flags = setting_values(line.given)
-    return config.load(Path(file) if file else None, os.environ, flags)
+    from midge.server import preflight  # noqa: PLC0415 - as in convert
+
+    return preflight.load(Path(file) if file else None, os.environ, flags)
 
 
 def _check_file(line: CommandLine, file: str, program: str) -> None:

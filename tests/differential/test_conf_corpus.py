@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from midge.server.config import load as config
+from midge.server import preflight as config
 from midge.server.config import to_toml as render
 from midge.server.process import commands
 from tests.docs import drop_in

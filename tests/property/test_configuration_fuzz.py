@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from midge.server.config import load as config
+from midge.server import preflight as config
 from midge.server.config.nats_conf.errors import ConfError
 from midge.server.config.nats_conf.lexer import Kind, Lexer
 from midge.server.config.toml_lines import KeyLines

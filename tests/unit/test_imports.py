@@ -125,7 +125,6 @@ Rooms in one line may import each other only one way round, which the search for
 """
 
 UPWARD = {
-    ("midge.server.config.load", "midge.server.preflight"),
     ("midge.server.clients.client_info", "midge.server.broker.broker"),
     ("midge.server.clients.connection", "midge.server.broker.broker"),
     ("midge.server.clients.publishing", "midge.server.broker.broker"),

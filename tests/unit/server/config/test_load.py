@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from midge.server.config import load as config
+from midge.server import preflight as config
 from midge.server.config.options import Options
 from midge.server.errors import ConfigError
 

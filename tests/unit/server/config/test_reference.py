@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from midge.server.config import load as config
+from midge.server import preflight as config
 from midge.server.config import reference, schema
 from midge.server.config.options import Options
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from midge.server.config import load as config
+from midge.server import preflight as config
 from midge.server.config.options import (
     Account,
     Authorization,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from midge.server.config import load as config
+from midge.server import preflight as config
 from midge.server.config.nats_conf.server_block import SERVER
 from midge.server.config.options import (
     AllowResponses,
