@@ -10,12 +10,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
 from midge.protocol import COMPATIBLE_VERSION, errors
-from midge.protocol.frame import Frame
 from midge.protocol.messages import Info
 from midge.server.broker.admission import Admission, configured_interceptors
 from midge.server.broker.hints import Hints
@@ -29,15 +28,15 @@ from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.clients.host import Host
 from midge.server.clients.protocol_trace import Tracer, client_label
+from midge.server.clients.screens import Screen, Screens
 from midge.server.clock import Clock
 from midge.server.config.options import Options
 from midge.server.internal.publisher import InternalPublisher
 from midge.server.log.logger import get_logger
 from midge.server.routing.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
-from midge.server.routing.client import Client
 from midge.server.routing.contained_faults import ContainedFaults
 from midge.server.routing.observer import Observer
-from midge.server.routing.router import SWALLOWED, Router
+from midge.server.routing.router import Router
 from midge.server.routing.several_observers import SeveralObservers
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist import SubList
@@ -55,29 +54,6 @@ TOO_MANY_TOKENS = "too many tokens"
 """What the refusals of subscriptions with too many of them are counted as."""
 
 _ERROR_KINDS_MAX = 64  # kinds of -ERR that are counted apart; there are a dozen
-
-
-class Screen:
-    """Somebody who may hold, change or refuse what passes."""
-
-    def publish(
-        self,
-        account: Account,
-        publisher: Connection | None,
-        frame: Frame,
-        route: Callable[[], object],
-    ) -> None:
-        """Decide on a message; `route`, called at once, lets it pass as it is."""
-        route()
-
-    def deliver(
-        self, connection: Connection, subscription: RoutedSubscription, frame: Frame
-    ) -> Frame | None:
-        """Give what `connection` gets, None for a refusal, or the router's SWALLOWED."""
-        return frame
-
-    def edit_info(self, info: Info) -> None:
-        """Change what a connection is told of the server."""
 
 
 class Broker(Host):
@@ -113,7 +89,7 @@ class Broker(Host):
         self.closed_by_reason: Counter[ClosedReason] = Counter()
         self.errors_sent: Counter[str] = Counter()
         self.hints = Hints()
-        self.screen: Screen | None = None
+        self.screens = Screens()
         self.interception: Interception | None = None
         self._interceptors: dict[str, dict[str, Interceptor]] = {"settings": {}, "program": {}}
         self.lame_duck = False
@@ -171,7 +147,7 @@ class Broker(Host):
         self.clients[connection.cid] = connection
         if self.admission.admit(connection):
             log.debug("client_connected", cid=connection.cid, peer=connection.peer)
-            self.screen_anew(connection)
+            self.screens.attach(connection)
             self.trace(connection)
 
     def trace(self, connection: Connection) -> None:
@@ -264,68 +240,19 @@ class Broker(Host):
 
     # Who may hold, change or refuse what passes.
 
-    def screen_publish(self, connection: Connection, frame: Frame) -> None:
-        """Show a publish to whoever wants to see it before it is routed."""
-        if self.interception is None:
-            self.let_publish(connection, frame, connection.route_mapped)
-        else:
-            self.interception.publish(connection, frame)
+    def add_screen(self, screen: Screen) -> None:
+        """Show publishes and deliveries to `screen` from now on."""
+        self.screens.add(screen)
+        self._screen_all_anew()
 
-    def let_publish(
-        self, connection: Connection, frame: Frame, route: Callable[[Frame], object]
-    ) -> None:
-        """Let a publish pass that is as its client may have it; the screen comes last."""
-        if connection.options.verbose:
-            connection.send_ok()
-        if self.screen is None:
-            route(frame)
-        else:
-            self.screen.publish(connection.account, connection, frame, lambda: route(frame))
+    def remove_screen(self, screen: Screen) -> None:
+        """Show nothing more to `screen`."""
+        self.screens.remove(screen)
+        self._screen_all_anew()
 
-    def publish_direct(
-        self, account: Account, frame: Frame, route: Callable[[Account, bytes, Frame], int]
-    ) -> int:
-        """Show a publish of the process itself; give how many have taken it."""
-        screen = self.screen
-        if screen is None:
-            last = route
-        else:
-
-            def last(account: Account, subject: bytes, frame: Frame) -> int:
-                taken = [1]  # who takes it is not known yet when the screen keeps it
-                screen.publish(
-                    account, None, frame, lambda: taken.append(route(account, subject, frame))
-                )
-                return taken[-1]
-
-        if self.interception is None:
-            return last(account, frame.subject_bytes(), frame)
-        return self.interception.publish_direct(account, frame, last)
-
-    def screen_delivery(
-        self, connection: Connection, subscription: Any, publisher: Client | None, frame: Frame
-    ) -> Frame | None:
-        """Show a delivery to whoever wants to see it before it is written."""
-        seen: Frame | None = frame
-        if self.interception is not None:
-            seen = self.interception.deliver(connection, subscription, publisher, frame)
-        if self.screen is None or seen is None or seen is SWALLOWED:
-            return seen
-        return self.screen.deliver(connection, subscription, seen)
-
-    def screen_with(self, screen: Screen | None) -> None:
-        """Show all publishes and deliveries to `screen` from now on; None ends that."""
-        self.screen = screen
+    def _screen_all_anew(self) -> None:
         for connection in self.clients.values():
-            self.screen_anew(connection)
-
-    def screen_anew(self, connection: Connection) -> None:
-        """Find out anew what of `connection` somebody wants to see."""
-        interception, screened = self.interception, self.screen is not None
-        connection.screen(
-            screened or (interception is not None and interception.screens_publishes(connection)),
-            screened or (interception is not None and interception.screens_deliveries(connection)),
-        )
+            self.screens.attach(connection)
 
     def intercept(self, functions: Mapping[str, Interceptor]) -> None:
         """Ask the program's own `functions`, by event, before those of the settings."""
@@ -345,8 +272,8 @@ class Broker(Host):
             from midge.server.interceptors.interception import Interception  # noqa: PLC0415 - few have any
 
             self.interception = Interception(self, functions)
-        for connection in self.clients.values():
-            self.screen_anew(connection)
+            self.screens.add(self.interception)
+        self._screen_all_anew()
 
     # What it subscribed to.
 
@@ -391,8 +318,7 @@ class Broker(Host):
             info.max_payload = connection.parser.max_payload
             if connection.account is self.system_account:
                 info.acc_is_sys = True
-        if self.screen is not None:
-            self.screen.edit_info(info)
+        self.screens.edit_info(info)
         return info.line()
 
     def _asks_who(self, connection: Connection, *, connect_info: bool) -> bool:

@@ -363,7 +363,7 @@ class Connection(PublishingClient):
         if checks & BEHIND and not self.channel.pressure().has_room(publisher):
             return None
         if checks & INTERCEPTED:
-            screened = self.broker.screen_delivery(self, subscription, publisher, frame)
+            screened = self.broker.screens.deliver(self, subscription, publisher, frame)
             if screened is None or screened is SWALLOWED:
                 return screened
             frame = screened
@@ -439,7 +439,7 @@ class Connection(PublishingClient):
 
     def show_publish(self, frame: Frame) -> None:
         """Show `frame` to who asked for that; it is routed when nobody objects."""
-        self.broker.screen_publish(self, frame)
+        self.broker.screens.publish(self, frame)
 
     def screen(self, publishes: bool, deliveries: bool) -> None:
         """Have publishes, or deliveries, shown first to who may hold, change or refuse them."""

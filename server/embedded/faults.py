@@ -7,12 +7,12 @@ there is none, nothing looks at messages.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from midge.server.broker.broker import Screen
 from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.screens import Screen
 from midge.server.embedded.fault_kinds import (
     CuttingTransport,
     Delay,
@@ -37,12 +37,11 @@ if TYPE_CHECKING:
     from midge.protocol.messages import Info
     from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
+    from midge.server.clients.screens import Passage
     from midge.server.routing.account import Account
+    from midge.server.routing.client import Client
     from midge.server.routing.subscription import RoutedSubscription
     from midge.server.server import Server
-
-Route = Callable[[], object]
-"""Lets the message at hand pass, at once."""
 
 
 class Faults(StreamFaults, Screen):
@@ -203,14 +202,13 @@ class Faults(StreamFaults, Screen):
 
     # Screen.
 
-    def publish(
-        self, account: Account, publisher: Connection | None, frame: Frame, route: Route
-    ) -> None:
+    def publish(self, passage: Passage) -> None:
         """Do to a published message what the first fault that strikes it does."""
+        account, publisher, frame = passage.account, passage.publisher, passage.frame
         subject = frame.subject_bytes()
         struck = self._first_striking(subject, None)
         if struck is None:
-            route()
+            passage.go_on()
         elif isinstance(struck, NoResponders):
             struck.answer(account, frame)
         else:
@@ -218,7 +216,11 @@ class Faults(StreamFaults, Screen):
         self._tell_passed(subject, struck, None)
 
     def deliver(
-        self, connection: Connection, subscription: RoutedSubscription, frame: Frame
+        self,
+        connection: Connection,
+        subscription: RoutedSubscription,
+        publisher: Client | None,
+        frame: Frame,
     ) -> Frame | None:
         """Do to a delivery what the first fault of its client that strikes does."""
         for fault in self._active:
@@ -254,7 +256,7 @@ class Faults(StreamFaults, Screen):
             self._active.remove(fault)
             fault.undo()
             if not self._active:
-                self.broker.screen_with(None)
+                self.broker.remove_screen(self)
             self.broker.router.flush_unless_due()
 
     def route(self, account: Account, publisher: Connection | None, frame: Frame) -> None:
@@ -265,7 +267,7 @@ class Faults(StreamFaults, Screen):
 
     def _begin(self, fault: Fault) -> Fault:
         self._active.append(fault)
-        self.broker.screen_with(self)
+        self.broker.add_screen(self)
         self.broker.router.flush_unless_due()
         return fault
 

@@ -82,9 +82,9 @@ class Publisher:
             home = self.known_account(account)
         self.in_messages += 1
         self.in_bytes += size
-        if broker.screen is not None or broker.interception is not None:
+        if broker.screens:
             frame = compose(topic, content, answer_to, block)
-            return broker.publish_direct(home, frame, self._mapped)
+            return broker.screens.publish_own(home, frame, self._mapped)
         if home.mapper is not None:
             return self._mapped(home, topic, compose(topic, content, answer_to, block))
         return self._internal.publish(home, topic, content, answer_to, block)

@@ -23,6 +23,7 @@ from midge.protocol.frame import Frame, compose
 from midge.protocol.text import decode, encode
 from midge.server.auth import Identity, Refusal
 from midge.server.auth.permissions import PermissionRules
+from midge.server.clients.screens import Screen
 from midge.server.interceptors.api import ClientInfo, Connect, Deliver, Publish, Refuse, Subscribe
 from midge.server.interceptors.calls import Call, InterceptorCalls
 from midge.server.interceptors.pending import PendingCommands, PendingDeliveries
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from midge.server.auth.permissions import Permissions
     from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
+    from midge.server.clients.screens import Passage
     from midge.server.interceptors.api import Event, Interceptor
-    from midge.server.routing.account import Account
     from midge.server.routing.client import Client
     from midge.server.routing.subscription import RoutedSubscription
 
@@ -47,8 +48,10 @@ UNHELD_FACTOR = 16
 _SHOWN_REASON_LENGTH = 128
 
 
-class Interception:
+class Interception(Screen):
     """The interceptors of one server, and all that waits for them."""
+
+    decides = True
 
     def __init__(self, broker: Broker, functions: Mapping[str, Interceptor]) -> None:
         settings = broker.options.interceptors
@@ -158,23 +161,39 @@ class Interception:
 
     # Publishing.
 
-    def publish(self, connection: Connection, frame: Frame) -> None:
-        """Let `frame`, which its publisher's permissions allow, be routed, now or later."""
+    def publish(self, passage: Passage) -> None:
+        """Let a message, which its publisher's permissions allow, go on: now, later or never."""
+        connection, frame = passage.publisher, passage.frame
         function = self.functions.get("publish")
-        is_first = connection not in self._pending
-        if function is None and is_first:
-            self._broker.let_publish(connection, frame, connection.route_mapped)
+        pending = self._pending.get(connection)
+        if function is None and pending is None:
+            passage.go_on()
             return
-        event = Publish(client_info(connection), *_message(frame))
+        if connection is None and pending is not None and self._is_overfull(pending):
+            passage.refuse()
+            return
+        event = Publish(None if connection is None else client_info(connection), *_message(frame))
         answer = event if function is None else self.calls.ask("publish", function, event)
-        if answer is event and is_first:
-            self._broker.let_publish(connection, frame, connection.route_mapped)
-            return
-        apply_verdict = partial(self._conclude_publish, connection, connection.permissions, event)
-        self._settle(connection, answer, apply_verdict, frame.size)
+        if answer is event and pending is None:
+            passage.go_on()
+        elif connection is None:
+            self._settle(None, answer, partial(self._conclude_own_publish, passage), frame.size)
+        else:
+            apply_verdict = partial(
+                self._conclude_publish, passage, connection, connection.permissions, event
+            )
+            self._settle(connection, answer, apply_verdict, frame.size)
+
+    def _is_overfull(self, pending: PendingCommands) -> bool:
+        """Tell whether too much waits of what the process itself publishes, which nothing holds."""
+        if len(pending.queue) < UNHELD_FACTOR * self.max_pending:
+            return False
+        self.calls.fail("publish", None, "too many messages of the process itself wait")
+        return True
 
     def _conclude_publish(
         self,
+        passage: Passage,
         connection: Connection,
         permissions: Permissions | None,
         event: Publish,
@@ -199,37 +218,18 @@ class Interception:
         if refusal is not None:
             connection.send_error(refusal)
             return
-        self._broker.let_publish(connection, frame, connection.route_apart)
+        passage.go_on_with(frame)
 
-    def publish_direct(
-        self,
-        account: Account,
-        frame: Frame,
-        route: Callable[[Account, bytes, Frame], int],
-    ) -> int:
-        """Let the process itself publish; give how many have taken it, 1 while that is open."""
-        function = self.functions.get("publish")
-        pending = self._pending.get(None)
-        if function is None and pending is None:
-            return route(account, frame.subject_bytes(), frame)
-        if pending is not None and len(pending.queue) >= UNHELD_FACTOR * self.max_pending:
-            self.calls.fail("publish", None, "too many messages of the process itself wait")
-            return 0
-        event = Publish(None, *_message(frame))
-        answer = event if function is None else self.calls.ask("publish", function, event)
-        taken = [1]
-
-        def apply_verdict(answer: Event | Refuse) -> None:
-            taken[0] = 0
-            if isinstance(answer, Publish):
-                late = _frame(answer)
-                if late.size <= self._broker.options.limits.max_payload_bytes:
-                    taken[0] = route(account, late.subject_bytes(), late)
-                else:
-                    self.calls.fail("publish", None, f"changed Publish: {late.size} bytes")
-
-        self._settle(None, answer, apply_verdict, frame.size)
-        return taken[0]
+    def _conclude_own_publish(self, passage: Passage, answer: Event | Refuse) -> None:
+        """Let a message of the process itself go on as `answer` says."""
+        passage.refuse()
+        if not isinstance(answer, Publish):
+            return
+        frame = _frame(answer)
+        if frame.size <= self._broker.options.limits.max_payload_bytes:
+            passage.go_on_with(frame)
+        else:
+            self.calls.fail("publish", None, f"changed Publish: {frame.size} bytes")
 
     # Delivering.
 
@@ -336,13 +336,13 @@ class Interception:
         del self._pending[connection]
         if connection is not None:
             connection.pending = None
-            self._broker.screen_anew(connection)
+            self._broker.screens.attach(connection)
 
     def leave_deliveries(self, deliveries: PendingDeliveries) -> None:
         """Forget deliveries of which none waits."""
         if self._deliveries.get(deliveries.connection) is deliveries:
             del self._deliveries[deliveries.connection]
-            self._broker.screen_anew(deliveries.connection)
+            self._broker.screens.attach(deliveries.connection)
 
     def flush(self) -> None:
         """Write what has been concluded."""
@@ -376,7 +376,7 @@ class Interception:
             pending = self._pending[connection] = PendingCommands(self, connection)
             if connection is not None:
                 connection.pending = pending
-                self._broker.screen_anew(connection)
+                self._broker.screens.attach(connection)
         return pending
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from midge.server.broker.broker import Screen
+from midge.server.clients.screens import Screen
 from midge.server.config.options import Account, AllowResponses, Mapping, MappingDestination
 from tests.support.users import Open, Start, enter, permissions, user, users
 
@@ -32,7 +32,7 @@ class TestPermissions:
         by = users(user("a", rules), user("b"))
         server = await start(authorization=by, mappings=self.MAPPINGS)
         if is_screened:
-            server.broker.screen_with(Screen())
+            server.broker.add_screen(Screen())
         b, a = await enter(dial, server, "b"), await enter(dial, server, "a")
         await b.ask(b"SUB > 1")
         assert await a.ask(*[b"PUB in 1", b"x"] * 3) == b""

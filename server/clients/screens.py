@@ -1,0 +1,178 @@
+"""What may hold, change or refuse messages on their way: screens, which are asked one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from midge.server.routing.router import SWALLOWED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from midge.protocol.frame import Frame
+    from midge.protocol.messages import Info
+    from midge.server.clients.connection import Connection
+    from midge.server.routing.account import Account
+    from midge.server.routing.client import Client
+    from midge.server.routing.subscription import RoutedSubscription
+    from midge.sublist.subscription import Subscription
+
+
+class Screen:
+    """A hook that may delay, change or drop messages; this one lets all of them pass."""
+
+    decides = False
+    """Whether a verbose client hears +OK only when this has let its message pass."""
+
+    def screens_publishes(self, connection: Connection) -> bool:
+        """Tell whether a publish of `connection` must be shown."""
+        return True
+
+    def screens_deliveries(self, connection: Connection) -> bool:
+        """Tell whether a delivery to `connection` must be shown."""
+        return True
+
+    def publish(self, passage: Passage) -> None:
+        """Decide on a published message: `passage.go_on`, now or later, lets it pass."""
+        passage.go_on()
+
+    def deliver(
+        self,
+        connection: Connection,
+        subscription: RoutedSubscription,
+        publisher: Client | None,
+        frame: Frame,
+    ) -> Frame | None:
+        """Return what `connection` gets, None for a refusal, or the router's SWALLOWED."""
+        return frame
+
+    def edit_info(self, info: Info) -> None:
+        """Change what a connection is told of the server."""
+
+
+class Passage:
+    """A published message on its way past `screens` to the router.
+
+    `publisher` is None for the process itself, whose messages go to `route` in the end. `taken`
+    says how many have taken it; 1 while a screen keeps it, for it is not known yet.
+    """
+
+    __slots__ = (
+        "_is_accepted",
+        "_is_replaced",
+        "_left",
+        "_route",
+        "account",
+        "frame",
+        "publisher",
+        "taken",
+    )
+
+    def __init__(
+        self,
+        screens: tuple[Screen, ...],
+        account: Account,
+        publisher: Connection | None,
+        frame: Frame,
+        route: Callable[[Account, bytes, Frame], int] | None = None,
+    ) -> None:
+        self.account = account
+        self.publisher = publisher
+        self.frame = frame
+        self.taken = 1
+        self._left: Iterator[Screen] = iter(screens)
+        self._route = route
+        self._is_accepted = False
+        self._is_replaced = False
+
+    def go_on(self) -> None:
+        """Show the message to the next screen; after the last one, route it."""
+        screen = next(self._left, None)
+        if screen is None or not screen.decides:
+            self._accept()
+        if screen is not None:
+            self.taken = 1
+            screen.publish(self)
+        elif self._route is not None:
+            self.taken = self._route(self.account, self.frame.subject_bytes(), self.frame)
+        elif self.publisher is not None and self._is_replaced:
+            self.publisher.route_apart(self.frame)
+        elif self.publisher is not None:
+            self.publisher.route_mapped(self.frame)
+
+    def go_on_with(self, frame: Frame) -> None:
+        """Go on with `frame` in place of the message; what goes on later must be a copy, too."""
+        self.frame = frame
+        self._is_replaced = True
+        self.go_on()
+
+    def refuse(self) -> None:
+        """Note that nobody gets the message."""
+        self.taken = 0
+
+    def _accept(self) -> None:
+        """Tell a verbose client that its message is taken, once."""
+        if self._is_accepted:
+            return
+        self._is_accepted = True
+        if self.publisher is not None and self.publisher.options.verbose:
+            self.publisher.send_ok()
+
+
+class Screens:
+    """The screens of one server, in the order in which they are asked."""
+
+    def __init__(self) -> None:
+        self._all: tuple[Screen, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def add(self, screen: Screen) -> None:
+        """Ask `screen`, too: those that decide before the others. No harm when it is there."""
+        self.remove(screen)
+        self._all = tuple(sorted((*self._all, screen), key=lambda one: not one.decides))
+
+    def remove(self, screen: Screen) -> None:
+        """Ask `screen` no more; a message that waits is shown to it all the same."""
+        self._all = tuple(one for one in self._all if one is not screen)
+
+    def attach(self, connection: Connection) -> None:
+        """Have `connection` show what of it a screen wants to see."""
+        connection.screen(
+            any(screen.screens_publishes(connection) for screen in self._all),
+            any(screen.screens_deliveries(connection) for screen in self._all),
+        )
+
+    def publish(self, connection: Connection, frame: Frame) -> None:
+        """Route what the client of `connection` publishes, unless a screen objects."""
+        Passage(self._all, connection.account, connection, frame).go_on()
+
+    def publish_own(
+        self, account: Account, frame: Frame, route: Callable[[Account, bytes, Frame], int]
+    ) -> int:
+        """Route what the process itself publishes; return how many have taken it."""
+        passage = Passage(self._all, account, None, frame, route)
+        passage.go_on()
+        return passage.taken
+
+    def deliver(
+        self,
+        connection: Connection,
+        subscription: Subscription,
+        publisher: Client | None,
+        frame: Frame,
+    ) -> Frame | None:
+        """Return what `connection` gets of `frame`, None for nothing, or the router's SWALLOWED."""
+        routed = cast("RoutedSubscription", subscription)
+        for screen in self._all:
+            seen = screen.deliver(connection, routed, publisher, frame)
+            if seen is None or seen is SWALLOWED:
+                return seen
+            frame = seen
+        return frame
+
+    def edit_info(self, info: Info) -> None:
+        """Have the screens change what a connection is told of the server."""
+        for screen in self._all:
+            screen.edit_info(info)
