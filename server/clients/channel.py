@@ -8,7 +8,7 @@ mean is none of this module's business: the parser gives them to the owner.
 import contextlib
 import socket
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 from midge.protocol import errors
 from midge.protocol.errors import ProtocolError
@@ -28,6 +28,11 @@ from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.router import Router
 from midge.server.routing.slow_path import BEHIND, CLOSED
+
+if TYPE_CHECKING:
+    import ssl
+
+    from midge.server.clients.seams import Transport
 
 _CONNECTING = int(State.CONNECTING)  # C numbers where this is compiled
 _INTRODUCING = int(State.INTRODUCING)
@@ -215,8 +220,8 @@ class Channel:
         self.reason: ClosedReason | None = None
         self.started_at = host.clock.monotonic()
         self.last_active_at = self.started_at
-        self._transport: Any = None
-        self._tls: Any = None  # its SSL object; asyncio's transport forgets it when it is closed
+        self._transport: Transport | None = None
+        self._tls: ssl.SSLObject | None = None  # a closed asyncio transport forgets it
         self._farewell: Farewell | None = None
         self._eof = False
         self._finishes = False  # without a transport
@@ -228,7 +233,7 @@ class Channel:
 
     # Made and heard.
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: "Transport") -> None:
         """Start on `transport`; asyncio calls this once."""
         self.bare_socket = None
         self._transport = self.reading.transport = transport

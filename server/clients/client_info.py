@@ -9,8 +9,8 @@ from midge.protocol.errors import quote
 
 if TYPE_CHECKING:
     from midge.protocol.messages import ConnectOptions
-    from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
+    from midge.server.clients.seams import Home
 
 _TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
 
@@ -54,7 +54,7 @@ def client_info(connection: Connection, wall_offset_s: float) -> dict[str, Any]:
     return {field: value for field, value in facts.items() if value}
 
 
-def shared_info(broker: Broker, connection: Connection) -> dict[str, Any]:
+def shared_info(broker: Home, connection: Connection) -> dict[str, Any]:
     """Tell what a service learns of a client when the import shares it."""
     round_trip_s = connection.keepalive.round_trip_s or 0.0
     return {

@@ -4,7 +4,7 @@ cimport cython
 
 from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame, without_headers
-from midge.server.auth.permissions cimport PermissionRules
+from midge.server.auth.permissions cimport PermissionRules, Permissions
 from midge.protocol.parser cimport Parser
 from midge.server.clients.channel cimport Channel, ChannelOwner
 from midge.server.routing.client cimport Client
@@ -48,7 +48,7 @@ cdef class Connection(PublishingClient):
     @cython.locals(checks=int, screened=Frame)
     cpdef Frame checked(self, Subscription subscription, Client publisher, Frame frame)
     @cython.locals(start=Py_ssize_t, end=Py_ssize_t, last=bytes, subject=bytes,
-                   rules=PermissionRules, steps="long long", may_deliver=bint)
+                   permissions=Permissions, rules=PermissionRules, steps="long long", may_deliver=bint)
     cdef bint _may_deliver(
         self, Subscription subscription, Client publisher, Frame frame
     ) except -1

@@ -7,7 +7,7 @@ the router's business.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from midge.protocol import errors, memory
 from midge.protocol.errors import ProtocolError
@@ -20,6 +20,7 @@ from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.publishing import PublishingClient
 from midge.server.clients.reading import AUTHENTICATING
 from midge.server.clients.state import State
+from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.router import SWALLOWED
 from midge.server.routing.slow_path import (
@@ -42,8 +43,12 @@ from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.subscription import Subscription
 
 if TYPE_CHECKING:
+    import socket
+
     from midge.server.auth.identity import Identity
-    from midge.server.broker.broker import Broker
+    from midge.server.auth.permissions import Permissions
+    from midge.server.clients.host import Host
+    from midge.server.clients.seams import Home, Trace, Waiting
     from midge.server.clock import Timer
 
 _PONG = b"PONG\r\n"
@@ -60,9 +65,7 @@ class Connection(PublishingClient):
     `subscriptions` are its own, by sid.
     """
 
-    def __init__(
-        self, broker: "Broker", cid: int, peer: tuple[str, int], listener_kind: str
-    ) -> None:
+    def __init__(self, broker: "Home", cid: int, peer: tuple[str, int], listener_kind: str) -> None:
         PublishingClient.__init__(self, broker, cid)
         limits = broker.options.limits
         self.listener_kind = listener_kind
@@ -72,11 +75,15 @@ class Connection(PublishingClient):
             max_payload=limits.max_payload_bytes,
         )
         self.channel = Channel(
-            broker, self, self.parser, peer, ping_interval_s=broker.ping_interval_s(listener_kind)
+            cast("Host", broker),
+            self,
+            self.parser,
+            peer,
+            ping_interval_s=broker.ping_interval_s(listener_kind),
         )
-        self.pending: Any = None
+        self.pending: Waiting | None = None
         self.identity: Identity | None = None
-        self.info: Any = None
+        self.info: object | None = None
         self.nonce = b""
         self.cookies: dict[str, str] | None = None
         self.subscriptions = _NO_SUBSCRIPTIONS
@@ -132,7 +139,7 @@ class Connection(PublishingClient):
         self._stop_auth_timer()
         self._auth_timer = self.broker.clock.call_later(timeout_s, self._end_unauthenticated)
 
-    def require_handshake(self, bare_socket: Any, timeout_s: float) -> None:
+    def require_handshake(self, bare_socket: "socket.socket", timeout_s: float) -> None:
         """Have a transport within `timeout_s`, or close the socket that there is until then."""
         self.channel.bare_socket = bare_socket
         self._stop_auth_timer()
@@ -393,9 +400,11 @@ class Connection(PublishingClient):
         ):
             return True
         subject = memory.take(frame.data, start, end)
-        rules = self.permissions.rules
+        permissions = self.permissions
+        assert permissions is not None, "without any, nothing is denied"
+        rules = permissions.rules
         steps = rules.steps()
-        may_deliver = self.permissions.may_deliver(subject, subscription.queue)
+        may_deliver = permissions.may_deliver(subject, subscription.queue)
         if isinstance(publisher, ChannelOwner):
             publisher.spend((rules.steps() - steps) * STEP_BYTES)
         if not may_deliver:
@@ -410,14 +419,14 @@ class Connection(PublishingClient):
 
     # Bound.
 
-    def join(self, account: Any) -> None:
+    def join(self, account: Account) -> None:
         """Belong to `account` from now on; subscriptions must have been dropped before."""
         self.account = account
         self.info = None
         self.forget_match()
         self._set_publish_check(MAPPED, account.mapper is not None)
 
-    def restrict(self, permissions: Any) -> None:
+    def restrict(self, permissions: "Permissions | None") -> None:
         """Have `permissions` checked from now on; None lifts all restrictions."""
         self.permissions = permissions
         self._deliverable = None
@@ -431,7 +440,7 @@ class Connection(PublishingClient):
             REPLY_GRANTS, permissions is not None and permissions.allows_responses
         )
 
-    def trace(self, tracer: Any) -> None:
+    def trace(self, tracer: "Trace | None") -> None:
         """Have what comes and goes told to `tracer`; None stops that."""
         self.tracer = tracer
         self._set_publish_check(WATCHED, tracer is not None)

@@ -1,9 +1,10 @@
 """The end of a transport: last words are written and read, and then it is closed or cut."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from midge.server.clients.host import Host
+    from midge.server.clients.seams import Transport
     from midge.server.clock import Timer
 
 _LINGER_S = 0.25  # how long to read on after the last word, so that it is not lost in a reset
@@ -12,7 +13,7 @@ _LINGER_S = 0.25  # how long to read on after the last word, so that it is not l
 class Farewell:
     """Closes `transport`, to which everything that had to be said has been written."""
 
-    def __init__(self, host: "Host", transport: Any) -> None:
+    def __init__(self, host: "Host", transport: "Transport") -> None:
         self._host = host
         self._transport = transport
         self._timer: Timer | None = None

@@ -1,9 +1,12 @@
 """The thin layer between a Channel and what a particular event loop calls."""
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from midge.server.clients.channel import Channel
+
+if TYPE_CHECKING:
+    from midge.server.clients.seams import Transport
 
 
 class _BufferedProtocol(asyncio.BufferedProtocol):
@@ -17,7 +20,7 @@ class _BufferedProtocol(asyncio.BufferedProtocol):
         del self._channel
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._channel.connection_made(transport)
+        self._channel.connection_made(cast("Transport", transport))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._channel.get_buffer(sizehint)

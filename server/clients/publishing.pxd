@@ -50,7 +50,8 @@ cdef class PublishingClient(ChannelOwner):
     @cython.locals(checks=int, subject=bytes, target=bytes, may_publish=bint,
                    is_led_astray=bint)
     cdef void _publish_guarded(self, Frame frame) except *
-    @cython.locals(rules=PermissionRules, steps="long long", may_publish=bint)
+    @cython.locals(permissions=Permissions, rules=PermissionRules, steps="long long",
+                   may_publish=bint)
     cdef bint _may_publish(self, bytes subject) except -1
     @cython.locals(steps="long long")
     cdef bytes _mapped(self, bytes subject)

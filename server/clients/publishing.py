@@ -33,7 +33,8 @@ from midge.sublist.subjects import is_valid_publish_subject
 from midge.sublist.sublist import SubList
 
 if TYPE_CHECKING:
-    from midge.server.broker.broker import Broker
+    from midge.server.auth.permissions import Permissions
+    from midge.server.clients.seams import Home, Trace
 
 # What a delivery uses up of a turn besides its bytes.
 _DELIVERY_BYTES = 128
@@ -55,12 +56,12 @@ class PublishingClient(ChannelOwner):
     when nothing does. `tracer`, if any, is told what comes and goes.
     """
 
-    def __init__(self, broker: "Broker", cid: int) -> None:
+    def __init__(self, broker: "Home", cid: int) -> None:
         ChannelOwner.__init__(self, cid, broker.global_account, broker.chunks, broker.router)
         self.broker = broker
         self.options = _OPTIONS
-        self.tracer: Any = None
-        self.permissions: Any = None
+        self.tracer: Trace | None = None
+        self.permissions: Permissions | None = None
         self.publish_checks = VERBOSE | PEDANTIC
         self._subject: bytes | None = None  # of the message at hand, where somebody asked for it
         self._result: SubListResult | None = None
@@ -238,9 +239,11 @@ class PublishingClient(ChannelOwner):
 
     def _may_publish(self, subject: bytes) -> bool:
         """Tell whether the permissions let the client publish to `subject`, and charge for it."""
-        rules = self.permissions.rules
+        permissions = self.permissions
+        assert permissions is not None, "without any, nothing is restricted"
+        rules = permissions.rules
         steps = rules.steps()
-        may_publish: bool = self.permissions.may_publish(subject)
+        may_publish: bool = permissions.may_publish(subject)
         self.spend((rules.steps() - steps) * STEP_BYTES)
         return may_publish
 

@@ -1,7 +1,7 @@
 """How much of a channel is read, and parsed, before others have their turn."""
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from midge.protocol.inbound import Inbound
 from midge.protocol.stream_parser import StreamParser
@@ -10,6 +10,8 @@ from midge.server.clients.host import Host
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from midge.server.clients.seams import Transport
 
 # Why the parser may be halted; it goes on when no reason is left.
 AUTHENTICATING = 1  # it is being found out who the peer is
@@ -53,7 +55,7 @@ class Reading:
     def __init__(
         self, host: Host, parser: StreamParser, inbound: Inbound, channel: Resumable
     ) -> None:
-        self.transport: Any = None
+        self.transport: Transport | None = None
         self._host = host
         self._parser = parser
         self._inbound = inbound

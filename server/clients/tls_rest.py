@@ -5,12 +5,11 @@ When its socket ends, uvloop and asyncio drop that; the SSL object still has it,
 
 import ssl
 from collections.abc import Iterator
-from typing import Any
 
 _READ_BYTES = 64 * 1024
 
 
-def rest_of_tls(tls: Any) -> Iterator[bytes]:
+def rest_of_tls(tls: ssl.SSLObject | None) -> Iterator[bytes]:
     """Yield what the SSL object `tls` has still to give; nothing if it is None."""
     try:
         while tls and (data := tls.read(_READ_BYTES)):

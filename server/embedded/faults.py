@@ -140,7 +140,7 @@ class Faults(StreamFaults, Screen):
         """Cut the connection once `after_bytes` more have been sent to the client."""
         connection = self._find(client)
         # The one thing that a fault must get between.
-        transport = connection.channel._transport  # noqa: SLF001
+        transport: Any = connection.channel._transport  # noqa: SLF001
         fault = Undoable(self, lambda: connection.outbound.attach(transport))
         fault.hits = 0
         if after_bytes == 0:
@@ -153,7 +153,7 @@ class Faults(StreamFaults, Screen):
     def stop_reading(self, client: str | int) -> Fault:
         """Take nothing from the client until the fault ends."""
         connection = self._find(client)
-        transport = connection.channel._transport  # noqa: SLF001
+        transport: Any = connection.channel._transport  # noqa: SLF001
         transport.pause_reading()
         return self._begin(
             Undoable(self, lambda: None if transport.is_closing() else transport.resume_reading())

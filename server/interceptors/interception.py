@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from midge.server.auth import Verdict
     from midge.server.auth.permissions import Permissions
-    from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
     from midge.server.clients.screens import Passage
+    from midge.server.clients.seams import Home
     from midge.server.interceptors.api import Event, Interceptor
     from midge.server.routing.client import Client
     from midge.server.routing.subscription import RoutedSubscription
@@ -53,7 +53,7 @@ class Interception(Screen):
 
     decides = True
 
-    def __init__(self, broker: Broker, functions: Mapping[str, Interceptor]) -> None:
+    def __init__(self, broker: Home, functions: Mapping[str, Interceptor]) -> None:
         settings = broker.options.interceptors
         self.max_pending = settings.max_pending
         self.functions = dict(functions)

@@ -1,6 +1,6 @@
 """An account: an isolated subject space with its own SubList and its own counts."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from midge.sublist.sublist import InterestListener, SubList, SubListError
 from midge.sublist.subscription import Subscription
@@ -10,6 +10,15 @@ if TYPE_CHECKING:
 
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
+
+
+class Mapper(Protocol):
+    """What rewrites published subjects; `steps` counts its work in steps of a SubList."""
+
+    steps: int
+
+    def map(self, subject: bytes) -> bytes | None:
+        """Return what becomes of `subject`; None when the message is dropped."""
 
 
 class Account:
@@ -25,7 +34,7 @@ class Account:
         self.name = name
         self.sublist = SubList() if sublist is None else sublist
         self.clients: dict[int, Client] = {}
-        self.mapper: Any = None  # rewrites published subjects, when the account has mappings
+        self.mapper: Mapper | None = None  # when the account has mappings
         self.system = name == SYSTEM_ACCOUNT
 
     def add(self, subscription: Subscription) -> SubListError | None:

@@ -125,10 +125,6 @@ Rooms in one line may import each other only one way round, which the search for
 """
 
 UPWARD = {
-    ("midge.server.clients.client_info", "midge.server.broker.broker"),
-    ("midge.server.clients.connection", "midge.server.broker.broker"),
-    ("midge.server.clients.publishing", "midge.server.broker.broker"),
-    ("midge.server.interceptors.interception", "midge.server.broker.broker"),
     ("midge.server.routing.observer", "midge.server.clients.connection"),
 }
 """Imports against the order that are still there. An entry may be deleted, none may be added."""

@@ -1,0 +1,230 @@
+"""What connections are given by the rooms above them, as type checkers see it.
+
+Nothing here runs: these are the shapes of the broker, of what it decides and of what waits for
+interceptors. A connection is `Any` in them, for it would otherwise import what imports it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from midge.server.routing import outbound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from midge.protocol.frame import Frame
+    from midge.server.clock import Clock
+    from midge.server.config.options import Options
+    from midge.server.routing.account import Account
+    from midge.server.routing.client import Client
+    from midge.server.routing.outbound import ChunkPool
+    from midge.server.routing.router import Router
+    from midge.server.routing.subscription import RoutedSubscription
+    from midge.sublist.subscription import Subscription
+
+
+class Transport(outbound.Transport, Protocol):
+    """What a channel needs of an asyncio transport."""
+
+    def set_write_buffer_limits(self, *, high: int) -> None:
+        """Say from how many waiting bytes on the writer is told to pause."""
+
+    def get_extra_info(self, name: str) -> Any:
+        """Return a fact about the transport; None when it is not known."""
+
+    def pause_reading(self) -> None:
+        """Read nothing more for now."""
+
+    def resume_reading(self) -> None:
+        """Read on."""
+
+    def can_write_eof(self) -> bool:
+        """Tell whether the end can be said without closing."""
+
+    def write_eof(self) -> None:
+        """Say the end, once everything is written, and read on."""
+
+    def close(self) -> None:
+        """Close, once everything is written."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+
+class Trace(Protocol):
+    """What is told what one client says and is told."""
+
+    def received(self, line: str) -> None:
+        """Note a line from the client."""
+
+    def sent(self, line: str) -> None:
+        """Note a line to the client."""
+
+    def connect_received(self, document: bytes) -> None:
+        """Note a CONNECT."""
+
+    def subscribe_received(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
+        """Note a SUB."""
+
+    def unsubscribe_received(self, sid: bytes, max_messages: int) -> None:
+        """Note an UNSUB."""
+
+    def publish_received(self, frame: Frame) -> None:
+        """Note a PUB or HPUB."""
+
+    def message_sent(self, subscription: Subscription, frame: Frame) -> None:
+        """Note a MSG or HMSG."""
+
+    def subscription_removed(self, subscription: Subscription) -> None:
+        """Note the end of a subscription."""
+
+
+class Waiting(Protocol):
+    """What waits, of one client, for interceptors."""
+
+    def defer(self, command: Callable[..., object], *arguments: Any) -> None:
+        """Do `command` when all before it is done."""
+
+    def defer_connect(self, document: bytes) -> None:
+        """Do a CONNECT when all before it is done."""
+
+
+class Keys(Protocol):
+    """The names that a server gives itself."""
+
+    @property
+    def server_id(self) -> str:
+        """Its id."""
+
+
+class Gate(Protocol):
+    """What decides who comes in, and what each may do."""
+
+    def asks_who(self, connection: Any) -> bool:
+        """Tell whether a CONNECT may make somebody else of a client."""
+
+    def authenticate(self, connection: Any) -> None:
+        """Find out who the client is."""
+
+    def refuse_subscription(
+        self, connection: Any, subject: bytes, queue: bytes | None
+    ) -> str | None:
+        """Return the -ERR text for a subscription that may not be, or None."""
+
+    def refuse_publish(self, connection: Any, subject: bytes, frame: Frame) -> str | None:
+        """Return the -ERR text for a message that may not be published, or None."""
+
+    def refuse_reply(self, frame: Frame) -> str | None:
+        """Return the -ERR text for a reply subject that no client may name, or None."""
+
+    def grant_reply(self, connection: Any, frame: Frame) -> None:
+        """Note that the client may answer the message that it is about to get."""
+
+
+class Subscribing(Protocol):
+    """What is asked before a client subscribes."""
+
+    def subscribe(self, connection: Any, subject: bytes, queue: bytes | None, sid: bytes) -> None:
+        """Let the client subscribe, now or later, if it may."""
+
+
+class Passing(Protocol):
+    """The screens that messages pass."""
+
+    def attach(self, connection: Any) -> None:
+        """Have `connection` show what of it a screen wants to see."""
+
+    def publish(self, connection: Any, frame: Frame) -> None:
+        """Route what the client publishes, unless a screen objects."""
+
+    def deliver(
+        self, connection: Any, subscription: Subscription, publisher: Client | None, frame: Frame
+    ) -> Frame | None:
+        """Return what the client gets of `frame`, None, or the router's SWALLOWED."""
+
+
+class Hinting(Protocol):
+    """What an operator is told once."""
+
+    def jetstream_missed(self, options: Options, account: str, frame: Frame) -> None:
+        """Say that a request to JetStream went to nobody."""
+
+
+class Home(Protocol):
+    """What a connection needs of the broker, beside being a Host for its channel."""
+
+    options: Options
+    global_account: Account
+    system_account: Account
+
+    @property
+    def clock(self) -> Clock:
+        """The only source of time."""
+
+    @property
+    def router(self) -> Router:
+        """Where messages go."""
+
+    @property
+    def chunks(self) -> ChunkPool:
+        """Where output piles up."""
+
+    @property
+    def clients(self) -> dict[int, Any]:
+        """The live connections by cid."""
+
+    @property
+    def keys(self) -> Keys:
+        """The names of the server."""
+
+    @property
+    def admission(self) -> Gate:
+        """What decides who may do what."""
+
+    @property
+    def interception(self) -> Subscribing | None:
+        """The interceptors, if there are any."""
+
+    @property
+    def screens(self) -> Passing:
+        """What messages pass."""
+
+    @property
+    def hints(self) -> Hinting:
+        """What is said once."""
+
+    def ping_interval_s(self, listener_kind: str) -> float:
+        """Return the seconds between PINGs to clients of a listener."""
+
+    def connection_made(self, connection: Any) -> None:
+        """Take a connection in, or turn it away."""
+
+    def connection_lost(self, connection: Any) -> None:
+        """Forget a connection whose transport is gone."""
+
+    def client_connected(self, connection: Any) -> None:
+        """Tell observers that the client has been let in."""
+
+    def client_closed(self, connection: Any) -> None:
+        """Count, log and tell observers that the connection has ended."""
+
+    def note_refused(self, connection: Any, detail: str) -> None:
+        """Log that a client was not let in."""
+
+    def error_sent(self, connection: Any, text: str) -> None:
+        """Log and count an -ERR after which the connection goes on."""
+
+    def info_line(self, connection: Any, *, connect_info: bool = False) -> bytes:
+        """Return INFO as the client is to see it."""
+
+    def subscribed(self, connection: Any, subscription: RoutedSubscription) -> None:
+        """Tell observers of a subscription."""
+
+    def unsubscribed(self, connection: Any, subscription: RoutedSubscription, cause: str) -> None:
+        """Tell observers of the end of one."""
+
+    def clean_up(
+        self, connection: Any, account: Account, left: list[RoutedSubscription], slice_: int
+    ) -> None:
+        """Remove the subscriptions `left`, `slice_` of them now at most."""
