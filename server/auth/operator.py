@@ -26,7 +26,7 @@ from midge.server.auth.claims import (
     decode_operator,
     decode_user,
 )
-from midge.server.auth.identity import AuthRequest, Identity, Refusal, Verdict
+from midge.server.auth.identity import UNLIMITED, AuthRequest, Identity, Refusal, Verdict
 from midge.server.auth.nkeys import KeyKind, decode_signature, is_public_key, is_signed_by
 from midge.server.auth.permissions import PermissionRules
 from midge.server.auth.resolvers import AccountResolver, DirectoryResolver, MemoryResolver
@@ -257,10 +257,17 @@ def _why_not_from_here(limits: UserLimits, request: AuthRequest) -> str | None:
     if not limits.sources:
         return None
     address = ipaddress.ip_address(request.peer_host)
-    networks = [ipaddress.ip_network(source, strict=False) for source in limits.sources]
+    networks = [_network(source) for source in limits.sources]
     if not any(address in network for network in networks):
         return "user may not connect from this address"
     return None
+
+
+def _network(source: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """Return the network that a token names; raises ValueError unless the prefix has a length."""
+    if not source.rpartition("/")[2].isdecimal() or "/" not in source:
+        raise ValueError(f"{source!r} is no network with the length of its prefix")
+    return ipaddress.ip_network(source, strict=False)
 
 
 def _is_proven(
@@ -340,6 +347,6 @@ def _rules(limits: UserLimits, account: Claims[AccountBody]) -> PermissionRules 
 
 
 def _lower(one: int, other: int) -> int:
-    """Return the lower of two limits, where a negative one is none."""
-    limited = [limit for limit in (one, other) if limit >= 0]
-    return min(limited, default=-1)
+    """Return the lower of two limits; -1 is none, and all else below 0 lets nothing through."""
+    limited = [max(limit, 0) for limit in (one, other) if limit != UNLIMITED]
+    return min(limited, default=UNLIMITED)

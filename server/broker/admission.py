@@ -385,6 +385,10 @@ class Admission:
         connection.parser.max_payload = _tightest(
             limits.max_payload_bytes, plan.max_payload_bytes, identity.max_payload_bytes
         )
+        if connection.max_subscriptions == 0:
+            # As in nats-server: whoever may subscribe to nothing is not let in at all.
+            connection.close(ClosedReason.MAXIMUM_SUBSCRIPTIONS, errors.MAXIMUM_SUBSCRIPTIONS)
+            return False
         self._watch_expiry(connection, identity)
         return True
 
