@@ -32,6 +32,21 @@ class Switch(NamedTuple):
     flag: str
     key: str
     meaning: str
+    is_inverse: bool = False
+    """The key is true where the flag says no."""
+
+
+class _Inverse(argparse.BooleanOptionalAction):
+    """Stores the contrary of what the flag says."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, (option_string or "").startswith("--no-"))
 
 
 class Choice(NamedTuple):
@@ -49,9 +64,8 @@ def add_settings(
     """Declare the flags; one that is not given leaves its key alone."""
     for one in settings:
         if isinstance(one, Switch):
-            parser.add_argument(
-                one.flag, dest=one.key, action=argparse.BooleanOptionalAction, help=one.meaning
-            )
+            action = _Inverse if one.is_inverse else argparse.BooleanOptionalAction
+            parser.add_argument(one.flag, dest=one.key, action=action, help=one.meaning)
         elif isinstance(one, Choice):
             parser.add_argument(one.flag, dest=one.key, choices=one.words, help=one.meaning)
         else:

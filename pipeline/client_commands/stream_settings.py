@@ -47,7 +47,7 @@ STREAM_SETTINGS = (
         "DURATION",
         "leave markers for subjects that aged away, for so long",
     ),
-    Switch("--no-ack", "no_ack", "acknowledge no message"),
+    Switch("--ack", "no_ack", "acknowledge what is published, as is usual", is_inverse=True),
     Switch("--allow-direct", "allow_direct", "direct access to messages"),
     Switch("--allow-rollup", "allow_rollup_hdrs", "messages may replace those before them"),
     Switch("--allow-ttl", "allow_msg_ttl", "messages may have their own age limit"),

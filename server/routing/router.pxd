@@ -26,8 +26,9 @@ cdef class Router:
     cdef bint _is_flush_due
     cdef Py_ssize_t _read_bytes
 
-    @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, failed=Py_ssize_t, outcome=int, refused=list,
-                   subscriptions=tuple, subscription=RoutedSubscription, group=QueueGroup)
+    @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, failed=Py_ssize_t, outcome=int,
+                   refused=list, subscriptions=tuple, subscription=RoutedSubscription,
+                   group=QueueGroup)
     cpdef Py_ssize_t route(
         self, Account account, SubListResult result, Client publisher, Frame frame
     ) except -1

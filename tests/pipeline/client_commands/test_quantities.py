@@ -89,6 +89,7 @@ def test_names_and_subjects():
 SETTINGS = (
     settings.Setting("--max", "max_msgs", quantities.count, "N", "limit"),
     settings.Switch("--direct", "allow_direct", "direct"),
+    settings.Switch("--ack", "no_ack", "acknowledge", is_inverse=True),
     settings.Choice("--storage", "storage", ("file", "memory"), "where"),
 )
 
@@ -102,6 +103,8 @@ def read(*words):
 def test_flags_become_keys_and_what_is_not_given_stays_out(tmp_path):
     assert read() == {}
     assert read("--max", 0, "--no-direct") == {"max_msgs": 0, "allow_direct": False}
+    assert read("--no-ack") == {"no_ack": True}
+    assert read("--ack") == {"no_ack": False}
     assert read("--set", "a=[1]", "--set", "b=text") == {"a": [1], "b": "text"}
     path = tmp_path / "config.json"
     path.write_text('{"config": {"storage": "memory", "max_msgs": 1, "metadata": {"x": "1"}}}')
