@@ -48,7 +48,8 @@ cdef class Connection(PublishingClient):
     @cython.locals(checks=int, screened=Frame)
     cpdef Frame checked(self, Subscription subscription, Client publisher, Frame frame)
     @cython.locals(start=Py_ssize_t, end=Py_ssize_t, last=bytes, subject=bytes,
-                   permissions=Permissions, rules=PermissionRules, steps="long long", may_deliver=bint)
+                   permissions=Permissions, rules=PermissionRules, steps="long long",
+                   may_deliver=bint)
     cdef bint _may_deliver(
         self, Subscription subscription, Client publisher, Frame frame
     ) except -1
