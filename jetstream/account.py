@@ -172,7 +172,7 @@ class JetStreamAccount:
         self._tell_followers(stream.config.name)
         stream.audience.close()
         stream.stop()
-        stream.release_usage()
+        stream.contents.release_usage()
         self._reserve(stream.config, -max(stream.config.max_bytes, 0))
         self.delete_store(stream.store)
 

@@ -146,6 +146,8 @@ class Server:
         if self._jetstream is not None:
             self._jetstream.stop()
             self._jetstream = None
+        if self._state is not None:
+            self._state.jetstream = None
 
     async def _open_websocket(self, broker: Broker) -> None:
         """Open the listener for WebSocket clients."""

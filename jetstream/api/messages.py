@@ -46,7 +46,7 @@ def delete(call: Call) -> None:
         raise errors.STREAM_SEALED.error()
     if stream.config.deny_delete:
         raise errors.STREAM_MSG_DELETE_FAILED.error(err="message delete not permitted")
-    if not stream.remove(request.seq, erase=not request.no_erase):
+    if not stream.contents.remove(request.seq, erase=not request.no_erase):
         raise _no_such_message(stream, request.seq).error()
     call.answer({"success": True}, stream.store)
 

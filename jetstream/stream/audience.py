@@ -29,7 +29,7 @@ class Audience:
             stream.clock,
             shared.random,
             shared.ready,
-            stream.remove_settled,
+            self._remove_settled,
             shared.account,
             shared.domain,
             shared.account_hash,
@@ -52,6 +52,9 @@ class Audience:
         for consumer in self.consumers:
             if isinstance(consumer, PullConsumer):
                 consumer.shut_down()
+
+    def _remove_settled(self, seq: int) -> None:
+        self._stream.contents.remove_settled(seq)
 
     # What consumers are told.
 
@@ -106,7 +109,7 @@ class Audience:
                 matching = self.consumers.matching(subject)
             if not any(consumer.needs_ack(seq) for consumer in matching):
                 removals = store.removals
-                self._stream.remove_settled(seq)
+                self._remove_settled(seq)
                 self.consumers.known_removals += store.removals - removals
             seq = store.next_seq((), seq + 1) if seq < store.last_seq else 0
 

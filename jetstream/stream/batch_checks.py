@@ -50,7 +50,7 @@ class Stage:
         raw_subject = message.subject
         if stream.transform is not None:
             message.subject = stream.transform.apply(raw_subject) or raw_subject
-        stream.check_record_size(message)
+        stream.contents.check_record_size(message)
         if message.headers:
             self._check_headers(message)
         self._check_counter(message)
@@ -60,7 +60,7 @@ class Stage:
             schedule_checks.check(stream, message, self._schedule_of)
             is_schedule = bool(message.value(names.SCHEDULE))
             self._check_rollup(message)
-        size = stream.size_of(message)
+        size = stream.contents.size_of(message)
         subject = message.subject
         self._counts[subject] = self._counts.get(subject, 0) + 1
         self._schedules[subject] = is_schedule
@@ -133,7 +133,7 @@ class Stage:
 
     def _schedule_of(self, subject: bytes) -> bool | None:
         staged = self._schedules.get(subject)
-        return self._stream.schedule_of(subject) if staged is None else staged
+        return self._stream.schedules.is_schedule(subject) if staged is None else staged
 
     def _check_rollup(self, message: Incoming) -> None:
         rollup = message.value(names.ROLLUP).lower()

@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from midge.jetstream import errors
-from midge.jetstream.clock import Timer
 from midge.jetstream.config.versions import is_known_level
 from midge.jetstream.errors import ApiError
 from midge.jetstream.json.encode import text
-from midge.jetstream.json.times import SECOND_NS
 from midge.jetstream.stream import batch_checks, headers
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.incoming import Incoming, Refused
+from midge.jetstream.stream.open_batches import OpenBatches
 
 if TYPE_CHECKING:
     from midge.jetstream.stream.stream import Stream
@@ -29,12 +28,11 @@ _COMMIT_BEFORE = b"eob"
 class _Batch:
     """One open batch."""
 
-    __slots__ = ("messages", "size", "timer")
+    __slots__ = ("messages", "size")
 
     def __init__(self) -> None:
         self.messages: list[Incoming] = []
         self.size = 0
-        self.timer: Timer | None = None
 
 
 class AtomicBatches:
@@ -42,8 +40,11 @@ class AtomicBatches:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._limits = stream.surroundings.batch_limits
-        self._open: dict[bytes, _Batch] = {}
+        limits = stream.surroundings.bounds.batches
+        self._size_max = limits.atomic_size
+        self._open: OpenBatches[_Batch] = OpenBatches(
+            stream.clock, limits.atomic, limits.timeout_ns, self._time_out
+        )
 
     def takes(self, message: Incoming) -> bool:
         """Take a message that belongs to a batch; False when it belongs to none."""
@@ -58,8 +59,7 @@ class AtomicBatches:
 
     def clear(self) -> None:
         """Forget all open batches."""
-        for batch_id in list(self._open):
-            self._close(batch_id)
+        self._open.clear()
 
     def _take(self, batch_id: bytes, message: Incoming) -> None:
         self._check(batch_id, message)
@@ -68,12 +68,12 @@ class AtomicBatches:
         batch = self._open.get(batch_id) or self._begin(batch_id, sequence, commit)
         self._check_commit(batch_id, commit)
         self._check_level(batch_id, message)
-        self._rearm(batch_id, batch)
+        self._open.rearm(batch_id)
         batch.size += 1
         if batch.size != sequence or (sequence == 1 and commit == _COMMIT_BEFORE):
             self._abandon(batch_id, "incomplete")
             raise Refused(errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH)
-        if sequence - (commit == _COMMIT_BEFORE) > self._limits.atomic_size:
+        if sequence - (commit == _COMMIT_BEFORE) > self._size_max:
             self._abandon(batch_id, "large")
             raise Refused(self._too_large())
         batch.messages.append(message)
@@ -95,20 +95,19 @@ class AtomicBatches:
 
     def _begin(self, batch_id: bytes, sequence: int, commit: bytes | None) -> _Batch:
         """Open a batch, which its first message must do."""
-        limits = self._limits
         if sequence != 1:
-            if sequence - (commit == _COMMIT_BEFORE) > limits.atomic_size:
+            if sequence - (commit == _COMMIT_BEFORE) > self._size_max:
                 raise Refused(self._too_large())
             raise Refused(errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH)
-        if len(self._open) >= limits.atomic_per_stream or limits.atomic_open >= limits.atomic_total:
+        if not self._open.has_room():
             raise Refused(errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT)
-        batch = self._open[batch_id] = _Batch()
-        limits.atomic_open += 1
+        batch = _Batch()
+        self._open.add(batch_id, batch)
         return batch
 
     def _check_commit(self, batch_id: bytes, commit: bytes | None) -> None:
         if commit is not None and commit not in {_COMMIT, _COMMIT_BEFORE}:
-            self._close(batch_id)
+            self._open.close(batch_id)
             raise Refused(errors.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT)
 
     def _check_level(self, batch_id: bytes, message: Incoming) -> None:
@@ -125,7 +124,7 @@ class AtomicBatches:
         messages = batch.messages
         if commit == _COMMIT_BEFORE:
             messages.pop()
-        self._close(batch_id)
+        self._open.close(batch_id)
         stage = batch_checks.Stage(self._stream)
         for message in messages:
             if message.value(names.EXPECTED_LAST_MSG_ID):
@@ -143,36 +142,23 @@ class AtomicBatches:
         last.batch_size = len(messages)
         self._stream.acknowledge_batch(last, seq)
 
-    def _rearm(self, batch_id: bytes, batch: _Batch) -> None:
-        """Give the batch its time anew."""
-        if batch.timer is not None:
-            batch.timer.cancel()
-        delay_s = self._limits.timeout_ns / SECOND_NS
-        batch.timer = self._stream.clock.call_later(delay_s, self._abandon, batch_id, "timeout")
+    def _time_out(self, batch_id: bytes) -> None:
+        self._abandon(batch_id, "timeout")
 
     def _abandon(self, batch_id: bytes, reason: str) -> None:
         """Forget an open batch, and tell why."""
-        self._close(batch_id)
-        self._stream.batch_abandoned(batch_id, reason)
-
-    def _close(self, batch_id: bytes) -> None:
-        batch = self._open.pop(batch_id, None)
-        if batch is None:
-            return
-        self._limits.atomic_open -= 1
-        if batch.timer is not None:
-            batch.timer.cancel()
-            batch.timer = None
+        self._open.close(batch_id)
+        self._stream.events.batch_abandoned(batch_id, reason)
 
     def _too_large(self) -> ApiError:
-        return errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH.fill(size=self._limits.atomic_size)
+        return errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH.fill(size=self._size_max)
 
 
 def check_room(stream: Stream, message: Incoming) -> None:
     """Refuse a message of a batch for which there is no room; raises Refused."""
     if stream.usage.is_exceeded(0):
         raise Refused(errors.INSUFFICIENT_RESOURCES)
-    if stream.usage.would_exceed_account(stream.size_of(message)):
+    if stream.usage.would_exceed_account(stream.contents.size_of(message)):
         raise Refused(errors.ACCOUNT_RESOURCES_EXCEEDED)
     limit = stream.config.max_msg_size
     if 0 <= limit < len(message.headers) + len(message.payload):

@@ -47,7 +47,7 @@ def check_headers(stream: Stream, message: Incoming) -> None:
         _check_last_subject_sequence(stream, message)
         _check_last_sequence(stream, message)
         if not message.is_sourced:
-            schedule_checks.check(stream, message, stream.schedule_of)
+            schedule_checks.check(stream, message, stream.schedules.is_schedule)
             check_source_header(message)
     message.msg_id = message.value(names.MSG_ID)
     if message.msg_id and not message.is_checked and not stream.is_mirror:

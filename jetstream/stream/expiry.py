@@ -105,7 +105,7 @@ class Expiry:
         stream.origins.save()
         left = self._expire_old(now_ns, _TURN_MESSAGES)
         left = self._expire_due(now_ns, left)
-        stream.removed()
+        stream.contents.trimmed()
         if left <= 0:
             self._plan(0.0)
         else:
@@ -186,7 +186,7 @@ class Expiry:
             or stream.store.count_for_subject(subject) > 1
             or _is_marker(header_block)
         ):
-            stream.remove(seq)
+            stream.contents.remove(seq)
             return
         marker = Incoming(subject, b"", _marker_headers(marker_ttl_s), b"")
         marker.is_sourced = True

@@ -10,16 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from midge.jetstream import errors
-from midge.jetstream.clock import Timer
 from midge.jetstream.config.versions import is_known_level
 from midge.jetstream.errors import ApiError
 from midge.jetstream.json.encode import encode, text
-from midge.jetstream.json.times import SECOND_NS
 from midge.jetstream.stream import batch_checks, headers
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.batches import check_room
 from midge.jetstream.stream.headers import parse_number
 from midge.jetstream.stream.incoming import Incoming, Refused
+from midge.jetstream.stream.open_batches import OpenBatches
 from midge.protocol.errors import quote
 
 if TYPE_CHECKING:
@@ -64,7 +63,6 @@ class _Batch:
         "most",
         "stored",
         "stream_seq",
-        "timer",
     )
 
     def __init__(self, gap_ok: bool, most: int, every: int) -> None:
@@ -75,7 +73,6 @@ class _Batch:
         self.stored = 0
         self.acked = 0
         self.stream_seq = 0
-        self.timer: Timer | None = None
 
 
 class FastBatches:
@@ -83,8 +80,10 @@ class FastBatches:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._limits = stream.surroundings.batch_limits
-        self._open: dict[bytes, _Batch] = {}
+        limits = stream.surroundings.bounds.batches
+        self._open: OpenBatches[_Batch] = OpenBatches(
+            stream.clock, limits.fast, limits.timeout_ns, self._time_out
+        )
 
     def takes(self, message: Incoming) -> bool:
         """Take a message that belongs to a fast batch; False when it belongs to none."""
@@ -98,8 +97,7 @@ class FastBatches:
 
     def clear(self) -> None:
         """Forget all open batches."""
-        for batch_id in list(self._open):
-            self._close(batch_id)
+        self._open.clear()
 
     def _take(self, request: _Request | None, message: Incoming) -> None:
         self._check(message)
@@ -111,10 +109,10 @@ class FastBatches:
         level = message.value(names.REQUIRED_API_LEVEL)
         if level:
             if not is_known_level(text(level)):
-                self._close(request.batch_id)
+                self._open.close(request.batch_id)
                 raise Refused(errors.REQUIRED_API_LEVEL)
             message.headers = headers.remove(message.headers, names.REQUIRED_API_LEVEL)
-        self._rearm(request.batch_id, batch)
+        self._open.rearm(request.batch_id)
         if request.operation == _PING:
             self._ping(request, batch, message.reply)
         elif self._follows(request, batch, message.reply):
@@ -129,14 +127,13 @@ class FastBatches:
             raise Refused(errors.BATCH_PUBLISH_DISABLED)
 
     def _begin(self, request: _Request) -> _Batch:
-        limits = self._limits
         if request.sequence != 1:
             raise Refused(errors.BATCH_PUBLISH_UNKNOWN_BATCH_ID)
-        if len(self._open) >= limits.fast_per_stream or limits.fast_open >= limits.fast_total:
+        if not self._open.has_room():
             raise Refused(errors.BATCH_PUBLISH_TOO_MANY_INFLIGHT)
         every = min(_FLOW_SHARE, request.flow) if not self._open else 1
-        batch = self._open[request.batch_id] = _Batch(request.gap_ok, request.flow, every)
-        limits.fast_open += 1
+        batch = _Batch(request.gap_ok, request.flow, every)
+        self._open.add(request.batch_id, batch)
         return batch
 
     def _ping(self, request: _Request, batch: _Batch, reply: bytes) -> None:
@@ -194,7 +191,7 @@ class FastBatches:
         if not request.commits:
             return
         if not request.gap_ok and batch.last == 1:
-            self._close(request.batch_id)
+            self._open.close(request.batch_id)
             shown = quote(request.batch_id).encode("utf-8", "surrogateescape")
             tail = b',"duplicate": true,"batch":%b,"count":%d}' % (shown, request.sequence)
             self._stream.acknowledge(message, seq, tail)
@@ -204,7 +201,7 @@ class FastBatches:
     def _failed(self, request: _Request, batch: _Batch, message: Incoming, error: ApiError) -> None:
         """Tell that a message cannot be stored; without gaps that ends the batch."""
         if not request.gap_ok and batch.last == 1:
-            self._close(request.batch_id)
+            self._open.close(request.batch_id)
             self._stream.refuse(message, error)
             return
         self._send(message.reply, {"type": "err", "seq": request.sequence, "error": error.fields()})
@@ -216,7 +213,7 @@ class FastBatches:
 
     def _commit(self, batch_id: bytes, batch: _Batch, reply: bytes) -> None:
         """End a batch and acknowledge what was stored of it."""
-        self._close(batch_id)
+        self._open.close(batch_id)
         shown = quote(batch_id).encode("utf-8", "surrogateescape")
         tail = b',"batch":%b,"count":%d}' % (shown, batch.last)
         self._stream.answers.send(
@@ -245,20 +242,8 @@ class FastBatches:
     def _send(self, reply: bytes, fields: dict[str, object]) -> None:
         self._stream.answers.send(reply, b"", encode(fields), False)
 
-    def _rearm(self, batch_id: bytes, batch: _Batch) -> None:
-        if batch.timer is not None:
-            batch.timer.cancel()
-        delay_s = self._limits.timeout_ns / SECOND_NS
-        batch.timer = self._stream.clock.call_later(delay_s, self._close, batch_id)
-
-    def _close(self, batch_id: bytes) -> None:
-        batch = self._open.pop(batch_id, None)
-        if batch is None:
-            return
-        self._limits.fast_open -= 1
-        if batch.timer is not None:
-            batch.timer.cancel()
-            batch.timer = None
+    def _time_out(self, batch_id: bytes) -> None:
+        self._open.close(batch_id)
 
 
 def _read(reply: bytes) -> _Request | None:

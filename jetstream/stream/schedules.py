@@ -71,6 +71,12 @@ class Schedules:
             self._move(values.get(names.SCHEDULER, b""), following)
         self._arm()
 
+    def is_schedule(self, subject: bytes) -> bool | None:
+        """Tell whether the last message of a subject is a schedule; None when there is none."""
+        store = self._stream.store
+        last = store.load(store.last_for_subject(subject))
+        return None if last is None else bool(headers.find(last.headers, names.SCHEDULE))
+
     def _take(self, subject: bytes, seq: int, values: dict[bytes, bytes], time_ns: int) -> bool:
         """Keep a schedule; False when the message is none."""
         try:

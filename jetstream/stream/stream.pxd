@@ -8,6 +8,8 @@ from midge.jetstream.store.interface cimport StreamStore
 from midge.jetstream.stream cimport ack_text
 from midge.jetstream.stream.answers cimport Answers
 from midge.jetstream.stream.audience cimport Audience
+from midge.jetstream.stream.backlog cimport Backlog
+from midge.jetstream.stream.contents cimport Contents
 from midge.jetstream.stream.dedup cimport Dedup
 from midge.jetstream.stream.header_scan cimport HeaderScan
 from midge.jetstream.stream.incoming cimport Incoming
@@ -15,9 +17,9 @@ from midge.jetstream.stream.usage cimport Usage
 from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame
 
-cdef int _HEADERS_MAX, _RECORD_MAX, _LAST_OF_FAST_BATCH, _NOTHING, _OTHERS
+cdef int _HEADERS_MAX, _LAST_OF_FAST_BATCH, _NOTHING, _OTHERS
 cdef long long _SECOND_NS
-cdef bytes _NO_BYTES
+cdef bytes _NO_BYTES, _OVERLOADED
 
 
 cdef class Stream:
@@ -35,12 +37,13 @@ cdef class Stream:
     cdef readonly Audience audience
     cdef HeaderScan _scan
     cdef readonly ConsumerSet consumers
+    cdef readonly Contents contents
+    cdef readonly Backlog backlog
     cdef readonly set followers
     cdef public bytes last_msg_id
     cdef public long long now_ns
     cdef public long long skipped_ns
     cdef public bint is_closed
-    cdef long long _used_bytes
     cdef readonly bytes ack_head
     cdef readonly object expiry
     cdef readonly object schedules
@@ -58,13 +61,7 @@ cdef class Stream:
     cdef public bint allows_rollup
     cdef public object transform
     cdef public bint acks
-    cdef long long _max_msgs
-    cdef long long _max_bytes
-    cdef long long _max_per_subject
-    cdef long long _max_msg_size
-    cdef bint _is_discard_new
     cdef bint _is_interest
-    cdef bint _has_limits
     cdef bint _is_plain
     cdef public bint is_expiry_armed
 
@@ -87,22 +84,14 @@ cdef class Stream:
     cdef bint _check(self, Incoming message) except -1
     cpdef unsigned long long store_checked(self, Incoming message) except? 0
     cpdef unsigned long long store_message(self, Incoming message) except? 0
-    cpdef check_record_size(self, Incoming message)
-    cpdef check_size(self, Incoming message)
     @cython.locals(subject=bytes, seq="unsigned long long", before="unsigned long long")
     cdef unsigned long long _store(self, Incoming message) except? 0
     cdef void _remember(self, Incoming message, unsigned long long seq) except *
     cpdef _read_ttl(self, Incoming message)
     @cython.locals(scheduler=bytes)
     cdef void _roll_up(self, Incoming message, Py_ssize_t keep) except *
-    cpdef long long size_of(self, Incoming message)
-    cdef bint _has_room(self, Py_ssize_t size) except -1
-    @cython.locals(store=StreamStore)
-    cdef void _stored(self) except *
-    @cython.locals(used="long long")
-    cdef void _account(self) except *
-    @cython.locals(store=StreamStore)
-    cpdef void trim_subject(self, bytes subject, Py_ssize_t keep) except *
+    cdef void _stored(self, unsigned long long seq, long long size) except *
+    cdef void _overload(self, bytes reply) except *
     @cython.locals(body=bytes)
     cpdef void acknowledge(self, Incoming message, unsigned long long seq, bytes tail) except *
     cdef bytes _ack_tail(self, Incoming message)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from midge.jetstream import errors
-from midge.jetstream.config.stream import INTEREST, MEMORY, NEW, StreamConfig
+from midge.jetstream.config.stream import INTEREST, MEMORY, StreamConfig
 from midge.jetstream.errors import ApiError
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.store.interface import StoreError, StreamStore
@@ -18,7 +18,9 @@ from midge.jetstream.stream import ack_text, checks, counters, header_scan, head
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.answers import Answers
 from midge.jetstream.stream.audience import Audience
+from midge.jetstream.stream.backlog import Backlog
 from midge.jetstream.stream.batches import AtomicBatches
+from midge.jetstream.stream.contents import Contents
 from midge.jetstream.stream.dedup import Dedup
 from midge.jetstream.stream.direct_get import DirectGet
 from midge.jetstream.stream.events import StreamEvents
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from midge.jetstream.consumer.state import StoredState
 
 _HEADERS_MAX = 65535  # nats-server notes the length of the headers in 16 bits
-_RECORD_MAX = 32 * 1024 * 1024  # the largest record that nats-server writes to a file
+_OVERLOADED = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
 _SECOND_NS = 1_000_000_000
 _NOTHING = header_scan.NOTHING
 _OTHERS = header_scan.OTHERS
@@ -79,13 +81,14 @@ class Stream:
         self.audience = Audience(self, config)
         self._scan = HeaderScan()
         self.consumers = self.audience.consumers
+        self.contents = Contents(store, usage, self.consumers, self.is_memory)
+        self.backlog = Backlog(store, *surroundings.bounds.backlog)
         self.followers: set[Follower] = set()
         self.last_msg_id = b""
         self.now_ns = 0
         self.skipped_ns = 0
         self.is_closed = False
         self.is_expiry_armed = False
-        self._used_bytes = 0
         self.ack_head = self._make_ack_head()
         self.expiry = Expiry(self)
         self.schedules = Schedules(self)
@@ -97,7 +100,7 @@ class Stream:
         self.origins = Origins(self)
         self.account: JetStreamAccount | None = None
         self.configure(config)
-        self._account()
+        self.contents.account()
 
     # Configuration.
 
@@ -105,20 +108,13 @@ class Stream:
         """Follow a configuration that has been checked."""
         self.config = config
         self.audience.follow(config)
+        self.contents.follow(config)
         self.subjects = [subject.encode("utf-8", "surrogatepass") for subject in config.subjects]
         self.is_mirror = config.mirror is not None
         self.is_sealed = config.sealed
         self.allows_rollup = config.allow_rollup and not config.deny_purge
         self.dedup.window_ns = config.duplicate_window_ns
-        self._max_msgs = config.max_msgs
-        self._max_bytes = config.max_bytes
-        self._max_per_subject = config.max_msgs_per_subject
-        self._max_msg_size = config.max_msg_size
-        self._is_discard_new = config.discard == NEW and (
-            config.max_msgs > 0 or config.max_bytes > 0 or config.discard_new_per_subject
-        )
         self._is_interest = config.retention == INTEREST
-        self._has_limits = config.discard != NEW and (config.max_msgs > 0 or config.max_bytes > 0)
         given = config.transform()
         random = self.surroundings.random
         self.transform = Transform(given.source, given.destination, random) if given else None
@@ -127,7 +123,7 @@ class Stream:
             config.sealed
             or config.allow_msg_counter
             or config.mirror is not None
-            or self._is_discard_new
+            or self.contents.is_discard_new
             or self.transform is not None
             or self.republisher is not None
             or config.allow_batched
@@ -144,7 +140,7 @@ class Stream:
                 self.last_msg_id = msg_id
         self.expiry.start()
         self.schedules.start()
-        self.enforce_limits()
+        self.contents.enforce()
         self.consumers.restore()
 
     def take_up(
@@ -178,23 +174,12 @@ class Stream:
             self.expiry.read_all()
         if config.allow_msg_schedules and not old.allow_msg_schedules:
             self.schedules.start()
-        self.enforce_limits()
+        self.contents.enforce()
         self.expiry.arm()
         if config.mirror != old.mirror or config.sources != old.sources:
             self.origins.start()
         if config.retention != old.retention:
             self.audience.release_unneeded()
-
-    def enforce_limits(self) -> None:
-        """Remove what is beyond the limits, as after they were lowered."""
-        limit = self._max_per_subject
-        if limit > 0:
-            crowded = [state.subject for state in self.store.subjects() if state.count > limit]
-            for subject in crowded:
-                self.trim_subject(subject, limit)
-        if self._has_limits:
-            self.store.enforce(self._max_msgs, self._max_bytes)
-        self.removed()
 
     def stop(self) -> None:
         """End all timers; nothing is taken any more."""
@@ -211,6 +196,9 @@ class Stream:
     def publish_frame(self, frame: Frame, now_ns: int = 0) -> None:
         """Take a published message as it lies in its connection's buffer."""
         if self.is_closed:
+            return
+        if self.backlog.refuses(frame.size):
+            self._overload(frame.reply_bytes() or _NO_BYTES)
             return
         self.now_ns = now_ns or self.clock.wall_ns()
         found = self._look_at(frame)
@@ -229,9 +217,9 @@ class Stream:
             return
         if not seq:
             return
-        if self._max_per_subject > 0:
-            self.trim_subject(frame.subject_bytes(), self._max_per_subject)
-        self._stored()
+        if self.contents.max_per_subject > 0:
+            self.contents.trim_subject(frame.subject_bytes(), self.contents.max_per_subject)
+        self._stored(seq, frame.size)
         reply = frame.reply_bytes() if self.acks else None
         if reply is not None:
             self.answers.send(reply, _NO_BYTES, ack_text.plain(self.ack_head, seq), True)
@@ -240,7 +228,7 @@ class Stream:
 
     def _look_at(self, frame: Frame) -> int:
         """Tell whether a message is a plain one, has an id, or needs a closer look."""
-        if not self._is_plain or not self._has_room(frame.size):
+        if not self._is_plain or not self.contents.has_room(frame.size):
             return _OTHERS
         if (
             frame.reply_end > frame.reply_start
@@ -288,9 +276,13 @@ class Stream:
 
     def publish(self, subject: bytes, reply: bytes, headers_of: bytes, payload: bytes) -> None:
         """Take a published message from its parts."""
-        if not self.is_closed:
-            self.now_ns = self.clock.wall_ns()
-            self._publish(subject, reply, headers_of, payload)
+        if self.is_closed:
+            return
+        if self.backlog.refuses(len(headers_of) + len(payload)):
+            self._overload(reply)
+            return
+        self.now_ns = self.clock.wall_ns()
+        self._publish(subject, reply, headers_of, payload)
 
     def _publish(self, subject: bytes, reply: bytes, headers_of: bytes, payload: bytes) -> None:
         """Take a message that needs a closer look."""
@@ -336,13 +328,13 @@ class Stream:
         """
         if self.transform is not None:
             message.subject = self.transform.apply(message.subject) or message.subject
-        self.check_record_size(message)
+        self.contents.check_record_size(message)
         if self.is_sealed and not message.is_checked:
             raise Refused(errors.STREAM_SEALED)
         if headers.REQUEST_INFO in message.values:
             message.headers = headers.without_request_info(message.headers)
         if not message.is_checked:
-            self.check_size(message)
+            self.contents.check_size(message)
         if message.values:
             checks.check_headers(self, message)
             if message.duplicate_of:
@@ -359,31 +351,17 @@ class Stream:
             return self._skip(message)
         return self._store(message)
 
-    def check_record_size(self, message: Incoming) -> None:
-        """Refuse a message that no file can hold; raises Refused."""
-        size = len(message.subject) + len(message.headers) + len(message.payload)
-        if not self.is_memory and size + 34 > _RECORD_MAX:
-            raise Refused(errors.STREAM_STORE_FAILED.fill(err="message too large"))
-
-    def check_size(self, message: Incoming) -> None:
-        """Refuse a message that is larger than the stream allows; raises Refused."""
-        size = len(message.headers) + len(message.payload)
-        if 0 <= self._max_msg_size < size:
-            raise Refused(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
-        if len(message.headers) > _HEADERS_MAX:
-            raise Refused(errors.STREAM_HEADER_EXCEEDS_MAXIMUM)
-
     def _store(self, message: Incoming) -> int:
         """Store a message that passed the checks; raises Refused."""
         subject = message.subject
         republisher = self.republisher
         republished = republisher.subject_for(subject) if republisher is not None else None
         before = self.store.last_for_subject(subject) if republished else 0
-        if self.usage.would_exceed_account(self.size_of(message)):
+        if self.usage.would_exceed_account(self.contents.size_of(message)):
             raise Refused(errors.ACCOUNT_RESOURCES_EXCEEDED)
         self._read_ttl(message)
-        if self._is_discard_new and not message.is_checked:
-            self._check_room(message)
+        if self.contents.is_discard_new and not message.is_checked:
+            self.contents.check_room(message)
         try:
             seq = self.store.append(
                 subject,
@@ -397,9 +375,9 @@ class Stream:
         except StoreError as error:
             raise Refused(_store_failed(error)) from None
         self._remember(message, seq)
-        if self._max_per_subject > 0:
-            self.trim_subject(subject, self._max_per_subject)
-        self._stored()
+        if self.contents.max_per_subject > 0:
+            self.contents.trim_subject(subject, self.contents.max_per_subject)
+        self._stored(seq, len(message.headers) + len(message.payload))
         if message.ttl_s:
             self.expiry.add(seq, self.store.last_time_ns, message.ttl_s)
         if self.config.allow_msg_schedules:
@@ -416,6 +394,13 @@ class Stream:
         if self.followers or len(self.consumers):
             self.audience.announce_soon()
         return seq
+
+    def _stored(self, seq: int, size: int) -> None:
+        """See to what follows when a message has been stored."""
+        self.backlog.stored(seq, size)
+        self.contents.stored()
+        if not self.is_expiry_armed:
+            self.expiry.arm()
 
     def _skip(self, message: Incoming) -> int:
         """Use up a sequence for a message that no consumer is interested in."""
@@ -441,7 +426,7 @@ class Stream:
         if ttl_s == INVALID:
             raise Refused(errors.MESSAGE_TTL_INVALID)
         least_s = self.config.subject_delete_marker_ttl_ns // _SECOND_NS
-        if 0 < ttl_s < least_s and self._max_per_subject != 1:
+        if 0 < ttl_s < least_s and self.contents.max_per_subject != 1:
             ttl_s = least_s
             message.headers = headers.add(
                 headers.remove(message.headers, names.TTL), names.TTL, b"%d" % ttl_s
@@ -461,116 +446,22 @@ class Stream:
         if scheduler and message.value(names.SCHEDULE_NEXT) == b"purge":
             self.purge(scheduler, 0, 0)
 
-    # Limits.
-
-    def size_of(self, message: Incoming) -> int:
-        """Return what a message would count towards the bytes of the stream."""
-        size = len(message.subject) + len(message.headers) + len(message.payload)
-        if self.is_memory:
-            return size + 16
-        return size + (34 if message.headers else 30)
-
-    def _has_room(self, size: int) -> bool:
-        """Tell whether a plain message of `size` bytes needs no closer look."""
-        return (self._max_msg_size < 0 or size <= self._max_msg_size) and self.usage.has_room(
-            size + 1024
-        )
-
-    def _check_room(self, message: Incoming) -> None:
-        """Refuse a message for which old ones would have to go; raises Refused."""
-        store = self.store
-        limit = self._max_per_subject
-        is_full = limit > 0 and store.count_for_subject(message.subject) >= limit
-        if is_full and self.config.discard_new_per_subject and not message.value(names.ROLLUP):
-            raise Refused(_full("maximum messages per subject exceeded"))
-        if 0 < self._max_msgs <= store.messages and not is_full:
-            raise Refused(_full("maximum messages exceeded"))
-        size = self.size_of(message)
-        if 0 < self._max_bytes < store.bytes + size:
-            first = store.first_for_subject(message.subject) if is_full else 0
-            if not is_full or store.size_of(first) < size:
-                raise Refused(_full("maximum bytes exceeded"))
-
-    def _stored(self) -> None:
-        """See to the limits after a message has been stored."""
-        store = self.store
-        if self._has_limits and (
-            0 < self._max_msgs < store.messages or 0 < self._max_bytes < store.bytes
-        ):
-            store.enforce(self._max_msgs, self._max_bytes)
-            if len(self.consumers):
-                self.consumers.trimmed()
-        self._account()
-        if not self.is_expiry_armed:
-            self.expiry.arm()
-
-    def _account(self) -> None:
-        """Tell the account what the stream uses now."""
-        used = self.store.bytes
-        if used != self._used_bytes:
-            self.usage.add(used - self._used_bytes)
-            self._used_bytes = used
-
-    def trim_subject(self, subject: bytes, keep: int) -> None:
-        """Remove the oldest messages of a subject but `keep`; consumers are told of each."""
-        store = self.store
-        if not len(self.consumers):
-            store.trim_subject(subject, keep)
-            return
-        while store.count_for_subject(subject) > keep:
-            self.remove(store.first_for_subject(subject))
-
-    def release_usage(self) -> None:
-        """Use nothing any more: the stream is deleted."""
-        self.usage.add(-self._used_bytes)
-        self._used_bytes = 0
-
     # Removing.
 
     def purge(self, subject: bytes | None, upto_seq: int, keep: int) -> int:
         """Remove messages of a subject, below a sequence, but the newest; return how many."""
         if upto_seq == 1:
             return 0
-        store = self.store
         if subject == b">" and not keep:
             subject = None
         self.origins.save()
-        purged = store.purge(subject, upto_seq, keep)
-        if subject is None and upto_seq > store.last_seq + 1:
-            store.skip_to(upto_seq - 1)
-        self._account()
-        self.consumers.purged(subject or _NO_BYTES)
-        return purged
-
-    def remove(self, seq: int, *, erase: bool = False) -> bool:
-        """Remove one message, visible or not; False when there is none."""
-        subject = self.store.subject_of(seq)
-        if subject is None or not self.store.remove(seq, erase):
-            return False
-        self._account()
-        self.consumers.removed(seq, subject)
-        return True
-
-    def remove_settled(self, seq: int) -> None:
-        """Remove a message that all consumers who need it have acknowledged."""
-        self.store.remove(seq)
-        self._account()
-
-    def removed(self) -> None:
-        """See to what follows when messages have gone by limits, age or purge."""
-        self._account()
-        if len(self.consumers):
-            self.consumers.trimmed()
+        return self.contents.purge(subject, upto_seq, keep)
 
     # Answers.
 
     def acknowledge_batch(self, message: Incoming, seq: int) -> None:
         """Answer that an atomic batch, of which `message` was the last, has been stored."""
         self.acknowledge(message, seq, self._ack_tail(message))
-
-    def batch_abandoned(self, batch_id: bytes, reason: str) -> None:
-        """Tell that an atomic batch will not be stored."""
-        self.events.batch_abandoned(batch_id, reason)
 
     def acknowledge(self, message: Incoming, seq: int, tail: bytes) -> None:
         """Answer that a message has been stored."""
@@ -593,6 +484,14 @@ class Stream:
         if self.acks and reply:
             self.answers.send(reply, _NO_BYTES, self.refusal(error), False)
 
+    def _overload(self, reply: bytes) -> None:
+        """Answer at once that too much waits for the disk; the answer rests on nothing stored."""
+        self.surroundings.bounds.overloaded()
+        if self.acks and reply:
+            self.sink.send(
+                reply, _NO_BYTES, _OVERLOADED, self.refusal(errors.STREAM_TOO_MANY_REQUESTS)
+            )
+
     def refuse(self, message: Incoming, error: ApiError) -> None:
         """Answer that a message is not stored."""
         self._refuse(message.reply, error)
@@ -606,7 +505,7 @@ class Stream:
         """Take back what a failed sync has lost, and tell the publishers."""
         self.dedup.take_back(self.store.last_seq)
         self.last_msg_id = _NO_BYTES
-        self._account()
+        self.contents.account()
         self.answers.fail(self.refusal(_store_failed(error)))
 
     def _make_ack_head(self) -> bytes:
@@ -614,19 +513,6 @@ class Stream:
         if self.surroundings.domain:
             head += b',"domain":' + quote(self.surroundings.domain.encode()).encode()
         return head + b',"seq":'
-
-    # Looking.
-
-    def schedule_of(self, subject: bytes) -> bool | None:
-        """Tell whether the last message of a subject is a schedule; None when there is none."""
-        last = self.store.load(self.store.last_for_subject(subject))
-        if last is None:
-            return None
-        return bool(headers.find(last.headers, names.SCHEDULE))
-
-
-def _full(description: str) -> ApiError:
-    return errors.STREAM_STORE_FAILED.fill(err=description)
 
 
 def _store_failed(error: StoreError) -> ApiError:

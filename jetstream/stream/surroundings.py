@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from midge.jetstream.clock import Clock
 from midge.jetstream.config.names import short_hash
@@ -23,7 +23,7 @@ class Surroundings:
 
     `domain` is empty without one, `account_hash` names the account in acks; `max_payload` is the
     server's limit of a message. `ready` is asked for a turn for a consumer that has something to
-    deliver.
+    deliver. `bounds` is what all accounts of a server share.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Surroundings:
         self.account_hash = short_hash(account)
         self.ready = ready or _deliver_at_once
         self.has_second_acks = has_second_acks
-        self.batch_limits = BatchLimits()
+        self.bounds = Bounds(BatchLimits(), BacklogLimits())
 
     def new_id(self) -> str:
         """Return a unique identifier of 22 letters and digits."""
@@ -59,18 +59,44 @@ def _deliver_at_once(consumer: Consumer) -> None:
     consumer.deliver(_TURN_BYTES)
 
 
-class BatchLimits:
-    """How many batches may be open, and how large they may be.
+class BacklogLimits(NamedTuple):
+    """How much of one stream may wait for the disk; the figures are nats-server's."""
 
-    `atomic_open` and `fast_open` count those of the whole server.
+    messages: int = 100_000
+    size: int = 128 * 1024 * 1024
+
+
+class BatchQuota:
+    """How many batches may be open in a stream and in the server, and how many are in all."""
+
+    def __init__(self, per_stream: int, total: int) -> None:
+        self.per_stream = per_stream
+        self.total = total
+        self.open = 0
+
+
+class BatchLimits:
+    """How many batches may be open, how large an atomic one may be, and how long idle."""
+
+    def __init__(
+        self,
+        atomic_per_stream: int = 50,
+        atomic_total: int = 1000,
+        atomic_size: int = 1000,
+        timeout_ns: int = 10 * SECOND_NS,
+    ) -> None:
+        self.atomic = BatchQuota(atomic_per_stream, atomic_total)
+        self.fast = BatchQuota(1000, 50_000)
+        self.atomic_size = atomic_size
+        self.timeout_ns = timeout_ns
+
+
+class Bounds(NamedTuple):
+    """The limits of batches, and of what waits for the disk.
+
+    `overloaded` is called for every message that `backlog` refuses.
     """
 
-    def __init__(self) -> None:
-        self.atomic_per_stream = 50
-        self.atomic_total = 1000
-        self.atomic_size = 1000
-        self.fast_per_stream = 1000
-        self.fast_total = 50_000
-        self.timeout_ns = 10 * SECOND_NS
-        self.atomic_open = 0
-        self.fast_open = 0
+    batches: BatchLimits
+    backlog: BacklogLimits
+    overloaded: Callable[[], object] = lambda: None

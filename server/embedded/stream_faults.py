@@ -51,7 +51,7 @@ class StreamFaults(FaultHost):
         probability: float = 1.0,
     ) -> Fault:
         """Let acks vanish on their way to the server: messages come again after their ack wait."""
-        has_second = self._engine().options.ack_format == "v2"
+        has_second = self._engine().context.options.ack_format == "v2"
         prefix = _SECOND_ACK_PREFIX if has_second else _ACK_PREFIX
         return self._begin(Drop(self, f"{prefix}{stream}.{consumer}.>", nth, probability, None))
 
@@ -137,8 +137,8 @@ class StreamFaults(FaultHost):
 
     def store_full(self) -> Fault:
         """Refuse every message, as when all that JetStream may use is used (10023)."""
-        engine = self._engine()
-        usages = (engine.memory, engine.storage)
+        context = self._engine().context
+        usages = (context.memory, context.storage)
         limits = [usage.limit for usage in usages]
         for usage in usages:
             usage.limit = max(usage.limit, 0)
@@ -248,7 +248,7 @@ class StreamFaults(FaultHost):
         return disk
 
     def _advise(self, stream: Stream, subject: bytes, what: str, more: dict[str, Any]) -> None:
-        name = self._engine().server_name
+        name = self._engine().context.server_name
         event = {
             "type": f"io.nats.jetstream.advisory.v1.{what}_leader_elected",
             "id": stream.surroundings.new_id(),

@@ -94,6 +94,7 @@ class AccountJetStream:
             ready=self.deliveries.ready,
             has_second_acks=context.options.ack_format == "v2",
         )
+        surroundings.bounds = context.bounds
         streams = JetStreamAccount(
             self.account.name,
             surroundings,

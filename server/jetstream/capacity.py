@@ -8,8 +8,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from midge.jetstream.json.times import SECOND_NS
+from midge.jetstream.limits import ServerLimits
+from midge.jetstream.stream.surroundings import BacklogLimits, BatchLimits
+
 if TYPE_CHECKING:
-    from midge.server.config.jetstream import JetStream
+    from midge.server.config.jetstream import JetStream, JetStreamLimits
 
 _CGROUP_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
@@ -39,6 +43,38 @@ def disk_limit(options: JetStream) -> int:
     while not place.exists() and place != place.parent:
         place = place.parent
     return shutil.disk_usage(place).free // 4 * 3
+
+
+def server_limits(options: JetStream) -> ServerLimits:
+    """Return what all streams and consumers of the server may use."""
+    asked = options.limits
+    return ServerLimits(
+        max_memory=memory_limit(options),
+        max_storage=disk_limit(options),
+        duplicate_window_max_ns=round(asked.duplicate_window_s * SECOND_NS),
+        max_ack_pending=asked.max_ack_pending,
+        max_request_batch=asked.max_request_batch,
+    )
+
+
+def batch_limits(asked: JetStreamLimits) -> BatchLimits:
+    """Return the bounds of atomic batches, as set or the defaults."""
+    limits = BatchLimits()
+    return BatchLimits(
+        asked.max_batch_inflight_per_stream or limits.atomic.per_stream,
+        asked.max_batch_inflight_total or limits.atomic.total,
+        asked.max_batch_messages or limits.atomic_size,
+        round(asked.max_batch_timeout_s * SECOND_NS) or limits.timeout_ns,
+    )
+
+
+def backlog_limits(options: JetStream) -> BacklogLimits:
+    """Return how much of one stream may wait for the disk, as set or the defaults."""
+    limits = BacklogLimits()
+    return BacklogLimits(
+        options.max_buffered_messages or limits.messages,
+        options.max_buffered_bytes or limits.size,
+    )
 
 
 def _cgroup_limit(path: Path, total: int) -> int:

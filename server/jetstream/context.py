@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from random import Random
 
     from midge.jetstream.limits import ServerLimits
+    from midge.jetstream.stream.surroundings import Bounds
     from midge.jetstream.stream.usage import Usage
     from midge.server.clients.fair_turns import FairTurns
     from midge.server.config.jetstream import JetStream
@@ -17,18 +20,21 @@ if TYPE_CHECKING:
     from midge.server.jetstream.stores import Stores
 
 
-class Context(NamedTuple):
+@dataclass(slots=True)
+class Context:
     """The settings, the outside and the limits that all accounts have in common."""
 
     options: JetStream
+    server_name: str
+    max_payload: int
     publisher: InternalPublisher
     services: Services
     turns: FairTurns
     clock: NanosecondClock
     random: Random
+    store_directory: Path
     stores: Stores
     limits: ServerLimits
     memory: Usage
     storage: Usage
-    max_payload: int
-    server_name: str
+    bounds: Bounds

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from midge.jetstream.limits import NO_TIER, AccountLimits, ServerLimits
+from midge.jetstream.limits import NO_TIER, AccountLimits
 from midge.jetstream.store.disk import RealDisk, SuppliedDisk
 from midge.jetstream.store.interface import GroupListener, StoreError
+from midge.jetstream.stream.surroundings import Bounds
 from midge.jetstream.stream.usage import Usage
 from midge.server.errors import ConfigError
 from midge.server.internal.publisher import InternalPublisher
 from midge.server.internal.service import Services
+from midge.server.jetstream import capacity
 from midge.server.jetstream.account import AccountJetStream
-from midge.server.jetstream.capacity import disk_limit, memory_limit, store_directory
 from midge.server.jetstream.clock import NanosecondClock
 from midge.server.jetstream.context import Context
-from midge.server.jetstream.stores import FileStores, MemoryStores, Stores
+from midge.server.jetstream.stores import FileStores, MemoryStores
 from midge.server.log.logger import get_logger
 from midge.server.routing.account import GLOBAL_ACCOUNT
 from midge.server.routing.observer import Observer
@@ -31,8 +32,6 @@ log = get_logger()
 
 _REQUESTS_MAX = 10_000
 """Most API requests of one account that may wait, as in nats-server."""
-
-_SECOND_NS = 1_000_000_000
 
 
 class Failures(GroupListener):
@@ -55,31 +54,37 @@ class Engine(Observer):
     """
 
     def __init__(self, broker: Broker, disk: SuppliedDisk | None = None) -> None:
-        options: Options = broker.options
-        self.options = options.jetstream
-        self.publisher = InternalPublisher(broker.router)
-        self.turns = broker.turns
-        self.clock = NanosecondClock(broker.clock)
-        self.random = broker.random
-        self.max_payload = options.limits.max_payload_bytes
-        self.server_name = options.server_name or broker.keys.server_id
-        self.services = Services(
-            self.publisher,
-            waiting_max=self.options.request_queue_limit or _REQUESTS_MAX,
-            overfull=self._overfull,
-        )
-        self.limits = ServerLimits(
-            max_memory=memory_limit(self.options),
-            max_storage=disk_limit(self.options),
-            duplicate_window_max_ns=round(self.options.limits.duplicate_window_s * _SECOND_NS),
-        )
-        self.memory = Usage(self.limits.max_memory)
-        self.storage = Usage(self.limits.max_storage)
-        self.store_directory = store_directory(self.options)
-        self.stores: Stores = MemoryStores()
+        self.context = self._make_context(broker)
         self.disk = disk
         self.accounts: dict[str, AccountJetStream] = {}
         self._broker = broker
+
+    def _make_context(self, broker: Broker) -> Context:
+        options: Options = broker.options
+        asked = options.jetstream
+        publisher = InternalPublisher(broker.router)
+        waiting_max = asked.request_queue_limit or _REQUESTS_MAX
+        limits = capacity.server_limits(asked)
+        return Context(
+            options=asked,
+            server_name=options.server_name or broker.keys.server_id,
+            max_payload=options.limits.max_payload_bytes,
+            publisher=publisher,
+            services=Services(publisher, waiting_max=waiting_max, overfull=self._overfull),
+            turns=broker.turns,
+            clock=NanosecondClock(broker.clock),
+            random=broker.random,
+            store_directory=capacity.store_directory(asked),
+            stores=MemoryStores(),
+            limits=limits,
+            memory=Usage(limits.max_memory),
+            storage=Usage(limits.max_storage),
+            bounds=Bounds(
+                capacity.batch_limits(asked.limits),
+                capacity.backlog_limits(asked),
+                self._overloaded,
+            ),
+        )
 
     def start(self) -> None:
         """Open the store, recover what is there, and begin to answer.
@@ -87,40 +92,42 @@ class Engine(Observer):
         Raises:
             ConfigError: the store's directory cannot be used.
         """
+        context = self.context
         self._open_stores()
         for account in self._broker.accounts.values():
             self.account_made(account)
         self._broker.observers.append(self)
         log.info(
             "jetstream_started",
-            memory_bytes=self.limits.max_memory,
-            file_bytes=self.limits.max_storage,
-            store_dir=self.options.store_dir,
-            sync_interval=self.options.sync_interval,
+            memory_bytes=context.limits.max_memory,
+            file_bytes=context.limits.max_storage,
+            store_dir=context.options.store_dir,
+            sync_interval=context.options.sync_interval,
         )
 
     def _open_stores(self) -> None:
+        context = self.context
         loop = asyncio.get_running_loop()
-        if self.options.in_memory and self.disk is None:
-            self.stores = MemoryStores(loop)
+        if context.options.in_memory and self.disk is None:
+            context.stores = MemoryStores(loop)
             return
         try:
-            self.stores = FileStores(
+            context.stores = FileStores(
                 self._open_disk(loop),
                 loop,
                 self._broker.clock,
                 Failures(self),
-                self.options.sync_interval_ns,
+                context.options.sync_interval_ns,
             )
         except (StoreError, OSError) as error:
             raise ConfigError(str(error), key="jetstream.store_dir") from None
-        for damage in self.stores.damages():
+        for damage in context.stores.damages():
             log.error("jetstream_data_lost", damage=str(damage))
 
     def _open_disk(self, loop: asyncio.AbstractEventLoop) -> Disk:
         """Return the disk that was supplied, or that of the store's directory."""
         if self.disk is None:
-            return RealDisk(str(self.store_directory), loop.add_reader, loop.remove_reader)
+            return RealDisk(str(self.context.store_directory), loop.add_reader, loop.remove_reader)
         self.disk.work_by(self._broker.clock.call_later)
         return self.disk
 
@@ -130,26 +137,9 @@ class Engine(Observer):
             self._broker.observers.remove(self)
         for account in self.accounts.values():
             account.close()
-        self.services.close()
-        self.stores.close()
+        self.context.services.close()
+        self.context.stores.close()
         self.accounts.clear()
-
-    def _context(self) -> Context:
-        """Return what all accounts share."""
-        return Context(
-            self.options,
-            self.publisher,
-            self.services,
-            self.turns,
-            self.clock,
-            self.random,
-            self.stores,
-            self.limits,
-            self.memory,
-            self.storage,
-            self.max_payload,
-            self.server_name,
-        )
 
     def limits_of(self, name: str) -> dict[str, AccountLimits] | None:
         """Return what the account of this name may use; None when it may not use JetStream."""
@@ -176,10 +166,14 @@ class Engine(Observer):
 
     def account_made(self, account: Account) -> None:
         """Offer JetStream in a new account, if it may have it."""
-        made = AccountJetStream(self._context(), account, self.limits_of(account.name))
+        made = AccountJetStream(self.context, account, self.limits_of(account.name))
         self.accounts[account.name] = made
         made.open()
 
     def _overfull(self) -> None:
         """Count a request that is dropped because too many wait."""
         self._broker.limit_hits["jetstream_requests"] += 1
+
+    def _overloaded(self) -> None:
+        """Count a message that is refused because too much waits for the disk."""
+        self._broker.limit_hits["jetstream_messages"] += 1

@@ -163,6 +163,8 @@ def _limits_met(broker: "Broker") -> dict[str, int]:
         "inflated_bytes": met["inflated_bytes"],
         "finishing_connections": met["finishing_connections"],
         "response_grants": met["response_grants"],
+        "jetstream_requests": met["jetstream_requests"],
+        "jetstream_messages": met["jetstream_messages"],
         "service_requests": broker.admission.links.evicted_requests,
     }
 

@@ -158,6 +158,7 @@ def _jetstream(state: "State") -> dict[str, Any]:
     """Return what there is to say of JetStream, whose modules only its users load."""
     if state.jetstream is None:
         return {}
-    from midge.server.monitoring import jsz  # noqa: PLC0415 - it imports midge.jetstream
+    # It imports midge.jetstream, for which a server without JetStream should not pay.
+    from midge.server.monitoring import jetstream_details  # noqa: PLC0415
 
-    return jsz.section(state.jetstream)
+    return jetstream_details.section(state.jetstream)

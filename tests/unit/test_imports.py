@@ -264,6 +264,14 @@ def test_a_start_imports_nothing_that_it_can_do_without(root: Path) -> None:
     assert set(loaded.stdout.split()) & LATE == set()
 
 
+def test_pages_import_nothing_of_what_may_be_off(root: Path) -> None:
+    code = "import sys, midge.server.monitoring.http; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root
+    )
+    assert "midge.jetstream" not in loaded.stdout.split()
+
+
 def test_wrong_direction_is_found_in_a_pxd() -> None:
     names = cython_imports(
         "from midge.server.clients.connection cimport Connection\ncimport cython\n"

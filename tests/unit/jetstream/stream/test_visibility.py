@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from midge.jetstream.stream.surroundings import BacklogLimits, BatchLimits, Bounds
 from tests.support.jetstream_account import FileAccountRig
 
 
@@ -55,3 +58,25 @@ def test_a_first_consumer_is_not_told_of_what_it_has_counted() -> None:
     rig.exchange("a.d", b"x")
     rig.settle()
     assert rig.api("CONSUMER.INFO.A.C")["num_pending"] == 101
+
+
+def test_what_waits_for_the_disk_is_bounded() -> None:
+    rig = FileAccountRig()
+    refused = []
+    surroundings = rig.account.surroundings
+    surroundings.bounds = Bounds(BatchLimits(), BacklogLimits(4, 1000), lambda: refused.append(1))
+    rig.create("A", storage="file")
+    rig.outbox.sent = []
+    for size in (1, 500, 500, 1, 1, 1):
+        rig.exchange("a.b", b"x" * size)
+    assert len(refused) == 2  # 500 bytes too many; the other three fit
+    rig.hand_over()
+    sent = rig.exchange("a.b", b"x")
+    assert sent[0][1] == b"NATS/1.0 429 Too Many Requests\r\n\r\n"
+    assert json.loads(sent[0][2])["error"]["err_code"] == 10167
+    rig.settle()
+    assert rig.account.streams["A"].store.messages == 4
+    assert rig.exchange("a.b", b"x" * 1001)[0][1].startswith(b"NATS/1.0 429")
+    rig.exchange("a.b", b"x")
+    rig.settle()
+    assert rig.account.streams["A"].store.messages == 5

@@ -24,6 +24,7 @@ from midge.server.config.options import (
     Export,
     Import,
     ImportSource,
+    JetStream,
     Limits,
     Listen,
     Logging,
@@ -339,6 +340,31 @@ async def test_system_requests(start: Start) -> None:
     while answers + unanswered < 1000:
         answers += (await client.ask()).count(b"MSG answer 1")
     assert answers + unanswered == 1000
+
+
+async def test_jetstream_messages(start: Start, tmp_path: Path) -> None:
+    options = JetStream(enabled=True, store_dir=str(tmp_path), max_buffered_messages=2)
+    client = await (served := await start(jetstream=options)).dial(name="x")
+    client.send(b"SUB answer 1", *api(b"STREAM.CREATE.S", b'{"name":"S"}'))
+    assert b'"did_create":true' in await client.ask()
+    client.send(*[b"PUB S answer 0", b""] * 10)
+    while await served.met("jetstream_messages") < 8:
+        await asyncio.sleep(0.01)
+    assert (await client.ask()).count(b"429 Too Many Requests") == 8
+
+
+async def test_jetstream_requests(start: Start) -> None:
+    options = JetStream(enabled=True, in_memory=True, request_queue_limit=2)
+    client = await (served := await start(jetstream=options)).dial(name="x")
+    client.send(b"SUB answer 1", *api(b"INFO", b"") * 1000)
+    answers = (await client.ask()).count(b"MSG answer 1")
+    assert await served.met("jetstream_requests") > 0
+    while answers + await served.met("jetstream_requests") < 1000:
+        answers += (await client.ask()).count(b"MSG answer 1")
+
+
+def api(subject: bytes, body: bytes) -> list[bytes]:
+    return [b"PUB $JS.API.%b answer %d" % (subject, len(body)), body]
 
 
 async def test_monitoring_connections(start: Start) -> None:

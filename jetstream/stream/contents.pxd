@@ -1,0 +1,37 @@
+# C types for contents.py.
+
+cimport cython
+
+from midge.jetstream.consumer.consumer_set cimport ConsumerSet
+from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.stream.incoming cimport Incoming
+from midge.jetstream.stream.usage cimport Usage
+
+cdef int _HEADERS_MAX, _RECORD_MAX
+cdef bytes _NO_BYTES
+
+
+cdef class Contents:
+    cdef readonly StreamStore store
+    cdef readonly Usage usage
+    cdef ConsumerSet _consumers
+    cdef bint _is_memory
+    cdef long long _used_bytes
+    cdef long long _max_msgs
+    cdef long long _max_bytes
+    cdef readonly long long max_per_subject
+    cdef long long _max_msg_size
+    cdef bint _is_new_per_subject
+    cdef readonly bint is_discard_new
+    cdef bint _has_limits
+
+    cpdef long long size_of(self, Incoming message)
+    cdef bint has_room(self, Py_ssize_t size) except -1
+    cpdef check_record_size(self, Incoming message)
+    cpdef check_size(self, Incoming message)
+    @cython.locals(store=StreamStore)
+    cdef void stored(self) except *
+    @cython.locals(store=StreamStore)
+    cpdef void trim_subject(self, bytes subject, Py_ssize_t keep) except *
+    @cython.locals(used="long long")
+    cpdef void account(self) except *

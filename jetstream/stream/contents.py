@@ -1,0 +1,172 @@
+"""What a stream holds: how much that may be, what goes to make room, and what is removed.
+
+Everything that leaves a stream leaves through here, so that the account's usage and the consumers
+hear of it once.
+"""
+
+from __future__ import annotations
+
+from midge.jetstream import errors
+from midge.jetstream.config.stream import NEW, StreamConfig
+from midge.jetstream.consumer.consumer_set import ConsumerSet
+from midge.jetstream.errors import ApiError
+from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.stream import incoming as names
+from midge.jetstream.stream.incoming import Incoming, Refused
+from midge.jetstream.stream.usage import Usage
+
+_HEADERS_MAX = 65535  # nats-server notes the length of the headers in 16 bits
+_RECORD_MAX = 32 * 1024 * 1024  # the largest record that nats-server writes to a file
+_NO_BYTES = b""
+
+
+class Contents:
+    """The messages of one stream, within its limits; `consumers` are told of what goes."""
+
+    def __init__(
+        self, store: StreamStore, usage: Usage, consumers: ConsumerSet, is_memory: bool
+    ) -> None:
+        self.store = store
+        self.usage = usage
+        self._consumers = consumers
+        self._is_memory = is_memory
+        self._used_bytes = 0
+
+    def follow(self, config: StreamConfig) -> None:
+        """Follow a configuration that has been checked."""
+        self._max_msgs = config.max_msgs
+        self._max_bytes = config.max_bytes
+        self.max_per_subject = config.max_msgs_per_subject
+        self._max_msg_size = config.max_msg_size
+        self._is_new_per_subject = config.discard_new_per_subject
+        self.is_discard_new = config.discard == NEW and (
+            config.max_msgs > 0 or config.max_bytes > 0 or config.discard_new_per_subject
+        )
+        self._has_limits = config.discard != NEW and (config.max_msgs > 0 or config.max_bytes > 0)
+
+    # What may come in.
+
+    def size_of(self, message: Incoming) -> int:
+        """Return what a message would count towards the bytes of the stream."""
+        size = len(message.subject) + len(message.headers) + len(message.payload)
+        if self._is_memory:
+            return size + 16
+        return size + (34 if message.headers else 30)
+
+    def has_room(self, size: int) -> bool:
+        """Tell whether a plain message of `size` bytes needs no closer look."""
+        return (self._max_msg_size < 0 or size <= self._max_msg_size) and self.usage.has_room(
+            size + 1024
+        )
+
+    def check_record_size(self, message: Incoming) -> None:
+        """Refuse a message that no file can hold; raises Refused."""
+        size = len(message.subject) + len(message.headers) + len(message.payload)
+        if not self._is_memory and size + 34 > _RECORD_MAX:
+            raise Refused(errors.STREAM_STORE_FAILED.fill(err="message too large"))
+
+    def check_size(self, message: Incoming) -> None:
+        """Refuse a message that is larger than the stream allows; raises Refused."""
+        size = len(message.headers) + len(message.payload)
+        if 0 <= self._max_msg_size < size:
+            raise Refused(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+        if len(message.headers) > _HEADERS_MAX:
+            raise Refused(errors.STREAM_HEADER_EXCEEDS_MAXIMUM)
+
+    def check_room(self, message: Incoming) -> None:
+        """Refuse a message for which old ones would have to go; raises Refused."""
+        store = self.store
+        limit = self.max_per_subject
+        is_full = limit > 0 and store.count_for_subject(message.subject) >= limit
+        if is_full and self._is_new_per_subject and not message.value(names.ROLLUP):
+            raise Refused(_full("maximum messages per subject exceeded"))
+        if 0 < self._max_msgs <= store.messages and not is_full:
+            raise Refused(_full("maximum messages exceeded"))
+        size = self.size_of(message)
+        if 0 < self._max_bytes < store.bytes + size:
+            first = store.first_for_subject(message.subject) if is_full else 0
+            if not is_full or store.size_of(first) < size:
+                raise Refused(_full("maximum bytes exceeded"))
+
+    # What makes room.
+
+    def stored(self) -> None:
+        """See to the limits after a message has been stored."""
+        store = self.store
+        if self._has_limits and (
+            0 < self._max_msgs < store.messages or 0 < self._max_bytes < store.bytes
+        ):
+            store.enforce(self._max_msgs, self._max_bytes)
+            if len(self._consumers):
+                self._consumers.trimmed()
+        self.account()
+
+    def enforce(self) -> None:
+        """Remove what is beyond the limits, as after they were lowered."""
+        limit = self.max_per_subject
+        if limit > 0:
+            crowded = [state.subject for state in self.store.subjects() if state.count > limit]
+            for subject in crowded:
+                self.trim_subject(subject, limit)
+        if self._has_limits:
+            self.store.enforce(self._max_msgs, self._max_bytes)
+        self.trimmed()
+
+    def trim_subject(self, subject: bytes, keep: int) -> None:
+        """Remove the oldest messages of a subject but `keep`; consumers are told of each."""
+        store = self.store
+        if not len(self._consumers):
+            store.trim_subject(subject, keep)
+            return
+        while store.count_for_subject(subject) > keep:
+            self.remove(store.first_for_subject(subject))
+
+    # What is removed.
+
+    def purge(self, subject: bytes | None, upto_seq: int, keep: int) -> int:
+        """Remove messages of a subject, below a sequence, but the newest; return how many."""
+        store = self.store
+        purged = store.purge(subject, upto_seq, keep)
+        if subject is None and upto_seq > store.last_seq + 1:
+            store.skip_to(upto_seq - 1)
+        self.account()
+        self._consumers.purged(subject or _NO_BYTES)
+        return purged
+
+    def remove(self, seq: int, *, erase: bool = False) -> bool:
+        """Remove one message, visible or not; False when there is none."""
+        subject = self.store.subject_of(seq)
+        if subject is None or not self.store.remove(seq, erase):
+            return False
+        self.account()
+        self._consumers.removed(seq, subject)
+        return True
+
+    def remove_settled(self, seq: int) -> None:
+        """Remove a message that all consumers who need it have acknowledged."""
+        self.store.remove(seq)
+        self.account()
+
+    def trimmed(self) -> None:
+        """See to what follows when messages have gone by limits, age or purge."""
+        self.account()
+        if len(self._consumers):
+            self._consumers.trimmed()
+
+    # What the account hears of it.
+
+    def account(self) -> None:
+        """Tell the account what the stream uses now."""
+        used = self.store.bytes
+        if used != self._used_bytes:
+            self.usage.add(used - self._used_bytes)
+            self._used_bytes = used
+
+    def release_usage(self) -> None:
+        """Use nothing any more: the stream is deleted."""
+        self.usage.add(-self._used_bytes)
+        self._used_bytes = 0
+
+
+def _full(description: str) -> ApiError:
+    return errors.STREAM_STORE_FAILED.fill(err=description)

@@ -1,0 +1,146 @@
+"""What JetStream holds, in all and by account, stream and consumer, as pages show it."""
+
+from typing import TYPE_CHECKING, Any
+
+from midge.jetstream.config.versions import API_LEVEL
+from midge.jetstream.consumer.info import info_of
+from midge.jetstream.json.times import format_time
+from midge.jetstream.stream import state as shown
+from midge.server.monitoring import go_format
+from midge.server.monitoring.long_lists import StepBudget
+
+if TYPE_CHECKING:
+    from midge.jetstream.stream.stream import Stream
+    from midge.server.jetstream.account import AccountJetStream
+    from midge.server.jetstream.engine import Engine
+    from midge.server.monitoring.state import State
+
+_DEFAULT_MAX_CONSUMERS = 1000
+_UNSIGNED = 1 << 64
+_STREAM_STEPS = 50  # of describing a stream, about 50 us
+_SYNC_INTERVAL_S = 120  # which stands for `always`, as in nats-server's page
+
+
+async def page(
+    state: "State", engine: "Engine", given: dict[str, bool], name: str, offset: int, limit: int
+) -> dict[str, Any]:
+    """Return the page, of one account if `name` is given, made in turns for many streams."""
+    made = {
+        **statistics(engine),
+        "server_id": state.broker.keys.server_id,
+        "now": go_format.timestamp(state.broker.clock.wall()),
+        "config": configuration(engine),
+        "limits": {"default_max_consumers": _DEFAULT_MAX_CONSUMERS},
+        **_totals(engine, with_leaders=given["raft"]),
+    }
+    wants_detail = any(given[flag] for flag in ("accounts", "streams", "consumers", "config"))
+    used = [one for one in engine.accounts.values() if one.limits is not None]
+    homes = sorted(used, key=lambda one: one.account.name)
+    if name:
+        homes = [one for one in homes if one.account.name == name]
+    if (wants_detail or name) and homes:
+        steps = StepBudget()
+        shown = homes if name else homes[offset : offset + limit]
+        made["account_details"] = [await _account(engine, one, given, steps) for one in shown]
+    made["total"] = len(used)
+    return made
+
+
+def configuration(engine: "Engine") -> dict[str, Any]:
+    """Return the settings, as pages show them."""
+    options = engine.context.options
+    shown: dict[str, Any] = {
+        "max_memory": engine.context.limits.max_memory,
+        "max_storage": engine.context.limits.max_storage,
+        "store_dir": str(engine.context.store_directory),
+        "sync_interval": options.sync_interval_ns or _SYNC_INTERVAL_S * 10**9,
+    }
+    if options.sync_interval == "always":
+        shown["sync_always"] = True
+    shown["strict"] = options.strict
+    if options.domain:
+        shown["domain"] = options.domain
+    return shown
+
+
+def statistics(engine: "Engine") -> dict[str, Any]:
+    """Return what is used and reserved, and how often the API was asked."""
+    used = [one.streams for one in engine.accounts.values() if one.limits is not None]
+    return {
+        "memory": engine.context.memory.used,
+        "storage": engine.context.storage.used,
+        "reserved_memory": engine.context.limits.reserved_memory,
+        "reserved_storage": engine.context.limits.reserved_storage,
+        "accounts": len(used),
+        "ha_assets": 0,
+        "api": {
+            "level": API_LEVEL,
+            "total": sum(one.api_total for one in used),
+            "errors": sum(one.api_errors for one in used),
+        },
+    }
+
+
+def section(engine: "Engine") -> dict[str, Any]:
+    """Return what `/varz` shows of JetStream."""
+    return {
+        "config": configuration(engine),
+        "stats": statistics(engine),
+        "limits": {"default_max_consumers": _DEFAULT_MAX_CONSUMERS},
+    }
+
+
+def _totals(engine: "Engine", *, with_leaders: bool) -> dict[str, Any]:
+    streams = [one for home in engine.accounts.values() for one in home.streams.streams.values()]
+    consumers = sum(len(one.consumers) for one in streams)
+    return {
+        "streams": len(streams),
+        **({"streams_leader": len(streams)} if with_leaders else {}),
+        "consumers": consumers,
+        **({"consumers_leader": consumers} if with_leaders else {}),
+        "messages": sum(one.store.messages for one in streams),
+        "bytes": sum(one.store.bytes for one in streams),
+    }
+
+
+async def _account(
+    engine: "Engine", home: "AccountJetStream", given: dict[str, bool], steps: StepBudget
+) -> dict[str, Any]:
+    streams = home.streams
+    detail: dict[str, Any] = {
+        "name": home.account.name,
+        "id": home.account.name,
+        "memory": streams.memory.used,
+        "storage": streams.storage.used,
+        "reserved_memory": streams.memory.limit % _UNSIGNED,
+        "reserved_storage": streams.storage.limit % _UNSIGNED,
+        "accounts": 0,
+        "ha_assets": 0,
+        "api": {"level": 0, "total": streams.api_total, "errors": streams.api_errors},
+    }
+    if given["streams"] or given["consumers"] or given["config"]:
+        shown = []
+        for name in sorted(streams.streams):
+            await steps.charge(_STREAM_STEPS)
+            stream = streams.streams.get(name)
+            if stream is not None:
+                shown.append(_stream(engine, stream, given))
+        if shown:
+            detail["stream_detail"] = shown
+    return detail
+
+
+def _stream(engine: "Engine", stream: "Stream", given: dict[str, bool]) -> dict[str, Any]:
+    detail: dict[str, Any] = {
+        "name": stream.config.name,
+        "created": format_time(stream.created_ns),
+        "cluster": {"leader": engine.context.server_name},
+    }
+    if given["config"]:
+        detail["config"] = stream.config.fields()
+    detail["state"] = shown.state(stream)
+    if given["consumers"]:
+        infos = [info_of(one, with_versions=False) for one in stream.consumers.listed()]
+        if infos:
+            detail["consumer_detail"] = infos
+    return detail

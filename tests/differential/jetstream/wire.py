@@ -1,0 +1,126 @@
+"""A connection that keeps every message, for programs that run on either server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, NamedTuple, Self
+
+_ANSWER_S = 5.0
+"""Longest wait for an answer: servers of this kind answer within milliseconds."""
+
+CONNECT = b'CONNECT {"headers":true,"no_responders":true,"verbose":false}\r\n'
+
+
+class Message(NamedTuple):
+    """A message that came: the subscription's name, subject, reply, header block, payload."""
+
+    to: str
+    subject: str
+    reply: str
+    headers: str
+    payload: str
+
+
+class Wire:
+    """One connection; what comes is kept by subscription, in order."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._requests = 0
+        self._answers: dict[str, asyncio.Future[Message]] = {}
+        self._kept: dict[str, list[Message]] = {}
+        self._task = asyncio.create_task(self._read())
+        self.arrived = 0
+
+    @classmethod
+    async def connect(cls, host: str, port: int) -> Self:
+        """Connect, and subscribe to the answers of requests."""
+        reader, writer = await asyncio.open_connection(host, port, limit=1 << 24)
+        await reader.readline()
+        writer.write(CONNECT + b"SUB _R.> r\r\n")
+        return cls(reader, writer)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        self._task.cancel()
+        self._writer.close()
+
+    def subscribe(self, name: str, subject: str) -> None:
+        """Keep what comes to a subject under `name`."""
+        self._writer.write(f"SUB {subject} {name}\r\n".encode())
+
+    def unsubscribe(self, name: str) -> None:
+        """End a subscription."""
+        self._writer.write(f"UNSUB {name}\r\n".encode())
+        self._kept.pop(name, None)
+
+    def taken(self, name: str) -> list[Message]:
+        """Return what came to a subscription since this was last asked."""
+        return self._kept.pop(name, [])
+
+    def publish(
+        self, subject: str, payload: bytes = b"", headers: bytes = b"", reply: str = ""
+    ) -> None:
+        """Publish a message."""
+        to = f" {reply}" if reply else ""
+        if headers:
+            sizes = f"{len(headers)} {len(headers) + len(payload)}"
+            line = f"HPUB {subject}{to} {sizes}\r\n"
+        else:
+            line = f"PUB {subject}{to} {len(payload)}\r\n"
+        self._writer.write(line.encode() + headers + payload + b"\r\n")
+
+    async def request(
+        self, subject: str, payload: bytes = b"", headers: bytes = b"", wait_s: float = _ANSWER_S
+    ) -> Message | None:
+        """Publish a message; return its first answer, None if there is none in time."""
+        self._requests += 1
+        reply = f"_R.{self._requests}"
+        answer = self._answers[reply] = asyncio.get_running_loop().create_future()
+        self.publish(subject, payload, headers, reply)
+        try:
+            return await asyncio.wait_for(answer, wait_s)
+        except TimeoutError:
+            return None
+        finally:
+            del self._answers[reply]
+
+    async def api(self, subject: str, body: Any = None) -> dict[str, Any]:
+        """Return what JetStream's API answers."""
+        text = b"" if body is None else json.dumps(body).encode()
+        answer = await self.request("$JS.API." + subject, text)
+        assert answer is not None, f"no answer to {subject}"
+        found: dict[str, Any] = json.loads(answer.payload)
+        return found
+
+    async def _read(self) -> None:
+        while line := await self._reader.readline():
+            verb, _, rest = line.partition(b" ")
+            if verb in {b"MSG", b"HMSG"}:
+                self._keep(rest.split(), await self._body(rest), has_headers=verb == b"HMSG")
+            elif verb.startswith(b"PING"):
+                self._writer.write(b"PONG\r\n")
+
+    async def _body(self, rest: bytes) -> bytes:
+        size = int(rest.rsplit(b" ", 1)[1])
+        return (await self._reader.readexactly(size + 2))[:-2]
+
+    def _keep(self, fields: list[bytes], body: bytes, *, has_headers: bool) -> None:
+        split = int(fields[-2]) if has_headers else 0
+        given = fields[2 : -2 if has_headers else -1]
+        message = Message(
+            fields[1].decode(),
+            fields[0].decode(),
+            given[0].decode() if given else "",
+            body[:split].decode(),
+            body[split:].decode(),
+        )
+        self.arrived += 1
+        if message.to != "r":
+            self._kept.setdefault(message.to, []).append(message)
+            return
+        answer = self._answers.get(message.subject)
+        if answer is not None and not answer.done():
+            answer.set_result(message)
