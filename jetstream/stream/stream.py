@@ -159,7 +159,7 @@ class Stream:
         self.schedules.start()
         for name, stored in consumers:
             self.consumers.take_up(name, stored)
-        self.enforce_limits()
+        self.contents.enforce()
 
     def changed(self, old: StreamConfig) -> None:
         """See to what follows a change of the configuration."""

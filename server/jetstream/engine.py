@@ -119,6 +119,9 @@ class Engine(Observer):
                 Failures(self),
                 context.options.sync_interval_ns,
             )
+        except (NotADirectoryError, FileExistsError):
+            text = "storage directory is not a directory"
+            raise ConfigError(text, key="jetstream.store_dir") from None
         except (StoreError, OSError) as error:
             raise ConfigError(str(error), key="jetstream.store_dir") from None
         for damage in context.stores.damages():

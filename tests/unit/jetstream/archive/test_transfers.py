@@ -110,7 +110,7 @@ def test_the_cut_is_the_moment_of_the_request(rig: Rig) -> None:
     answer = rig.snapshot()
     assert answer["state"]["last_seq"] == 50
     stream.publish(b"a.new", b"", b"", b"later")
-    assert stream.remove(10)
+    assert stream.contents.remove(10)
     stream.purge(b"a.1", 0, 0)
     stream.purge(None, 40, 0)
     found, block = rig.receive_all()

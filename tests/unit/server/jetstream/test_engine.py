@@ -1,6 +1,11 @@
 """JetStream of a server, from its start to its stop."""
 
+from pathlib import Path
+
+import pytest
+
 from midge.server.config.options import JetStream, Listen, Options
+from midge.server.errors import ConfigError
 from midge.server.server import Server
 
 
@@ -13,3 +18,11 @@ async def test_pages_see_no_jetstream_after_its_stop() -> None:
     assert state.jetstream is server.jetstream is not None
     await server.stop()
     assert state.jetstream is None
+
+
+async def test_a_file_is_no_storage_directory(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    jetstream = JetStream(enabled=True, store_dir=str(file))
+    with pytest.raises(ConfigError, match="storage directory is not a directory"):
+        await Server(Options(listen=Listen(port=-1), jetstream=jetstream)).start()
