@@ -115,7 +115,7 @@ ROOMS = (
     ("system_account", "preflight"),
     ("server",),
     ("embedded",),
-    ("process",),
+    ("process", "store_commands"),
     ("__main__",),
 )
 """The rooms of the server, from the ground up: each imports from those before it, none after it.

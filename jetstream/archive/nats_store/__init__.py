@@ -1,0 +1,1 @@
+"""The files of a nats-server store directory, for reading only."""

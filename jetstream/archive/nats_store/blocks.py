@@ -1,0 +1,151 @@
+"""Message blocks of nats-server: `msgs/N.blk`, records one after the other, perhaps compressed.
+
+A record is its length (the top bit: it has headers), its sequence, its time and the length of its
+subject, little-endian; the subject; with headers their length and they; the payload; a checksum.
+The two top bits of a sequence mark what is no message: one that was erased, or skipped, and a
+tombstone, which says that a message of an earlier block is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import NamedTuple
+
+from midge.jetstream.archive.framing import S2Reader
+from midge.jetstream.archive.nats_store.highway import HighwayHash
+from midge.jetstream.archive.nats_store.metadata import Index
+from midge.jetstream.archive.s2 import S2Error
+
+_HEAD = 22
+_SUM = 8
+_HAS_HEADERS = 1 << 31
+_ERASED = 1 << 63
+_TOMBSTONE = 1 << 62
+_LENGTH_MAX = 32 << 20
+_COMPRESSED = b"cmp"
+_S2 = 1
+
+
+class Record(NamedTuple):
+    """A message of a block, or with `is_gone` a sequence that has none."""
+
+    seq: int
+    time_ns: int
+    subject: bytes
+    headers: bytes
+    payload: bytes
+    is_gone: bool
+    is_tombstone: bool
+
+
+class Block:
+    """One block, read: its records, and what of it cannot be read."""
+
+    def __init__(self, stream: str, index: int, data: bytes) -> None:
+        self.index = index
+        self.records: list[Record] = []
+        self.damages: list[str] = []
+        key = sha256(f"{stream}-{index}".encode("utf-8", "surrogateescape")).digest()
+        self._hash = HighwayHash(key)
+        try:
+            self._read(_uncompressed(data))
+        except S2Error as error:
+            self._note(f"block {index}: {error}")
+
+    def _read(self, data: bytes) -> None:
+        at = 0
+        while at < len(data):
+            head = data[at : at + _HEAD]
+            length = int.from_bytes(head[:4], "little")
+            has_headers = bool(length & _HAS_HEADERS)
+            length &= ~_HAS_HEADERS
+            subject_size = int.from_bytes(head[20:], "little")
+            least = _HEAD + subject_size + (4 if has_headers else 0) + _SUM
+            if len(head) < _HEAD or not least <= length <= min(_LENGTH_MAX, len(data) - at):
+                self._note(f"block {self.index}: {len(data) - at} bytes at {at} are no records")
+                return
+            self._record(data[at : at + length], at, subject_size, has_headers=has_headers)
+            at += length
+
+    def _record(self, data: bytes, at: int, subject_size: int, *, has_headers: bool) -> None:
+        middle = _HEAD + subject_size
+        body = middle
+        header_size = 0
+        if has_headers:
+            header_size = int.from_bytes(data[middle : middle + 4], "little")
+            body += 4
+        parts = data[4:20] + data[_HEAD:middle] + data[body:-_SUM]
+        seq = int.from_bytes(data[4:12], "little")
+        plain = seq & ~(_ERASED | _TOMBSTONE)
+        if self._hash.digest(parts) != int.from_bytes(data[-_SUM:], "little"):
+            self._note(f"block {self.index}: the message {plain} at {at} is damaged")
+            return
+        if body + header_size > len(data) - _SUM:
+            self._note(f"block {self.index}: the headers of message {plain} at {at} are cut")
+            return
+        self.records.append(
+            Record(
+                plain,
+                int.from_bytes(data[12:20], "little", signed=True),
+                data[_HEAD:middle],
+                data[body : body + header_size],
+                data[body + header_size : -_SUM],
+                bool(seq & (_ERASED | _TOMBSTONE)) or not plain,
+                bool(seq & _TOMBSTONE),
+            )
+        )
+
+    def _note(self, damage: str) -> None:
+        self.damages.append(damage)
+
+
+def _uncompressed(data: bytes) -> bytes:
+    """Return the records of a block without its compression; raises S2Error."""
+    if len(data) < 5 or not data.startswith(_COMPRESSED):
+        return data
+    if data[3] != _S2:
+        return data[_prefix(data) :]
+    reader = S2Reader()
+    reader.feed(data[_prefix(data) : -_SUM])  # behind it is the last record's checksum again
+    out = bytearray()
+    while (block := reader.next_block()) is not None:
+        out += block
+    if reader.left():
+        raise S2Error("the compressed block is cut short")
+    return bytes(out) + data[-_SUM:]
+
+
+def _prefix(data: bytes) -> int:
+    """Return the length of what stands before the compressed records."""
+    at = 4
+    while data[at] >= 0x80:
+        at += 1
+    return at + 1
+
+
+class Gone:
+    """Which sequences have no message, as all blocks of a stream together and its index say.
+
+    A tombstone may lie in a later block than the message that it removes.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self.first_seq = index.first_seq
+        self.last_seq = max(index.first_seq - 1, 0)
+        self._firsts = index.firsts
+        self._seqs = set(index.deleted)
+
+    def take(self, block: Block) -> None:
+        """Take note of what a block says."""
+        for record in block.records:
+            if record.is_gone:
+                self._seqs.add(record.seq)
+            self.last_seq = max(self.last_seq, record.seq)
+
+    def left(self, block: Block) -> Iterator[Record]:
+        """Yield the messages of a block that are left."""
+        first = max(self.first_seq, self._firsts.get(block.index, 0))
+        for record in block.records:
+            if not record.is_gone and record.seq >= first and record.seq not in self._seqs:
+                yield record

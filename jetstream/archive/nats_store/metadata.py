@@ -1,0 +1,180 @@
+"""What nats-server keeps of a stream and its consumers beside the messages."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Any
+
+from midge.jetstream.archive.entries import ArchiveError
+from midge.jetstream.archive.nats_store.highway import HighwayHash
+
+_STATE_MAGIC = 11
+_STATE_VERSION = 4
+_CONSUMER_MAGIC = 22
+_SET_MAGIC = 22
+_SECOND_NS = 10**9
+_SUM = 8
+
+
+def read_meta(key: str, data: bytes, total: bytes) -> dict[str, Any]:
+    """Return what a `meta.inf` says; `total` is what its `meta.sum` holds, `key` names it.
+
+    The key is the stream's name, or stream and consumer with a slash between them.
+
+    Raises:
+        ArchiveError: the file is damaged.
+    """
+    if total and _sum(key, data).hex().encode() != total.strip():
+        raise ArchiveError("its meta.inf is damaged: the checksum does not match")
+    try:
+        found = json.loads(data)
+    except ValueError as error:
+        raise ArchiveError(f"its meta.inf is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ArchiveError("its meta.inf is no JSON object")
+    return found
+
+
+class Index:
+    """What an `index.db` says of which sequences have no message.
+
+    It is written when the server stops, and now and then; what it says is gone stays so.
+    `first_seq` is the stream's first sequence, `firsts` that of each block by its number, and
+    `deleted` has those that were removed in between.
+    """
+
+    def __init__(self) -> None:
+        self.first_seq = 0
+        self.firsts: dict[int, int] = {}
+        self.deleted: set[int] = set()
+
+
+def read_index(stream: str, data: bytes) -> Index:
+    """Read an `index.db`; of a damaged or unknown one the result is empty."""
+    if len(data) < 2 + _SUM or data[0] != _STATE_MAGIC or not 1 <= data[1] <= _STATE_VERSION:
+        return Index()
+    if _sum(stream, data[:-_SUM]) != data[-_SUM:]:
+        return Index()
+    try:
+        return _read_index(_Numbers(data, 2), data[1])
+    except ArchiveError:
+        return Index()
+
+
+def _read_index(numbers: _Numbers, version: int) -> Index:
+    index = Index()
+    numbers.skip(2)
+    index.first_seq = numbers.unsigned()
+    numbers.skip(3)
+    for _ in range(numbers.unsigned()):
+        length = numbers.unsigned()
+        if length:
+            numbers.take(length)
+            total = numbers.unsigned()
+            numbers.skip(2 if total > 1 or version >= 4 else 1)
+    for _ in range(numbers.unsigned()):
+        block = numbers.unsigned()
+        numbers.skip(1)
+        index.firsts[block] = numbers.unsigned()
+        numbers.skip(3)
+        deleted = numbers.unsigned()
+        numbers.skip(min(version - 1, 2))
+        if deleted:
+            _read_set(numbers, index.deleted)
+    return index
+
+
+def _read_set(numbers: _Numbers, into: set[int]) -> None:
+    """Read a set of sequences: nodes of a tree, each with 32 or 64 words of bits."""
+    magic, version = numbers.take(2)
+    buckets = {1: 64, 2: 32}.get(version, 0)
+    if magic != _SET_MAGIC or not buckets:
+        raise ArchiveError("its index is damaged")
+    count = int.from_bytes(numbers.take(8)[:4], "little")
+    for _ in range(count):
+        base = int.from_bytes(numbers.take(8), "little")
+        bits = int.from_bytes(numbers.take(8 * buckets), "little")
+        numbers.take(2)
+        while bits:
+            lowest = bits & -bits
+            into.add(base + lowest.bit_length() - 1)
+            bits ^= lowest
+
+
+def read_consumer(data: bytes) -> dict[str, Any]:
+    """Return what an `o.dat` says of positions and pending messages, as archives hold it.
+
+    Raises:
+        ArchiveError: the file is damaged.
+    """
+    if len(data) < 2 or data[0] != _CONSUMER_MAGIC or data[1] not in {1, 2}:
+        raise ArchiveError("its state is damaged")
+    version = data[1]
+    numbers = _Numbers(data, 2)
+    floor_consumer, floor, delivered_consumer, delivered = (numbers.unsigned() for _ in range(4))
+    if version == 1:
+        delivered_consumer += max(floor_consumer - 1, 0)
+        delivered += max(floor - 1, 0)
+    state: dict[str, Any] = {
+        "delivered": {"consumer_seq": delivered_consumer, "stream_seq": delivered},
+        "ack_floor": {"consumer_seq": floor_consumer, "stream_seq": floor},
+        "pending": {},
+        "redelivered": {},
+    }
+    count = numbers.unsigned()
+    base = numbers.signed() if count else 0
+    for _ in range(count):
+        seq = numbers.unsigned() + floor
+        consumer_seq = numbers.unsigned() + floor_consumer if version == 2 else 0
+        time_s = numbers.signed()
+        time_s = base - time_s if version == 2 else base + time_s
+        state["pending"][str(seq)] = {"Sequence": consumer_seq, "Timestamp": time_s * _SECOND_NS}
+    for _ in range(numbers.unsigned()):
+        seq, times = numbers.unsigned(), numbers.unsigned()
+        if seq and times:
+            state["redelivered"][str(seq + floor)] = times
+    return state
+
+
+def _sum(key: str, data: bytes) -> bytes:
+    """Return the checksum of a file, keyed by a name."""
+    digest = sha256(key.encode("utf-8", "surrogateescape")).digest()
+    return HighwayHash(digest).digest(data).to_bytes(_SUM, "little")
+
+
+class _Numbers:
+    """Go's varints, one after the other."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data = data
+        self._at = at
+
+    def skip(self, count: int) -> None:
+        """Pass over numbers."""
+        for _ in range(count):
+            self.unsigned()
+
+    def take(self, size: int) -> bytes:
+        """Return bytes as they are."""
+        taken = self._data[self._at : self._at + size]
+        if len(taken) < size:
+            raise ArchiveError("its state is damaged")
+        self._at += size
+        return taken
+
+    def unsigned(self) -> int:
+        number = 0
+        for shift in range(0, 70, 7):
+            if self._at >= len(self._data):
+                break
+            octet = self._data[self._at]
+            self._at += 1
+            number |= (octet & 0x7F) << shift
+            if octet < 0x80:
+                return number
+        raise ArchiveError("its state is damaged")
+
+    def signed(self) -> int:
+        number = self.unsigned()
+        return number >> 1 if not number & 1 else ~(number >> 1)

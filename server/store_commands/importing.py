@@ -1,0 +1,89 @@
+"""Streams of nats-server's files become streams of midge's, by a server that nobody else reaches.
+
+Each one is restored as a backup is, so that it is checked, and there as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from midge.jetstream.errors import JetStreamError
+from midge.protocol.errors import MidgeError
+from midge.server.config.jetstream import AccountJetStream
+from midge.server.config.security import Account
+from midge.server.embedded.jetstream import JetStream
+from midge.server.embedded.jetstream_requests import checked
+from midge.server.embedded.server import Server
+from midge.server.routing.account import GLOBAL_ACCOUNT
+from midge.server.store_commands.nats_files import StoredStream, find_streams
+
+_PAYLOAD_MAX = 64 << 20
+"""The largest limit of a message that nats-server takes in its configuration."""
+
+
+@dataclass
+class Imported:
+    """What became of one stream. `error` is empty unless it could not be imported."""
+
+    account: str
+    stream: str
+    read: int = 0
+    messages: int = 0
+    consumers: int = 0
+    damages: list[str] = field(default_factory=list)
+    error: str = ""
+
+
+async def import_store(
+    source: Path, target: Path, tell: Callable[[Imported], object]
+) -> list[Imported]:
+    """Import all streams of a nats-server's directory into a store directory of midge.
+
+    `tell` is called for each stream that is done with.
+
+    Raises:
+        MidgeError: there is nothing to import, or the target cannot be used.
+    """
+    paths = list(find_streams(source))
+    names = {path.parent.parent.name for path in paths} - {GLOBAL_ACCOUNT}
+    accounts = [
+        Account(name=name, jetstream=AccountJetStream(enabled=True)) for name in sorted(names)
+    ]
+    done: list[Imported] = []
+    async with Server(
+        port=-1, jetstream=str(target), accounts=accounts, max_payload=_PAYLOAD_MAX
+    ) as server:
+        for path in paths:
+            account = path.parent.parent.name
+            result = await _import_one(server.jetstream_of(account), path)
+            done.append(result)
+            tell(result)
+    return done
+
+
+async def _import_one(jetstream: JetStream, path: Path) -> Imported:
+    result = Imported(path.parent.parent.name, path.name)
+    try:
+        stream = StoredStream(path)
+        request = {"config": stream.config, "state": stream.state()}
+        answer = await jetstream.call(f"STREAM.RESTORE.{stream.name}", request)
+        info = await _send(jetstream, answer["deliver_subject"], stream.archive())
+    except (MidgeError, JetStreamError, OSError) as error:
+        result.error = str(error)
+        return result
+    result.read, result.consumers = stream.messages, stream.consumers
+    result.messages = info["state"]["messages"]
+    result.damages = stream.damages
+    return result
+
+
+async def _send(jetstream: JetStream, to: str, pieces: Iterable[bytes]) -> dict[str, Any]:
+    """Send an archive, piece by piece; return the info of the stream that it became."""
+    for piece in pieces:
+        answer = await jetstream.ask(to, piece)
+        if answer.payload:
+            checked(answer)
+    return checked(await jetstream.ask(to, b""))

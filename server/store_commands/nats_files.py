@@ -1,0 +1,131 @@
+"""The streams in a store directory of nats-server, read and written as archives; nothing changes.
+
+Such a directory has `jetstream/<account>/streams/<stream>`, each with `meta.inf`, `msgs/N.blk` and
+`obs/<consumer>`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from midge.jetstream.archive import entries
+from midge.jetstream.archive.entries import ArchiveError
+from midge.jetstream.archive.framing import S2Writer
+from midge.jetstream.archive.nats_store.blocks import Block, Gone
+from midge.jetstream.archive.nats_store.metadata import read_consumer, read_index, read_meta
+from midge.jetstream.json.encode import encode
+from midge.protocol.errors import MidgeError
+
+CHUNK_BYTES = 256 << 10
+_BLOCK_NAME = re.compile(r"(\d{1,9})\.blk")
+_NOTHING_DELIVERED = {"consumer_seq": 0, "stream_seq": 0}
+
+
+class StoredStream:
+    """One stream of such a directory. `damages` grows as it is read."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the configuration.
+
+        Raises:
+            ArchiveError: it is damaged or encrypted.
+        """
+        self.path = path
+        self.account = path.parent.parent.name
+        self.damages: list[str] = []
+        self.messages = 0
+        self.consumers = 0
+        if (path / "meta.key").exists():
+            raise ArchiveError("it is encrypted, which is not supported")
+        meta = read_meta(path.name, _read(path / "meta.inf"), _read(path / "meta.sum"))
+        self.name = str(meta.get("name", path.name))
+        self.config = {key: value for key, value in meta.items() if key != "Created"}
+
+    def state(self) -> dict[str, Any]:
+        """Return the state that a request to restore it carries."""
+        return {"messages": 0, "bytes": 0}
+
+    def archive(self) -> Iterator[bytes]:
+        """Yield the stream as an archive, in pieces; what is damaged is left out and noted."""
+        gone = Gone(read_index(self.name, _read(self.path / "msgs" / "index.db")))
+        for block in self._blocks():
+            gone.take(block)
+            self.damages += block.damages
+        writer = S2Writer()
+        consumers = self._consumers()
+        state = {
+            "first_seq": gone.first_seq,
+            "last_seq": gone.last_seq,
+            "consumer_count": len(consumers),
+        }
+        writer.write(entries.MAGIC + entries.pack(entries.STATE, 0, 0, b"", encode(state)))
+        for name, body in consumers:
+            writer.write(entries.pack(entries.CONSUMERS + name, 0, 0, b"", body))
+        for block in self._blocks():
+            for record in gone.left(block):
+                self.messages += 1
+                parts = (record.time_ns, record.seq, record.headers, record.payload)
+                writer.write(entries.pack(record.subject, *parts))
+                if writer.ready_bytes >= CHUNK_BYTES:
+                    yield writer.take()
+        writer.write(entries.END)
+        writer.finish()
+        yield writer.take()
+
+    def _blocks(self) -> Iterator[Block]:
+        """Yield the blocks in order, one in memory at a time."""
+        found = []
+        for path in (self.path / "msgs").glob("*.blk"):
+            named = _BLOCK_NAME.fullmatch(path.name)
+            if named is not None:
+                found.append((int(named[1]), path))
+        for index, path in sorted(found):
+            yield Block(self.name, index, path.read_bytes())
+
+    def _consumers(self) -> list[tuple[bytes, bytes]]:
+        """Return the consumers' names and what an archive says of them."""
+        found: list[tuple[bytes, bytes]] = []
+        for path in sorted((self.path / "obs").glob("*")):
+            try:
+                found.append((path.name.encode(), self._consumer(path)))
+                self.consumers += 1
+            except (ArchiveError, MidgeError) as error:
+                self.damages.append(f"consumer {path.name}: {error}")
+        return found
+
+    def _consumer(self, path: Path) -> bytes:
+        if (path / "meta.key").exists():
+            raise ArchiveError("it is encrypted, which is not supported")
+        key = f"{self.name}/{path.name}"
+        meta = read_meta(key, _read(path / "meta.inf"), _read(path / "meta.sum"))
+        config = {one: value for one, value in meta.items() if one not in ("Created", "Name")}
+        stored = _read(path / "o.dat")
+        state: dict[str, Any] = {
+            "delivered": _NOTHING_DELIVERED,
+            "ack_floor": _NOTHING_DELIVERED,
+        }
+        return encode({"config": config, "state": read_consumer(stored) if stored else state})
+
+
+def find_streams(directory: Path) -> Iterator[Path]:
+    """Yield where the streams of a store directory are, those of one account together.
+
+    Raises:
+        MidgeError: this is no store directory of nats-server.
+    """
+    root = directory / "jetstream" if (directory / "jetstream").is_dir() else directory
+    found = sorted(path.parent for path in root.glob("*/streams/*/meta.inf"))
+    if not found:
+        raise MidgeError(f"{directory}: there are no streams of nats-server in it")
+    yield from found
+
+
+def _read(path: Path) -> bytes:
+    """Return what a file holds; nothing when it is not there."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
