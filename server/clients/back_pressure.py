@@ -8,6 +8,7 @@ publisher it is read no further for a moment, so that a fast one does not fill t
 from typing import TYPE_CHECKING, Protocol, cast
 
 from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.gate import Gate
 from midge.server.clients.host import Host
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import Outbound
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _HOLD_BACK_BYTES = 4 * 1024 * 1024  # a receiver this far behind slows down who publishes to it
 _HOLD_BACK_S = 0.01  # for so long per batch at most, unless it catches up before
+
+_GATE_LOOK_S = 1.0  # a gate tells by itself that it opens
 
 
 class Pressed(Protocol):
@@ -138,14 +141,23 @@ class BackPressure:
         """Stop reading until the receiver noted has caught up, or a moment has passed."""
         receiver = self.held_by
         self.held_by = None
-        if receiver is None or self._hold_timer is not None or not receiver.outbound.behind:
+        if receiver is None or self._hold_timer is not None or not _is_behind(receiver):
             return
         host = self._channel.host
         host.stalled_clients += 1
         self._channel.reading.hold_back()
         receiver.held(self._channel.owner)
         self._waits_for = receiver
-        self._hold_timer = host.clock.call_later(_HOLD_BACK_S, self.release)
+        self._hold_timer = host.clock.call_later(_HOLD_BACK_S, self._look_again)
+
+    def _look_again(self) -> None:
+        """Read on after a moment, unless a gate is still shut."""
+        receiver = self._waits_for
+        if isinstance(receiver, Gate) and receiver.is_shut:
+            clock = self._channel.host.clock
+            self._hold_timer = clock.call_later(_GATE_LOOK_S, self._look_again)
+        else:
+            self.release()
 
     @property
     def is_held_back(self) -> bool:
@@ -176,3 +188,8 @@ class BackPressure:
         self.held_by = None
         self.caught_up()
         self._channel = cast("Pressed", None)  # no cycle: it goes when its transport does
+
+
+def _is_behind(receiver: Client) -> bool:
+    """Tell whether a receiver still has more before it than it should."""
+    return receiver.is_shut if isinstance(receiver, Gate) else receiver.outbound.behind

@@ -178,5 +178,6 @@ class AccountJetStream:
             self.account.remove(held.pop(subject))
         for subject in config.subjects:
             if subject not in held:
-                held[subject] = StreamSubscription(to_bytes(subject), stream)
+                gate = None if stream.is_memory else self._context.stores.gate
+                held[subject] = StreamSubscription(to_bytes(subject), stream, gate)
                 self.account.add(held[subject])

@@ -2,20 +2,27 @@
 
 from midge.jetstream.stream.stream import Stream
 from midge.protocol.frame import Frame
+from midge.server.clients.gate import Gate
 from midge.server.routing.client import Client
 from midge.server.routing.subscription import RoutedSubscription
 
 
 class StreamSubscription(RoutedSubscription):
-    """One subject of `stream`. Equal lines go into it one after the other, as a run."""
+    """One subject of `stream`. Equal lines go into it one after the other, as a run.
 
-    def __init__(self, subject: bytes, stream: Stream) -> None:
+    While `gate` is shut, publishers are held, whether they ask for acks or not.
+    """
+
+    def __init__(self, subject: bytes, stream: Stream, gate: Gate | None = None) -> None:
         RoutedSubscription.__init__(self, subject)
         self.stream = stream
+        self.gate = gate
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Store a message; the stream answers its publisher by itself."""
         self.stream.publish_frame(frame)
+        if self.gate is not None and self.gate.is_shut and publisher is not None:
+            publisher.hold_for(self.gate)
         return True
 
     def takes_runs(self) -> bool:

@@ -10,6 +10,8 @@ from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.store.turns import Turns
+from midge.server.clients.gate import Gate
+from midge.server.routing.account import SYSTEM_ACCOUNT, Account
 
 if TYPE_CHECKING:
     import asyncio
@@ -33,6 +35,10 @@ _IDLE_TICKS_MAX = 60
 
 class Stores(Protocol):
     """Makes stores for streams, and finds those that are there."""
+
+    @property
+    def gate(self) -> Gate | None:
+        """What is shut while the disk does not keep up with those who publish."""
 
     def make(self, account: str, config: StreamConfig) -> StreamStore:
         """Return an empty store for a new stream."""
@@ -60,6 +66,7 @@ class MemoryStores:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.gate: Gate | None = None
         self._turns = Turns(loop.call_soon if loop is not None else None)
 
     def make(self, account: str, config: StreamConfig) -> StreamStore:
@@ -102,7 +109,9 @@ class FileStores:
     ) -> None:
         self._loop = loop
         self._clock = clock
+        self.gate = Gate(Account(SYSTEM_ACCOUNT))
         self._directory = StoreDirectory(disk, self._flush_soon, loop.call_soon)
+        self._directory.log.on_pressure = self._press
         self._directory.log.listen(listener)
         if sync_interval_ns:
             self._directory.set_sync_interval(max(round(sync_interval_ns / 1e9), 1))
@@ -143,6 +152,13 @@ class FileStores:
         """Make durable what is not, and close all files."""
         self._stop_ticking()
         self._directory.close()
+
+    def _press(self, is_pressed: bool) -> None:
+        """Hold publishers while more waits for the disk than should, and let them go on again."""
+        if is_pressed:
+            self.gate.shut()
+        else:
+            self.gate.open()
 
     def _flush_soon(self) -> None:
         """Hand the open group to the disk once what came in this turn of the loop is in it."""

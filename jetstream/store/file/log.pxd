@@ -43,10 +43,15 @@ cdef class Log:
     cdef Segment _prepared
     cdef bytearray _spare
     cdef public object on_failure
+    cdef public bint is_pressed
+    cdef public Py_ssize_t pressed_bytes
+    cdef public object on_pressure
     cdef readonly object committer
 
     @cython.locals(group=Group, at=Py_ssize_t, end=Py_ssize_t, needed=Py_ssize_t)
     cpdef Py_ssize_t reserve(self, Py_ssize_t length, bint is_message) except -1
+    @cython.locals(pending=Py_ssize_t, is_pressed=bint)
+    cdef void _see_pressure(self) except *
     cpdef void admit(self) except *
     cpdef Group opened(self)
     @cython.locals(group=Group)

@@ -37,6 +37,12 @@ _PLENTY = 256 * 1024 * 1024
 That is 16 MiB. Making a file longer may take 100 ms beside others who write.
 """
 
+PRESSED_BYTES = 8 * 1024 * 1024
+"""Bytes that wait for the disk, from which publishers are held.
+
+Together they stay under 16 MiB, though each of them is stopped only after what was read at once.
+"""
+
 _BUFFER = 64 * 1024
 _BUFFER_KEPT = 4 * 1024 * 1024
 _RECENT_BYTES = 1024 * 1024  # durable groups kept in memory: consumers that keep up read them there
@@ -48,7 +54,8 @@ class Log:
 
     `group` is the number of the open group, or of the next one; `durable` that of the last one on
     the disk. `request_flush` is called when the open group gets its first record: `flush` should
-    then be called at the end of the turn. `full` tells that the disk has no room for messages.
+    then be called at the end of the turn. `full` tells that the disk has no room for messages,
+    `is_pressed` that it does not keep up; `on_pressure` is called when that changes.
     """
 
     def __init__(
@@ -88,6 +95,9 @@ class Log:
         self._prepared: Segment | None = None
         self._spare: bytearray | None = None
         self.on_failure: Callable[[], object] = lambda: None
+        self.is_pressed = False
+        self.pressed_bytes = PRESSED_BYTES
+        self.on_pressure: Callable[[bool], object] = lambda _: None
         self.committer = disk.committer(self.committed)
 
     def listen(self, listener: GroupListener) -> None:
@@ -110,13 +120,27 @@ class Log:
         at = group.used
         end = at + records.padded(length)
         needed = group.base + end + (_RESERVE if is_message else 0)
+        if is_message and self.full:
+            raise StoreFullError("no room for another message: the disk is full")
         if needed > group.segment.promised:
             self._extend(group.segment, needed, is_message)
         if end > len(group.data):
             numbers.resize(group.data, max(end, len(group.data) * 2))
         group.used = end
         group.count += 1
+        if end > self.pressed_bytes and not self.is_pressed:
+            self._see_pressure()
         return at
+
+    def _see_pressure(self) -> None:
+        """Tell when too much waits for the disk, and when it is much less again."""
+        pending = self.pending_bytes()
+        is_pressed = pending > (self.pressed_bytes // 2 if self.is_pressed else self.pressed_bytes)
+        if self.failure is not None or self._is_stuck:
+            is_pressed = False  # whoever publishes now is to get an answer
+        if is_pressed != self.is_pressed:
+            self.is_pressed = is_pressed
+            self.on_pressure(is_pressed)
 
     def admit(self) -> None:
         """Raise StoreFailedError if nothing can be changed any more."""
@@ -200,6 +224,7 @@ class Log:
         elif stage == 1 and error in {errno.ENOSPC, errno.EDQUOT}:
             self.full = True
             self._is_stuck = True  # `retry` writes the same group at the same place
+            self._see_pressure()
         else:
             self._failed(error)
 
@@ -406,6 +431,8 @@ class Log:
             for callback in group.barriers:
                 callback()
         self._go_on()
+        if self.is_pressed:
+            self._see_pressure()
 
     def _go_on(self) -> None:
         """Begin what waits for the committer: groups and chores in turn."""
@@ -485,5 +512,6 @@ class Log:
         with contextlib.suppress(OSError):  # nothing behind `end` is believed in any case
             segment.file.truncate(segment.end)
         self.on_failure()
+        self._see_pressure()
         for listener in self._listeners:
             listener.failed(first, self.failure)

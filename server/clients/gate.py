@@ -1,0 +1,39 @@
+"""What holds publishers back that are faster than a disk, however long that takes."""
+
+from midge.server.routing.account import Account
+from midge.server.routing.client import Client
+from midge.server.routing.outbound import ChunkPool
+
+_NO_CHUNKS = ChunkPool()  # nothing is ever written to a gate
+
+
+class Gate(Client):
+    """Stands for the receiver of what publishers send when that is no connection.
+
+    While `is_shut`, those who publish to it are read no further.
+    """
+
+    def __init__(self, account: Account) -> None:
+        Client.__init__(self, 0, account, _NO_CHUNKS)
+        self.is_shut = False
+        self._holding: dict[Client, None] = {}
+
+    def shut(self) -> None:
+        """Hold publishers from now on."""
+        self.is_shut = True
+
+    def open(self) -> None:
+        """Let them go on."""
+        self.is_shut = False
+        holding = self._holding
+        self._holding = {}
+        for publisher in holding:
+            publisher.release()
+
+    def held(self, publisher: Client) -> None:
+        """Hear that `publisher` is read no further until the gate opens."""
+        self._holding[publisher] = None
+
+    def unheld(self, publisher: Client) -> None:
+        """Hear that `publisher` waits no longer."""
+        self._holding.pop(publisher, None)
