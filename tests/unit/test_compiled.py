@@ -20,6 +20,10 @@ from tests.conftest import stale_extensions
 CDEF_CLASS = re.compile(r"^cdef class (\w+)[^\n]*\n((?:[ \t]+[^\n]*\n|\n)*)", re.MULTILINE)
 NO_GC_CLASS = re.compile(r"^@cython\.no_gc\n(?:@[^\n]*\n)*cdef class (\w+)", re.MULTILINE)
 C_METHOD = re.compile(r"^\s+cp?def [^\n=]*\(", re.MULTILINE)
+FINAL_METHOD = re.compile(
+    r"^    @cython\.final\n(?:    @[^\n]*\n(?:     +[^\n]*\n)*)*    cdef [^\n(]*?(\w+)\(",
+    re.MULTILINE,
+)
 HAVE_GC = 1 << 14  # Py_TPFLAGS_HAVE_GC: the collector walks over instances
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: set on every class made by a class statement
 
@@ -72,6 +76,31 @@ def test_the_collector_passes_over_what_is_marked_so(
     collected = [cls.__name__ for cls in marked if cls.__flags__ & HAVE_GC]
     if not is_pure_build:
         assert collected == []
+
+
+def calls_by_pointer(generated: str, methods: list[str]) -> list[str]:
+    """Return those of `methods` that their own module calls by its table of virtual methods."""
+    return [name for name in methods if re.search(rf"->{name}\(", generated)]
+
+
+def test_final_methods_are_called_directly(modules: dict[str, Path], root: Path) -> None:
+    looked_at = []
+    for name, source in modules.items():
+        methods = FINAL_METHOD.findall((root / source).with_suffix(".pxd").read_text())
+        path = root.joinpath("build", "cython", "release", *name.split(".")).with_suffix(".c")
+        if methods and path.exists():  # it is not beside an installed midge
+            looked_at.append((name, calls_by_pointer(path.read_text(), methods)))
+    assert [entry for entry in looked_at if entry[1]] == []
+
+
+def test_a_method_marked_final_is_found_and_so_is_a_call_by_pointer() -> None:
+    header = (
+        "cdef class A:\n    @cython.final\n    @cython.locals(a=int,\n                   b=int)\n"
+        "    cdef Py_ssize_t _one(\n        self) except -1\n\n    cdef int _two(self)\n"
+    )
+    assert FINAL_METHOD.findall(header) == ["_one"]
+    assert calls_by_pointer("((struct x *)self->vtab)->_one(self)", ["_one"]) == ["_one"]
+    assert calls_by_pointer("f_A__one(self); vtable._one = f_A__one;", ["_one"]) == []
 
 
 @pytest.fixture
