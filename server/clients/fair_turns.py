@@ -29,13 +29,16 @@ _DRAWN_BYTES = 8 * PORTION_BYTES
 
 _RENEWED_BELOW_BYTES = TURN_BYTES // 2  # a turn of which less is used lasts for further rounds
 
+_TURN = TURN_BYTES  # C numbers where this is compiled
+_LEAST_SHARE = LEAST_SHARE_BYTES
+
 
 class FairTurns:
     """The turns of those who share a loop."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._left_bytes = TURN_BYTES
+        self._left_bytes = _TURN
         self._waiting = 0
         self._is_used = False
 
@@ -52,7 +55,7 @@ class FairTurns:
 
     def share(self) -> int:
         """Give one of those who have waited as much as each of the others."""
-        share = max(TURN_BYTES // self._waiting, LEAST_SHARE_BYTES)
+        share = max(_TURN // self._waiting, _LEAST_SHARE)
         self._waiting -= 1
         return self._use(share)
 
@@ -73,4 +76,4 @@ class FairTurns:
 
     def _begin(self) -> None:
         self._is_used = False
-        self._left_bytes = TURN_BYTES
+        self._left_bytes = _TURN

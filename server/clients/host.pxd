@@ -1,6 +1,7 @@
 # C types for host.py.
 
 from midge.protocol.inbound cimport SharedBuffer
+from midge.server.clients.fair_turns cimport FairTurns
 from midge.server.routing.outbound cimport ChunkPool
 from midge.server.routing.router cimport Router
 
@@ -10,7 +11,7 @@ cdef class Host:
     cdef readonly object clock
     cdef readonly object random
     cdef readonly Router router
-    cdef public object turns
+    cdef public FairTurns turns
     cdef public SharedBuffer shared_buffer
     cdef readonly ChunkPool chunks
     cdef readonly set finishing

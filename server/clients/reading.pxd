@@ -4,6 +4,7 @@ cimport cython
 
 from midge.protocol.inbound cimport Inbound
 from midge.protocol.stream_parser cimport StreamParser
+from midge.server.clients.fair_turns cimport FairTurns
 from midge.server.clients.host cimport Host
 
 cdef int _HALTED, _HELD_BACK, _RESTING, _TURN_OVER, _ENDED

@@ -10,7 +10,7 @@ import pytest
 from midge.server.auth.permissions import PermissionRules, Permissions
 from midge.server.broker.broker import Broker
 from midge.server.clients.connection import Connection
-from midge.server.clients.fair_turns import TURN_BYTES
+from midge.server.clients.fair_turns import TURN_BYTES, FairTurns
 from midge.server.config.options import Options
 from midge.server.config.security import Permissions as Table
 from midge.server.config.security import SubjectPermissions
@@ -36,10 +36,11 @@ class Sink(Transport):
         pass
 
 
-class Generous:
+class Generous(FairTurns):
     """Turns that never end, and count what is drawn of them."""
 
     def __init__(self) -> None:
+        FairTurns.__init__(self, ManualClock())
         self.drawn_bytes = 0
 
     def draw(self, least_bytes: int = 0) -> int:
@@ -54,7 +55,7 @@ def client(first: bytes, *, has_rules: bool) -> Connection:
     broker = Broker(Options(), ManualClock(), Random(1))
     connection = broker.make_connection(("127.0.0.1", 1))
     connection.channel.connection_made(Sink())
-    broker.turns = Generous()  # type: ignore[assignment]
+    broker.turns = Generous()
     connection.channel.feed(CONNECT + first)
     if has_rules:
         connection.restrict(Permissions(PermissionRules(RULES)))
