@@ -38,7 +38,9 @@ COMMANDS = {
         "midge.server.process.commands:convert", "turn a nats-server configuration into TOML"
     ),
     "bench": Command("midge.server.benchmark.command", "measure a server"),
-    "store": Command("midge.server.store_commands.command", "take over nats-server's files"),
+    "store": Command(
+        "midge.server.store_commands.command", "check a store directory, import nats-server's"
+    ),
     "pub": Command("midge.pipeline.client_commands.publish", "publish a message"),
     "sub": Command("midge.pipeline.client_commands.subscribe", "print messages as they come"),
     "request": Command("midge.pipeline.client_commands.request", "send a request"),

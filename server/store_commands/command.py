@@ -13,12 +13,23 @@ from typing import TYPE_CHECKING
 from midge.protocol.errors import MidgeError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from midge.server.store_commands.checking import Checked
     from midge.server.store_commands.importing import Imported
+
+_LOST_SHOWN = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the sub-commands."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="import")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="check|import")
+    checking = verbs.add_parser(
+        "check", help="read a store directory of midge's and say what of it is lost"
+    )
+    checking.add_argument("directory", type=Path, metavar="DIR", help="store_dir; only read")
+    checking.add_argument("--json", action="store_true", help="print JSON")
+    checking.set_defaults(act=_check)
     importing = verbs.add_parser(
         "import", help="take over the streams of a nats-server's store directory"
     )
@@ -29,15 +40,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--into", type=Path, required=True, metavar="DIR", help="midge's store_dir; made if need be"
     )
     importing.add_argument("--json", action="store_true", help="print JSON")
+    importing.set_defaults(act=_import)
 
 
 def run(args: argparse.Namespace) -> int:
     """Do it; return the exit code: 1 when something could not be read."""
     try:
-        return _import(args)
+        return int(args.act(args))
     except (MidgeError, OSError) as error:
         sys.stderr.write(f"midge store {args.verb}: {error}\n")
         return 1
+
+
+def _check(args: argparse.Namespace) -> int:
+    from midge.server.store_commands.checking import check_store  # noqa: PLC0415 - the whole store
+
+    found = check_store(args.directory)
+    if args.json:
+        sys.stdout.write(json.dumps(dataclasses.asdict(found), indent=2) + "\n")
+    else:
+        sys.stdout.write("\n".join(_check_lines(found)) + "\n")
+    return 1 if found.damages or any(one.lost_count for one in found.streams) else 0
+
+
+def _check_lines(found: Checked) -> Iterator[str]:
+    """Yield what there is to say of a store."""
+    for one in found.streams:
+        yield (
+            f"{one.account} > {one.stream}: {one.messages:,} messages, {one.bytes:,} bytes, "
+            f"sequences {one.first_seq:,} to {one.last_seq:,}, {one.consumers:,} consumers"
+        )
+        if one.lost_count:
+            some = ", ".join(str(seq) for seq in one.lost[:_LOST_SHOWN])
+            yield f"  lost: {one.lost_count:,} messages: {some}" + (
+                ", …" if one.lost_count > _LOST_SHOWN else ""
+            )
+    yield from (f"damaged: {damage}" for damage in found.damages)
+    if found.repairable:
+        yield f"{found.repairable:,} damaged bytes can be put right; the next start does so"
+    messages = sum(one.messages for one in found.streams)
+    lost = sum(one.lost_count for one in found.streams)
+    verdict = f"{lost:,} messages lost" if lost or found.damages else "every checksum matched"
+    yield f"{len(found.streams):,} streams, {messages:,} messages, {verdict}"
 
 
 def _import(args: argparse.Namespace) -> int:

@@ -1,0 +1,88 @@
+"""`midge store check`: what it says of a whole store, of a damaged one, and that it only reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import midge
+from midge import cli
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> Path:
+    """Make a store with two streams and a consumer."""
+    path = tmp_path / "store"
+    async with midge.Server(port=-1, jetstream=str(path)) as server:
+        stream = await server.jetstream.add_stream("ORDERS", ["orders.*"])
+        for number in range(100):
+            await stream.publish(f"orders.{number % 3}", f"order {number:03d}")
+        async with stream.consume("billing") as messages:
+            await (await messages.next()).ack()
+        await server.jetstream.call("STREAM.MSG.DELETE.ORDERS", {"seq": 5})
+        await server.jetstream.add_stream("EMPTY", ["empty"])
+    return path
+
+
+def files(path: Path) -> dict[str, bytes]:
+    return {one.name: one.read_bytes() for one in path.rglob("*") if one.is_file()}
+
+
+def check(path: Path, capsys: Any) -> tuple[int, Any, str]:
+    before = files(path)
+    code = cli.main(["store", "check", str(path), "--json"])
+    assert files(path) == before
+    out, err = capsys.readouterr()
+    return code, json.loads(out or "null"), err
+
+
+async def test_a_whole_store(store: Path, capsys: Any) -> None:
+    code, found, err = check(store, capsys)
+    assert (code, err, found["damages"]) == (0, "", [])
+    orders, empty = found["streams"]
+    assert (orders["account"], orders["stream"], orders["messages"]) == ("$G", "ORDERS", 99)
+    assert (orders["first_seq"], orders["last_seq"], orders["consumers"]) == (1, 100, 1)
+    assert (empty["stream"], empty["messages"]) == ("EMPTY", 0)
+    assert cli.main(["store", "check", str(store)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("$G > ORDERS: 99 messages, ")
+    assert lines[-1] == "2 streams, 99 messages, every checksum matched"
+
+
+async def test_an_erased_message_is_no_loss(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its bytes were overwritten on request; a start says nothing of it either."""
+    async with midge.Server(port=-1, jetstream=str(store)) as server:
+        assert (await server.jetstream.stream("ORDERS").state()).messages == 99
+    assert "jetstream_data_lost" not in caplog.text
+
+
+async def test_a_damaged_message_is_named(store: Path, capsys: Any) -> None:
+    (segment,) = [path for path, data in all_files(store) if b"order 041" in data]
+    data = bytearray(segment.read_bytes())
+    at = data.index(b"order 041")
+    data[at : at + 9] = b"?????????"
+    segment.write_bytes(data)
+    code, found, err = check(store, capsys)
+    assert (code, err) == (1, "")
+    assert found["streams"][0]["lost"] == [42]
+    assert cli.main(["store", "check", str(store)]) == 1
+    out = capsys.readouterr().out
+    assert "\n  lost: 1 messages: 42\n" in out
+    assert out.endswith(" messages, 1 messages lost\n")
+
+
+def all_files(path: Path) -> list[tuple[Path, bytes]]:
+    return [(one, one.read_bytes()) for one in path.rglob("*") if one.is_file()]
+
+
+async def test_what_is_no_store_or_in_use(tmp_path: Path, capsys: Any) -> None:
+    code, _, err = check(tmp_path, capsys)
+    assert code == 1
+    assert err == f"midge store check: there is no store of midge's in {tmp_path}\n"
+    path = tmp_path / "used"
+    async with midge.Server(port=-1, jetstream=str(path)):
+        assert cli.main(["store", "check", str(path)]) == 1
+    assert capsys.readouterr().err.endswith(" is in use by another process\n")
