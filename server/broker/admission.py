@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, cast
 from midge.protocol import errors
 from midge.server.accounts.links import AccountLinks
 from midge.server.accounts.plan import plan_accounts, plan_configured
-from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, Verdict
+from midge.server.auth import Authenticator, Identity, Refusal, Verdict
 from midge.server.auth.permissions import Permissions
+from midge.server.broker.auth_request import request_of
 from midge.server.broker.pending_auth import PendingAuth
 from midge.server.clients.client_info import shared_info
 from midge.server.clients.closed_reason import ClosedReason
@@ -458,27 +459,6 @@ def _is_bound_as(connection: Connection, identity: Identity) -> bool:
     """Tell whether a client that had said nothing yet turns out to be whom it was taken for."""
     is_same = identity is connection.identity
     return is_same and identity.rules is None and identity.expires_at_s is None
-
-
-def request_of(connection: Connection) -> AuthRequest:
-    """Return what `connection` offers to show who its client is."""
-    options = connection.options
-    return AuthRequest(
-        user=options.user,
-        password=options.password,
-        token=options.auth_token,
-        jwt=options.jwt,
-        nkey=options.nkey,
-        signature=options.sig,
-        client_name=options.name,
-        lang=options.lang,
-        version=options.version,
-        nonce=connection.nonce,
-        peer_host=connection.peer_host,
-        peer_port=connection.peer_port,
-        connection_type=connection.listener_kind,
-        certificate=connection.channel.peer_certificate(),
-    )
 
 
 def configured_interceptors(options: Options) -> dict[str, Interceptor]:

@@ -1,35 +1,35 @@
-"""What somebody who looks on at a server gets to see."""
+"""What an observer of a server is told."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
-    from midge.server.clients.connection import Connection
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
     from midge.server.routing.subscription import RoutedSubscription
 
 
 class Observer:
-    """Somebody who looks on; each method is a no-op. Called on the loop, so it must be quick."""
+    """Is told what happens in a server; each method is a no-op. Called on the loop: be quick.
 
-    def client_connected(self, connection: Connection) -> None:
+    `connection` is a Connection, which this room does not know.
+    """
+
+    def client_connected(self, connection: Any) -> None:
         """See a client that has been let in."""
 
-    def client_closed(self, connection: Connection) -> None:
+    def client_closed(self, connection: Any) -> None:
         """See a client that has gone; its counts are final and `reason` says why."""
 
     def account_made(self, account: Account) -> None:
         """See a new account."""
 
-    def subscribed(self, connection: Connection, subscription: RoutedSubscription) -> None:
+    def subscribed(self, connection: Any, subscription: RoutedSubscription) -> None:
         """See a new subscription."""
 
-    def unsubscribed(
-        self, connection: Connection, subscription: RoutedSubscription, cause: str
-    ) -> None:
+    def unsubscribed(self, connection: Any, subscription: RoutedSubscription, cause: str) -> None:
         """See a subscription end: `unsubscribed`, `auto_unsubscribed` or `disconnected`."""
 
     def sees_runs(self) -> bool:

@@ -1,0 +1,31 @@
+"""What a connection offers to show who its client is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.server.auth import AuthRequest
+
+if TYPE_CHECKING:
+    from midge.server.clients.connection import Connection
+
+
+def request_of(connection: Connection) -> AuthRequest:
+    """Return what `connection` offers to show who its client is."""
+    options = connection.options
+    return AuthRequest(
+        user=options.user,
+        password=options.password,
+        token=options.auth_token,
+        jwt=options.jwt,
+        nkey=options.nkey,
+        signature=options.sig,
+        client_name=options.name,
+        lang=options.lang,
+        version=options.version,
+        nonce=connection.nonce,
+        peer_host=connection.peer_host,
+        peer_port=connection.peer_port,
+        connection_type=connection.listener_kind,
+        certificate=connection.channel.peer_certificate(),
+    )
