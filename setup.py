@@ -34,6 +34,7 @@ INLINE_ONLY = frozenset(
         "midge.jetstream.stream.ack_text",
         "midge.protocol.memory",
         "midge.server.routing.reserved",
+        "midge.server.routing.trace_headers",
         "midge.sublist.octets",
         "midge.sublist.thread_lock",
     }

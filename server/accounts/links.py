@@ -147,6 +147,13 @@ class StreamLink(RoutedSubscription):
         finally:
             links.carrying = None
 
+    def trace_events(self, frame: Frame) -> list[dict[str, Any]]:
+        """Tell a trace who in the importer's account gets `frame`: an event for each."""
+        subject = self._transform.rewrite(frame.subject_bytes())
+        count = self._importer.sublist.match(subject).fan_out()
+        shown = {"type": "se", "acc": self._importer.name, "to": subject.decode(errors="replace")}
+        return [shown] * count
+
 
 class ServiceLink(RoutedSubscription):
     """Carry requests to the exporter, and remember whom the answers are for."""
@@ -193,6 +200,13 @@ class ServiceLink(RoutedSubscription):
         if taken == 0 and response is not None:
             self.forget(response)
         return taken > 0
+
+    def trace_events(self, frame: Frame) -> list[dict[str, Any]]:
+        """Tell a trace where the request `frame` goes."""
+        subject = frame.subject_bytes()
+        target = self._target_subject(frame) or b""
+        names = {"from": subject.decode(errors="replace"), "to": target.decode(errors="replace")}
+        return [{"type": "si", "acc": self.exporter.name, **names}]
 
     def waiting(self) -> int:
         """Count the requests that may still be answered."""

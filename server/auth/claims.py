@@ -160,6 +160,13 @@ class ExternalAuthorization(Struct, frozen=True):
     auth_users: tuple[str, ...] | None = ()
 
 
+class TraceClaim(Struct, frozen=True):
+    """Where traces go that a `traceparent` asks for, and how many of a hundred."""
+
+    dest: str = ""
+    sampling: Int64 = 0
+
+
 class AccountBody(Struct, frozen=True):
     """The ``nats`` part of an account's token."""
 
@@ -172,6 +179,7 @@ class AccountBody(Struct, frozen=True):
     mappings: dict[str, tuple[WeightedMapping, ...]] | None = None
     tags: tuple[str, ...] | None = ()
     authorization: ExternalAuthorization | None = None
+    trace: TraceClaim | None = None
     type: str = ""
     version: Int64 = 0
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from midge.protocol.frame import Frame
     from midge.server.accounts.plan import AccountPlan
-    from midge.server.auth.claims import AccountBody, Claims
+    from midge.server.auth.claims import AccountBody, Claims, TraceClaim
     from midge.server.auth.operator import OperatorMode
     from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
@@ -170,6 +170,11 @@ class Admission:
         if self._scan_timer is not None:
             self._scan_timer.cancel()
         self.authenticator.close()
+
+    def trace_claim(self, account: str) -> TraceClaim | None:
+        """Return what the token of `account` says of traces; None outside operator mode."""
+        claims = self._planned.get(account)
+        return None if claims is None else claims.nats.trace
 
     # What a client may do.
 

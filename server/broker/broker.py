@@ -18,6 +18,7 @@ from midge.protocol import COMPATIBLE_VERSION, errors
 from midge.protocol.messages import Info
 from midge.server.broker.admission import Admission, configured_interceptors
 from midge.server.broker.hints import Hints
+from midge.server.broker.message_trace import MessageTraces
 from midge.server.broker.server_keys import ServerKeys
 from midge.server.broker.totals import Totals
 from midge.server.clients.charges import LOG_LINE_BYTES
@@ -90,6 +91,7 @@ class Broker(Host):
         self.errors_sent: Counter[str] = Counter()
         self.hints = Hints()
         self.screens = Screens()
+        self.traces = MessageTraces(self)
         self.interception: Interception | None = None
         self._interceptors: dict[str, dict[str, Interceptor]] = {"settings": {}, "program": {}}
         self.lame_duck = False

@@ -7,7 +7,7 @@ from midge.protocol.frame cimport Frame, compose, with_subject
 from midge.protocol.stream_parser cimport StreamParser
 from midge.server.clients.channel cimport Channel, ChannelOwner
 from midge.server.auth.permissions cimport PermissionRules, Permissions
-from midge.server.routing cimport reserved
+from midge.server.routing cimport reserved, trace_headers
 from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.result cimport SubListResult
 from midge.sublist.sublist cimport SubList
@@ -15,6 +15,7 @@ from midge.sublist.sublist cimport SubList
 cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED, RESERVED
 cdef Py_ssize_t COMMAND_BYTES, _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, STEP_BYTES, OK_BYTES
 cdef Py_ssize_t _RESERVED_BYTES, _SCREENED_BYTES, _NO_RESPONDERS_BYTES
+cdef Py_ssize_t _TRACED_BYTES, _HEADERS_AHEAD
 
 
 cdef class PublishingClient(ChannelOwner):
@@ -47,6 +48,10 @@ cdef class PublishingClient(ChannelOwner):
     cdef void _route(self, Frame frame) except *
     @cython.locals(data="const unsigned char *", base=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t)
     cdef void _note_unanswered(self, Frame frame, SubListResult result) except *
+    @cython.locals(start=Py_ssize_t, i=Py_ssize_t)
+    cdef Py_ssize_t _count_untraced(self, Frame frame, Py_ssize_t count) except -1
+    @cython.locals(checks=int, subject=bytes, target=bytes, taken=Py_ssize_t)
+    cdef bint _publish_traced(self, Frame frame) except -1
     @cython.locals(checks=int, subject=bytes, target=bytes, may_publish=bint,
                    is_led_astray=bint)
     cdef void _publish_guarded(self, Frame frame) except *

@@ -17,7 +17,7 @@ from midge.server.clients.charges import (
     OK_BYTES,
     STEP_BYTES,
 )
-from midge.server.routing import reserved
+from midge.server.routing import reserved, trace_headers
 from midge.server.routing.reserved import RESERVED_SUBJECTS
 from midge.server.routing.slow_path import (
     MAPPED,
@@ -41,6 +41,8 @@ _DELIVERY_BYTES = 128
 _DELIVERY_IN_RUN_BYTES = 16
 
 _RESERVED_BYTES = 2048  # finding out in plain Python whether a subject is the server's own
+_TRACED_BYTES = 32 * 1024  # reading headers in plain Python, and telling where a message went
+_HEADERS_AHEAD = 32  # of a run, for those behind the first may be looked at once for each of them
 _SCREENED_BYTES = 32 * 1024  # showing a message to an interceptor
 _NO_RESPONDERS_BYTES = 1024 if memory.is_compiled() else 16 * 1024
 
@@ -80,6 +82,12 @@ class PublishingClient(ChannelOwner):
                 self.publish_checks |= (
                     RESTRICTED  # what was found of the subject before says nothing
                 )
+        if (
+            frame.header_size > 0
+            and not self._count_untraced(frame, 1)
+            and self._publish_traced(frame)
+        ):
+            return
         if self.publish_checks:
             self._publish_guarded(frame)
         else:
@@ -98,7 +106,9 @@ class PublishingClient(ChannelOwner):
             channel = self.channel
             if not channel.reading.may_spend(cost * count):
                 count = max(channel.parser.budget // cost + 1, 1)
-            if result or not frame.has_reply():
+            if frame.header_size > 0:
+                count = self._count_untraced(frame, count)
+            if count and (result or not frame.has_reply()):
                 taken = self.router.route_run(self.account, result, self, frame, count)
                 if taken:
                     self.in_messages += taken
@@ -199,6 +209,51 @@ class PublishingClient(ChannelOwner):
             self._note_unanswered(frame, result)
             if self.options.no_responders:
                 self._send_no_responders(frame, self._subject_of(frame))
+
+    def _count_untraced(self, frame: Frame, count: int) -> int:
+        """Return how many of `count` messages, `frame` the first, ask for no trace before one may.
+
+        At most `_HEADERS_AHEAD`, for the same may be asked again of all but the first of them.
+        """
+        start = frame.base + frame.payload
+        count = min(count, _HEADERS_AHEAD)
+        for i in range(count):
+            if trace_headers.may_ask(frame.data, start, start + frame.header_size):
+                return i
+            start += frame.end
+        return count
+
+    def _publish_traced(self, frame: Frame) -> bool:
+        """Publish a message that asks for a trace; False when it does not after all."""
+        self.spend(_TRACED_BYTES)
+        trace = self.broker.traces.begin(self, frame)
+        if trace is None:
+            return False
+        if trace.is_void:
+            if trace.refusal is not None:
+                self.send_error(trace.refusal)
+            return True
+        checks = self.publish_checks
+        subject = self._subject_of(frame)
+        if checks & WATCHED and self.tracer is not None:
+            self.tracer.publish_received(frame)
+        if checks & PEDANTIC and not is_valid_publish_subject(subject):
+            self.send_error(errors.INVALID_PUBLISH_SUBJECT)
+        target = self._mapped(subject) if checks & MAPPED else subject
+        refusal = self.broker.admission.refuse_publish(self, target or subject, frame)
+        if refusal is not None:
+            self.send_error(refusal)
+        elif checks & VERBOSE:
+            self.send_ok()
+        trace.go_on(subject, target, refusal)
+        if refusal is None and target:
+            moved = frame if target == subject else with_subject(frame, target)
+            taken = trace.route(self.account.sublist.match(target), moved)
+            self.spend(taken * (frame.end + _DELIVERY_BYTES))
+            if taken == 0 and frame.has_reply() and self.options.no_responders:
+                self._send_no_responders(frame, target)
+        trace.send()
+        return True
 
     def _publish_guarded(self, frame: Frame) -> None:
         """Deliver `frame` after everything that may forbid, change or accompany it."""

@@ -151,6 +151,13 @@ class Hinting(Protocol):
         """Say that a request to JetStream went to nobody."""
 
 
+class Tracing(Protocol):
+    """What follows the messages that ask for it."""
+
+    def begin(self, connection: Any, frame: Frame) -> Any:
+        """Return the trace that the headers of `frame` ask for, or None."""
+
+
 class Home(Protocol):
     """What a connection needs of the broker, beside being a Host for its channel."""
 
@@ -193,6 +200,10 @@ class Home(Protocol):
     @property
     def hints(self) -> Hinting:
         """What is said once."""
+
+    @property
+    def traces(self) -> Tracing:
+        """What messages that ask for it are followed by."""
 
     def ping_interval_s(self, listener_kind: str) -> float:
         """Return the seconds between PINGs to clients of a listener."""

@@ -177,6 +177,15 @@ class Mapping(Table, frozen=True, kw_only=True):
     """Weighted destinations; what their weights leave of 100 % stays unmapped."""
 
 
+class MessageTrace(Table, frozen=True, kw_only=True):
+    """Traces of messages that come with a sampled `traceparent` header."""
+
+    destination: str = ""
+    """Subject that they go to; empty means there are none."""
+    sampling_percent: Annotated[int, Meta(ge=1, le=100)] = 100
+    """How many of a hundred messages are traced."""
+
+
 class Account(Table, frozen=True, kw_only=True):
     """One isolated subject space with its users."""
 
@@ -196,6 +205,8 @@ class Account(Table, frozen=True, kw_only=True):
     """What the account may use."""
     jetstream: AccountJetStream = AccountJetStream()
     """What the account may use of JetStream."""
+    msg_trace: MessageTrace = MessageTrace()
+    """Traces that headers of OpenTelemetry ask for."""
     default_permissions: Permissions | None = None
     """Permissions of this account's users that have none of their own."""
 

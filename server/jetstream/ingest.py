@@ -25,6 +25,11 @@ class StreamSubscription(RoutedSubscription):
             publisher.hold_for(self.gate)
         return True
 
+    def trace_events(self, frame: Frame) -> list[dict[str, str]]:
+        """Tell a trace which stream `frame` goes into."""
+        subject = frame.subject_bytes().decode(errors="replace")
+        return [{"type": "js", "stream": self.stream.config.name, "subject": subject}]
+
     def takes_runs(self) -> bool:
         """Tell that `receive_run` may stand for as many calls of `receive`."""
         return True

@@ -33,6 +33,9 @@ SENTENCES = {
     "log_reopened": "File log re-opened",
     "setting_doubtful": "{text}",
     "plaintext_passwords_configured": "Plaintext passwords detected, use nkeys or bcrypt",
+    "trace_impossible": (
+        'Destination "{destination}" is not valid, won\'t be able to trace events'
+    ),
     "jetstream_missed": "{subject} of account {account} went to nobody: {hint}",
     "option_reloaded": "Reloaded: {option}",
     "pid_file_failed": "Could not write pid file: {error}",

@@ -49,10 +49,12 @@ class SystemEvents(Observer):
         for account in list(self._broker.accounts.values()):
             self.account_made(account)
         self._broker.observers.append(self)
+        self._broker.traces.send = self._send_trace
         self._tick()
 
     def stop(self) -> None:
         """Tell that the server goes, then nothing more."""
+        self._broker.traces.send = None
         self._publish_own("SHUTDOWN", self.server_info())
         if self._timer is not None:
             self._timer.cancel()
@@ -96,6 +98,12 @@ class SystemEvents(Observer):
             return
         frame = compose(subject, msgspec.json.encode(document))
         self._broker.internal.route_frame(account, result, frame, None)
+
+    def _send_trace(self, account: Account, subject: bytes, trace: dict[str, Any]) -> None:
+        """Publish the trace of a message to those in its account who listen on `subject`."""
+        for event in trace["events"]:
+            event["ts"] = go_format.timestamp(event["ts"])
+        self.publish(account, subject, {"server": self.server_info(), **trace})
 
     def _has_listeners(self) -> bool:
         """Tell whether anybody but the server itself has subscribed in the system account."""

@@ -18,9 +18,11 @@ from midge.server.config.nats_conf.values import (
     items,
     seconds,
     secret,
+    show,
     text,
     texts,
 )
+from midge.sublist.subjects import is_valid_publish_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -216,7 +218,7 @@ EXPORT: dict[str, Handler] = {
     ),
     "account_token_position": Key("account_token_position", integer),
     "latency": Missing("latency tracking"),
-    "allow_trace": Missing("message tracing"),
+    "allow_trace": Missing("message traces that leave their account"),
 }
 
 IMPORT: dict[str, Handler] = {
@@ -225,7 +227,7 @@ IMPORT: dict[str, Handler] = {
     "prefix": Key("prefix", text),
     "to": Key("to", text),
     "share": Key("share", boolean),
-    "allow_trace": Missing("message tracing"),
+    "allow_trace": Missing("message traces that leave their account"),
 }
 
 
@@ -255,6 +257,42 @@ def _account_limits(section: Section, node: Node) -> None:
     read_map(node, section, ACCOUNT_LIMITS, "Unknown field {} parsing account limits")
 
 
+def _trace_destination(node: Node) -> str:
+    subject = text(node)
+    if not is_valid_publish_subject(subject.encode()):
+        fail(node, f'Trace destination "{subject}" is not valid')
+    return subject
+
+
+def _trace_sampling(node: Node) -> int:
+    written = node.value
+    if isinstance(written, str) and written.removesuffix("%").isdecimal():
+        written = int(written.removesuffix("%")[:9])
+    if isinstance(written, bool) or not isinstance(written, int) or not 1 <= written <= 100:
+        fail(node, f"expected a sampling of 1 to 100 per cent, got {show(node)}")
+    return written
+
+
+MESSAGE_TRACE: dict[str, Handler] = {
+    "dest": Key("destination", _trace_destination),
+    "sampling": Key("sampling_percent", _trace_sampling),
+}
+
+
+def _message_trace(section: Section, node: Node) -> None:
+    """Read where an account's traces go: a subject, or a map."""
+    table = section.table("msg_trace", node)
+    if isinstance(node.value, str):
+        table.put("destination", _trace_destination(node), node)
+        return
+    read_map(
+        node, table, MESSAGE_TRACE, "Unknown field {} parsing account message trace map/struct"
+    )
+    if "destination" not in table.values and table.values:
+        table.values.clear()
+        section.warn(node, "Trace destination sampling ignored since no destination was set")
+
+
 ACCOUNT: dict[str, Handler] = {
     "nkey": Key("nkey", text),
     "users": _each("users", _user),
@@ -265,8 +303,8 @@ ACCOUNT: dict[str, Handler] = {
     "limits": _nested("limits", _account_limits),
     "default_permissions": _nested("default_permissions", _permissions),
     "jetstream": read_account_jetstream,
-    "msg_trace": Missing("message tracing"),
-    "trace_dest": Missing("message tracing"),
+    "msg_trace": _message_trace,
+    "trace_dest": _message_trace,
 }
 
 
