@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from midge.testing.capture import Capture, Captured
     from midge.testing.clock import ManualClock
+    from midge.testing.recording import read_recording
     from midge.testing.settling_client import SettlingClient
     from midge.testing.simulated_disk import SimulatedDisk
     from midge.testing.strict import ClientBugWarning, StrictMode
@@ -26,6 +27,7 @@ __all__ = [
     "SettlingClient",
     "SimulatedDisk",
     "StrictMode",
+    "read_recording",
 ]
 
 _HOMES = {
@@ -37,6 +39,7 @@ _HOMES = {
     "SettlingClient": "settling_client",
     "SimulatedDisk": "simulated_disk",
     "StrictMode": "strict",
+    "read_recording": "recording",
 }
 
 

@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from midge.server.clients.connection import Connection
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
-    from midge.testing.wanted import Criteria, DeliveryCriteria, DeliveryKind, Kind, Wanted
+    from midge.testing.wanted import (
+        Criteria,
+        DeliveryCriteria,
+        DeliveryKind,
+        Kind,
+        StoredCriteria,
+        StoredKind,
+        Wanted,
+    )
 
 KEPT_MAX = 100_000
 """Messages that a capture keeps of either kind; the oldest go first."""
@@ -43,6 +51,10 @@ class Captured:
     """Name of the client that published it, or got it; empty for the process itself."""
     deliveries: int = 0
     """How many subscriptions have taken it."""
+    stream: str = ""
+    """Stream that keeps it, of a message that was stored."""
+    seq: int = 0
+    """Its sequence there."""
 
     @property
     def text(self) -> str:
@@ -75,11 +87,15 @@ class _Waiter:
 
 
 class Capture(Observer):
-    """Everything published, and delivered to clients, while it watches; safe from any thread."""
+    """Everything published, delivered to clients, and stored in streams, while it watches.
+
+    Safe from any thread.
+    """
 
     def __init__(self) -> None:
         self._published: deque[Captured] = deque(maxlen=KEPT_MAX)
         self._delivered: deque[Captured] = deque(maxlen=KEPT_MAX)
+        self._stored: deque[Captured] = deque(maxlen=KEPT_MAX)
         self._changed = threading.Condition(threading.RLock())
         self._waiters: set[_Waiter] = set()
 
@@ -94,6 +110,10 @@ class Capture(Observer):
     def message_delivered(self, connection: Connection, frame: Frame) -> None:
         """Keep what a client gets."""
         self._keep(self._delivered, _captured(frame, connection, 1))
+
+    def message_stored(self, message: Captured) -> None:
+        """Keep what a stream has stored, and shows from now on."""
+        self._keep(self._stored, message)
 
     def _keep(self, messages: deque[Captured], message: Captured) -> None:
         with self._changed:
@@ -116,6 +136,12 @@ class Capture(Observer):
         with self._changed:
             return list(self._delivered)
 
+    @property
+    def stored(self) -> list[Captured]:
+        """All messages that streams have stored so far, oldest first, also those gone since."""
+        with self._changed:
+            return list(self._stored)
+
     def matching(self, pattern: str) -> list[Captured]:
         """Return the published messages whose subjects `pattern` stands for."""
         return wanted("published", pattern).matching(self.messages)
@@ -125,6 +151,7 @@ class Capture(Observer):
         with self._changed:
             self._published.clear()
             self._delivered.clear()
+            self._stored.clear()
 
     def assert_published(self, pattern: str, **criteria: Unpack[Criteria]) -> list[Captured]:
         """Return the published messages that match, or fail with what there was instead.
@@ -145,6 +172,20 @@ class Capture(Observer):
         """
         __tracebackhide__ = True
         return self._block(wanted("delivered", pattern, **criteria))
+
+    def assert_stored(self, pattern: str, **criteria: Unpack[StoredCriteria]) -> list[Captured]:
+        """Return the messages stored in streams, or in the one called `stream`; else fail.
+
+        As `assert_published`. A message counts once its stream shows it: a duplicate or a refused
+        one does not, and one that has been removed since does.
+        """
+        __tracebackhide__ = True
+        return self._block(wanted("stored", pattern, **criteria))
+
+    def assert_nothing_stored(self, pattern: str = ">", **kind: Unpack[StoredKind]) -> None:
+        """Fail when anything that matches was stored so far, or is within `quiet_s`."""
+        __tracebackhide__ = True
+        self._block(wanted("stored", pattern, count=0, **kind))
 
     def assert_nothing_published(self, pattern: str = ">", **kind: Unpack[Kind]) -> None:
         """Fail when anything that matches was published so far, or is within `quiet_s`.
@@ -171,6 +212,17 @@ class Capture(Observer):
         """Wait as `assert_delivered` does, and let the loop go on meanwhile."""
         __tracebackhide__ = True
         return await self._await(wanted("delivered", pattern, **criteria))
+
+    async def wait_stored(self, pattern: str, **criteria: Unpack[StoredCriteria]) -> list[Captured]:
+        """Wait as `assert_stored` does, and let the loop go on meanwhile."""
+        __tracebackhide__ = True
+        return await self._await(wanted("stored", pattern, **criteria))
+
+    async def wait_nothing_stored(self, pattern: str = ">", **kind: Unpack[StoredKind]) -> None:
+        """Fail when anything that matches was stored, or is within `quiet_s` (0.1 s)."""
+        __tracebackhide__ = True
+        kind.setdefault("quiet_s", _QUIET_S)
+        await self._await(wanted("stored", pattern, count=0, **kind))
 
     async def wait_nothing_published(self, pattern: str = ">", **kind: Unpack[Kind]) -> None:
         """Fail when anything that matches was published, or is within `quiet_s` (0.1 s)."""
@@ -219,6 +271,8 @@ class Capture(Observer):
         return self._concluded(wanted)
 
     def _kept(self, wanted: Wanted) -> list[Captured]:
+        if wanted.what == "stored":
+            return self.stored
         return self.messages if wanted.what == "published" else self.delivered
 
     def _verdict(self, wanted: Wanted) -> Verdict:

@@ -53,6 +53,8 @@ def _described(wanted: Wanted) -> str:
     parts = [f"on {wanted.pattern!r}"]
     if wanted.to is not None:
         parts.append(f"to client {wanted.to!r}")
+    if wanted.stream is not None:
+        parts.append(f"in stream {wanted.stream!r}")
     if wanted.payload is not None:
         parts.append(f"with payload {_shown(wanted.payload)}")
     if wanted.headers:
@@ -73,6 +75,8 @@ def _line(what: str, message: Captured) -> str:
         parts.append(f"reply {message.reply}")
     if message.client:
         parts.append(f"{'to' if what == 'delivered' else 'from'} {message.client}")
+    if message.stream:
+        parts.append(f"in {message.stream} as {message.seq}")
     if what == "published":
         parts.append(f"taken by {message.deliveries or 'nobody'}")
     return "  ".join(parts)

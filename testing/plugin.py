@@ -1,4 +1,6 @@
-"""The pytest plugin: `nats_server`, `nats_url`, `nats_client`, `nats_capture` and `nats_clock`.
+"""The pytest plugin: `nats_server`, `nats_url`, `nats_client`, `nats_capture`, `nats_clock`.
+
+With streams: `nats_jetstream`, `nats_stream`, `nats_kv` and `nats_disk`.
 
 The server runs in a thread of the test process, so sync tests and those of pytest-asyncio and
 anyio use it alike, and every xdist worker has its own. Nothing of the server is imported before
@@ -13,6 +15,7 @@ import importlib.metadata
 import importlib.util
 import inspect
 import re
+import time
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -22,14 +25,21 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from midge.server.embedded.threaded import ThreadedServer
+    from midge.testing.bucket_under_test import Buckets
     from midge.testing.capture import Capture
     from midge.testing.clock import ThreadedClock
     from midge.testing.simulated_disk import SimulatedDisk
+    from midge.testing.stream_under_test import Streams
     from midge.testing.strict import StrictMode
     from midge.testing.tracing import TraceKeeper
 
 _SCOPES = ("function", "class", "module", "session")
 _STRICT = ("off", "warn", "error")
+
+_STREAM_FIXTURES = {"nats_jetstream", "nats_stream", "nats_kv", "nats_disk"}
+
+_OWED_MAX_S = 0.5
+"""How long strict mode waits for acks that tasks of other clients still have to send."""
 
 _ASYNCIO_MIN = 1, 1
 """Of pytest-asyncio; before, a fixture could not be registered under another name."""
@@ -89,7 +99,7 @@ def nats_server(
 
     strict = StrictMode()
     keeper = TraceKeeper(strict)
-    supplied = {**_time(request), **_disk(request)}
+    supplied = {**_time(request), **_streams(request)}
     with run_in_thread(**{"port": -1, **supplied, **nats_server_options}) as server:
         server.call(keeper.watch)
         running = _Running(server, keeper, strict)
@@ -109,10 +119,12 @@ def _time(request: pytest.FixtureRequest) -> dict[str, Any]:
     return {"clock": ManualClock()}
 
 
-def _disk(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Give the server streams on a simulated disk where its test asks for that."""
-    if "nats_disk" not in request.fixturenames:
+def _streams(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Give the server streams, and a simulated disk, where its test asks for them."""
+    if not _STREAM_FIXTURES & set(request.fixturenames):
         return {}
+    if "nats_disk" not in request.fixturenames:
+        return {"jetstream": True}
     from midge.testing.simulated_disk import SimulatedDisk
 
     return {"jetstream": True, "disk": SimulatedDisk()}
@@ -144,7 +156,9 @@ def nats_client(request: pytest.FixtureRequest) -> Any:
     name = _client_fixture(item)
     client = request.getfixturevalue(name)
     if _strictness(item.config) != "off":
-        item.obj = _flushing(item.obj, client)
+        server = request.getfixturevalue("nats_server")
+        running = next(one for one in item.config.stash[_RUNNING] if one.server is server)
+        item.obj = _flushing(item.obj, client, running)
     return client
 
 
@@ -187,8 +201,17 @@ def _mistake(text: str) -> BaseException:
     return pytest.fail.Exception(text, pytrace=False)
 
 
-def _flushing(test: Any, client: Any) -> Any:
+def _flushing(test: Any, client: Any, running: _Running) -> Any:
     """Wrap an async test to end once the server has seen all that it sent, for strict mode."""
+
+    async def settle() -> None:
+        import asyncio
+
+        end_s = time.monotonic() + _OWED_MAX_S
+        while running.server.call(lambda _: running.strict.is_owed_acks()):
+            if time.monotonic() > end_s:
+                return
+            await asyncio.sleep(_OWED_MAX_S / 50)
 
     @functools.wraps(test)
     async def run(*arguments: Any, **fixtures: Any) -> None:
@@ -196,6 +219,7 @@ def _flushing(test: Any, client: Any) -> Any:
         if client.is_connected:
             with contextlib.suppress(Exception):  # a fault may hold it up
                 await client.flush(1)
+        await settle()
 
     return run
 
@@ -220,6 +244,40 @@ def nats_disk(request: pytest.FixtureRequest, nats_server: ThreadedServer) -> Si
     """Return the disk of the server's file streams, a simulated one whose power can fail."""
     _require_own_server(request, "nats_disk")
     return cast("SimulatedDisk", nats_server.call(lambda server: server.disk))
+
+
+@pytest.fixture
+def nats_jetstream(request: pytest.FixtureRequest, nats_client: Any) -> Any:
+    """Return nats-py's JetStream context of `nats_client`."""
+    _require_streams(request, "nats_jetstream")
+    return nats_client.jetstream()
+
+
+@pytest.fixture
+def nats_stream(request: pytest.FixtureRequest, nats_server: ThreadedServer) -> Iterator[Streams]:
+    """Return what makes streams for the test: `nats_stream("ORDERS", "orders.>", max_age=60)`."""
+    from midge.testing.stream_under_test import Streams
+
+    _require_streams(request, "nats_stream")
+    with Streams(nats_server) as streams:
+        yield streams
+
+
+@pytest.fixture
+def nats_kv(request: pytest.FixtureRequest, nats_server: ThreadedServer) -> Iterator[Buckets]:
+    """Return what makes key-value buckets for the test: `nats_kv("settings", history=5)`."""
+    from midge.testing.bucket_under_test import Buckets
+
+    _require_streams(request, "nats_kv")
+    with Buckets(nats_server) as buckets:
+        yield buckets
+
+
+def _require_streams(request: pytest.FixtureRequest, fixture: str) -> None:
+    server = request.getfixturevalue("nats_server")
+    if not server.options.jetstream.enabled:
+        needed = 'a server with streams: let nats_server_options return {"jetstream": True}'
+        raise _mistake(f"{fixture} needs {needed}")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

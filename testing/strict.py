@@ -10,6 +10,8 @@ from midge.sublist.subjects import is_valid_publish_subject
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
     from midge.server.clients.connection import Connection
+    from midge.server.embedded.server import Server
+    from midge.testing.stream_strict import StreamStrict
 
 _KEPT_MAX = 1000
 
@@ -23,6 +25,15 @@ class StrictMode:
 
     def __init__(self) -> None:
         self.bugs: list[str] = []
+        self._streams: StreamStrict | None = None
+
+    def watch(self, server: Server) -> None:
+        """Look at the streams of `server`, too, if it has any; in its thread."""
+        engine = server.jetstream_engine
+        if engine is not None:
+            from midge.testing.stream_strict import StreamStrict  # noqa: PLC0415 - few have streams
+
+            self._streams = StreamStrict(engine)
 
     def check_publish(self, connection: Connection, frame: Frame) -> None:
         """Look at the subject, the reply and the headers of a published message."""
@@ -35,6 +46,9 @@ class StrictMode:
         if malformed is not None:
             where = subject.decode(errors="replace")
             self.found(connection, f"malformed headers on {where!r}: {malformed}")
+        if self._streams is not None:
+            for bug in self._streams.check_publish(connection.account, frame):
+                self.found(connection, bug)
 
     def found(self, connection: Connection, bug: str) -> None:
         """Note a bug of the client of `connection`."""
@@ -48,4 +62,10 @@ class StrictMode:
     def take(self) -> list[str]:
         """Return the bugs found since the last call."""
         taken, self.bugs = self.bugs, []
+        if self._streams is not None:
+            taken += self._streams.unacknowledged()
         return taken
+
+    def is_owed_acks(self) -> bool:
+        """Tell whether messages of streams have been delivered and not acknowledged."""
+        return self._streams is not None and self._streams.is_owed_acks()

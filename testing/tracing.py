@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from midge.protocol.frame import Frame
     from midge.server.clients.connection import Connection
     from midge.server.embedded.server import Server
+    from midge.server.routing.account import Account
     from midge.sublist.subscription import Subscription
     from midge.testing.capture import Capture
+    from midge.testing.stream_watch import StreamWatches
     from midge.testing.strict import StrictMode
 
 LINES_MAX = 500
@@ -70,10 +72,23 @@ class TraceKeeper(Observer):
         self.lines: deque[str] = deque(maxlen=LINES_MAX)
         self.captures: list[Capture] = []
         self.strict = strict
+        self._streams: StreamWatches | None = None
 
     def watch(self, server: Server) -> None:
         """Look on at `server`, at every client that connects from now on; in its thread."""
         server.broker.observers.append(self)
+        engine = server.jetstream_engine
+        if engine is not None:
+            from midge.testing.stream_watch import StreamWatches  # noqa: PLC0415 - few have streams
+
+            self._streams = StreamWatches(engine, self.captures)
+        if self.strict is not None:
+            self.strict.watch(server)
+
+    def account_made(self, account: Account) -> None:
+        """Look on at the streams of a new account, too."""
+        if self._streams is not None:
+            self._streams.watch_account(account.name)
 
     def attach(self, capture: Capture, server: Server) -> None:
         """Have `capture` see all messages of `server`; in its thread."""

@@ -51,6 +51,17 @@ class DeliveryCriteria(Criteria, DeliveryKind, total=False):
     """What deliveries must be, how many must come, and in which time."""
 
 
+class StoredKind(Kind, total=False):
+    """What a message must be to count, and where it is stored."""
+
+    stream: str | None
+    """Messages in the stream of this name."""
+
+
+class StoredCriteria(Criteria, StoredKind, total=False):
+    """What stored messages must be, how many must come, and in which time."""
+
+
 class Verdict(enum.Enum):
     """What the messages that there are say about an assertion."""
 
@@ -73,9 +84,10 @@ class Wanted:
     """What an assertion looks for; made by `wanted`."""
 
     what: str
-    """`published` or `delivered`."""
+    """`published`, `delivered` or `stored`."""
     pattern: str
     to: str | None
+    stream: str | None
     payload: bytes | None
     json: object
     headers: dict[str, list[str]]
@@ -103,6 +115,7 @@ class Wanted:
         return (
             self.payload in (None, message.payload)
             and self.to in (None, message.client)
+            and self.stream in (None, message.stream)
             and all(message.headers.get(name) == values for name, values in self.headers.items())
             and (self.json is ANYTHING or _is_json(message.payload, self.json))
             and (self.where is None or bool(self.where(message)))
@@ -123,6 +136,7 @@ def wanted(  # noqa: PLR0913 - the keywords of every assertion
     pattern: str,
     *,
     to: str | None = None,
+    stream: str | None = None,
     payload: bytes | str | None = None,
     json: object = ANYTHING,
     headers: Mapping[str, str | list[str]] | None = None,
@@ -144,6 +158,7 @@ def wanted(  # noqa: PLR0913 - the keywords of every assertion
         what,
         pattern,
         to,
+        stream,
         payload.encode() if isinstance(payload, str) else payload,
         json,
         {name: [one] if isinstance(one, str) else one for name, one in (headers or {}).items()},

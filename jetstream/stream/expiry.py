@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from midge.jetstream.clock import Timer
 from midge.jetstream.json.times import SECOND_NS, format_duration
+from midge.jetstream.store.interface import StoreFailedError
 from midge.jetstream.stream import headers
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.incoming import Incoming
@@ -102,9 +103,12 @@ class Expiry:
         if stream.is_closed:
             return
         now_ns = stream.now_ns = stream.clock.wall_ns()
-        stream.origins.save()
-        left = self._expire_old(now_ns, _TURN_MESSAGES)
-        left = self._expire_due(now_ns, left)
+        try:
+            stream.origins.save()
+            left = self._expire_old(now_ns, _TURN_MESSAGES)
+            left = self._expire_due(now_ns, left)
+        except StoreFailedError:
+            return  # nothing can be changed until the server starts anew
         stream.contents.trimmed()
         if left <= 0:
             self._plan(0.0)

@@ -9,7 +9,7 @@ which it also finds its place after a restart.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from midge.jetstream import errors
 from midge.jetstream.clock import Timer
@@ -35,6 +35,13 @@ _RETRY_S = 1.0
 
 _POSITIONS = b"\x00sources"
 """Under which name positions are saved beside the consumers; none may be called so."""
+
+
+class Woken(Protocol):
+    """What is told when a stream shows more than before."""
+
+    def wake(self) -> None:
+        """Take note that more is visible."""
 
 
 class Follower:

@@ -28,7 +28,7 @@ from midge.jetstream.stream.expiry import Expiry
 from midge.jetstream.stream.fast_batches import FastBatches
 from midge.jetstream.stream.header_scan import HeaderScan
 from midge.jetstream.stream.incoming import Incoming, Refused
-from midge.jetstream.stream.origins import Follower, Origins
+from midge.jetstream.stream.origins import Origins, Woken
 from midge.jetstream.stream.republish import Republisher
 from midge.jetstream.stream.schedules import Schedules
 from midge.jetstream.stream.surroundings import Surroundings
@@ -83,7 +83,7 @@ class Stream:
         self.consumers = self.audience.consumers
         self.contents = Contents(store, usage, self.consumers, self.is_memory)
         self.backlog = Backlog(store, *surroundings.bounds.backlog)
-        self.followers: set[Follower] = set()
+        self.followers: set[Woken] = set()
         self.last_msg_id = b""
         self.now_ns = 0
         self.skipped_ns = 0

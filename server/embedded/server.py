@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from midge.server.embedded.jetstream import JetStream
     from midge.server.embedded.snapshots import ConnectionView, Stats, SubscriptionView
     from midge.server.interceptors.api import Interceptor
+    from midge.server.jetstream.engine import Engine
 
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - to connect to  # nosec B104 - compared, not bound
 _NEVER_S = 20 * 365 * 86400.0
@@ -174,6 +175,11 @@ class Server:
     def disk(self) -> SuppliedDisk | None:
         """The disk that the server was given for its file streams."""
         return self._disk
+
+    @property
+    def jetstream_engine(self) -> Engine | None:
+        """The inside of JetStream, for extensions, as `broker` is; None where it is off."""
+        return self._core.jetstream
 
     @property
     def broker(self) -> Broker:

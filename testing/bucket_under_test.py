@@ -1,0 +1,96 @@
+"""Key-value buckets that a test makes and looks at, from any thread: the fixture `nats_kv`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from midge.testing.stream_under_test import Streams
+
+if TYPE_CHECKING:
+    from midge.server.embedded.threaded import ThreadedServer
+    from midge.testing.capture import Captured
+    from midge.testing.stream_under_test import StreamUnderTest
+
+_WINDOW_S = 120.0
+_OPERATION = "KV-Operation"
+
+
+class BucketUnderTest:
+    """One bucket: its keys and their history. Safe from any thread.
+
+    `stream` is the stream that it is kept in.
+    """
+
+    def __init__(self, stream: StreamUnderTest, name: str) -> None:
+        self.name = name
+        self.stream = stream
+
+    def put(self, key: str, value: bytes | str) -> int:
+        """Set a key and return its revision."""
+        __tracebackhide__ = True
+        return self.stream.publish(self._subject(key), value)
+
+    def get(self, key: str) -> bytes | None:
+        """Return the value of a key; None when it has none, or was deleted."""
+        last = self.stream.last(self._subject(key))
+        return None if last is None or _is_gone(last) else last.payload
+
+    def delete(self, key: str) -> int:
+        """Delete a key, keep its history, and return the revision of that."""
+        __tracebackhide__ = True
+        return self.stream.publish(self._subject(key), b"", {_OPERATION: "DEL"})
+
+    def history(self, key: str) -> list[Captured]:
+        """Return what is kept of a key, oldest first, deletions included."""
+        subject = self._subject(key)
+        return [message for message in self.stream.messages if message.subject == subject]
+
+    @property
+    def values(self) -> dict[str, bytes]:
+        """The keys that have a value, with it."""
+        last = {message.subject: message for message in self.stream.messages}
+        start = len(self._subject(""))
+        return {one.subject[start:]: one.payload for one in last.values() if not _is_gone(one)}
+
+    def _subject(self, key: str) -> str:
+        return f"$KV.{self.name}.{key}"
+
+
+class Buckets:
+    """Makes buckets for a test, and deletes them when it is over."""
+
+    def __init__(self, server: ThreadedServer) -> None:
+        self._streams = Streams(server)
+
+    def __call__(
+        self, name: str, *, history: int = 1, ttl: float = 0.0, **config: Any
+    ) -> BucketUnderTest:
+        """Make a bucket as every client does; `ttl` is in seconds, `config` of its stream.
+
+        Raises:
+            StreamRefusedError: JetStream does not want it so.
+        """
+        __tracebackhide__ = True
+        settings = {
+            "max_msgs_per_subject": history,
+            "max_age": ttl,
+            "duplicate_window": min(ttl, _WINDOW_S) if ttl else _WINDOW_S,
+            "discard": "new",
+            "allow_rollup_hdrs": True,
+            "deny_delete": True,
+            "allow_direct": True,
+            **config,
+        }
+        return BucketUnderTest(self._streams(f"KV_{name}", f"$KV.{name}.>", **settings), name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self._streams.__exit__(*ended)
+
+
+def _is_gone(message: Captured) -> bool:
+    """Tell whether a message says that its key has no value."""
+    operation = message.headers.get(_OPERATION, message.headers.get("Nats-Marker-Reason"))
+    return operation is not None

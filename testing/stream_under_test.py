@@ -1,0 +1,231 @@
+"""Streams that a test makes and looks at, from any thread: the fixture `nats_stream`."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any, Self
+
+from midge.jetstream.store.interface import StoreError
+from midge.protocol.errors import MidgeError
+from midge.protocol.headers import parse_headers
+from midge.protocol.text import encode
+from midge.server.routing.account import GLOBAL_ACCOUNT
+from midge.sublist.subjects import matches
+from midge.testing.capture import Captured
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from os import PathLike
+
+    from midge.server.embedded.direct import Headers
+    from midge.server.embedded.server import Server
+    from midge.server.embedded.threaded import ThreadedServer
+
+_SECOND_NS = 1_000_000_000
+_ANSWER_MAX_S = 5.0
+_FOREVER_S = 1e9
+_DURATIONS = frozenset({"max_age", "duplicate_window", "subject_delete_marker_ttl"})
+_CONSUMER_DURATIONS = frozenset({"ack_wait", "inactive_threshold", "idle_heartbeat", "max_expires"})
+
+
+class StreamRefusedError(MidgeError):
+    """JetStream has refused a request; `err_code` says why, as nats-server's does."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(f"{error.get('description')} ({error.get('err_code')})")
+        self.err_code = int(error.get("err_code", 0))
+
+
+class Api:
+    """Requests to the JetStream API of one account of a server."""
+
+    def __init__(self, server: ThreadedServer) -> None:
+        self._server = server
+
+    def ask(self, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the answer to a request. Raises: StreamRefusedError."""
+        __tracebackhide__ = True
+        asked = json.dumps(body) if body is not None else b""
+        return self._request(f"$JS.API.{subject}", asked)
+
+    def publish(self, subject: str, payload: bytes | str, headers: Headers | None) -> int:
+        """Publish to a stream and return the sequence. Raises: StreamRefusedError."""
+        __tracebackhide__ = True
+        return int(self._request(subject, payload, headers)["seq"])
+
+    def delete(self, stream: str) -> None:
+        """Delete a stream, if it is still there, without waiting for the disk."""
+
+        def delete(server: Server) -> None:
+            engine = server.jetstream_engine
+            streams = None if engine is None else engine.accounts[GLOBAL_ACCOUNT].streams
+            if streams is not None and stream in streams.streams:
+                streams.delete(streams.lookup(stream))
+
+        with contextlib.suppress(MidgeError, StoreError):  # it was stopped, or its disk has failed
+            self._server.call(delete)
+
+    def _request(
+        self, subject: str, payload: bytes | str, headers: Headers | None = None
+    ) -> dict[str, Any]:
+        __tracebackhide__ = True
+
+        async def request(server: Server) -> bytes:
+            # In real time, for the server's own clock may stand still.
+            async with asyncio.timeout(_ANSWER_MAX_S):
+                return (await server.request(subject, payload, _FOREVER_S, headers)).payload
+
+        answer: dict[str, Any] = json.loads(self._server.wait(request))
+        if "error" in answer:
+            raise StreamRefusedError(answer["error"])
+        return answer
+
+
+class StreamUnderTest:
+    """One stream: what it has, and what can be done to it. Safe from any thread.
+
+    Its requests wait for the server; where a fault or the test's clock holds an answer up, let a
+    client ask instead.
+    """
+
+    def __init__(self, api: Api, name: str) -> None:
+        self.name = name
+        self._api = api
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Its state as JetStream tells it: `messages`, `bytes`, `first_seq`, `last_seq`, …."""
+        state: dict[str, Any] = self._api.ask(f"STREAM.INFO.{self.name}")["state"]
+        return state
+
+    @property
+    def messages(self) -> list[Captured]:
+        """The messages that it has now, oldest first."""
+        state = self.state
+        seqs = range(state["first_seq"], state["last_seq"] + 1) if state["messages"] else ()
+        return [message for message in map(self.get, seqs) if message is not None]
+
+    def get(self, seq: int) -> Captured | None:
+        """Return a message by its sequence; None when it is not there."""
+        return self._get({"seq": seq})
+
+    def last(self, subject: str) -> Captured | None:
+        """Return the last message of a subject; None when there is none."""
+        return self._get({"last_by_subj": subject})
+
+    def _get(self, wanted: dict[str, Any]) -> Captured | None:
+        try:
+            found = self._api.ask(f"STREAM.MSG.GET.{self.name}", wanted)["message"]
+        except StreamRefusedError:
+            return None
+        block = base64.b64decode(found.get("hdrs", ""))
+        return Captured(
+            subject=found["subject"],
+            payload=base64.b64decode(found.get("data", "")),
+            headers=parse_headers(block) if block else {},
+            stream=self.name,
+            seq=found["seq"],
+        )
+
+    def publish(
+        self, subject: str, payload: bytes | str = b"", headers: Headers | None = None
+    ) -> int:
+        """Publish a message and return its sequence. Raises: StreamRefusedError."""
+        __tracebackhide__ = True
+        return self._api.publish(subject, payload, headers)
+
+    def load(self, messages: Iterable[Captured]) -> int:
+        """Store what was recorded or captured, as of now, and return how much that was."""
+        __tracebackhide__ = True
+        count = 0
+        for message in messages:
+            self._api.publish(message.subject, message.payload, message.headers or None)
+            count += 1
+        return count
+
+    def purge(self, subject: str = "") -> int:
+        """Remove all messages, or those of a subject; return how many."""
+        body = {"filter": subject} if subject else None
+        return int(self._api.ask(f"STREAM.PURGE.{self.name}", body)["purged"])
+
+    def consumer(self, name: str, **config: Any) -> dict[str, Any]:
+        """Make a durable consumer of these settings, times in seconds; return its info."""
+        __tracebackhide__ = True
+        settings = {
+            "durable_name": name,
+            "ack_policy": "explicit",
+            **in_nanoseconds(config, _CONSUMER_DURATIONS),
+        }
+        if "backoff" in settings:
+            settings["backoff"] = [round(one * _SECOND_NS) for one in settings["backoff"]]
+        body = {"stream_name": self.name, "config": settings}
+        return self._api.ask(f"CONSUMER.CREATE.{self.name}.{name}", body)
+
+    @property
+    def consumers(self) -> dict[str, dict[str, Any]]:
+        """The info of each consumer, by name: `num_pending`, `num_ack_pending`, …."""
+        listed = self._api.ask(f"CONSUMER.LIST.{self.name}")["consumers"] or []
+        return {one["name"]: one for one in listed}
+
+
+class Streams:
+    """Makes streams for a test, and deletes them when it is over."""
+
+    def __init__(self, server: ThreadedServer) -> None:
+        self._api = Api(server)
+        self._made: list[str] = []
+
+    def __call__(
+        self,
+        name: str,
+        subjects: str | Iterable[str] = (),
+        *,
+        recording: str | PathLike[str] | None = None,
+        **config: Any,
+    ) -> StreamUnderTest:
+        """Make a stream; `config` has JetStream's keys, times in seconds.
+
+        Without subjects it takes its own name in lower case and what lies below. With a `recording`
+        of midge's it starts with what was recorded on its subjects.
+
+        Raises:
+            StreamRefusedError: JetStream does not want it so.
+        """
+        __tracebackhide__ = True
+        given = [subjects] if isinstance(subjects, str) else list(subjects)
+        if not given and not {"mirror", "sources"} & config.keys():
+            given = [name.lower(), f"{name.lower()}.>"]
+        settings = {"name": name, "subjects": given, **in_nanoseconds(config, _DURATIONS)}
+        self._api.ask(f"STREAM.CREATE.{name}", settings)
+        self._made.append(name)
+        stream = StreamUnderTest(self._api, name)
+        if recording is not None:
+            from midge.testing.recording import read_recording  # noqa: PLC0415 - needs pyarrow
+
+            stream.load(_on(read_recording(recording), given))
+        return stream
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in self._made:
+            self._api.delete(name)
+
+
+def in_nanoseconds(config: dict[str, Any], durations: frozenset[str]) -> dict[str, Any]:
+    """Return the settings with those that are `durations`, in seconds, in nanoseconds."""
+    return {
+        name: round(value * _SECOND_NS) if name in durations else value
+        for name, value in config.items()
+    }
+
+
+def _on(messages: Iterable[Captured], patterns: list[str]) -> Iterator[Captured]:
+    raw = [encode(one) for one in patterns]
+    for message in messages:
+        if any(matches(encode(message.subject), one) for one in raw):
+            yield message
