@@ -124,7 +124,7 @@ class Server:
 
             self._monitoring = MonitoringService(state, self._https_tls)
             self._monitoring.open()
-            self._monitoring.serve("".join(self.urls().get("websocket", ())))
+            self._monitoring.serve()
         # Last, so that whoever can connect finds the others ready.
         broker.host, broker.port = self._listener.open(options.listen.host, options.listen.port)
 

@@ -371,7 +371,7 @@ class Keywords(TypedDict, total=False):
     monitoring_console_enabled: bool
     """Serve `/console`."""
     monitoring_console_token: str
-    """Token that unlocks publishing; empty keeps the console read-only."""
+    """Token that shows contents and unlocks changes; empty keeps both locked."""
     jetstream_enabled: bool
     """Offer JetStream to clients."""
     jetstream_store_dir: str

@@ -240,7 +240,7 @@ class Console(Table, frozen=True, kw_only=True):
     enabled: bool = False
     """Serve `/console`."""
     token: Secret = ""
-    """Token that unlocks publishing; empty keeps the console read-only."""
+    """Token that shows contents and unlocks changes; empty keeps both locked."""
 
 
 class Monitoring(Table, frozen=True, kw_only=True):

@@ -44,10 +44,18 @@ class Monitor:
         self._runner: web.AppRunner | None = None
         self._listener: HttpListener | None = None
         self._pages: dict[str, Page] = {}
+        self._actions: dict[str, Page] = {}
 
     def add_page(self, path: str, page: Page) -> None:
         """Serve `path`, below the base path, by `page`; before `start` only."""
         self._pages[path] = page
+
+    def add_action(self, path: str, action: Page) -> None:
+        """Have `path` do something by `action`, which may wait; before `start` only.
+
+        It keeps no page waiting, so it has to bound by itself how much it does at once.
+        """
+        self._actions[path] = action
 
     async def start(self, listener: socket.socket, tls: "TlsContexts | None" = None) -> None:
         """Answer on `listener`, which listens already: by HTTPS with `tls`, by HTTP without."""
@@ -92,6 +100,8 @@ class Monitor:
         for path, page in {**standard, **self._pages}.items():
             paced = self._paced(path, page, is_shared=path in standard)
             application.router.add_route("*", base + path, paced)
+        for path, action in self._actions.items():
+            application.router.add_route("*", base + path, action)
         return application
 
     def _standard_pages(self) -> dict[str, Page]:

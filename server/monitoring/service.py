@@ -50,9 +50,9 @@ class MonitoringService:
             self._state.https_port = bound[1]
         self._url = f"{'https' if self._tls else 'http'}://{host_in_url(bound[0])}:{bound[1]}"
 
-    def serve(self, websocket_url: str) -> None:
-        """Begin to answer; the console finds the WebSocket listener at `websocket_url`."""
-        self._serving = asyncio.ensure_future(self._serve(websocket_url))
+    def serve(self) -> None:
+        """Begin to answer."""
+        self._serving = asyncio.ensure_future(self._serve())
 
     async def stop(self) -> None:
         """Close the listener and what is open."""
@@ -72,7 +72,7 @@ class MonitoringService:
         """Give the URL of the listener, if it is open."""
         return [self._url] if self._url else []
 
-    async def _serve(self, websocket_url: str) -> None:
+    async def _serve(self) -> None:
         assert self._listener is not None
         if _HTTP not in sys.modules:
             await asyncio.to_thread(importlib.import_module, _HTTP)
@@ -82,5 +82,5 @@ class MonitoringService:
         if self._state.broker.options.monitoring.console.enabled:
             from midge.server.monitoring.console import add_console  # noqa: PLC0415 - only who wants it
 
-            add_console(self._monitor, websocket_url)
+            add_console(self._monitor)
         await self._monitor.start(self._listener, self._tls)

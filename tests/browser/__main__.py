@@ -13,6 +13,7 @@ from .test_console import CONFIG
 
 PICTURE = CHECKOUT / "docs" / "img" / "console.png"
 WATCHED_MS = 25_000
+SETTLING_MS = 2_000
 
 
 def main() -> None:
@@ -26,8 +27,11 @@ def main() -> None:
             page = browser.new_page(viewport={"width": 1280, "height": 900})
             host, port = server.address("monitoring")
             page.goto(f"http://{host}:{port}/console")
+            page.fill("#token", "any")
+            page.click("#unlock button")
+            page.wait_for_timeout(SETTLING_MS)
             page.fill("#subject", "ships.*")
-            page.click("#watch button")
+            page.click("#follow")
             page.wait_for_timeout(WATCHED_MS)
             page.screenshot(path=PICTURE, full_page=True)
 

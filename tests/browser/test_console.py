@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import time
 from typing import TYPE_CHECKING, Any
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 CONFIG = """\
-[websocket]
-host = "127.0.0.1"
-port = -1
-no_tls = true
-
 [monitoring.console]
 enabled = true
 token = "{token}"
+
+[jetstream]
+enabled = true
+in_memory = true
 """
+TOKEN = "let me"
 TIMEOUT_S = 20.0
 HOSTILE = "<img src=x onerror='window.hacked=1'>"
 
@@ -38,10 +39,11 @@ def open_console(tmp_path: Path, new_page: Callable[..., Any]) -> Iterator[Calla
     """Open the console of a new server; give the page and the server."""
     servers = []
 
-    def make(token: str = "let me", **choices: Any) -> tuple[Any, Server]:
+    def make(token: str = TOKEN, http_port: int = -1, **choices: Any) -> tuple[Any, Server]:
         config = tmp_path / "midge.toml"
         config.write_text(CONFIG.format(token=token))
-        server = Server(midge_command(), flags=("-c", str(config), "-m", "-1")).wait_ready()
+        flags = ("-c", str(config), "-m", str(http_port))
+        server = Server(midge_command(), flags=flags).wait_ready()
         servers.append(server)
         host, port = server.address("monitoring")
         page = new_page(**choices)
@@ -67,6 +69,25 @@ def text(page: Any, selector: str) -> str:
     return page.text_content(selector)  # type: ignore[no-any-return]
 
 
+def unlock(page: Any, token: str = TOKEN) -> None:
+    """Give the console its token."""
+    wait_for(page, "!document.getElementById('unlock').hidden")
+    page.fill("#token", token)
+    page.click("#unlock button")
+    wait_for(page, "document.getElementById('lock').textContent !== ''")
+
+
+def watch(page: Any, subject: str) -> None:
+    """Begin a tail."""
+    page.fill("#subject", subject)
+    page.click("#follow")
+    wait_for(page, "document.getElementById('tailing').textContent.includes('seen')")
+
+
+def say(page: Any, element: str, what: str) -> str:
+    return f"document.getElementById('{element}').textContent.includes({what!r})"
+
+
 def test_it_shows_who_is_there_and_what_passes(open_console: Callable[..., Any]) -> None:
     page, server = open_console()
     with Scene(server.url):
@@ -77,34 +98,89 @@ def test_it_shows_who_is_there_and_what_passes(open_console: Callable[..., Any])
         assert "ships.>" in interest
         assert "berths.assign" in interest
         assert text(page, "#health") == "● serving"
+        unlock(page)
+        watch(page, ">")
         wait_for(page, "document.getElementById('tail').textContent.includes('ships.moored')")
         assert '{"ship": ' in text(page, "#tail")
     assert page.complaints == []
-    own = server.address("monitoring")[1], server.address("websocket")[1]
-    assert all(any(f":{port}/" in url for port in own) for url in page.asked), page.asked
+    own = f":{server.address('monitoring')[1]}/"
+    assert all(own in url for url in page.asked), page.asked
 
 
-def test_a_tail_follows_its_subject(open_console: Callable[..., Any]) -> None:
+def test_opening_it_changes_nothing(open_console: Callable[..., Any]) -> None:
     page, server = open_console()
-    page.fill("#subject", "berths.*")
-    page.click("#watch button")
+    wait_for(page, "rates.messages[0].length > 1")
+    unlock(page)
+    watch(page, ">")
+    wait_for(page, "document.getElementById('behind').textContent === 'none'")
+    assert text(page, "#connections") == "0"
+    assert text(page, "#subscriptions") == "0"  # JetStream's own are not a client's
+    with socket.create_connection(server.address(), timeout=TIMEOUT_S) as client:
+        client.sendall(
+            b'CONNECT {"headers":true,"no_responders":true}\r\nSUB i 1\r\nPUB a i 0\r\n\r\n'
+        )
+        received = b""
+        while b"503" not in received:  # nobody answers on `a`, whoever looks on
+            received += client.recv(4096)
+    page.reload()
+    wait_for(page, "rates.messages[0].length > 1")
+    assert "ERR" not in server.log
+    assert page.complaints == []
+
+
+def test_the_axis_of_an_idle_server_is_a_line(open_console: Callable[..., Any]) -> None:
+    page, _ = open_console()
+    shown = "[0, 0.5, 3, 120].map((value) => [ceiling(value), short(ceiling(value) / 2)].join())"
+    assert page.evaluate(shown) == ["0,0", "0.5,0.3", "5,2.5", "200,100"]
+
+
+def test_a_tail_follows_its_subject_until_it_is_stopped(open_console: Callable[..., Any]) -> None:
+    page, server = open_console()
+    unlock(page)
+    watch(page, "berths.*")
     with Scene(server.url):
         wait_for(page, "document.getElementById('tail').childElementCount > 3")
-    before = text(page, "#tail").splitlines()
-    subjects = {line.split(" ")[0] for line in before[-2:]}
-    assert subjects == {"berths.assign"}
+        assert text(page, "#follow") == "Stop"
+        page.click("#follow")
+        assert text(page, "#follow") == "Watch"
+    subjects = {
+        line.split(" ")[0]
+        for line in page.evaluate(
+            "[...document.querySelectorAll('#tail div')].map((l) => l.textContent)"
+        )
+    }
+    assert subjects - {"…"} == {"berths.assign"}
+
+
+def test_a_tail_says_what_is_wrong_and_what_it_leaves_out(open_console: Callable[..., Any]) -> None:
+    page, server = open_console()
+    page.fill("#subject", "a")
+    page.click("#follow")
+    wait_for(page, say(page, "tailing", "the console's token is needed"))
+    unlock(page)
+    page.fill("#subject", "a b")
+    page.click("#follow")
+    wait_for(page, say(page, "tailing", "it has a blank in it"))
+    watch(page, "a")
+    with socket.create_connection(server.address(), timeout=TIMEOUT_S) as client:
+        client.sendall(b"CONNECT {}\r\n" + b"PUB a 1\r\nx\r\n" * 5000 + b"PING\r\n")
+        wait_for(page, say(page, "tail", "left out"))
+        wait_for(page, say(page, "tailing", "5.0 k seen"))
 
 
 def test_who_reads_further_up_is_left_there(open_console: Callable[..., Any]) -> None:
     page, server = open_console()
     lines = "document.getElementById('tail').childElementCount"
+    unlock(page)
+    watch(page, ">")
     with Scene(server.url):
         wait_for(page, f"{lines} > 60")
         page.evaluate("document.getElementById('tail').scrollTop = 0")
         wait_for(page, f"{lines} > 120")
         assert page.evaluate("document.getElementById('tail').scrollTop") == 0
+    page.click("#follow")
     page.click("#clear")
-    assert page.evaluate(lines) < 20
+    assert page.evaluate(lines) == 0
 
 
 def test_it_says_when_there_are_more_clients_than_rows(open_console: Callable[..., Any]) -> None:
@@ -114,7 +190,7 @@ def test_it_says_when_there_are_more_clients_than_rows(open_console: Callable[..
         for _ in range(55):
             stack.enter_context(socket.create_connection(address, timeout=TIMEOUT_S))
         wait_for(page, "document.getElementById('clients-shown').textContent !== ''")
-        assert text(page, "#clients-shown") == "· the busiest 50 of 56"
+        assert text(page, "#clients-shown") == "· the busiest 50 of 55"
 
 
 def test_rates_are_written_out_and_times_are_brief(open_console: Callable[..., Any]) -> None:
@@ -132,39 +208,51 @@ def test_rates_are_written_out_and_times_are_brief(open_console: Callable[..., A
         ]
 
 
-def test_publishing_is_locked_until_the_token_is_given(open_console: Callable[..., Any]) -> None:
+def test_publishing_says_what_came_of_it(open_console: Callable[..., Any]) -> None:
     page, _ = open_console()
-    wait_for(page, "document.getElementById('socket').textContent.includes('connected')")
-    assert page.is_disabled("#send")
-    page.fill("#token", "wrong")
-    page.click("#unlock button")
-    wait_for(page, "document.getElementById('lock').textContent.includes('wrong token')")
-    assert page.is_disabled("#send")
-    page.fill("#token", "let me")
-    page.click("#unlock button")
-    wait_for(page, "!document.getElementById('send').disabled")
+    wait_for(page, "!document.getElementById('unlock').hidden")
     page.fill("#to", "greetings")
     page.fill("#payload", "hællo\nworld " + HOSTILE)
     page.click("#send")
+    wait_for(page, say(page, "published", "not sent: locked"))
+    page.fill("#token", "wrong")
+    page.click("#unlock button")
+    wait_for(page, say(page, "lock", "wrong token"))
+    unlock(page)
+    watch(page, ">")
+    page.click("#send")
+    wait_for(page, say(page, "published", "to greetings, taken by nobody"))
     wait_for(page, "document.getElementById('tail').textContent.includes('greetings')")
     assert f"greetings hællo\nworld {HOSTILE}" in text(page, "#tail")
     assert page.evaluate("window.hacked") is None
+    page.fill("#to", " greetings")
+    page.click("#send")
+    wait_for(page, say(page, "published", "it has a blank in it"))
 
 
 def test_without_a_token_it_only_looks(open_console: Callable[..., Any]) -> None:
     page, _ = open_console(token="")
-    wait_for(page, "document.getElementById('socket').textContent.includes('connected')")
-    assert "read-only" in text(page, "#lock")
+    wait_for(page, say(page, "lock", "read-only"))
     assert page.is_hidden("#unlock")
-    assert page.is_disabled("#send")
+    page.fill("#to", "greetings")
+    page.click("#send")
+    wait_for(page, say(page, "published", "read-only: no token is configured"))
 
 
-def test_a_server_that_goes_is_noticed(open_console: Callable[..., Any]) -> None:
+def test_a_server_that_goes_is_noticed_and_a_tail_comes_back(
+    open_console: Callable[..., Any],
+) -> None:
     page, server = open_console()
-    wait_for(page, "document.getElementById('socket').textContent.includes('connected')")
+    port = server.address("monitoring")[1]
+    unlock(page)
+    watch(page, ">")
     server.stop()
-    wait_for(page, "document.getElementById('socket').textContent.includes('Server Shutdown')")
-    wait_for(page, "document.getElementById('health').className === 'bad'")
+    wait_for(page, say(page, "health", "the server cannot be reached; trying again"))
+    wait_for(page, say(page, "tailing", "the server cannot be reached; trying again"))
+    _, again = open_console(http_port=port)
+    wait_for(page, "document.getElementById('health').textContent === '● serving'")
+    with Scene(again.url):
+        wait_for(page, say(page, "tail", "ships.moored"))
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -175,9 +263,85 @@ def test_it_fits_the_screen(open_console: Callable[..., Any], width: int) -> Non
         wait_for(page, f"document.documentElement.scrollWidth <= {width + 1}")
 
 
-def test_a_tail_that_broke_off_comes_back(open_console: Callable[..., Any]) -> None:
-    page, _ = open_console()
-    wait_for(page, "document.getElementById('socket').textContent.includes('connected')")
-    page.evaluate("socket.close(4000, 'broken off')")
-    wait_for(page, "document.getElementById('socket').textContent.includes('closed')")
-    wait_for(page, "document.getElementById('socket').textContent.includes('connected')")
+def test_streams(open_console: Callable[..., Any]) -> None:
+    page, server = open_console()
+    unlock(page)
+    page.click("#tabs button[data-page=streams]")
+    wait_for(page, say(page, "streams-shown", "there are none"))
+    page.fill("#create-name", "ORDERS")
+    page.fill("#create-subjects", "orders.>, invoices")
+    page.select_option("#create-storage", "memory")
+    page.click("#create button")
+    wait_for(page, say(page, "created", "created ORDERS"))
+    with socket.create_connection(server.address(), timeout=TIMEOUT_S) as client:
+        body = json.dumps({"item": HOSTILE, "number": 1})
+        for number in range(60):
+            subject = f"orders.{number % 2}"
+            client.sendall(f"PUB {subject} {len(body)}\r\n{body}\r\n".encode())
+        config = {"durable_name": "workers", "ack_policy": "explicit"}
+        made = json.dumps({"stream_name": "ORDERS", "config": config})
+        client.sendall(
+            f"PUB $JS.API.CONSUMER.CREATE.ORDERS.workers i {len(made)}\r\n{made}\r\n".encode()
+        )
+        wait_for(page, say(page, "stream-list", "60"))
+        page.click("#stream-list tr.choice")
+        wait_for(page, say(page, "consumers", "workers"))
+    wait_for(page, say(page, "consumers", "60"))
+    page.fill("#search-subject", "orders.1")
+    page.fill("#search-seq", "1")
+    page.click("#search button")
+    count = "document.querySelectorAll('#found .message').length"
+    wait_for(page, f"{count} === 30")
+    page.fill("#search-subject", "")
+    page.click("#search button")
+    wait_for(page, f"{count} === 50")
+    page.click("#search-next")
+    wait_for(page, f"{count} === 10")
+    assert '"number": 1' in text(page, "#found")
+    assert page.evaluate("window.hacked") is None
+    page.click("#purge button")
+    wait_for(page, say(page, "purged", "write the name of the stream"))
+    page.fill("#purge-name", "ORDERS")
+    page.fill("#purge-subject", "orders.1")
+    page.click("#purge button")
+    wait_for(page, say(page, "purged", "purged 30 messages"))
+    assert page.complaints == []
+
+
+def test_buckets(open_console: Callable[..., Any]) -> None:
+    page, server = open_console()
+    with socket.create_connection(server.address(), timeout=TIMEOUT_S) as client:
+        config = json.dumps(
+            {"name": "KV_shop", "subjects": ["$KV.shop.>"], "max_msgs_per_subject": 5}
+        )
+        client.sendall(
+            f"PUB $JS.API.STREAM.CREATE.KV_shop i {len(config)}\r\n{config}\r\n".encode()
+        )
+        unlock(page)
+        page.click("#tabs button[data-page=buckets]")
+        wait_for(page, say(page, "bucket-list", "shop"))
+        client.sendall(b"PUB $KV.shop.limit 1\r\n3\r\nPING\r\n")
+        wait_for(page, say(page, "bucket-list", "shop11"))  # one key and one value
+        page.click("#bucket-list tr.choice")
+        wait_for(page, say(page, "keys", "limit"))
+        page.click("#keys tr.choice")
+        wait_for(page, say(page, "history-of", "of limit"))
+        assert page.input_value("#edit-value") == "3"
+        client.sendall(b"PUB $KV.shop.limit 1\r\n4\r\nPING\r\n")
+        wait_for(page, say(page, "bucket-list", "shop12"))
+        page.fill("#edit-value", "5")
+        page.click("#edit button")
+        wait_for(page, say(page, "edited", "another revision by now"))
+        page.click("#keys tr.choice")
+        wait_for(page, "document.getElementById('edit-value').value === '4'")
+        page.fill("#edit-value", "5")
+        page.click("#edit button")
+        wait_for(page, say(page, "edited", "revision 3"))
+        wait_for(page, say(page, "keys", "5"))
+        page.click("#delete")
+        wait_for(page, say(page, "edited", "deleted, as revision 4"))
+        wait_for(page, say(page, "keys", "(del)"))
+        page.fill("#edit-key", "color")
+        page.fill("#edit-value", "red")
+        page.click("#edit button")
+        wait_for(page, say(page, "keys", "color"))

@@ -1,71 +1,123 @@
-"""`/console`: the page, and the facts it starts from.
+"""`/console`: the page, and what it asks for.
 
-The page reads the monitoring pages like anybody else and talks to the WebSocket listener as a
-client of its own, so it can see and do no more than the user whose credentials it is given.
-Publishing is unlocked by the console's token, which is compared here and never sent out.
+What anybody may see who reaches the monitoring port, it reads like anybody else. What passes, what
+is stored, and what changes anything needs the console's token, which is compared here and never
+sent out.
 """
 
-import hmac
 import json
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
+
+from midge.server.monitoring.console import streams
+from midge.server.monitoring.console.actions import Actions, WrongRequest
+from midge.server.monitoring.console.tail import Tails
+from midge.server.routing.account import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
     from midge.server.monitoring.http import Monitor
 
+_ASSETS = {
+    "console.css": "text/css",
+    "console.js": "text/javascript",
+    "buckets.js": "text/javascript",
+    "streams.js": "text/javascript",
+    "tail.js": "text/javascript",
+}
 _PAGE = "console.html"
 _HEADERS = {
     # Nothing but the page itself runs, and it is not to be framed.
     "Content-Security-Policy": (
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-        "connect-src 'self' ws: wss:; img-src data:; frame-ancestors 'none'; base-uri 'none'; "
-        "form-action 'none'"
+        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+        "img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-_LONGEST_TOKEN = 1024
+_TOKEN = "X-Console-Token"  # nosec B105 - the name of a header
+_ACTIONS = ("publish", "request", "tail", "messages", "keys", "unlock")
+_SLOW_MAX = 5
+_SLOW_MIN_BYTES = 64 * 1024  # what waits for the end of a turn is less than a chunk
 
 
-def add_console(monitor: "Monitor", websocket: str) -> None:
-    """Serve the console on `monitor`; `websocket` is the WebSocket listener's URL, or empty."""
-    page = files("midge.server.monitoring.console").joinpath(_PAGE).read_text(encoding="utf-8")
-    options = monitor.state.broker.options.monitoring.console
+def add_console(monitor: "Monitor") -> None:
+    """Serve the console on `monitor`."""
+    state = monitor.state
+    actions = Actions(state, Tails(state.broker))
+    monitor.add_page("/console", _asset(_PAGE, "text/html"))
+    for name, kind in _ASSETS.items():
+        monitor.add_page(f"/console/{name}", _asset(name, kind))
+
+    async def facts(_request: web.Request) -> web.Response:
+        return _json(
+            {
+                "server_name": state.server_name,
+                "can_unlock": bool(state.broker.options.monitoring.console.token),
+                "accounts": sorted(state.broker.accounts),
+                "jetstream": state.jetstream is not None,
+            }
+        )
+
+    async def now(_request: web.Request) -> web.Response:
+        return _json(_clients_now(monitor))
+
+    async def show_streams(request: web.Request) -> web.Response:
+        return _json(streams.list_streams(state, request.query.get("account", GLOBAL_ACCOUNT)))
+
+    async def show_consumers(request: web.Request) -> web.Response:
+        account = request.query.get("account", GLOBAL_ACCOUNT)
+        return _json(streams.list_consumers(state, account, request.query.get("stream", "")))
+
+    monitor.add_page("/console/facts", facts)
+    monitor.add_page("/console/now", now)
+    monitor.add_page("/console/streams", show_streams)
+    monitor.add_page("/console/consumers", show_consumers)
+    for action in _ACTIONS:
+        monitor.add_action(f"/console/{action}", _action(actions, action))
+
+
+def _asset(name: str, kind: str) -> Any:
+    text = files("midge.server.monitoring.console").joinpath(name).read_text(encoding="utf-8")
 
     async def show(_request: web.Request) -> web.Response:
-        return web.Response(text=page, content_type="text/html", headers=_HEADERS)
+        return web.Response(text=text, content_type=kind, headers=_HEADERS)
 
-    async def tell(_request: web.Request) -> web.Response:
-        facts = {
-            "server_name": monitor.state.server_name,
-            "websocket": _listener(websocket),
-            "can_unlock": bool(options.token),
-        }
-        return _json(facts)
-
-    async def unlock(request: web.Request) -> web.Response:
-        given = request.headers.get("X-Console-Token", "")[:_LONGEST_TOKEN]
-        # Compared as a whole, so that time tells nothing of how much was right.
-        allowed = bool(options.token) and hmac.compare_digest(
-            given.encode(), options.token.encode()
-        )
-        return _json({"unlocked": allowed}, 200 if allowed else 403)
-
-    monitor.add_page("/console", show)
-    monitor.add_page("/console/facts", tell)
-    monitor.add_page("/console/unlock", unlock)
+    return show
 
 
-def _listener(url: str) -> dict[str, str]:
-    """Split the listener's URL into what a page needs that is looked at from another host."""
-    scheme, _, rest = url.partition("://")
-    host, _, port = rest.rpartition(":")
-    anywhere = host in {"0.0.0.0", "[::]"}  # noqa: S104  # nosec B104 - not bound
-    return {"scheme": scheme, "host": "" if anywhere else host, "port": port} if url else {}
+def _action(actions: Actions, name: str) -> Any:
+    async def act(request: web.Request) -> web.Response:
+        if not actions.is_allowed(request.headers.get(_TOKEN, "")):
+            return _json({"error": "the console's token is needed"}, 403)
+        if request.method != "POST":
+            return _json({"error": "expected POST"}, 405)
+        try:
+            return _json(await actions.do(name, await request.read() or b"{}"))
+        except WrongRequest as error:
+            return _json({"error": str(error)}, 400)
+        except web.HTTPRequestEntityTooLarge as error:
+            return _json({"error": f"more than the console takes: {error.text}"}, 413)
+
+    return act
+
+
+def _clients_now(monitor: "Monitor") -> dict[str, Any]:
+    """Count what clients subscribe to, and name those that are furthest behind."""
+    clients = list(monitor.state.broker.clients.values())
+    pending = [(one.outbound.pending_bytes(), one) for one in clients]
+    slow = [pair for pair in pending if pair[0] >= _SLOW_MIN_BYTES]
+    slow.sort(key=lambda pair: -pair[0])
+    return {
+        "subscriptions": sum(len(one.subscriptions) for one in clients),
+        "slow": [
+            {"cid": one.cid, "name": one.options.name, "pending_bytes": size}
+            for size, one in slow[:_SLOW_MAX]
+        ],
+    }
 
 
 def _json(value: object, status: int = 200) -> web.Response:

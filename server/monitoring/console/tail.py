@@ -1,0 +1,128 @@
+"""Tails of the console: what passes in an account, looked at from outside.
+
+A tail is an observer: it is no subscription, counts as no interest and stops no run. It lives while
+a page asks for it, so it also comes back by itself after the server was started anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from midge.protocol.text import decode
+from midge.server.monitoring.console.shown import headers_of, payload_of
+from midge.server.routing.observer import Observer
+from midge.sublist.subjects import matches
+
+if TYPE_CHECKING:
+    from midge.protocol.frame import Frame
+    from midge.server.broker.broker import Broker
+    from midge.server.clock import Timer
+    from midge.server.routing.account import Account
+    from midge.server.routing.client import Client
+
+KEPT_MAX = 100
+"""Messages kept between two looks: at two looks a second more than anybody reads."""
+
+TAILS_MAX = 8
+"""Tails of one server; each costs some 0.5 us a message."""
+
+_PAYLOAD_MAX_BYTES = 1024
+_FORGOTTEN_AFTER_S = 5.0  # without a look; a page looks twice a second
+_EVERYTHING = b">"
+
+
+class Tail(Observer):
+    """The messages of one account on subjects that match `pattern`, since the last look."""
+
+    def __init__(self, account: Account, pattern: bytes) -> None:
+        self.account = account
+        self.pattern = pattern
+        self._is_whole = pattern == _EVERYTHING
+        self._kept: list[dict[str, Any]] = []
+        self._seen = 0
+
+    def take(self) -> dict[str, Any]:
+        """Return what was kept since the last look, how much was seen and how much left out."""
+        kept, self._kept = self._kept, []
+        seen, self._seen = self._seen, 0
+        return {"messages": kept, "seen": seen, "left_out": seen - len(kept)}
+
+    # As an observer.
+
+    def sees_runs(self) -> bool:
+        """Tell that runs may go on as runs: their first message stands for all."""
+        return True
+
+    def message_routed(
+        self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
+    ) -> None:
+        """Keep a message, if there is room."""
+        self._note(account, publisher, frame, 1, plain + queued)
+
+    def run_routed(
+        self, account: Account, publisher: Client | None, frame: Frame, count: int, plain: int
+    ) -> None:
+        """Keep the first message of a run, if there is room."""
+        self._note(account, publisher, frame, count, plain)
+
+    def _note(
+        self, account: Account, publisher: Client | None, frame: Frame, count: int, taken: int
+    ) -> None:
+        if account is not self.account:
+            return
+        if not self._is_whole and not matches(frame.subject_bytes(), self.pattern):
+            return
+        self._seen += count
+        if len(self._kept) < KEPT_MAX:
+            self._kept.append(_shown(publisher, frame, taken))
+
+
+class Tails:
+    """The tails of one server, by the names that their pages gave them."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._tails: dict[str, tuple[Tail, Timer]] = {}
+
+    def look(self, name: str, account: Account, pattern: bytes) -> dict[str, Any] | None:
+        """Return what has passed since the last look, and look on; None: there are too many.
+
+        The first look, and one at something else, begin a new tail.
+        """
+        tail, timer = self._tails.get(name, (None, None))
+        if timer is not None:
+            timer.cancel()
+        if tail is None or tail.account is not account or tail.pattern != pattern:
+            self.end(name)
+            if len(self._tails) >= TAILS_MAX:
+                return None
+            tail = Tail(account, pattern)
+            self._broker.watch_messages(tail)
+        again = self._broker.clock.call_later(_FORGOTTEN_AFTER_S, self.end, name)
+        self._tails[name] = tail, again
+        return tail.take()
+
+    def end(self, name: str) -> None:
+        """Look no more."""
+        tail, timer = self._tails.pop(name, (None, None))
+        if timer is not None:
+            timer.cancel()
+        if tail is not None:
+            self._broker.look_away(tail)
+
+    def close(self) -> None:
+        """End all."""
+        for name in list(self._tails):
+            self.end(name)
+
+
+def _shown(publisher: Client | None, frame: Frame, taken: int) -> dict[str, Any]:
+    reply, options = frame.reply_bytes(), getattr(publisher, "options", None)
+    return {
+        "subject": decode(frame.subject_bytes()),
+        **payload_of(frame.payload_bytes(), _PAYLOAD_MAX_BYTES),
+        "headers": headers_of(frame.header_bytes()),
+        "reply": None if reply is None else decode(reply),
+        "client": "" if options is None else options.name,
+        "taken": taken,
+    }
