@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 _MESSAGE_COST = 256
 """What storing a message costs beside its bytes: some 5 us, see `Snapshot`."""
 
-_PART_MAX = 64 << 20
+_PART_MAX = 16 << 20
+"""The largest part of an entry that is waited for, unless messages may be larger: the state of a
+consumer with 200,000 pending messages."""
+
 _ZERO_STATE = {"messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0, "consumer_count": 0}
 
 
@@ -46,7 +49,7 @@ class RestoredStream:
         self.ids: list[tuple[bytes, int, int]] = []
         self.ttls: list[tuple[int, int, int]] = []
         self._now_ns = now_ns
-        self._max_payload = max_payload
+        self.max_payload = max_payload
 
     def begin(self, first_seq: int) -> None:
         """Have the first message be `first_seq`."""
@@ -61,7 +64,7 @@ class RestoredStream:
             StoreError: the store does not take it.
         """
         size = len(block) + len(payload)
-        if size > self._max_payload:
+        if size > self.max_payload:
             raise ArchiveError(f"message sequence {seq} exceeds maximum payload size")
         if 0 <= self.config.max_msg_size < size:
             raise ArchiveError(f"message sequence {seq} exceeds maximum message size")
@@ -96,7 +99,7 @@ class Restore:
 
     def __init__(self, restored: RestoredStream) -> None:
         self._restored = restored
-        self._entries = EntryReader(_PART_MAX)
+        self._entries = EntryReader(max(_PART_MAX, restored.max_payload))
         self._consumers_left = 0
         self._last_seq = 0
         self._has_state = False

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING
 
+from midge.jetstream import errors
 from midge.jetstream.archive.receiving import RESTORE_PREFIX, Receiving
 from midge.jetstream.archive.restore import RestoredStream
 from midge.jetstream.archive.sending import ACK_PREFIX, Sending, in_flight
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from midge.jetstream.stream.stream import Stream
 
 PREFIX = b"$JS.SNAPSHOT."
+UNDER_WAY_MAX = 64
+"""Most snapshots, and most restores, of one account at once: each may hold some 16 MiB."""
+
 _TURN_BYTES = 256 << 10
 """Work of one turn where nothing else says how much that may be: some 5 ms."""
 
@@ -39,14 +43,24 @@ class Transfers:
     def send(
         self, stream: Stream, to: bytes, chunk_bytes: int, window_bytes: int, *, consumers: bool
     ) -> Sending:
-        """Take a snapshot of a stream; `Sending.start` begins to send it."""
+        """Take a snapshot of a stream; `Sending.start` begins to send it.
+
+        Raises:
+            JetStreamError: too many are under way.
+        """
+        _check_room(self.sending)
         snapshot = Snapshot(stream, with_consumers=consumers)
         sending = Sending(self, stream, snapshot, to, in_flight(chunk_bytes, window_bytes))
         self.sending[sending.id] = sending
         return sending
 
     def receive(self, config: StreamConfig) -> Receiving:
-        """Take in an archive, of which a stream is to be made; chunks go to its `subject`."""
+        """Take in an archive, of which a stream is to be made; chunks go to its `subject`.
+
+        Raises:
+            JetStreamError: too many are under way.
+        """
+        _check_room(self.receiving)
         surroundings = self.account.surroundings
         store = self.account.new_store(config)
         now_ns = surroundings.clock.wall_ns()
@@ -85,3 +99,8 @@ class Transfers:
 
     def _work_at_once(self, work: Work) -> None:
         self.account.surroundings.clock.call_later(0, work, _TURN_BYTES)
+
+
+def _check_room(under_way: Sized) -> None:
+    if len(under_way) >= UNDER_WAY_MAX:
+        raise errors.INSUFFICIENT_RESOURCES.error()

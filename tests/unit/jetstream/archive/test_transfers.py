@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from midge.jetstream.archive import entries, snapshot
+from midge.jetstream.archive import entries, snapshot, transfers
 from midge.jetstream.archive.entries import Entry
 from midge.jetstream.archive.framing import S2Writer
 from midge.jetstream.stream.stream import Stream
@@ -275,6 +275,21 @@ def test_a_restore_in_which_nothing_comes_is_given_up(rig: Rig) -> None:
     rig.clock.advance(2)
     assert not rig.account.transfers.receiving
     assert not rig.account.transfers.take(to, b"_INBOX.r", b"")
+
+
+def test_only_so_many_are_under_way(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfers, "UNDER_WAY_MAX", 2)
+    rig.fill(50, 1000)
+    for expected in (None, None, 10023):
+        answer = rig.snapshot(chunk_size=1024, window_size=1024)
+        assert answer.get("error", {}).get("err_code") == expected
+    for expected in (None, None, 10023):
+        answer = rig.api("STREAM.RESTORE.S", {"config": {"name": "S"}, "state": {}})
+        assert answer.get("error", {}).get("err_code") == expected
+    rig.clock.advance(10)
+    assert rig.account.transfers.receiving == {}
+    assert rig.account.transfers.sending == {}
+    assert rig.account.streams["A"].store.keepers == []
 
 
 @pytest.mark.parametrize(
