@@ -1,0 +1,170 @@
+/* Logs what a server does to its files and sockets, in the order in which it does it: preloaded.
+ *
+ * An entry is a kind, a descriptor, a number and a length, and as many bytes of data:
+ *   W  pwrite, after it returned; the number is the position
+ *   B  fdatasync or fsync, before it is called     S  after it returned well
+ *   O  a file opened; the data is its name, the number 1 if it was emptied or made
+ *   C  a file closed    T  truncated, A  extended to the number    N  renamed (data: two names)
+ *   U  unlinked
+ *   R  read from a socket, after    X  written to a socket, before
+ * MIDGE_CALLS names the log. MIDGE_NO_SYNC=1 plants a fault: nothing is synced.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static int log_file = -2;
+static int no_sync;
+
+static void put(const void *data, size_t length) {
+    const char *at = data;
+    while (length > 0) {
+        long done = syscall(SYS_write, log_file, at, length);
+        if (done <= 0) abort();
+        at += done;
+        length -= (size_t)done;
+    }
+}
+
+static int is_on(void) {
+    if (log_file == -2) {
+        const char *name = getenv("MIDGE_CALLS");
+        const char *fault = getenv("MIDGE_NO_SYNC");
+        no_sync = fault != NULL && fault[0] == '1';
+        log_file = name == NULL ? -1 : (int)syscall(SYS_openat, AT_FDCWD, name,
+                                                    O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    }
+    return log_file >= 0;
+}
+
+static void entry(char kind, int file, int64_t number, const struct iovec *parts, int count) {
+    struct { int64_t number; int32_t kind, file; int64_t length; } head = {number, kind, file, 0};
+    pthread_mutex_lock(&mutex);
+    if (is_on()) {
+        for (int i = 0; i < count; i++) head.length += (int64_t)parts[i].iov_len;
+        put(&head, sizeof head);
+        for (int i = 0; i < count; i++) put(parts[i].iov_base, parts[i].iov_len);
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+static void note(char kind, int file, int64_t number, const void *data, size_t length) {
+    struct iovec part = {(void *)data, length};
+    entry(kind, file, number, &part, 1);
+}
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+static int is_socket(int file) {
+    struct stat state;
+    return fstat(file, &state) == 0 && S_ISSOCK(state.st_mode);
+}
+
+ssize_t pwrite(int file, const void *data, size_t length, off_t position) {
+    static __typeof__(&pwrite) real;
+    if (!real) real = REAL(pwrite);
+    ssize_t done = real(file, data, length, position);
+    if (done > 0) note('W', file, position, data, (size_t)done);
+    return done;
+}
+ssize_t pwrite64(int file, const void *data, size_t length, off64_t position) {
+    return pwrite(file, data, length, position);
+}
+
+static int synced(int file, int (*real)(int)) {
+    note('B', file, 0, "", 0);
+    int result = no_sync ? 0 : real(file);
+    if (result == 0 && !no_sync) note('S', file, 0, "", 0);
+    return result;
+}
+int fdatasync(int file) { return synced(file, REAL(fdatasync)); }
+int fsync(int file) { return synced(file, REAL(fsync)); }
+
+static int opened(int file, const char *name, int flags) {
+    if (file >= 0) note('O', file, (flags & (O_CREAT | O_TRUNC)) != 0, name, strlen(name));
+    return file;
+}
+int openat(int directory, const char *name, int flags, ...) {
+    __builtin_va_list more;
+    __builtin_va_start(more, flags);
+    mode_t mode = (mode_t)__builtin_va_arg(more, int);
+    __builtin_va_end(more);
+    return opened(REAL(openat)(directory, name, flags, mode), name, flags);
+}
+int openat64(int directory, const char *name, int flags, ...) {
+    __builtin_va_list more;
+    __builtin_va_start(more, flags);
+    mode_t mode = (mode_t)__builtin_va_arg(more, int);
+    __builtin_va_end(more);
+    return opened(REAL(openat64)(directory, name, flags, mode), name, flags);
+}
+int ftruncate(int file, off_t size) {
+    int result = REAL(ftruncate)(file, size);
+    if (result == 0) note('T', file, size, "", 0);
+    return result;
+}
+int ftruncate64(int file, off64_t size) { return ftruncate(file, size); }
+int posix_fallocate(int file, off_t start, off_t size) {
+    int result = REAL(posix_fallocate)(file, start, size);
+    if (result == 0) note('A', file, start + size, "", 0);
+    return result;
+}
+int posix_fallocate64(int file, off64_t start, off64_t size) {
+    return posix_fallocate(file, start, size);
+}
+int renameat(int one, const char *old, int other, const char *new) {
+    int result = REAL(renameat)(one, old, other, new);
+    struct iovec parts[3] = {{(void *)old, strlen(old)}, {"\n", 1}, {(void *)new, strlen(new)}};
+    if (result == 0) entry('N', one, 0, parts, 3);
+    return result;
+}
+int unlinkat(int directory, const char *name, int flags) {
+    int result = REAL(unlinkat)(directory, name, flags);
+    if (result == 0) note('U', directory, 0, name, strlen(name));
+    return result;
+}
+int close(int file) {
+    note('C', file, 0, "", 0);
+    return REAL(close)(file);
+}
+
+ssize_t read(int file, void *data, size_t length) {
+    static __typeof__(&read) real;
+    if (!real) real = REAL(read);
+    ssize_t done = real(file, data, length);
+    if (done > 0 && is_socket(file)) note('R', file, 0, data, (size_t)done);
+    return done;
+}
+ssize_t recv(int file, void *data, size_t length, int flags) {
+    ssize_t done = REAL(recv)(file, data, length, flags);
+    if (done > 0) note('R', file, 0, data, (size_t)done);
+    return done;
+}
+ssize_t write(int file, const void *data, size_t length) {
+    static __typeof__(&write) real;
+    if (!real) real = REAL(write);
+    if (is_socket(file)) note('X', file, 0, data, length);
+    return real(file, data, length);
+}
+ssize_t writev(int file, const struct iovec *parts, int count) {
+    if (is_socket(file)) entry('X', file, 0, parts, count);
+    return REAL(writev)(file, parts, count);
+}
+ssize_t send(int file, const void *data, size_t length, int flags) {
+    note('X', file, 0, data, length);
+    return REAL(send)(file, data, length, flags);
+}
+ssize_t sendmsg(int file, const struct msghdr *message, int flags) {
+    entry('X', file, 0, message->msg_iov, (int)message->msg_iovlen);
+    return REAL(sendmsg)(file, message, flags);
+}

@@ -1,0 +1,152 @@
+"""Every answer of the real server is preceded by the sync that covers it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from midge.jetstream.store.file.directory import StoreDirectory
+from tests.durability.calls import Call, Images, Medium, read_calls
+from tests.durability.publisher import Publisher
+from tests.support.processes import Server, midge_command
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="preloading is Linux's")
+
+_WINDOW = 50
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile the log of calls."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    assert compiler is not None, "the compiled build needs a C compiler, too"
+    library = tmp_path_factory.mktemp("shim") / "file_calls.so"
+    source = Path(__file__).with_name("file_calls.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+def preloaded(shim: Path, log: Path, store: Path, fault: str = "0") -> Server:
+    command = ["env", f"LD_PRELOAD={shim}", f"MIDGE_CALLS={log}", f"MIDGE_NO_SYNC={fault}"]
+    return Server([*command, *midge_command()], flags=("-js", "-sd", str(store)))
+
+
+async def publish(client: Publisher, numbers: range) -> None:
+    """Publish a marker each, a window of them at a time, half of them with an id, some twice."""
+    pending: set[asyncio.Future[bytes]] = set()
+    for number in numbers:
+        name = f"m-{number:07d}"
+        headers = f"Nats-Msg-Id: {name}\r\n".encode() if number % 2 else b""
+        body = b"<%b>" % name.encode() + b"x" * (number % 700)
+        pending.add(client.send(f"s{number % 3}.a", body, name, headers))
+        if number % 10 == 1:  # the answer to a duplicate, too, waits for the first one's sync
+            pending.add(client.send(f"s{number % 3}.a", body, name + ".again", headers))
+        if len(pending) >= _WINDOW:
+            _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.gather(*pending)
+
+
+async def command(client: Publisher) -> None:
+    """Ask for changes one after the other, each of which is to be on the disk when answered."""
+    consumer = {"stream_name": "S0", "config": {"durable_name": "C", "ack_policy": "explicit"}}
+    asked = iter(range(1, 100))
+
+    async def ask(subject: str, body: object) -> None:
+        answer = await client.ask(f"$JS.API.{subject}", body, f"c-{next(asked):07d}")
+        assert "error" not in answer, answer
+
+    await ask("CONSUMER.CREATE.S0.C", consumer)
+    await ask("STREAM.MSG.DELETE.S0", {"seq": 3})
+    await ask("STREAM.PURGE.S1", {"seq": 5})
+    await ask("STREAM.PURGE.S1", {"filter": "s1.*"})
+    await ask("STREAM.UPDATE.S2", {"name": "S2", "subjects": ["s2.*"], "max_msgs": 100_000})
+    await ask("STREAM.CREATE.T", {"name": "T", "subjects": ["t"]})
+    await ask("STREAM.DELETE.T", {})
+    await ask("CONSUMER.DELETE.S0.C", {})
+
+
+async def exercise(url: str, count: int) -> None:
+    clients = [await Publisher.connect(url) for _ in range(3)]
+    for i in range(3):
+        config = {"name": f"S{i}", "subjects": [f"s{i}.*"], "storage": "file"}
+        await clients[0].ask(f"$JS.API.STREAM.CREATE.S{i}", config, f"c-{9000 + i:07d}")
+    each = count // 3
+    await asyncio.gather(
+        *(publish(client, range(i * each, (i + 1) * each)) for i, client in enumerate(clients))
+    )
+    await command(clients[0])
+    for client in clients:
+        await client.close()
+
+
+def logged(shim: Path, path: Path, count: int, fault: str = "0") -> list[Call]:
+    with preloaded(shim, path / "calls", path / "store", fault) as server:
+        asyncio.run(exercise(server.url, count))
+        server.process.kill()
+        server.process.wait()
+    return list(read_calls(path / "calls"))
+
+
+def early(calls: list[Call]) -> tuple[int, list[bytes]]:
+    """Return how many messages were acknowledged, and what was answered too early."""
+    medium = Medium()
+    for call in calls:
+        medium.see(call)
+    return len(medium.acked), medium.early
+
+
+def check_images(calls: list[Call], count: int, seed: int) -> None:
+    """Cut the power at `count` moments; what was acknowledged must be there each time."""
+    random = Random(seed)
+    changes = [i for i, call in enumerate(calls) if call.kind in "WSX"]
+    moments = set(random.sample(changes, min(count, len(changes))))
+    images, medium = Images(seed), Medium()
+    is_removed = False
+    for i, call in enumerate(calls):
+        images.see(call)
+        medium.see(call)
+        is_removed = is_removed or (call.kind == "R" and b"MSG.DELETE" in call.data)
+        if i in moments and not is_removed and "store.a" in images.disk.entries:
+            check_image(images, medium)
+
+
+def check_image(images: Images, medium: Medium) -> None:
+    directory = StoreDirectory(images.disk.power_failed(), lambda: None)
+    assert directory.damages == []
+    found = set()
+    for stream in directory.streams():
+        seq = stream.next_seq((), 1)
+        while seq:
+            message = stream.load(seq)
+            assert message is not None
+            found.add(message.payload[: len(b"<m-0000000>")])
+            seq = stream.next_seq((), seq + 1)
+    assert medium.acked <= found
+
+
+def test_no_answer_leaves_before_its_sync(shim: Path, tmp_path: Path) -> None:
+    calls = logged(shim, tmp_path, 3_000)
+    acked, too_early = early(calls)
+    assert acked == 3_000
+    assert too_early == []
+    check_images(calls, 20, 1)
+
+
+def test_answers_before_the_sync_are_found(shim: Path, tmp_path: Path) -> None:
+    acked, too_early = early(logged(shim, tmp_path, 300, "1"))
+    assert acked == 300
+    assert len(too_early) > 300
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+def test_a_thousand_images(shim: Path, tmp_path: Path) -> None:
+    calls = logged(shim, tmp_path, 9_000)
+    assert early(calls) == (9_000, [])
+    check_images(calls, 1_000, 2)
