@@ -73,7 +73,7 @@ class AtomicBatches:
         if batch.size != sequence or (sequence == 1 and commit == _COMMIT_BEFORE):
             self._abandon(batch_id, "incomplete")
             raise Refused(errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH)
-        if sequence - (commit == _COMMIT_BEFORE) > self._size_max:
+        if _size(sequence, commit) > self._size_max:
             self._abandon(batch_id, "large")
             raise Refused(self._too_large())
         batch.messages.append(message)
@@ -96,7 +96,7 @@ class AtomicBatches:
     def _begin(self, batch_id: bytes, sequence: int, commit: bytes | None) -> _Batch:
         """Open a batch, which its first message must do."""
         if sequence != 1:
-            if sequence - (commit == _COMMIT_BEFORE) > self._size_max:
+            if _size(sequence, commit) > self._size_max:
                 raise Refused(self._too_large())
             raise Refused(errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH)
         if not self._open.has_room():
@@ -163,6 +163,14 @@ def check_room(stream: Stream, message: Incoming) -> None:
     limit = stream.config.max_msg_size
     if 0 <= limit < len(message.headers) + len(message.payload):
         raise Refused(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+
+
+def _size(sequence: int, commit: bytes | None) -> int:
+    """Return how many messages a batch has by its last sequence.
+
+    Ended before a first message that is called 0, it has 2**64 - 1, as in nats-server.
+    """
+    return (sequence - (commit == _COMMIT_BEFORE)) % (1 << 64)
 
 
 def _sequence(message: Incoming) -> int:

@@ -1,0 +1,340 @@
+"""Run random programs on a live server, many at once, and write down what it answered.
+
+    python -m tests.differential.jetstream.live [--first SEED] [--count N] [--at-once N]
+
+runs them on nats-server and on midge, prints each program that differs with its seed and the first
+step that does, and in the end how many there were. A program that differs is run again beside
+few others before it is told: nats-server answers late when the machine is busy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from tests.differential.jetstream.random_programs import INBOXES, Program, Step
+from tests.differential.jetstream.wire import Message, Wire
+from tests.support.processes import Server, midge_command, nats_server_command
+
+QUIET_S = 0.03
+"""Nothing more comes of a step when nothing came for so long."""
+
+PATIENT_S = 0.15
+"""The same for a program that differed, and runs again beside few others."""
+
+_PATIENT_RUNS = 6
+
+_TAKEN_AWAY = '"reason":"Unacknowledged message was deleted"'
+"""Of advisories that are sent in another order, and for some purges by nats-server alone."""
+
+_SILENCE_S = 0.3
+_ANSWER_S = 10.0
+_TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
+_ID = re.compile(r'"id":"\w+"')
+_LEADER = re.compile(r'"leader":"[^"]*"')
+_ACK_TIME = re.compile(r'"ack_time":\d+')
+_IN_ACK = re.compile(r"(\$JS\.ACK\.X\d+\.\w+\.\d+\.\d+\.\d+\.)\d{19}")
+_NOTHING_DELIVERED = re.compile(
+    r'"delivered":\{"consumer_seq":0,"stream_seq":\d+\},'
+    r'"ack_floor":\{"consumer_seq":0,"stream_seq":\d+\},'
+)
+_LAST = re.compile(r',"last_(?:active|ts)":"[^"]*"')
+"""What a restart takes away: of consumers on nats-server, of an emptied stream on midge.
+
+nats-server also loses a stream whose configuration it took and does not take again.
+"""
+
+_NEVER_USED = re.compile(r'"first_seq":1,(?="first_ts":"0001-01-01T00:00:00Z","last_seq":0,)')
+_NOT_THERE = re.compile(r'"num_deleted":1,("deleted":\[0\],)?(?="consumer_count")')
+
+Answers = list[Any]
+
+
+def masked(text: str) -> str:
+    """Return an answer without what no two servers have in common."""
+    text = _ID.sub('"id":""', _LEADER.sub('"leader":""', _TIME.sub("T", text)))
+    # nats-server counts sequence 0 of an empty file stream as deleted once a get has missed.
+    text = _NOT_THERE.sub("", text) if '"last_seq":0,' in text else text
+    text = _NEVER_USED.sub('"first_seq":0,', text)
+    # What a consumer shows as passed over before its first delivery depends on when it looked.
+    text = _NOTHING_DELIVERED.sub(r'"delivered":{},"ack_floor":{},', text)
+    return _IN_ACK.sub(r"\g<1>T", _ACK_TIME.sub('"ack_time":0', text))
+
+
+class Run:
+    """One program on one server."""
+
+    def __init__(self, wire: Wire, seed: int, quiet_s: float) -> None:
+        self._wire = wire
+        self._quiet_s = quiet_s
+        self._stream = f"X{seed}"
+        self._prefix = f"x{seed}"
+        self._acks: dict[str, list[str]] = {}
+        inboxes = {f"i{seed}.{number}": f"i{seed}.{number}" for number in range(INBOXES)}
+        self._subscriptions = {
+            **inboxes,
+            f"r{seed}": f"r{self._prefix}.>",
+            f"d{seed}": f"d{self._prefix}.>",
+            f"a{seed}": f"$JS.EVENT.ADVISORY.*.*.{self._stream}",
+            f"b{seed}": f"$JS.EVENT.ADVISORY.*.*.{self._stream}.>",
+            f"m{seed}": f"$JS.EVENT.METRIC.*.*.{self._stream}.>",
+        }
+        self._inboxes = list(inboxes)
+
+    async def answers(self, steps: Iterable[Step]) -> Answers:
+        """Do the steps; return what came of each."""
+        for name, subject in self._subscriptions.items():
+            self._wire.subscribe(name, subject)
+        found = []
+        for step in self._named(steps):
+            answer = await getattr(self, "_" + step[0])(*step[1:])
+            found.append([answer, await self._arrived()])
+        found.append(await self.final())
+        for name in self._subscriptions:
+            self._wire.unsubscribe(name)
+        return found
+
+    async def final(self) -> Answers:
+        """Return reports on everything that the program has."""
+        api = self._api
+        found = [await api("STREAM.INFO.@S", {"deleted_details": True, "subjects_filter": ">"})]
+        state = json.loads(found[0]).get("state")
+        if state is None:
+            return found
+        first, last = state["first_seq"], state["last_seq"]
+        for seq in range(first, min(last, first + 40) + 1):
+            found.append(await api("STREAM.MSG.GET.@S", {"seq": seq}))
+        names = json.loads(await api("CONSUMER.NAMES.@S", None))["consumers"]
+        found += [await api(f"CONSUMER.INFO.@S.{name}", None) for name in names]
+        return found
+
+    def _named(self, steps: Iterable[Step]) -> list[Step]:
+        text = json.dumps(list(steps))
+        made: list[Step] = json.loads(text.replace("@S", self._stream).replace("@p", self._prefix))
+        return made
+
+    async def _arrived(self) -> dict[str, Any]:
+        """Wait until nothing more comes; return what did, by subscription."""
+        found: dict[str, list[Any]] = {}
+        until = time.monotonic() + self._quiet_s
+        while time.monotonic() < until:
+            for name in self._subscriptions:
+                for message in self._wire.taken(name):
+                    until = time.monotonic() + self._quiet_s
+                    if _TAKEN_AWAY not in message.payload:
+                        found.setdefault(name, []).append(self._shown(message))
+            await asyncio.sleep(self._quiet_s / 3)
+        return found
+
+    def _shown(self, message: Message) -> Any:
+        reply = message.reply
+        if reply.startswith("$JS.ACK."):
+            tokens = reply.split(".")
+            self._acks.setdefault(tokens[3], []).append(reply)
+            del tokens[7]
+            reply = ".".join(tokens)
+        return [message.subject, reply, masked(message.headers), masked(message.payload)]
+
+    async def _api(self, subject: str, body: Any) -> str:
+        text = b"" if body is None else json.dumps(body).encode()
+        subject = subject.replace("@S", self._stream)
+        # A reset of what does not exist is not answered.
+        wait_s = _SILENCE_S if "RESET" in subject else _ANSWER_S
+        answer = await self._wire.request("$JS.API." + subject, text, wait_s=wait_s)
+        return "" if answer is None else masked(answer.payload)
+
+    async def _publish(self, subject: str, lines: list[str], body: str) -> Any:
+        block = "".join(f"{line}\r\n" for line in lines)
+        headers = f"NATS/1.0\r\n{block}\r\n".encode() if lines else b""
+        return _brief(await self._wire.request(subject, body.encode(), headers))
+
+    async def _direct(self, subject: str, body: Any) -> Any:
+        text = b"" if body is None else json.dumps(body).encode()
+        inbox = self._inboxes[0]
+        self._wire.publish(f"$JS.API.DIRECT.GET.{self._stream}{subject}", text, reply=inbox)
+
+    async def _pull(self, name: str, body: Any, inbox: int) -> None:
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{name}"
+        self._wire.publish(subject, json.dumps(body).encode(), reply=self._inboxes[inbox])
+
+    async def _ack(self, name: str, number: int, body: str) -> Any:
+        acks = self._acks.get(name)
+        if not acks:
+            return None
+        subject = acks[number % len(acks)]
+        if body == "+NXT":
+            self._wire.publish(subject, body.encode(), reply=self._inboxes[0])
+            return None
+        # An ack that settles nothing is answered at once; one that is not taken never is.
+        return _brief(await self._wire.request(subject, body.encode(), wait_s=_SILENCE_S))
+
+    async def _kill(self, inbox: int) -> None:
+        """End the subscription of an inbox, and all who wait there with it."""
+        name = self._inboxes[inbox]
+        self._wire.unsubscribe(name)
+        await asyncio.sleep(self._quiet_s)
+        self._wire.subscribe(name, name)
+
+
+def _brief(message: Message | None) -> Any:
+    return None if message is None else [masked(message.headers), masked(message.payload)]
+
+
+class Difference(NamedTuple):
+    """Where a program did different things: its seed, the step, and what came of it on both."""
+
+    seed: int
+    number: int
+    step: Any
+    real: Any
+    found: Any
+
+    def __str__(self) -> str:
+        step = json.dumps(self.step)
+        real, found = str(self.real), str(self.found)
+        at = next((i for i, (a, b) in enumerate(zip(real, found, strict=False)) if a != b), 0)
+        shown = "".join(f"\n  {text[max(at - 120, 0) : at + 200]}" for text in (real, found))
+        return f"seed {self.seed} step {self.number}: {step}{shown}"
+
+
+class Pair:
+    """Both servers, each with a store of its own that outlives a restart."""
+
+    def __init__(self) -> None:
+        commands = {"nats-server": nats_server_command(), "midge": midge_command()}
+        self._directory = tempfile.TemporaryDirectory(prefix="midge-live-")
+        self._commands = commands
+        self._servers: dict[str, Server] = {}
+        self.wires: dict[str, Wire] = {}
+
+    async def start(self) -> None:
+        """Start both, and connect to them."""
+        for name, command in self._commands.items():
+            config = f'jetstream {{ store_dir: "{self._directory.name}/{name}" }}'
+            self._servers[name] = Server(command, config)
+        for name, server in self._servers.items():
+            await asyncio.to_thread(server.wait_ready)
+            self.wires[name] = await Wire.connect(*server.address())
+
+    async def stop(self) -> None:
+        """Stop both; what is stored stays."""
+        for wire in self.wires.values():
+            await wire.close()
+        for server in self._servers.values():
+            await asyncio.to_thread(server.stop)
+
+    async def close(self) -> None:
+        """Stop both, and remove what they stored."""
+        await self.stop()
+        self._directory.cleanup()
+
+    async def run(self, seed: int, quiet_s: float) -> dict[str, Answers]:
+        """Run a program on both."""
+        steps = Program(seed).steps()
+        runs = [Run(wire, seed, quiet_s).answers(steps) for wire in self.wires.values()]
+        return dict(zip(self.wires, await asyncio.gather(*runs), strict=True))
+
+    async def final(self, seed: int) -> dict[str, Answers]:
+        """Return the reports on what a program has, as after a restart."""
+        return {name: await Run(wire, seed, 0).final() for name, wire in self.wires.items()}
+
+    async def remove(self, seed: int) -> None:
+        """Delete what a program has made."""
+        for wire in self.wires.values():
+            await wire.api(f"STREAM.DELETE.X{seed}")
+
+
+def difference(seed: int, answers: dict[str, Answers]) -> Difference | None:
+    """Return the first step with different answers."""
+    steps = [*Program(seed).steps(), "final"]
+    real, found = answers.values()
+    for number, (one, other) in enumerate(zip(real, found, strict=True)):
+        if one != other:
+            return Difference(seed, number, steps[number], one, other)
+    return None
+
+
+class Comparison:
+    """Programs compared; `differences` holds those that differed twice."""
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self.differences: list[Difference] = []
+        self.programs = 0
+
+    async def run(self, seeds: Iterable[int], *, restarts: bool) -> None:
+        """Run programs in a pair of servers; with `restarts`, look at all again after one."""
+        pair = Pair()
+        await pair.start()
+        waiting = list(seeds)
+        kept: list[int] = []
+
+        async def work() -> None:
+            while waiting:
+                seed = waiting.pop(0)
+                self.programs += 1
+                if difference(seed, await pair.run(seed, QUIET_S)):
+                    suspects.append(seed)
+                elif restarts:
+                    kept.append(seed)
+                    continue
+                await pair.remove(seed)
+
+        suspects: list[int] = []
+        try:
+            await asyncio.gather(*(work() for _ in range(self._at_once)))
+            await asyncio.gather(*(self._try_again(pair, suspects) for _ in range(_PATIENT_RUNS)))
+            if kept:
+                await pair.stop()
+                await pair.start()
+                await self._compare_again(pair, kept)
+        finally:
+            await pair.close()
+
+    async def _try_again(self, pair: Pair, suspects: list[int]) -> None:
+        """Run those that differed again, with more patience."""
+        while suspects:
+            seed = suspects.pop(0)
+            again = difference(seed, await pair.run(seed, PATIENT_S))
+            await pair.remove(seed)
+            if again:
+                self.differences.append(again)
+
+    async def _compare_again(self, pair: Pair, seeds: list[int]) -> None:
+        for seed in seeds:
+            answers = (await pair.final(seed)).values()
+            real, found = ([_LAST.sub("", text) for text in one] for one in answers)
+            is_lost = '"err_code":10059' in real[0]
+            if real != found and not is_lost:
+                self.differences.append(Difference(seed, -1, "after a restart", real, found))
+
+
+def main() -> int:
+    """Compare as many programs as the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--first", type=int, default=1, help="first seed")
+    parser.add_argument("--count", type=int, default=200, help="how many programs")
+    parser.add_argument("--at-once", type=int, default=20, help="how many at a time")
+    parser.add_argument("--batch", type=int, default=500, help="how many in a pair of servers")
+    options = parser.parse_args()
+    comparison = Comparison(options.at_once)
+    end = options.first + options.count
+    for number, first in enumerate(range(options.first, end, options.batch)):
+        told = len(comparison.differences)
+        seeds = range(first, min(first + options.batch, end))
+        asyncio.run(comparison.run(seeds, restarts=number % 10 == 9))
+        for one in comparison.differences[told:]:
+            print(one, flush=True)
+        print(f"{comparison.programs} programs, {len(comparison.differences)} differ", flush=True)
+    return bool(comparison.differences)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""Random programs do the same on midge and on nats-server, both live."""
+
+from __future__ import annotations
+
+import pytest
+
+from .live import Comparison
+
+QUICK = range(2000, 2150)
+FULL = range(10_000, 30_000)
+BATCH = 500
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_random_programs_do_the_same() -> None:
+    comparison = Comparison(at_once=30)
+    await comparison.run(QUICK, restarts=True)
+    assert comparison.programs == len(QUICK)
+    assert [str(one) for one in comparison.differences] == []
+
+
+@pytest.mark.full
+@pytest.mark.timeout(4 * 3600)
+async def test_many_random_programs_do_the_same() -> None:
+    comparison = Comparison(at_once=30)
+    for number, first in enumerate(range(FULL.start, FULL.stop, BATCH)):
+        seeds = range(first, first + BATCH)
+        await comparison.run(seeds, restarts=number % 10 == 9)
+    assert [str(one) for one in comparison.differences] == []
