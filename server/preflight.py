@@ -19,6 +19,8 @@ from midge.server.auth.users import compile_rules
 from midge.server.config import load as config
 from midge.server.config.type_check import Problem
 from midge.server.errors import ConfigError
+from midge.server.leafnodes.client_tls import build_client_context
+from midge.server.leafnodes.credentials import decode_seed, parse_address
 from midge.server.listeners.tls import build_server_context
 from midge.sublist.subjects import is_valid_subject
 
@@ -76,12 +78,30 @@ def _try_entries(options: tables.Options) -> Iterator[Problem]:
     for table, where in ((options.tls, "tls"), (options.websocket.tls, "websocket.tls")):
         if table.enabled:
             yield from _try(partial(build_server_context, table, where), ())
+    yield from _try_remotes(options)
     operator = options.operator
     if operator.jwts or operator.trusted_keys:
         from midge.server.auth.operator import OperatorMode  # noqa: PLC0415 - few have one
 
         build = partial(OperatorMode, operator, options.system_account)
         yield from _try(build, ("operator",))
+
+
+def _try_remotes(options: tables.Options) -> Iterator[Problem]:
+    """Yield what is wrong with the servers to connect to."""
+    for index, remote in enumerate(options.leafnodes.remotes):
+        path = ("leafnodes", "remotes", index)
+        for url in remote.urls:
+            yield from _try(partial(parse_address, url), (*path, "urls"))
+        for name in ("deny_imports", "deny_exports"):
+            for subject in getattr(remote, name):
+                if not is_valid_subject(subject.encode()):
+                    text = f'subject "{subject}" is not a valid subject'
+                    yield Problem((*path, name), text)
+        if remote.nkey_seed:
+            yield from _try(partial(decode_seed, remote.nkey_seed), (*path, "nkey_seed"))
+        where = f"leafnodes.remotes[{index}].tls"
+        yield from _try(partial(build_client_context, remote.tls, where), ())
 
 
 def _try(build: Callable[[], object], path: Path) -> Iterator[Problem]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from midge.jetstream.store.disk import SuppliedDisk
     from midge.server.jetstream.engine import Engine
+    from midge.server.leafnodes.service import LeafNodeService
     from midge.server.listeners.websocket import WebSocketListener
     from midge.server.monitoring.service import MonitoringService
     from midge.server.recorder.recorder import Recorder
@@ -60,6 +61,7 @@ class Server:
         self._https_tls: TlsContexts | None = None
         self._recorder: Recorder | None = None
         self._jetstream: Engine | None = None
+        self._leafnodes: LeafNodeService | None = None
         self._websocket: WebSocketListener | None = None
         self._websocket_tls: TlsContexts | None = None
         self._websocket_address = ("", 0)
@@ -97,6 +99,7 @@ class Server:
             await self._stop_monitor()
             await self._stop_recorder()
             self._stop_jetstream()
+            await self._stop_leafnodes()
             raise
         self._events = SystemEvents(self._state)
         self._events.reload = self._load_again
@@ -114,6 +117,8 @@ class Server:
             self._recorder.start()
         if options.jetstream.enabled:
             self._start_jetstream(broker, state)
+        if options.leafnodes.remotes:
+            self._start_leafnodes(broker)
         if options.websocket.port:
             await self._open_websocket(broker)
         if options.monitoring.http_port or options.monitoring.https_port:
@@ -149,6 +154,19 @@ class Server:
         if self._state is not None:
             self._state.jetstream = None
 
+    def _start_leafnodes(self, broker: Broker) -> None:
+        """Link other servers."""
+        # Only who asks for them pays for the import.
+        from midge.server.leafnodes.service import LeafNodeService  # noqa: PLC0415
+
+        self._leafnodes = LeafNodeService(broker)
+        self._leafnodes.start()
+
+    async def _stop_leafnodes(self) -> None:
+        if self._leafnodes is not None:
+            await self._leafnodes.stop()
+            self._leafnodes = None
+
     async def _open_websocket(self, broker: Broker) -> None:
         """Open the listener for WebSocket clients."""
         # Only who asks for it pays for the import.
@@ -172,6 +190,7 @@ class Server:
             self._events.stop()
             self._events = None
         self._stop_jetstream()
+        await self._stop_leafnodes()
         broker = self.broker
         for connection in list(broker.clients.values()):
             connection.close(ClosedReason.SERVER_SHUTDOWN)

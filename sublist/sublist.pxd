@@ -52,7 +52,8 @@ cdef class SubList:
     cpdef object insert_remote(self, RemoteSubscription subscription)
     @cython.locals(steps="long long")
     cpdef object remove_remote(self, RemoteSubscription subscription)
-    cdef void _note_remote(self, bytes subject, Py_ssize_t change) except *
+    @cython.locals(subject=bytes)
+    cdef void _note_remote(self, RemoteSubscription subscription, Py_ssize_t change) except *
     @cython.locals(node=Node)
     cpdef Py_ssize_t count_members(self, bytes subject, bytes queue) except -1
     cpdef void clear(self) except *

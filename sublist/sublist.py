@@ -72,6 +72,9 @@ class InterestListener(Protocol):
     def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
         """Take note that a queue group, neither new nor gone, has so many members now."""
 
+    def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
+        """Take note that a link has told of interest, or of its end; others may still have it."""
+
 
 class SubList:
     """Subscriptions by subject.
@@ -86,7 +89,7 @@ class SubList:
     subscriptions and nodes looked at.
     `listener`, if any, is told when the first subscription of its kind comes and the last one goes.
     `remotes` has the interest that links tell of, None until the first: it is matched with the
-    rest, and is in no count and told to no listener.
+    rest, and is in no count.
     """
 
     def __init__(
@@ -221,7 +224,7 @@ class SubList:
         refusal = self.remotes.insert(subscription)
         self.steps += self.remotes.steps - steps
         if refusal is None:
-            self._note_remote(subscription.subject, 1)
+            self._note_remote(subscription, 1)
         return refusal
 
     def remove_remote(self, subscription: RemoteSubscription) -> SubListError | None:
@@ -232,11 +235,12 @@ class SubList:
         refusal = self.remotes.remove(subscription)
         self.steps += self.remotes.steps - steps
         if refusal is None:
-            self._note_remote(subscription.subject, -1)
+            self._note_remote(subscription, -1)
         return refusal
 
-    def _note_remote(self, subject: bytes, change: int) -> None:
-        """Forget the results that remote interest in `subject` has made stale."""
+    def _note_remote(self, subscription: RemoteSubscription, change: int) -> None:
+        """Forget the results that remote interest has made stale, and tell the listener."""
+        subject = subscription.subject
         self._mutex.enter()
         try:
             self._elsewhere += change
@@ -247,6 +251,8 @@ class SubList:
             self._mutex.leave()
         self._recent.clear()
         self._broad.clear()
+        if self.listener is not None:
+            self.listener.remote_changed(subject, subscription.queue)
 
     def count_members(self, subject: bytes, queue: bytes | None) -> int:
         """Count the subscriptions of exactly `subject`, plain or in the group `queue`."""

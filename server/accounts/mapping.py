@@ -48,6 +48,10 @@ class Mappings:
         self._cache: dict[bytes, bytes] = {}
         self.steps = 0
 
+    def sources(self) -> list[bytes]:
+        """List the subjects that are mapped."""
+        return [*self._literal, *(mapping.source for mapping in self._patterns)]
+
     def map(self, subject: bytes) -> bytes | None:
         """Return where a message to `subject` goes; None drops it."""
         known = self._cache.get(subject)

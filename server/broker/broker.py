@@ -21,6 +21,7 @@ from midge.server.broker.hints import Hints
 from midge.server.broker.message_trace import MessageTraces
 from midge.server.broker.server_keys import ServerKeys
 from midge.server.broker.totals import Totals
+from midge.server.clients.channel import ChannelOwner
 from midge.server.clients.charges import LOG_LINE_BYTES
 from midge.server.clients.clean_up import CleanUp
 from midge.server.clients.client_info import offered_by
@@ -97,7 +98,7 @@ class Broker(Host):
         self.lame_duck = False
         self.host, self.port = options.listen.host, options.listen.port
         self._last_cid = 4  # nats-server's internal clients take the first few
-        self._transports = set[Connection]()
+        self._transports = set[ChannelOwner]()
         self._empty = asyncio.Event()
         self.admission = Admission(self)
         self.intercept_as_configured(configured_interceptors(options))
@@ -130,10 +131,14 @@ class Broker(Host):
             self._show("account_made", account)
         return account
 
+    def take_cid(self) -> int:
+        """Give a cid that no other connection of this server has, or will have."""
+        self._last_cid += 1
+        return self._last_cid
+
     def make_connection(self, peer: tuple[str, int], listener_kind: str = "STANDARD") -> Connection:
         """Make a connection with a cid of its own, not yet on a transport."""
-        self._last_cid += 1
-        connection = Connection(self, self._last_cid, peer, listener_kind)
+        connection = Connection(self, self.take_cid(), peer, listener_kind)
         self.admission.prepare(connection)
         return connection
 
@@ -208,7 +213,11 @@ class Broker(Host):
                 "intercepted_dropped", cid=connection.cid, peer=connection.peer, count=dropped
             )
 
-    def connection_lost(self, connection: Connection) -> None:
+    def transport_made(self, owner: ChannelOwner) -> None:
+        """Wait for a transport, at the end, that is not a client's; `connection_lost` ends that."""
+        self._transports.add(owner)
+
+    def connection_lost(self, connection: ChannelOwner) -> None:
         """Hear that the transport of a connection is gone."""
         self._transports.discard(connection)
         if not self._transports:

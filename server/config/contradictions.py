@@ -32,6 +32,8 @@ HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 UPGRADE_HEADERS = frozenset({"host", "content-length", "connection", "upgrade", "nats-no-masking"})
 """Headers that the answer to an upgrade has by itself, or must not have."""
 
+_ACCOUNT_KEY_LENGTH = 56  # of a public account nkey
+
 RESERVED_ACCOUNTS = ("$G", "$SYS")
 """Accounts that every server has; a file may define `$SYS` to give it users, never `$G`."""
 
@@ -45,6 +47,7 @@ def find_contradictions(options: Options) -> Iterator[Problem]:
     yield from _check_no_auth_user(options)
     yield from _check_operator(options.operator)
     yield from _check_websocket(options)
+    yield from _check_leafnodes(options)
     yield from _check_tls(options.tls, ("tls",))
     yield from _check_tls(options.websocket.tls, ("websocket", "tls"))
     yield from _check_listeners(options)
@@ -189,6 +192,31 @@ def _check_websocket(options: Options) -> Iterator[Problem]:
         yield from _check_origin(origin)
     for name, value in table.headers.items():
         yield from _check_header(name, value)
+
+
+def _check_leafnodes(options: Options) -> Iterator[Problem]:
+    """Check the remotes, each and together."""
+    names = {*(account.name for account in options.accounts), *RESERVED_ACCOUNTS}
+    is_operator = bool(options.operator.jwts or options.operator.trusted_keys)
+    seen: set[tuple[tuple[str, ...], str]] = set()
+    for index, remote in enumerate(options.leafnodes.remotes):
+        path = ("leafnodes", "remotes", index)
+        account = remote.account or "$G"
+        if account in {options.system_account or "$SYS", "$SYS"}:
+            yield Problem((*path, "account"), "midge does not link the system account")
+        elif is_operator and not (len(account) == _ACCOUNT_KEY_LENGTH and account[0] == "A"):
+            text = "operator mode requires account nkeys in remotes, of 56 characters"
+            yield Problem((*path, "account"), text)
+        elif not is_operator and account not in names:
+            text = f'cannot find local account "{account}" specified in leafnode remote'
+            yield Problem((*path, "account"), text)
+        if remote.credentials and remote.nkey_seed:
+            text = "Remote leafnode can not have both creds and nkey defined"
+            yield Problem((*path, "nkey_seed"), text)
+        if (remote.urls, account) in seen:
+            urls = ",".join(f'"{url.rpartition("@")[2]}"' for url in remote.urls)
+            yield Problem(path, f'duplicate remote urls=[{urls}], account="{account}"')
+        seen.add((remote.urls, account))
 
 
 def _check_origin(origin: str) -> Iterator[Problem]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from midge.server.config.options import (
         Account,
+        LeafRemote,
         Mapping,
         User,
     )
@@ -416,6 +417,10 @@ class Keywords(TypedDict, total=False):
     """Most messages of an atomic batch."""
     jetstream_limits_max_batch_timeout_s: float
     """Seconds after which an idle atomic batch is abandoned."""
+    leafnodes_reconnect_s: float
+    """Seconds before a remote that was lost, or not reached, is tried again."""
+    leafnodes_remotes: abc.Sequence[LeafRemote | abc.Mapping[str, Any]]
+    """Servers to connect to."""
     recorder_directory: str
     """Directory of the recording; empty means none."""
     recorder_roll_size_bytes: int
@@ -480,6 +485,7 @@ class Keywords(TypedDict, total=False):
     websocket: abc.Mapping[str, Any] | Struct
     monitoring: abc.Mapping[str, Any] | Struct
     jetstream: bool | str | PathLike[str] | abc.Mapping[str, Any] | Struct
+    leafnodes: abc.Mapping[str, Any] | Struct
     recorder: abc.Mapping[str, Any] | Struct
     pipeline: abc.Mapping[str, Any] | Struct
     process: abc.Mapping[str, Any] | Struct

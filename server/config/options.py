@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from midge.server.config.jetstream import AccountJetStream, JetStream, JetStreamLimits
+from midge.server.config.leafnodes import LeafNodes, LeafRemote, LeafRemoteTls
 from midge.server.config.security import (
     Account,
     AccountLimits,
@@ -49,6 +50,9 @@ __all__ = [
     "JetStream",
     "JetStreamLimits",
     "Keepalive",
+    "LeafNodes",
+    "LeafRemote",
+    "LeafRemoteTls",
     "Limits",
     "Listen",
     "Logging",
@@ -370,6 +374,8 @@ class Options(Table, frozen=True, kw_only=True):
     """The HTTP monitoring."""
     jetstream: JetStream = JetStream()
     """Streams, consumers and what is built on them."""
+    leafnodes: LeafNodes = LeafNodes()
+    """Links to other servers."""
     recorder: Recorder = Recorder()
     """Write what the server routes as Parquet files."""
     pipeline: Pipeline = Pipeline()

@@ -21,6 +21,7 @@ FIXED = (
     ("routing", "cache_max"),
     ("routing", "cache_sweep_to"),
     ("routing", "exact_match"),
+    ("leafnodes",),
     ("websocket", "host"),
     ("websocket", "port"),
     ("websocket", "compression"),

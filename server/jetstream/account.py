@@ -39,8 +39,8 @@ class AccountJetStream:
     ) -> None:
         self.account = account
         self.limits = limits
-        self.interest = Interest()
-        account.interest_listener = self.interest
+        self.interest = Interest(account)
+        account.add_listener(self.interest)
         self.sink = AccountSink(account, context.publisher, self.interest)
         self.deliveries = Deliveries(context.turns, account, self.sink)
         self._context = context

@@ -7,7 +7,7 @@ from midge.protocol.frame cimport Frame, compose
 from midge.server.internal.publisher cimport InternalPublisher
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
-from midge.sublist.result cimport SubListResult
+from midge.sublist.result cimport Remotes, SubListResult
 
 
 cdef class AccountSink(Sink):
@@ -23,6 +23,11 @@ cdef class AccountSink(Sink):
     cpdef bint deliver(
         self, bytes deliver_subject, bytes message_subject, bytes reply, bytes headers,
         bytes payload
+    ) except -1
+    @cython.locals(remotes=Remotes, here=SubListResult, there=SubListResult, taken=Py_ssize_t,
+                   reply=bytes, named=bytes, over=Frame)
+    cdef bint _deliver_over_links(
+        self, SubListResult result, Frame frame, bytes deliver_subject
     ) except -1
     @cython.locals(result=SubListResult)
     cpdef bint has_interest(self, bytes subject) except -1

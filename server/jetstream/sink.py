@@ -3,10 +3,11 @@
 from collections.abc import Callable
 
 from midge.jetstream.sink import Sink
-from midge.protocol.frame import compose
+from midge.protocol.frame import Frame, compose
 from midge.server.internal.publisher import InternalPublisher
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
+from midge.sublist.result import Remotes, SubListResult
 
 
 class AccountSink(Sink):
@@ -40,10 +41,33 @@ class AccountSink(Sink):
     ) -> bool:
         """Route a message by `deliver_subject` that shows `message_subject`; False: not taken."""
         result = self.account.sublist.match(deliver_subject)
-        if not result.plain and not result.queues:
+        if not result:
             return False
         frame = compose(message_subject, payload, reply or None, headers or None)
-        return self.publisher.route_frame(self.account, result, frame, self.producer) > 0
+        if result.remotes is None:
+            return self.publisher.route_frame(self.account, result, frame, self.producer) > 0
+        return self._deliver_over_links(result, frame, deliver_subject)
+
+    def _deliver_over_links(
+        self, result: SubListResult, frame: Frame, deliver_subject: bytes
+    ) -> bool:
+        """Deliver `frame` here as it is, and over links as JetStream does there.
+
+        A link carries it by the subject that the other side has told interest in, and the message's
+        own stands behind the reply.
+        """
+        remotes = result.remotes
+        assert remotes is not None, "there are links to deliver it over"
+        here = SubListResult(result.plain, result.queues)
+        taken = 0
+        if here:
+            taken = self.publisher.route_frame(self.account, here, frame, self.producer)
+        reply = frame.reply_bytes()
+        named = None if reply is None else b"%b@%b" % (reply, frame.subject_bytes())
+        over = compose(deliver_subject, frame.payload_bytes(), named, frame.header_bytes())
+        groups = tuple([group for group in remotes.queues if not result.has_group(group.name)])
+        there = SubListResult((), (), Remotes(remotes.plain, groups))
+        return taken + self.publisher.route_frame(self.account, there, over, self.producer) > 0
 
     def has_interest(self, subject: bytes) -> bool:
         """Tell whether a subscription of the account would get what is sent to `subject`."""
@@ -68,7 +92,8 @@ class AccountSink(Sink):
 class Interest:
     """Whether anyone listens where consumers deliver to; the listener of one account's interest."""
 
-    def __init__(self) -> None:
+    def __init__(self, account: Account) -> None:
+        self._account = account
         self._watched: dict[tuple[bytes, bytes | None], list[Watched]] = {}
 
     def watch(self, subject: bytes, changed: Callable[[bool], object], group: bytes) -> "Watched":
@@ -88,16 +113,25 @@ class Interest:
 
     def interest_began(self, subject: bytes, queue: bytes | None) -> None:
         """Tell that the first subscription of its kind is there."""
-        for watched in list(self._watched.get((subject, queue), ())):
-            watched.changed(True)
+        self._tell(subject, queue)
 
     def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
         """Tell that the last subscription of its kind has gone."""
-        for watched in list(self._watched.get((subject, queue), ())):
-            watched.changed(False)
+        self._tell(subject, queue)
 
     def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
         """Ignore how many there are, as long as there is one."""
+
+    def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
+        """Tell that a link wants it, or no longer does."""
+        self._tell(subject, queue)
+
+    def _tell(self, subject: bytes, queue: bytes | None) -> None:
+        watching = self._watched.get((subject, queue))
+        if watching:
+            is_there = is_subscribed(self._account, subject, queue or b"")
+            for watched in list(watching):
+                watched.changed(is_there)
 
 
 class Watched:
@@ -112,6 +146,9 @@ class Watched:
 
 def is_subscribed(account: Account, subject: bytes, group: bytes) -> bool:
     """Tell whether `account` has a subscription of exactly `subject`, in `group` if that is set."""
+    remotes = account.sublist.remotes
+    if remotes is not None and remotes.count_members(subject, group or None):
+        return True
     result = account.sublist.match(subject)
     if not group:
         return any(one.subject == subject for one in result.plain)

@@ -53,6 +53,12 @@ SENTENCES = {
     "authentication_timed_out": "Authentication Timeout",
     "tls_handshake_failed": "TLS handshake error: {error}",
     "permission_denied": "{error}",
+    # Links to other servers.
+    "leafnode_connected": "Leafnode connection created for account: {account}",
+    "leafnode_closed": "Leafnode connection closed: {reason}",
+    "leafnode_connect_failed": 'Error trying to connect as leafnode to "{remote}": {error}',
+    "leafnode_error": "Leafnode Error: {error}",
+    "leafnode_peer_error": "Leafnode Error: the other server says {error}",
     # The protocol as it passes.
     "protocol_received": "<<- [{line}]",
     "payload_received": "<<- MSG_PAYLOAD: [{payload}]",

@@ -54,6 +54,24 @@ class Account:
     def interest_listener(self, listener: InterestListener | None) -> None:
         self.sublist.listener = listener
 
+    def add_listener(self, listener: InterestListener) -> None:
+        """Tell `listener`, too, of what `interest_listener` is told."""
+        present = self.sublist.listener
+        if present is None:
+            self.sublist.listener = listener
+        elif isinstance(present, SeveralListeners):
+            present.listeners.append(listener)
+        else:
+            self.sublist.listener = SeveralListeners([present, listener])
+
+    def remove_listener(self, listener: InterestListener) -> None:
+        """Tell `listener` no more."""
+        present = self.sublist.listener
+        if present is listener:
+            self.sublist.listener = None
+        elif isinstance(present, SeveralListeners) and listener in present.listeners:
+            present.listeners.remove(listener)
+
     def interest(self) -> list[tuple[bytes, bytes | None]]:
         """List the subjects that there is interest in, each plain or with a queue group."""
         return self.sublist.interest()
@@ -61,3 +79,30 @@ class Account:
     def __repr__(self) -> str:
         clients, subscriptions = len(self.clients), len(self.sublist)
         return f"<Account {self.name} {clients} clients {subscriptions} subscriptions>"
+
+
+class SeveralListeners:
+    """Several listeners of an account's interest as one, which is all that a SubList has."""
+
+    def __init__(self, listeners: list[InterestListener]) -> None:
+        self.listeners = listeners
+
+    def interest_began(self, subject: bytes, queue: bytes | None) -> None:
+        """Pass on that there is interest."""
+        for listener in tuple(self.listeners):
+            listener.interest_began(subject, queue)
+
+    def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
+        """Pass on that there is none any more."""
+        for listener in tuple(self.listeners):
+            listener.interest_ended(subject, queue)
+
+    def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
+        """Pass on how many members a queue group has."""
+        for listener in tuple(self.listeners):
+            listener.group_resized(subject, queue, members)
+
+    def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
+        """Pass on that a link has told something."""
+        for listener in tuple(self.listeners):
+            listener.remote_changed(subject, queue)

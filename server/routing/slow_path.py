@@ -12,6 +12,7 @@ REPLY_GRANTS = 16  # each message with a reply allows it to publish one
 BEHIND = 32  # its socket does not take what is written
 TRACED = 64  # what it gets is logged
 INTERCEPTED = 128  # somebody wants to see, change or refuse deliveries
+OVERSIZED = 256  # it is a link to a server with a smaller largest message
 
 # Of a publisher, in `PublishingClient.publish_checks`: why a publish by it needs one.
 VERBOSE = 1  # it wants +OK

@@ -63,6 +63,8 @@ OTHER_WORDS = {
             "import_from_nowhere",
             "import_not_exported",
             "import_private",
+            "leafnode_deny",
+            "leafnode_twice",
             "mapping_subject",
             "mapping_weights",
             "nkey_and_user",

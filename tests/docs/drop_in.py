@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from midge.server.config.nats_conf import jetstream_blocks
+from midge.server.config.nats_conf import jetstream_blocks, leafnode_blocks
 from midge.server.config.nats_conf import security_blocks as security_keys
 from midge.server.config.nats_conf import server_block as server_keys
 from midge.server.config.nats_conf.parser import Node
@@ -73,6 +73,11 @@ LEVELS = (
     Level(
         "`jetstream` of an account", jetstream_blocks.ACCOUNT, "accounts { A { jetstream { … } } }"
     ),
+    Level("`leafnodes`", leafnode_blocks.LEAFNODES, "leafnodes { … }"),
+    Level("An entry of `remotes`", leafnode_blocks.REMOTE, "leafnodes { remotes: [ { … } ] }"),
+    Level(
+        "`tls` of a remote", leafnode_blocks.REMOTE_TLS, "leafnodes { remotes: [ { tls { … } } ] }"
+    ),
     Level("`resolver`", security_keys.RESOLVER, 'resolver { type: full, dir: "jwt", … }'),
     Level("`websocket`", server_keys.WEBSOCKET, "websocket { … }"),
     Level(
@@ -95,6 +100,7 @@ SAMPLES: tuple[object, ...] = (
     {},
     [],
     False,
+    "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY",
 )
 """Values, one of which each key accepts."""
 
@@ -105,6 +111,9 @@ WITHOUT_SETTING = {
         ("max_outstanding_catchup", "info_queue_limit", "meta_compact", "meta_compact_size"),
         "none; only servers with replicated streams use it",
     ),
+    "remotes": "`leafnodes.remotes`",
+    "compression": "none; what means no compression is accepted",
+    "verify": "none; a client checks in any case, unless `insecure`",
     "meta_compact_sync": "none; only servers with replicated streams use it",
     "cluster_traffic": "none; only servers with replicated streams use it",
     "limits": "the table below",

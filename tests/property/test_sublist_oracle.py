@@ -65,6 +65,9 @@ class Listener:
         assert (subject, queue) in self.interest
         assert self._sublist.count_members(subject, queue) == members
 
+    def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
+        self.remote_changes = getattr(self, "remote_changes", 0) + 1
+
 
 @given(SUBLISTS, STEPS)
 @settings(max_examples=300)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from midge.server.config.nats_conf.jetstream_blocks import read_feature_flags, read_jetstream
+from midge.server.config.nats_conf.leafnode_blocks import read_leafnodes
 from midge.server.config.nats_conf.sections import Handler, Key, Missing, Section, read_map
 from midge.server.config.nats_conf.security_blocks import (
     OPERATOR,
@@ -177,7 +178,6 @@ def _websocket(section: Section, node: Node) -> None:
 
 
 _CLUSTER = Missing("clustering")
-_LEAF = Missing("leaf nodes")
 _OCSP = Missing("OCSP")
 _SYSLOG = Missing("syslog")
 
@@ -258,11 +258,11 @@ SERVER: dict[str, Handler] = {
     "websocket": _websocket,
     "ws": _websocket,
     "jetstream": read_jetstream,
+    "leaf": read_leafnodes,
+    "leafnodes": read_leafnodes,
     # What midge does not have.
     "cluster": _CLUSTER,
     "gateway": Missing("gateways"),
-    "leaf": _LEAF,
-    "leafnodes": _LEAF,
     "mqtt": Missing("MQTT"),
     "proxies": Missing("trusted proxies"),
     "proxy_protocol": Missing("the PROXY protocol"),

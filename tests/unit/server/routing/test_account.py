@@ -32,6 +32,9 @@ class Listener:
     def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
         self.events.append((str(members), subject, queue))
 
+    def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
+        self.events.append(("remote", subject, queue))
+
     def take(self) -> list[Event]:
         """Return what it was told since the last time."""
         events, self.events = self.events, []

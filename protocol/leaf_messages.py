@@ -1,0 +1,125 @@
+"""The JSON documents of a leaf node link: INFO of the server that accepts, CONNECT of the other.
+
+Unknown fields are ignored, and every known one may be missing: which of them a peer must have sent
+is for the link to say, in nats-server's words.
+"""
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from midge.protocol.errors import ProtocolError
+
+LOOP_PREFIX = b"$LDS."
+"""How the subjects begin by which a server finds that its interest comes back to it."""
+
+LOOP_TEXT = "Loop detected for leafnode account"
+"""How the -ERR begins that tells of one."""
+
+
+class SubjectRules(msgspec.Struct, frozen=True, kw_only=True):
+    """Subjects that a link may use, or must not."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class LeafInfo(msgspec.Struct, kw_only=True):
+    """What the accepting server says of itself; an unset field is left out of the line.
+
+    `connect_info` marks the second one, which answers CONNECT and has what depends on who asks:
+    `import_` is what the other side may subscribe to, `export` what it may publish.
+    """
+
+    server_id: str = ""
+    server_name: str = ""
+    version: str = ""
+    proto: int = 3
+    git_commit: str | UnsetType = UNSET
+    go: str | UnsetType = UNSET
+    host: str = ""
+    port: int = 0
+    headers: bool | UnsetType = UNSET
+    auth_required: bool | UnsetType = UNSET
+    tls_required: bool | UnsetType = UNSET
+    tls_verify: bool | UnsetType = UNSET
+    max_payload: int = 0
+    client_id: int | UnsetType = UNSET
+    jetstream: bool | UnsetType = UNSET
+    domain: str | UnsetType = UNSET
+    ip: str | UnsetType = UNSET
+    nonce: str | UnsetType = UNSET
+    cluster: str | UnsetType = UNSET
+    connect_info: bool | UnsetType = UNSET
+    info_on_connect: bool | UnsetType = UNSET
+    remote_account: str | UnsetType = UNSET
+    acc_is_sys: bool | UnsetType = UNSET
+    compression: str | UnsetType = UNSET
+    leafnode_urls: tuple[str, ...] | UnsetType | None = UNSET
+    import_: SubjectRules | UnsetType | None = msgspec.field(default=UNSET, name="import")
+    export: SubjectRules | UnsetType | None = UNSET
+    isolate_leafnode_interest: bool | UnsetType = UNSET
+    ldm: bool | UnsetType = UNSET
+    api_lvl: int | UnsetType = UNSET
+
+    def line(self) -> bytes:
+        """Give the whole INFO line, with a blank before the CR LF as nats-server's."""
+        return b"INFO %b \r\n" % msgspec.json.encode(self)
+
+
+class LeafConnect(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the connecting server says of itself."""
+
+    version: str = ""
+    nkey: str = ""
+    jwt: str = ""
+    sig: str = ""
+    user: str = ""
+    password: str = msgspec.field(default="", name="pass")
+    auth_token: str = ""
+    server_id: str = ""
+    domain: str = ""
+    name: str = ""
+    is_hub: bool = False
+    cluster: str = ""
+    headers: bool = False
+    jetstream: bool = False
+    deny_pub: tuple[str, ...] | None = None
+    isolate: bool = False
+    compress_mode: str = ""
+    gateway: str = ""
+    lang: str = ""
+    remote_account: str = ""
+    protocol: int = 0
+
+    def line(self) -> bytes:
+        """Give the whole CONNECT line."""
+        return b"CONNECT %b\r\n" % msgspec.json.encode(self)
+
+
+_read_info = msgspec.json.Decoder(LeafInfo).decode
+_read_connect = msgspec.json.Decoder(LeafConnect).decode
+
+
+def parse_leaf_info(document: bytes) -> LeafInfo:
+    """Read the JSON of an INFO line.
+
+    Raises:
+        ProtocolError: not a JSON object, or a known field has a value of the wrong type.
+    """
+    try:
+        return _read_info(document)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ProtocolError(None, f"INFO: {error}") from None
+
+
+def parse_leaf_connect(document: bytes) -> LeafConnect:
+    """Read the JSON of a CONNECT line.
+
+    Raises:
+        ProtocolError: not a JSON object, or a known field has a value of the wrong type.
+    """
+    try:
+        return _read_connect(document)
+    except (msgspec.DecodeError, RecursionError) as error:
+        # The type is enough: the value may be a password, and this is logged.
+        raise ProtocolError(None, f"CONNECT: {error}") from None

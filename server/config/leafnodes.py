@@ -1,0 +1,79 @@
+"""The options of leaf nodes: links to servers that this one connects to, and from others.
+
+Plain data only; `midge.server.config.options` re-exports the names. Zero means "not set" wherever a
+docstring says so, since TOML has no null.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from midge.server.config.table import Seconds, Secret, Table
+
+SecretUrls = Annotated[tuple[str, ...], Meta(extra={"secret": True})]
+"""URLs that may hold passwords."""
+
+
+class LeafRemoteTls(Table, frozen=True, kw_only=True):
+    """Encryption of a link to a remote; it is used, too, where the remote asks for it."""
+
+    required: bool = False
+    """Speak TLS even where no URL begins with `tls://` and the remote does not ask for it."""
+    cert_file: str = ""
+    """Path of the certificate chain shown to the remote, in PEM; empty shows none."""
+    key_file: str = ""
+    """Path of its private key in PEM."""
+    ca_file: str = ""
+    """Path of the authorities of the remote's certificate; empty takes the system's."""
+    insecure: bool = False
+    """Accept any certificate, of any name; only for tests."""
+    handshake_first: bool = False
+    """Begin TLS before the remote's INFO."""
+    timeout_s: Seconds = 2.0
+    """Seconds for the handshake."""
+
+
+class LeafRemote(Table, frozen=True, kw_only=True):
+    """A server, or a cluster, to connect one account to."""
+
+    urls: SecretUrls = ()
+    """`host`, `host:port` or `nats-leaf://user:password@host:7422`, tried in turn."""
+    account: str = ""
+    """Account here that is linked; empty means `$G`."""
+    user: str = ""
+    """User name, where the URL at hand has none."""
+    password: Secret = ""
+    """Password of that user."""
+    token: Secret = ""
+    """Token, where the URL at hand has no user."""
+    credentials: str = ""
+    """Path of a credentials file with a user's JWT and seed."""
+    nkey_seed: Secret = ""
+    """Seed of a user's nkey (`SU…`)."""
+    tls: LeafRemoteTls = LeafRemoteTls()
+    """Encryption of the link."""
+    deny_imports: tuple[str, ...] = ()
+    """Subjects that are neither asked for nor taken from the remote."""
+    deny_exports: tuple[str, ...] = ()
+    """Subjects that are not sent to the remote."""
+    no_randomize: bool = False
+    """Try the URLs in the order in which they stand."""
+    ignore_discovered_servers: bool = False
+    """Connect to `urls` only, and not to others of the remote's cluster."""
+    dial_timeout_s: Seconds = 1.0
+    """Seconds for the connection."""
+    first_info_timeout_s: Seconds = 1.0
+    """Seconds for the remote's INFO."""
+    disabled: bool = False
+    """Do not connect."""
+
+
+class LeafNodes(Table, frozen=True, kw_only=True):
+    """Links to other servers."""
+
+    reconnect_s: Seconds = 1.0
+    """Seconds before a remote that was lost, or not reached, is tried again."""
+    remotes: tuple[LeafRemote, ...] = ()
+    """Servers to connect to."""

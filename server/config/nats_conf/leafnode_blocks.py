@@ -1,0 +1,187 @@
+"""The `leafnodes` block of a nats-server configuration."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from midge.protocol.errors import quote
+from midge.server.config.nats_conf.sections import Handler, Key, Missing, Section, read_map
+from midge.server.config.nats_conf.values import (
+    boolean,
+    duration,
+    fail,
+    items,
+    seconds,
+    secret,
+    show,
+    text,
+    texts,
+)
+
+if TYPE_CHECKING:
+    from midge.server.config.nats_conf.parser import Node
+
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})|\s")
+_SEED = re.compile(r"SU[A-Z2-7]{56}")
+_COMPRESSION_OFF = {"off", "disabled", "accept", "auto", "s2_auto"}
+
+
+def _urls(section: Section, node: Node) -> None:
+    """Read the URL, or the URLs, of a remote."""
+    if not isinstance(node.value, str | list):
+        fail(node, f"Expected remote leafnode url to be an array or string, got {node.value}")
+    urls = texts(node)
+    for url in urls:
+        if _BAD_ESCAPE.search(url):
+            fail(node, f"error parsing leafnode url [{quote(url.encode())}]")
+        if url.startswith(("ws://", "wss://")):
+            fail(node, 'field "url": midge does not support WebSocket links')
+    section.put("urls", urls, node)
+
+
+def _seed(section: Section, node: Node) -> None:
+    """Read a user's seed."""
+    seed = secret(node)
+    if not _SEED.fullmatch(seed):
+        fail(node, "Remote leafnode nkey is not a valid seed")
+    if "credentials" in section.values:
+        fail(node, "Remote leafnode can not have both creds and nkey defined")
+    section.put("nkey_seed", seed, node)
+
+
+def _credentials(section: Section, node: Node) -> None:
+    """Read the path of a credentials file."""
+    if "nkey_seed" in section.values:
+        fail(node, "Remote leafnode can not have both creds and nkey defined")
+    section.put("credentials", text(node), node)
+
+
+def _compression(_: Section, node: Node) -> None:
+    """Accept what comes to no compression."""
+    value = node.value
+    mode = value.get("mode") if isinstance(value, dict) else node
+    word = mode.value if mode is not None else "off"
+    if isinstance(word, str):
+        word = word.lower()
+    if word not in _COMPRESSION_OFF and not isinstance(word, bool):
+        fail(node, f'field "compression": midge does not support {show(node)}, links are not S2')
+
+
+def _reconnect(section: Section, node: Node) -> None:
+    """Read the delay before another attempt."""
+    if isinstance(node.value, str):
+        section.put("reconnect_s", duration(node, node.value), node)
+        return
+    section.put("reconnect_s", seconds(node), node)
+    section.warn(
+        node, 'invalid use of field "reconnect": reconnect should be converted to a duration'
+    )
+
+
+def _remote_tls(section: Section, node: Node) -> None:
+    """Read the `tls` block of a remote, which is for a client."""
+    tls = section.table("tls", node)
+    tls.put("required", True, node)
+    read_map(node, tls, REMOTE_TLS)
+
+
+def _handshake_first(section: Section, node: Node) -> None:
+    section.put("handshake_first", boolean(node), node)
+
+
+def _verify(_: Section, node: Node) -> None:
+    """Accept what only means something to a listener."""
+    boolean(node)
+
+
+REMOTE_TLS: dict[str, Handler] = {
+    "cert_file": Key("cert_file", text),
+    "key_file": Key("key_file", text),
+    "ca_file": Key("ca_file", text),
+    "insecure": Key("insecure", boolean),
+    "timeout": Key("timeout_s", seconds),
+    "handshake_first": _handshake_first,
+    "first": _handshake_first,
+    "immediate": _handshake_first,
+    "verify": _verify,
+}
+
+_WEBSOCKET = Missing("WebSocket links")
+
+REMOTE: dict[str, Handler] = {
+    "no_randomize": Key("no_randomize", boolean),
+    "dont_randomize": Key("no_randomize", boolean),
+    "url": _urls,
+    "urls": _urls,
+    "account": Key("account", text),
+    "local": Key("account", text),
+    "creds": _credentials,
+    "credentials": _credentials,
+    "nkey": _seed,
+    "seed": _seed,
+    "tls": _remote_tls,
+    "hub": Missing("remotes that this server is the hub of"),
+    "deny_imports": Key("deny_imports", texts),
+    "deny_import": Key("deny_imports", texts),
+    "deny_exports": Key("deny_exports", texts),
+    "deny_export": Key("deny_exports", texts),
+    "ws_compress": _WEBSOCKET,
+    "ws_compression": _WEBSOCKET,
+    "websocket_compress": _WEBSOCKET,
+    "websocket_compression": _WEBSOCKET,
+    "ws_no_masking": _WEBSOCKET,
+    "websocket_no_masking": _WEBSOCKET,
+    "jetstream_cluster_migrate": Missing("replicated streams"),
+    "js_cluster_migrate": Missing("replicated streams"),
+    "isolate_leafnode_interest": Missing("isolated interest"),
+    "isolate": Missing("isolated interest"),
+    "request_isolation": Missing("isolated interest"),
+    "compression": _compression,
+    "first_info_timeout": Key("first_info_timeout_s", seconds),
+    "dial_timeout": Key("dial_timeout_s", seconds),
+    "ignore_discovered_servers": Key("ignore_discovered_servers", boolean),
+    "disabled": Key("disabled", boolean),
+    "proxy": Missing("HTTP proxies"),
+}
+
+
+def _remotes(section: Section, node: Node) -> None:
+    """Read the remotes, one map each."""
+    if not isinstance(node.value, list):
+        fail(node, f"Expected remotes field to be an array, got {show(node)}")
+    for entry in items(node):
+        if not isinstance(entry.value, dict):
+            fail(entry, "Expected remote leafnode entry to be a map/struct")
+        read_map(entry, section.append("remotes", entry), REMOTE)
+
+
+_INCOMING = Missing("leaf nodes that connect to it")
+
+LEAFNODES: dict[str, Handler] = {
+    "listen": _INCOMING,
+    "port": _INCOMING,
+    "host": _INCOMING,
+    "net": _INCOMING,
+    "authorization": _INCOMING,
+    "tls": _INCOMING,
+    "advertise": _INCOMING,
+    "no_advertise": _INCOMING,
+    "min_version": _INCOMING,
+    "isolate_leafnode_interest": _INCOMING,
+    "isolate": _INCOMING,
+    "write_deadline": Missing("a write deadline of links alone"),
+    "write_timeout": Missing("a write deadline of links alone"),
+    "reconnect": _reconnect,
+    "reconnect_delay": _reconnect,
+    "reconnect_interval": _reconnect,
+    "compression": _compression,
+    "remotes": _remotes,
+}
+
+
+def read_leafnodes(section: Section, node: Node) -> None:
+    """Read the block."""
+    if not isinstance(node.value, dict):
+        fail(node, f"Expected map to define a leafnode, got {show(node)}")
+    read_map(node, section.table("leafnodes", node), LEAFNODES)

@@ -1,0 +1,126 @@
+"""What a link proves itself with: names and secrets of a URL, a seed, a credentials file."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from midge.protocol.nkeys import USER_PREFIX, decode_nkey, encode_nkey
+
+if TYPE_CHECKING:
+    from midge.protocol.leaf_messages import LeafConnect
+    from midge.server.config.leafnodes import LeafRemote
+
+DEFAULT_PORT = 7422
+SCHEMES = ("nats-leaf", "nats", "tls", "leaf")
+"""The schemes of a remote's URL; WebSocket's are nats-server's too, and not there."""
+
+_FILE_MAX_BYTES = 1 << 20
+_SEED_BYTES = 34  # two of the kind, and 32 of the key
+
+
+class Address(NamedTuple):
+    """Where a remote is, and who we are there."""
+
+    host: str
+    port: int
+    user: str = ""
+    password: str = ""
+    is_encrypted: bool = False
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_address(url: str) -> Address:
+    """Read the URL of a remote, or a bare ``host[:port]``.
+
+    Raises:
+        ValueError: it is none; the message says why, without what may be a password.
+    """
+    parts = urlsplit(url if "://" in url else f"nats-leaf://{url}")
+    if parts.scheme not in SCHEMES:
+        raise ValueError(f"expected one of {', '.join(SCHEMES)} before ://, got {parts.scheme!r}")
+    if not parts.hostname:
+        raise ValueError("expected a host in the URL of a remote")
+    return Address(
+        parts.hostname,
+        _port_of(parts),
+        unquote(parts.username or ""),
+        unquote(parts.password or ""),
+        parts.scheme == "tls",
+    )
+
+
+def _port_of(parts: SplitResult) -> int:
+    try:
+        return parts.port or DEFAULT_PORT
+    except ValueError:
+        raise ValueError("expected a port number from 1 to 65535 in the URL of a remote") from None
+
+
+def decode_seed(seed: str) -> bytes:
+    """Return the 32 bytes of a user's seed.
+
+    Raises:
+        ValueError: it is none.
+    """
+    body = decode_nkey(seed)
+    if len(body) != _SEED_BYTES or not seed.startswith("SU"):
+        raise ValueError("is not the seed of a user")
+    return body[2:]
+
+
+def split_credentials(text: str) -> tuple[str, str]:
+    """Return the JWT and the seed in the text of a credentials file.
+
+    Raises:
+        ValueError: one of them is not there.
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    jwt = next((line for line in lines if line.startswith("eyJ")), "")
+    seed = next((line for line in lines if line.startswith("SU") and " " not in line), "")
+    if not jwt or not seed:
+        raise ValueError("expected a user's JWT and seed in the credentials file")
+    return jwt, seed
+
+
+def prove(connect: LeafConnect, remote: LeafRemote, address: Address, nonce: str) -> None:
+    """Put into `connect` what proves to the remote who we are.
+
+    Raises:
+        OSError: the credentials file cannot be read.
+        ValueError: it, or the seed, is not what it should be.
+    """
+    if remote.credentials:
+        with Path(remote.credentials).open("rb") as file:
+            text = file.read(_FILE_MAX_BYTES).decode(errors="replace")
+        connect.jwt, seed = split_credentials(text)
+        connect.sig = _sign(seed, nonce)[1]
+    elif remote.nkey_seed:
+        connect.nkey, connect.sig = _sign(remote.nkey_seed, nonce)
+    elif address.user and address.password:
+        connect.user, connect.password = address.user, address.password
+    elif address.user:
+        connect.user = connect.auth_token = address.user  # older servers take it as a token
+    elif remote.token:
+        connect.auth_token = remote.token
+    else:
+        connect.user, connect.password = remote.user, remote.password
+
+
+def _sign(seed: str, nonce: str) -> tuple[str, str]:
+    """Return the public key of `seed` and its signature of `nonce`."""
+    # Only links with keys pay for importing it.
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
+        Ed25519PrivateKey,
+    )
+
+    key = Ed25519PrivateKey.from_private_bytes(decode_seed(seed))
+    raw = key.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    signature = base64.urlsafe_b64encode(key.sign(nonce.encode())).rstrip(b"=").decode()
+    return encode_nkey(bytes([USER_PREFIX]) + raw), signature

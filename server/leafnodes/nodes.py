@@ -1,0 +1,98 @@
+"""The leaf nodes of one server: which links are up, and what they are told of."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from typing import TYPE_CHECKING
+
+from midge.protocol.leaf_messages import LOOP_PREFIX
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.leafnodes.interest import AccountInterest
+from midge.server.log.logger import get_logger
+
+if TYPE_CHECKING:
+    from midge.server.auth.permissions import Permissions
+    from midge.server.broker.broker import Broker
+    from midge.server.leafnodes.link import LeafLink
+    from midge.server.routing.account import Account
+
+INTEREST_MAX = 1 << 19
+"""Most subscriptions that one link may tell of where `limits.max_subscriptions` is not set.
+
+Each takes some 400 bytes, so that a hostile server can take 200 MB.
+"""
+
+_TOKEN_LENGTH = 22
+_TOKEN_LETTERS = string.ascii_letters + string.digits
+
+log = get_logger()
+
+
+class LeafNodes:
+    """All links of `broker`; `links` are those that are up, by cid."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.links: dict[int, LeafLink] = {}
+        self._interest: dict[str, AccountInterest] = {}
+        self._loop_subjects: dict[str, bytes] = {}
+
+    def close(self) -> None:
+        """Close the links."""
+        for link in list(self.links.values()):
+            link.close(ClosedReason.SERVER_SHUTDOWN)
+
+    def max_interest(self) -> int:
+        """Give how much interest one link may tell."""
+        return self.broker.options.limits.max_subscriptions or INTEREST_MAX
+
+    def server_name(self) -> str:
+        """Give the name that this server has on links, which is that of its cluster, too."""
+        return self.broker.options.server_name or self.broker.keys.server_id
+
+    def loop_subject(self, account: Account) -> bytes:
+        """Give the subject that comes back as interest only if links of `account` form a loop."""
+        subject = self._loop_subjects.get(account.name)
+        if subject is None:
+            token = "".join(secrets.choice(_TOKEN_LETTERS) for _ in range(_TOKEN_LENGTH))
+            subject = LOOP_PREFIX + token.encode()
+            self._loop_subjects[account.name] = subject
+        return subject
+
+    def interest_of(self, account: Account) -> AccountInterest:
+        """Give what the links of `account` are told by."""
+        interest = self._interest.get(account.name)
+        if interest is None:
+
+            def sources() -> list[bytes]:
+                mapper = account.mapper
+                return [] if mapper is None else mapper.sources()
+
+            interest = AccountInterest(account, self.loop_subject(account), sources)
+            self._interest[account.name] = interest
+        return interest
+
+    def join(self, link: LeafLink, rules: Permissions | None) -> None:
+        """Have `link`, whose handshake is done, take part; `rules` limit what it is told."""
+        self.links[link.cid] = link
+        link.start()
+        self.interest_of(link.account).add(link, rules)
+        log.info(
+            "leafnode_connected",
+            cid=link.cid,
+            peer=link.peer,
+            account=link.account.name,
+            server=link.name,
+        )
+
+    def leave(self, link: LeafLink) -> None:
+        """Forget `link`, which has ended."""
+        interest = self._interest.get(link.account.name)
+        if interest is not None:
+            interest.remove(link)
+        if link.told is not None:
+            link.told.end()
+        if self.links.pop(link.cid, None) is not None:
+            reason = "" if link.reason is None else link.reason.value
+            log.info("leafnode_closed", cid=link.cid, peer=link.peer, reason=reason)

@@ -1,0 +1,23 @@
+# C types for outbound.py.
+
+cimport cython
+
+from midge.protocol cimport memory
+from midge.protocol.frame cimport Frame
+from midge.server.routing.outbound cimport Outbound
+
+cdef int _SPACE
+cdef bytes _LMSG, _HMSG, _WITH_REPLY, _WITHOUT_REPLY
+
+
+cdef class LeafOutbound(Outbound):
+    @cython.locals(verb=bytes, base=Py_ssize_t, subject_length=Py_ssize_t, length=Py_ssize_t,
+                   data="unsigned char *", at=Py_ssize_t)
+    cpdef void append_plain(self, Frame frame) except *
+    @cython.locals(verb=bytes, names=bytes, sign=bytes, base=Py_ssize_t,
+                   subject_length=Py_ssize_t, reply_length=Py_ssize_t, sizes=Py_ssize_t,
+                   head_length=Py_ssize_t, length=Py_ssize_t, data="unsigned char *",
+                   at=Py_ssize_t)
+    cpdef void append_with_queues(self, Frame frame, list queues) except *
+    @cython.locals(base=Py_ssize_t, i=Py_ssize_t)
+    cpdef void append_plain_run(self, Frame frame, Py_ssize_t count) except *

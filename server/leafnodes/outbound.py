@@ -1,0 +1,79 @@
+"""The sending side of a leaf node link: messages as LMSG and HMSG, written where MSG would be."""
+
+from midge.protocol import memory
+from midge.protocol.frame import Frame
+from midge.server.routing.outbound import Outbound
+
+_SPACE = 0x20
+_LMSG = b"LMSG "
+_HMSG = b"HMSG "
+_WITH_REPLY = b"+ "
+_WITHOUT_REPLY = b"| "
+
+
+class LeafOutbound(Outbound):
+    """Output for one link."""
+
+    def append_plain(self, frame: Frame) -> None:
+        """Add `frame` for the plain subscriptions of the other side."""
+        verb = _LMSG if frame.header_size < 0 else _HMSG
+        base = frame.base
+        subject_length = frame.subject_end - frame.subject_start
+        length = len(verb) + subject_length + 1 + frame.end - frame.tail
+        if self._capacity - self._used < length:
+            self._make_room(length)
+        data = self._data
+        at = self._used
+        memory.copy_bytes(data, at, verb)
+        at += len(verb)
+        memory.copy(data, at, frame.data, base + frame.subject_start, base + frame.subject_end)
+        at += subject_length
+        data[at] = _SPACE
+        at += 1
+        memory.copy(data, at, frame.data, base + frame.tail, base + frame.end)
+        self._used += length
+
+    def append_with_queues(self, frame: Frame, queues: list[bytes]) -> None:
+        """Add `frame` for a member of each of `queues` too; there must be one at least."""
+        verb = _LMSG if frame.header_size < 0 else _HMSG
+        names = b" ".join(queues)
+        base = frame.base
+        subject_length = frame.subject_end - frame.subject_start
+        reply_length = frame.reply_end - frame.reply_start
+        sizes = frame.reply_end + 1 if reply_length > 0 else frame.tail
+        sign = _WITH_REPLY if reply_length > 0 else _WITHOUT_REPLY
+        head_length = len(verb) + subject_length + 1 + len(sign)
+        if reply_length > 0:
+            head_length += reply_length + 1
+        length = head_length + len(names) + 1 + frame.end - sizes
+        if self._capacity - self._used < length:
+            self._make_room(length)
+        data = self._data
+        at = self._used
+        memory.copy_bytes(data, at, verb)
+        at += len(verb)
+        memory.copy(data, at, frame.data, base + frame.subject_start, base + frame.subject_end)
+        at += subject_length
+        data[at] = _SPACE
+        at += 1
+        memory.copy_bytes(data, at, sign)
+        at += len(sign)
+        if reply_length > 0:
+            memory.copy(data, at, frame.data, base + frame.reply_start, base + frame.reply_end)
+            at += reply_length
+            data[at] = _SPACE
+            at += 1
+        memory.copy_bytes(data, at, names)
+        at += len(names)
+        data[at] = _SPACE
+        at += 1
+        memory.copy(data, at, frame.data, base + sizes, base + frame.end)
+        self._used += length
+
+    def append_plain_run(self, frame: Frame, count: int) -> None:
+        """Add `count` messages, `frame` the first, that differ in their payloads only."""
+        base = frame.base
+        for _ in range(count):
+            self.append_plain(frame)
+            frame.base += frame.end
+        frame.base = base

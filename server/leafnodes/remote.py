@@ -1,0 +1,209 @@
+"""A server that a link is kept up to: dialled again and again, at each of its addresses in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from typing import TYPE_CHECKING
+
+from midge.protocol.leaf_messages import LeafInfo, parse_leaf_info
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.loop_adapter import forget, protocol_for
+from midge.server.leafnodes.client_tls import build_client_context
+from midge.server.leafnodes.credentials import Address, parse_address
+from midge.server.leafnodes.link import DOCUMENT_MAX_BYTES, LeafLink
+from midge.server.leafnodes.solicited import Solicited
+from midge.server.log.logger import get_logger
+from midge.server.routing.account import GLOBAL_ACCOUNT
+
+if TYPE_CHECKING:
+    from midge.server.config.leafnodes import LeafRemote
+    from midge.server.leafnodes.nodes import LeafNodes
+
+_DISCOVERED_MAX = 256
+"""Most addresses taken from a hub's INFO; a cluster has a handful of servers."""
+
+log = get_logger()
+
+
+class Remote:
+    """Keeps up the link to what `table` describes, from `start` to `stop`."""
+
+    def __init__(self, nodes: LeafNodes, table: LeafRemote) -> None:
+        """Read the addresses.
+
+        Raises:
+            ValueError: one of them is none.
+        """
+        self.table = table
+        self._nodes = nodes
+        self._broker = nodes.broker
+        self._configured = [parse_address(url) for url in table.urls]
+        if not table.no_randomize:
+            nodes.broker.random.shuffle(self._configured)
+        self._addresses = list(self._configured)
+        self.address = self._addresses[0]
+        self._task: asyncio.Task[None] | None = None
+        self._gone: asyncio.Event = asyncio.Event()
+        self._link: LeafLink | None = None
+
+    def start(self) -> None:
+        """Connect, and again when that fails or ends."""
+        self._task = asyncio.get_running_loop().create_task(self._keep_up())
+
+    async def stop(self) -> None:
+        """Try no more, and close the link."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        if self._link is not None:
+            self._link.close(ClosedReason.SERVER_SHUTDOWN)
+
+    # What its link tells.
+
+    def ended(self, link: LeafLink) -> None:
+        """Take note that the link is gone."""
+        if link is self._link:
+            self._gone.set()
+
+    def discovered(self, info: LeafInfo) -> None:
+        """Take over the addresses of the hub's cluster."""
+        urls = info.leafnode_urls
+        if self.table.ignore_discovered_servers or not isinstance(urls, tuple):
+            return
+        known = {(one.host, one.port) for one in self._configured}
+        self._addresses = list(self._configured)
+        for url in urls[:_DISCOVERED_MAX]:
+            with contextlib.suppress(ValueError):
+                found = parse_address(url)
+                if (found.host, found.port) not in known:
+                    known.add((found.host, found.port))
+                    credentials = (self.address.user, self.address.password)
+                    encrypted = self.address.is_encrypted
+                    self._addresses.append(Address(*found[:2], *credentials, encrypted))
+
+    # Dialling.
+
+    async def _keep_up(self) -> None:
+        while True:
+            self._next_address()
+            delay_s = await self._attempt()
+            await self._sleep(delay_s)
+
+    def _next_address(self) -> None:
+        """Move on to the address that was tried longest ago."""
+        following = 0
+        if self.address in self._addresses:
+            following = (self._addresses.index(self.address) + 1) % len(self._addresses)
+        self.address = self._addresses[following]
+
+    async def _attempt(self) -> float:
+        """Keep a link up while it lasts; return the seconds to wait before the next one."""
+        reconnect_s = self._broker.options.leafnodes.reconnect_s
+        side = Solicited(self._nodes, self)
+        self._gone.clear()
+        try:
+            await self._connect(side)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt may succeed
+            text = str(error) or type(error).__name__
+            log.error("leafnode_connect_failed", remote=str(self.address), error=text)
+            if self._link is not None:
+                self._link.close(ClosedReason.CLIENT_CLOSED)
+                self._link = None
+            return reconnect_s * (1 + self._broker.random.random())
+        await self._gone.wait()
+        self._link = None
+        return side.retry_delay_s or reconnect_s
+
+    async def _connect(self, side: Solicited) -> None:
+        """Bring a link up as far as a transport."""
+        loop = asyncio.get_running_loop()
+        table, address = self.table, self.address
+        async with asyncio.timeout(table.dial_timeout_s or None):
+            bare = await _dial(loop, address)
+        try:
+            first = b""
+            if not table.tls.handshake_first:
+                async with asyncio.timeout(table.first_info_timeout_s or None):
+                    first = await _read_line(loop, bare)
+            context = self._tls_context(first)
+            peer = bare.getpeername()[:2]
+        except BaseException:
+            bare.close()
+            raise
+        account = self._broker.account(table.account or GLOBAL_ACCOUNT)
+        link = LeafLink(self._broker, self._broker.take_cid(), (peer[0], peer[1]), side)
+        link.account = account
+        self._link = link
+        protocol = protocol_for(loop, link.channel)
+        try:
+            await loop.create_connection(
+                lambda: protocol,
+                sock=bare,
+                ssl=context,
+                server_hostname=address.host if context else None,
+                ssl_handshake_timeout=(table.tls.timeout_s or None) if context else None,
+            )
+        except BaseException:
+            self._link = None
+            link.channel.let_go()
+            forget(protocol)
+            bare.close()
+            raise
+        if first:
+            link.channel.feed(first)
+
+    def _tls_context(self, first_line: bytes) -> ssl.SSLContext | None:
+        """Give the context for the handshake, if there is to be one."""
+        tls = self.table.tls
+        wanted = tls.required or tls.handshake_first or self.address.is_encrypted
+        if not wanted and first_line.startswith(b"INFO "):
+            wanted = parse_leaf_info(first_line[5:]).tls_required is True
+        return build_client_context(tls) if wanted else None
+
+    async def _sleep(self, delay_s: float) -> None:
+        """Sleep by the server's clock."""
+        woken = asyncio.Event()
+        timer = self._broker.clock.call_later(delay_s, woken.set)
+        try:
+            await woken.wait()
+        finally:
+            timer.cancel()
+
+
+async def _dial(loop: asyncio.AbstractEventLoop, address: Address) -> socket.socket:
+    """Connect a socket to the first of the addresses of a name that takes it."""
+    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    failure: OSError | None = None
+    for family, kind, protocol, _, where in found:
+        bare = socket.socket(family, kind, protocol)
+        bare.setblocking(False)
+        try:
+            await loop.sock_connect(bare, where)
+            bare.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            bare.close()
+            failure = error
+        except BaseException:
+            bare.close()
+            raise
+        else:
+            return bare
+    raise failure or OSError(f"{address.host} has no address")
+
+
+async def _read_line(loop: asyncio.AbstractEventLoop, bare: socket.socket) -> bytes:
+    """Read what comes up to the end of the first line, and what may have come behind it."""
+    line = b""
+    while b"\n" not in line:
+        piece = await loop.sock_recv(bare, 65536)
+        if not piece:
+            raise ConnectionError("closed before INFO")
+        line += piece
+        if len(line) > DOCUMENT_MAX_BYTES:
+            raise ValueError(f"expected INFO, got more than {DOCUMENT_MAX_BYTES} bytes")
+    return line

@@ -1,0 +1,117 @@
+"""What both ends of a link do alike, whichever has connected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.protocol import errors
+from midge.protocol.leaf_messages import LOOP_PREFIX, LOOP_TEXT
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.log.logger import get_logger
+
+if TYPE_CHECKING:
+    from midge.server.clock import Timer
+    from midge.server.leafnodes.link import LeafLink
+    from midge.server.leafnodes.nodes import LeafNodes
+
+LOOP_DELAY_S = 30.0
+"""How long a server stays away after a loop was found, as nats-server does."""
+
+log = get_logger()
+
+
+class Side:
+    """One end of a link; subclasses do the handshake, and say what a violation leads to."""
+
+    def __init__(self, nodes: LeafNodes) -> None:
+        self.nodes = nodes
+        self._timer: Timer | None = None
+
+    def opened(self, link: LeafLink) -> None:
+        """Begin."""
+        self.nodes.broker.transport_made(link)
+
+    def closed(self, link: LeafLink) -> None:
+        """Let go of a link that has ended."""
+        self.stop_timer()
+        self.nodes.leave(link)
+
+    def lost(self, link: LeafLink) -> None:
+        """Take note that its transport is gone."""
+        self.nodes.broker.connection_lost(link)
+
+    def wait(self, link: LeafLink, timeout_s: float, wire: str, reason: ClosedReason) -> None:
+        """Close `link` with `wire` unless `stop_timer` is called in time."""
+        self.stop_timer()
+        clock = self.nodes.broker.clock
+        self._timer = clock.call_later(timeout_s, self._time_out, link, wire, reason)
+
+    def stop_timer(self) -> None:
+        """Wait for nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _time_out(self, link: LeafLink, wire: str, reason: ClosedReason) -> None:
+        self._timer = None
+        self.fail(link, wire, reason)
+
+    def fail(
+        self, link: LeafLink, wire: str | None, reason: ClosedReason, detail: str = ""
+    ) -> None:
+        """Close `link` for something that went wrong, which is logged."""
+        log.error("leafnode_error", cid=link.cid, peer=link.peer, error=detail or wire)
+        link.close(reason, wire)
+        self.nodes.broker.router.flush_unless_due()
+
+    # What the other server says.
+
+    def on_connect(self, link: LeafLink, document: bytes) -> None:
+        """Take CONNECT."""
+
+    def on_info(self, link: LeafLink, document: bytes) -> None:
+        """Take INFO."""
+
+    def on_peer_error(self, link: LeafLink, text: bytes) -> None:
+        """Log what the other server found wrong; it closes the link itself if it wants to."""
+        log.error(
+            "leafnode_peer_error", cid=link.cid, peer=link.peer, error=errors.quote(text[:256])
+        )
+
+    def ends_for(self, link: LeafLink, subject: bytes) -> bool:
+        """Close a link over which this server's own interest comes back, and tell whether so."""
+        if not subject.startswith(LOOP_PREFIX):
+            return False
+        if subject != self.nodes.loop_subject(link.account):
+            return False
+        text = f'{LOOP_TEXT}="{link.account.name}". Delaying attempt to reconnect for 30s'
+        self.loop_found()
+        self.fail(link, text, ClosedReason.PROTOCOL_VIOLATION)
+        return True
+
+    def loop_found(self) -> None:
+        """Take note of a loop."""
+
+    def allows_interest(self, link: LeafLink, subject: bytes) -> bool:
+        """Tell whether interest in `subject` is worth noting; a wildcard may be wider than that."""
+        rules = link.send_rules
+        return rules is None or b"*" in subject or b">" in subject or rules.may_publish(subject)
+
+    def refuse_surplus(self, link: LeafLink) -> None:
+        """Say that the link tells too much interest; what is too much is ignored."""
+        self.nodes.broker.limit_hits["leafnode_subscriptions"] += 1
+        link.send_error(errors.MAXIMUM_SUBSCRIPTIONS)
+
+    def refuse_subject(self, link: LeafLink) -> None:
+        """Say that interest was told in what is no subject."""
+        link.send_error("Invalid Subscription")
+
+    def refuse_message(self, link: LeafLink, subject: bytes) -> None:
+        """Drop a message that the rules do not allow."""
+        self.nodes.broker.limit_hits["leafnode_denied_messages"] += 1
+
+    def interest_changed(
+        self, link: LeafLink, subject: bytes, queue: bytes | None, change: int
+    ) -> None:
+        """Pass on to other links that there is so much more, or less, interest behind this one."""
+        self.nodes.interest_of(link.account).link_changed(link, subject, queue, change)

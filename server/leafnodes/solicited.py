@@ -1,0 +1,166 @@
+"""The end of a link that has connected to another server, its hub."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import UNSET
+
+from midge.protocol import COMPATIBLE_VERSION
+from midge.protocol.leaf_messages import (
+    LOOP_TEXT,
+    LeafConnect,
+    LeafInfo,
+    SubjectRules,
+    parse_leaf_info,
+)
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.leafnodes.credentials import prove
+from midge.server.leafnodes.interest import Told
+from midge.server.leafnodes.rules import JETSTREAM_SUBJECTS, rules_of
+from midge.server.leafnodes.side import LOOP_DELAY_S, Side
+
+if TYPE_CHECKING:
+    from midge.server.config.leafnodes import LeafRemote
+    from midge.server.leafnodes.credentials import Address
+    from midge.server.leafnodes.link import LeafLink
+    from midge.server.leafnodes.nodes import LeafNodes
+
+_SECOND_INFO_S = 2.0
+_PROTOCOL = 1  # 2 and more would promise to trace messages
+_STALE = "Stale Leaf Node Connection - Closing"
+
+
+class Dialler(Protocol):
+    """What keeps the link up."""
+
+    table: LeafRemote
+    address: Address
+
+    def ended(self, link: LeafLink) -> None:
+        """Connect again."""
+
+    def discovered(self, info: LeafInfo) -> None:
+        """Take over what INFO says of other servers."""
+
+
+class Solicited(Side):
+    """This end, for a connection to `remote`.
+
+    `retry_delay_s` is how long to wait before the next one, where this one ends for a reason that
+    will not go away at once.
+    """
+
+    def __init__(self, nodes: LeafNodes, remote: Dialler) -> None:
+        Side.__init__(self, nodes)
+        self._remote = remote
+        self._has_connected = False
+        self._is_done = False
+        self.retry_delay_s = 0.0
+
+    def opened(self, link: LeafLink) -> None:
+        """Wait for INFO."""
+        Side.opened(self, link)
+        timeout_s = self._remote.table.first_info_timeout_s
+        self.wait(link, timeout_s, _STALE, ClosedReason.AUTHENTICATION_TIMEOUT)
+
+    def lost(self, link: LeafLink) -> None:
+        """Have the remote connected to again."""
+        Side.lost(self, link)
+        self._remote.ended(link)
+
+    def on_info(self, link: LeafLink, document: bytes) -> None:
+        """Take the hub's INFO: the first is answered by CONNECT, the second by our interest."""
+        info = parse_leaf_info(document)
+        if not self._has_connected:
+            self._introduce(link, info)
+        elif info.connect_info is True and not self._is_done:
+            self._join(link, info)
+        elif info.connect_info is True:
+            self._renew(link, info)
+        self._remote.discovered(info)
+
+    def _introduce(self, link: LeafLink, info: LeafInfo) -> None:
+        """Send CONNECT."""
+        if not info.client_id:
+            detail = "attempted to connect to wrong port: its INFO is not that of a leaf node port"
+            self.fail(link, None, ClosedReason.PROTOCOL_VIOLATION, detail)
+            return
+        self._has_connected = True
+        link.name = info.server_name or info.server_id
+        link.cluster = info.cluster or ""
+        own = self.nodes.server_name()
+        connect = LeafConnect(
+            version=COMPATIBLE_VERSION,
+            server_id=self.nodes.broker.keys.server_id,
+            name=own,
+            cluster=own,
+            headers=self.nodes.broker.options.limits.header_support,
+            deny_pub=self._denied(self._remote.table.deny_imports) or None,
+            compress_mode="off" if info.compression else "not supported",
+            remote_account=link.account.name,
+            protocol=_PROTOCOL,
+        )
+        try:
+            prove(connect, self._remote.table, self._remote.address, info.nonce or "")
+        except (OSError, ValueError) as error:
+            self.fail(link, None, ClosedReason.AUTHENTICATION_FAILURE, f"credentials: {error}")
+            return
+        link.takes_headers(bool(info.headers) and connect.headers)
+        link.send(connect.line() + b"PING\r\n")
+        if info.info_on_connect:
+            self.wait(link, _SECOND_INFO_S, _STALE, ClosedReason.AUTHENTICATION_TIMEOUT)
+        else:
+            self._join(link, info)
+
+    def _join(self, link: LeafLink, info: LeafInfo) -> None:
+        """Tell our interest and take messages, within what the hub's INFO allows."""
+        self.stop_timer()
+        if info.acc_is_sys:
+            self.retry_delay_s = LOOP_DELAY_S
+            detail = "the hub has us in its system account, which midge does not link"
+            self.fail(link, None, ClosedReason.MISSING_ACCOUNT, detail)
+            return
+        self._is_done = True
+        link.max_interest = self.nodes.max_interest()
+        link.told = Told(
+            link, self.nodes.broker.turns, is_hub=True, wants_leafs=True, wants_hubs=False
+        )
+        self._bind(link, info)
+        self.nodes.join(link, link.take_rules)
+
+    def _renew(self, link: LeafLink, info: LeafInfo) -> None:
+        """Go by other permissions from now on."""
+        self._bind(link, info)
+        self.nodes.interest_of(link.account).renew(link, link.take_rules)
+
+    def _bind(self, link: LeafLink, info: LeafInfo) -> None:
+        """Limit `link` by what the hub allows, and by what our settings deny."""
+        imports, exports = _rules(info.import_), _rules(info.export)
+        table = self._remote.table
+        take = rules_of(imports.allow, imports.deny + self._denied(table.deny_imports))
+        send = rules_of(exports.allow, exports.deny + self._denied(table.deny_exports))
+        link.limit(send, take, info.max_payload)
+
+    def _denied(self, subjects: tuple[str, ...]) -> tuple[str, ...]:
+        """Give what is denied in a direction."""
+        own = JETSTREAM_SUBJECTS if self.nodes.broker.options.jetstream.enabled else ()
+        return subjects + own
+
+    def on_peer_error(self, link: LeafLink, text: bytes) -> None:
+        """Log it, and stay away for a while after a loop or a violation of permissions."""
+        Side.on_peer_error(self, link, text)
+        told = text.decode(errors="replace")
+        if LOOP_TEXT in told or "same cluster name" in told:
+            self.retry_delay_s = LOOP_DELAY_S
+            link.close(ClosedReason.PROTOCOL_VIOLATION)
+        elif "permissions violation" in told.lower():
+            self.retry_delay_s = LOOP_DELAY_S
+
+    def loop_found(self) -> None:
+        """Stay away for a while."""
+        self.retry_delay_s = LOOP_DELAY_S
+
+
+def _rules(told: object) -> SubjectRules:
+    return told if told is not UNSET and isinstance(told, SubjectRules) else SubjectRules()
