@@ -185,6 +185,8 @@ class LeafParser(Parser):
 
     def _subscribe_link(self, tokens: list[bytes]) -> None:
         count = len(tokens) - 1
+        if count == 0:
+            raise ProtocolError(UNKNOWN_OPERATION, "no blank after the verb")
         if count == 1:
             self.handler.on_link_subscribe(tokens[1], None, 1)
             return
@@ -196,6 +198,8 @@ class LeafParser(Parser):
 
     def _unsubscribe_link(self, tokens: list[bytes]) -> None:
         count = len(tokens) - 1
+        if count == 0:
+            raise ProtocolError(UNKNOWN_OPERATION, "no blank after the verb")
         if count != 1 and count != 2:
             raise ProtocolError(None, f"LS- with {count} arguments, 1 or 2 expected")
         self.handler.on_link_unsubscribe(tokens[1], tokens[2] if count == 2 else None)

@@ -75,7 +75,11 @@ def _try_entries(options: tables.Options) -> Iterator[Problem]:
         yield from _try_users(account, path)
         yield from _try_mappings(account.mappings, path)
         yield from _try_exchange(account, path)
-    for table, where in ((options.tls, "tls"), (options.websocket.tls, "websocket.tls")):
+    for table, where in (
+        (options.tls, "tls"),
+        (options.websocket.tls, "websocket.tls"),
+        (options.leafnodes.tls, "leafnodes.tls"),
+    ):
         if table.enabled:
             yield from _try(partial(build_server_context, table, where), ())
     yield from _try_remotes(options)

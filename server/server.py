@@ -103,6 +103,8 @@ class Server:
             raise
         self._events = SystemEvents(self._state)
         self._events.reload = self._load_again
+        if self._leafnodes is not None:
+            self._leafnodes.nodes.joined = self._events.leafnode_connected
         self._events.start()
 
     async def _open(self, broker: Broker, state: State) -> None:
@@ -117,8 +119,8 @@ class Server:
             self._recorder.start()
         if options.jetstream.enabled:
             self._start_jetstream(broker, state)
-        if options.leafnodes.remotes:
-            self._start_leafnodes(broker)
+        if options.leafnodes.remotes or options.leafnodes.port:
+            self._start_leafnodes(broker, state)
         if options.websocket.port:
             await self._open_websocket(broker)
         if options.monitoring.http_port or options.monitoring.https_port:
@@ -154,12 +156,13 @@ class Server:
         if self._state is not None:
             self._state.jetstream = None
 
-    def _start_leafnodes(self, broker: Broker) -> None:
+    def _start_leafnodes(self, broker: Broker, state: State) -> None:
         """Link other servers."""
         # Only who asks for them pays for the import.
         from midge.server.leafnodes.service import LeafNodeService  # noqa: PLC0415
 
         self._leafnodes = LeafNodeService(broker)
+        state.leafnodes = self._leafnodes.nodes
         self._leafnodes.start()
 
     async def _stop_leafnodes(self) -> None:
@@ -327,6 +330,9 @@ class Server:
     def urls(self) -> dict[str, list[str]]:
         """Give the URLs of the listeners by kind, `nats` among them."""
         urls = {"nats": [f"nats://{host_in_url(self.broker.host)}:{self.broker.port}"]}
+        if self._leafnodes is not None and self._leafnodes.address is not None:
+            host, port = self._leafnodes.address
+            urls["leafnodes"] = [f"nats-leaf://{host_in_url(host)}:{port}"]
         if self._websocket is not None:
             host, port = self._websocket_address
             scheme = "wss" if self._websocket.is_encrypted else "ws"

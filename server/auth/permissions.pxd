@@ -8,6 +8,7 @@ cdef long long _REMEMBER_EVERY
 
 
 cdef class PermissionRules:
+    cdef readonly object table
     cdef readonly PatternSet publish_allow, publish_deny, subscribe_allow, subscribe_deny
     cdef readonly bint limits_publish_allow, limits_subscribe_allow
     cdef readonly bint has_publish_rules, has_deliver_deny, allows_responses

@@ -58,6 +58,7 @@ class PermissionRules:
         Raises:
             ValueError: an entry is not a subject, or not ``subject queue`` where that is allowed.
         """
+        self.table = table
         responses = table.allow_responses
         publish_allow = _publish_entries("publish.allow", table.publish.allow)
         publish_deny = _publish_entries("publish.deny", table.publish.deny)

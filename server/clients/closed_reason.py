@@ -26,6 +26,7 @@ class ClosedReason(Enum):
     MAXIMUM_SUBSCRIPTIONS = "Maximum Subscriptions Exceeded"
     MISSING_ACCOUNT = "Missing Account"
     NO_RESPONDERS_REQUIRES_HEADERS = "No Responders Requires Headers"
+    DUPLICATE_REMOTE_LEAFNODE = "Duplicate Remote LeafNode Connection"
     SERVER_SHUTDOWN = "Server Shutdown"
     KICKED = "Kicked"
 

@@ -50,6 +50,7 @@ def find_contradictions(options: Options) -> Iterator[Problem]:
     yield from _check_leafnodes(options)
     yield from _check_tls(options.tls, ("tls",))
     yield from _check_tls(options.websocket.tls, ("websocket", "tls"))
+    yield from _check_tls(options.leafnodes.tls, ("leafnodes", "tls"))
     yield from _check_listeners(options)
 
 
@@ -198,6 +199,7 @@ def _check_leafnodes(options: Options) -> Iterator[Problem]:
     """Check the remotes, each and together."""
     names = {*(account.name for account in options.accounts), *RESERVED_ACCOUNTS}
     is_operator = bool(options.operator.jwts or options.operator.trusted_keys)
+    yield from _check_leaf_port(options, names)
     seen: set[tuple[tuple[str, ...], str]] = set()
     for index, remote in enumerate(options.leafnodes.remotes):
         path = ("leafnodes", "remotes", index)
@@ -217,6 +219,34 @@ def _check_leafnodes(options: Options) -> Iterator[Problem]:
             urls = ",".join(f'"{url.rpartition("@")[2]}"' for url in remote.urls)
             yield Problem(path, f'duplicate remote urls=[{urls}], account="{account}"')
         seen.add((remote.urls, account))
+
+
+def _check_leaf_port(options: Options, accounts: set[str]) -> Iterator[Problem]:
+    """Check the port for leaf nodes and who may connect there."""
+    table, path = options.leafnodes, ("leafnodes", "authorization")
+    own = table.authorization
+    if own.users and (own.user or own.nkey):
+        text = "can not have a single user/pass and a users array"
+        yield Problem((*path, "users"), text)
+    if own.user and own.nkey:
+        yield Problem((*path, "nkey"), "expected either user or nkey, got both")
+    for name in (own.account, *(user.account for user in own.users)):
+        if name and name not in accounts:
+            text = f'cannot find local account "{name}" specified in leafnode authorization'
+            yield Problem((*path, "account"), text)
+        elif name and name in {options.system_account or "$SYS", "$SYS"}:
+            yield Problem((*path, "account"), "midge does not link the system account")
+    if table.tls.handshake_first == "auto":
+        text = "expected 'on' or 'off' for leaf nodes"
+        yield Problem(("leafnodes", "tls", "handshake_first"), text)
+    if table.min_version:
+        parts = table.min_version.lstrip("v").split(".")
+        if not (len(parts) == 3 and all(part.isdecimal() for part in parts)):
+            text = "invalid leafnode's minimum version: invalid semver"
+            yield Problem(("leafnodes", "min_version"), text)
+        elif tuple(int(part) for part in parts) < (2, 8, 0):
+            text = "the minimum version should be at least 2.8.0"
+            yield Problem(("leafnodes", "min_version"), text)
 
 
 def _check_origin(origin: str) -> Iterator[Problem]:

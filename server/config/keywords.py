@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from midge.server.config.options import (
         Account,
         LeafRemote,
+        LeafUser,
         Mapping,
         User,
     )
@@ -417,6 +418,56 @@ class Keywords(TypedDict, total=False):
     """Most messages of an atomic batch."""
     jetstream_limits_max_batch_timeout_s: float
     """Seconds after which an idle atomic batch is abandoned."""
+    leafnodes_host: str
+    """Address to bind for leaf nodes."""
+    leafnodes_port: int
+    """Port for leaf nodes; 0 means none, -1 takes a free one."""
+    leafnodes_advertise: str
+    """`host:port` told to leaf nodes; empty means the bound address."""
+    leafnodes_no_advertise: bool
+    """Tell leaf nodes no address to come back to."""
+    leafnodes_authorization_user: str
+    """The only user's name; not together with `users`."""
+    leafnodes_authorization_password: str
+    """The only user's password, plain or bcrypt."""
+    leafnodes_authorization_nkey: str
+    """The only user's public nkey, in place of name and password."""
+    leafnodes_authorization_account: str
+    """Account that the links belong to; empty means `$G`."""
+    leafnodes_authorization_users: abc.Sequence[LeafUser | abc.Mapping[str, Any]]
+    """Users, each perhaps of another account."""
+    leafnodes_authorization_timeout_s: float
+    """Seconds that a leaf node has to authenticate; 0 means 2."""
+    leafnodes_tls_cert_file: str
+    """Path of the certificate chain in PEM; empty means no TLS."""
+    leafnodes_tls_key_file: str
+    """Path of the private key in PEM."""
+    leafnodes_tls_ca_file: str
+    """Path of the authorities that client certificates are checked against."""
+    leafnodes_tls_verify: bool
+    """Require a client certificate that an authority of `ca_file` signed."""
+    leafnodes_tls_verify_and_map: bool
+    """Require a client certificate, and take the user from it."""
+    leafnodes_tls_timeout_s: float
+    """Seconds for the handshake."""
+    leafnodes_tls_cipher_suites: abc.Sequence[str]
+    """Cipher suites by their IANA names; empty takes the safe defaults."""
+    leafnodes_tls_min_version: Literal["1.2", "1.3"]
+    """Oldest TLS version that is accepted."""
+    leafnodes_tls_handshake_first: Literal["auto", "off", "on"]
+    """Whether TLS begins before INFO; `auto` waits for a client that does so."""
+    leafnodes_tls_handshake_first_fallback_s: float
+    """Seconds that `auto` waits for a ClientHello before it sends INFO."""
+    leafnodes_tls_connection_rate_limit: int
+    """Most handshakes per second; 0 means no limit."""
+    leafnodes_tls_pinned_certs: abc.Sequence[str]
+    """SHA-256 fingerprints (hex, of the public key) that a client certificate must have."""
+    leafnodes_tls_allow_non_tls: bool
+    """Serve clients without TLS on the same port."""
+    leafnodes_min_version: str
+    """Oldest version of a leaf node's server, such as `2.10.0`; empty takes all."""
+    leafnodes_isolate_interest: bool
+    """Do not tell leaf nodes what other leaf nodes want."""
     leafnodes_reconnect_s: float
     """Seconds before a remote that was lost, or not reached, is tried again."""
     leafnodes_remotes: abc.Sequence[LeafRemote | abc.Mapping[str, Any]]

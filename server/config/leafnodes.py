@@ -10,6 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from midge.server.config.security import Permissions, Tls
 from midge.server.config.table import Seconds, Secret, Table
 
 SecretUrls = Annotated[tuple[str, ...], Meta(extra={"secret": True})]
@@ -70,9 +71,57 @@ class LeafRemote(Table, frozen=True, kw_only=True):
     """Do not connect."""
 
 
-class LeafNodes(Table, frozen=True, kw_only=True):
-    """Links to other servers."""
+class LeafUser(Table, frozen=True, kw_only=True):
+    """A user that leaf nodes connect as."""
 
+    user: str = ""
+    """User name; empty when `nkey` identifies the user."""
+    password: Secret = ""
+    """Password, plain or bcrypt."""
+    nkey: str = ""
+    """Public user nkey (begins with `U`)."""
+    account: str = ""
+    """Account that links of this user belong to; empty takes that of the table around it."""
+    permissions: Permissions | None = None
+    """What such a link may publish and subscribe to; unset restricts nothing."""
+
+
+class LeafAuthorization(Table, frozen=True, kw_only=True):
+    """Who may connect as a leaf node; without any, those that may connect as clients."""
+
+    user: str = ""
+    """The only user's name; not together with `users`."""
+    password: Secret = ""
+    """The only user's password, plain or bcrypt."""
+    nkey: str = ""
+    """The only user's public nkey, in place of name and password."""
+    account: str = ""
+    """Account that the links belong to; empty means `$G`."""
+    users: tuple[LeafUser, ...] = ()
+    """Users, each perhaps of another account."""
+    timeout_s: Seconds = 0.0
+    """Seconds that a leaf node has to authenticate; 0 means 2."""
+
+
+class LeafNodes(Table, frozen=True, kw_only=True):
+    """Links to other servers: those that connect here, and `remotes` that this one connects to."""
+
+    host: str = "127.0.0.1"
+    """Address to bind for leaf nodes."""
+    port: Annotated[int, Meta(ge=-1, le=65535)] = 0
+    """Port for leaf nodes; 0 means none, -1 takes a free one."""
+    advertise: str = ""
+    """`host:port` told to leaf nodes; empty means the bound address."""
+    no_advertise: bool = False
+    """Tell leaf nodes no address to come back to."""
+    authorization: LeafAuthorization = LeafAuthorization()
+    """Who may connect as a leaf node."""
+    tls: Tls = Tls()
+    """Certificates of the port; `handshake_first = "auto"` is that of clients only."""
+    min_version: str = ""
+    """Oldest version of a leaf node's server, such as `2.10.0`; empty takes all."""
+    isolate_interest: bool = False
+    """Do not tell leaf nodes what other leaf nodes want."""
     reconnect_s: Seconds = 1.0
     """Seconds before a remote that was lost, or not reached, is tried again."""
     remotes: tuple[LeafRemote, ...] = ()

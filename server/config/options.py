@@ -11,7 +11,13 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from midge.server.config.jetstream import AccountJetStream, JetStream, JetStreamLimits
-from midge.server.config.leafnodes import LeafNodes, LeafRemote, LeafRemoteTls
+from midge.server.config.leafnodes import (
+    LeafAuthorization,
+    LeafNodes,
+    LeafRemote,
+    LeafRemoteTls,
+    LeafUser,
+)
 from midge.server.config.security import (
     Account,
     AccountLimits,
@@ -50,9 +56,11 @@ __all__ = [
     "JetStream",
     "JetStreamLimits",
     "Keepalive",
+    "LeafAuthorization",
     "LeafNodes",
     "LeafRemote",
     "LeafRemoteTls",
+    "LeafUser",
     "Limits",
     "Listen",
     "Logging",

@@ -208,6 +208,11 @@ class Server:
         """The URL for clients, without credentials."""
         return self._url("")
 
+    @property
+    def leafnode_url(self) -> str:
+        """The URL that other servers connect to as leaf nodes; empty without `leafnodes.port`."""
+        return "".join(self._core.urls().get("leafnodes", ()))
+
     def client_url(self, user: str | None = None) -> str:
         """Return the URL with the credentials of `user`, or those that everybody shares.
 

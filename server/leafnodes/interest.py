@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from midge.server.clients.fair_turns import PORTION_BYTES
+from midge.server.leafnodes.rules import may_tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -111,7 +112,7 @@ class Told:
         self._untold = {}
 
     def _allows(self, key: Key) -> bool:
-        return self._rules is None or self._rules.may_subscribe(key[0], None)
+        return may_tell(self._rules, key[0])
 
     def _forget(self, key: Key) -> None:
         """Tell that interest has ended, if it was told of."""

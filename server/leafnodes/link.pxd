@@ -15,7 +15,8 @@ from midge.sublist.sublist cimport SubList
 from midge.sublist.subscription cimport RemoteSubscription
 
 cdef int BEHIND, CLOSED, DENIED_SUBJECTS, NO_HEADERS, OVERSIZED, REPLY_GRANTS, _CONNECTED, _LEAF
-cdef Py_ssize_t COMMAND_BYTES, STEP_BYTES, _CARE_BYTES, _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, _VIEW_BYTES
+cdef Py_ssize_t COMMAND_BYTES, STEP_BYTES, _CARE_BYTES, _VIEW_BYTES
+cdef Py_ssize_t _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES
 cdef bytes _PING, _PONG, _ACK_PREFIX
 
 
@@ -27,6 +28,7 @@ cdef class LeafLink(ChannelOwner):
     cdef readonly bint is_ready
     cdef public str cluster
     cdef public str name
+    cdef public str remote_account
     cdef public object told
     cdef readonly dict interest
     cdef public Py_ssize_t max_interest

@@ -74,6 +74,7 @@ class LeafLink(ChannelOwner):
         self.is_ready = False
         self.cluster = ""
         self.name = ""
+        self.remote_account = ""
         self.told: Any = None
         self.interest: dict[tuple[bytes, bytes | None], RemoteSubscription] = {}
         self.max_interest = 0

@@ -12,6 +12,8 @@ from midge.server.leafnodes.interest import AccountInterest
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from midge.server.auth.permissions import Permissions
     from midge.server.broker.broker import Broker
     from midge.server.leafnodes.link import LeafLink
@@ -30,11 +32,15 @@ log = get_logger()
 
 
 class LeafNodes:
-    """All links of `broker`; `links` are those that are up, by cid."""
+    """All links of `broker`; `links` are those that are up, by cid.
+
+    `joined`, if set, is called with the account of each that has come up.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.links: dict[int, LeafLink] = {}
+        self.joined: Callable[[str], object] | None = None
         self._interest: dict[str, AccountInterest] = {}
         self._loop_subjects: dict[str, bytes] = {}
 
@@ -78,6 +84,8 @@ class LeafNodes:
         self.links[link.cid] = link
         link.start()
         self.interest_of(link.account).add(link, rules)
+        if self.joined is not None:
+            self.joined(link.account.name)
         log.info(
             "leafnode_connected",
             cid=link.cid,

@@ -8,6 +8,7 @@ from midge.protocol import errors
 from midge.protocol.leaf_messages import LOOP_PREFIX, LOOP_TEXT
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.log.logger import get_logger
+from midge.sublist.subjects import is_literal
 
 if TYPE_CHECKING:
     from midge.server.clock import Timer
@@ -95,7 +96,9 @@ class Side:
     def allows_interest(self, link: LeafLink, subject: bytes) -> bool:
         """Tell whether interest in `subject` is worth noting; a wildcard may be wider than that."""
         rules = link.send_rules
-        return rules is None or b"*" in subject or b">" in subject or rules.may_publish(subject)
+        if rules is None or subject.startswith(LOOP_PREFIX) or not is_literal(subject):
+            return True
+        return rules.may_publish(subject)
 
     def refuse_surplus(self, link: LeafLink) -> None:
         """Say that the link tells too much interest; what is too much is ignored."""

@@ -54,6 +54,7 @@ SENTENCES = {
     "tls_handshake_failed": "TLS handshake error: {error}",
     "permission_denied": "{error}",
     # Links to other servers.
+    "leafnode_listener_started": "Listening for leafnode connections on {address}",
     "leafnode_connected": "Leafnode connection created for account: {account}",
     "leafnode_closed": "Leafnode connection closed: {reason}",
     "leafnode_connect_failed": 'Error trying to connect as leafnode to "{remote}": {error}',

@@ -21,12 +21,6 @@ def routez(state: "State", arguments: Arguments) -> dict[str, Any]:
     }
 
 
-def leafz(state: "State", arguments: Arguments) -> dict[str, Any]:
-    """Say that there are no leaf nodes."""
-    arguments.flag("subs")
-    return {**_head(state), "leafnodes": 0, "leafs": []}
-
-
 def gatewayz(state: "State", arguments: Arguments) -> dict[str, Any]:
     """Say that there are no gateways."""
     arguments.flag("accs")

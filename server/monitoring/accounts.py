@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from midge.server.monitoring import go_format
 from midge.server.monitoring.arguments import Arguments, BadArgument
+from midge.server.monitoring.leafz import links_of
 from midge.server.monitoring.subsz import combined_statistics
 
 if TYPE_CHECKING:
@@ -58,12 +59,13 @@ def accstatz(state: "State", arguments: Arguments) -> dict[str, Any]:
 def account_statistics(state: "State", account: "Account") -> dict[str, Any]:
     """Count what one account sent and received."""
     totals = state.account_totals.totals(state.broker, account.name)
+    links = len(links_of(state, account.name))
     return {
         "acc": account.name,
         "name": account.name,
         "conns": len(account.clients),
-        "leafnodes": 0,
-        "total_conns": len(account.clients),
+        "leafnodes": links,
+        "total_conns": len(account.clients) + links,
         "num_subscriptions": len(account.sublist),
         "sent": {"msgs": totals.out_messages, "bytes": totals.out_bytes, **_NO_OTHERS},
         "received": {"msgs": totals.in_messages, "bytes": totals.in_bytes, **_NO_OTHERS},
@@ -79,7 +81,7 @@ def _detail(state: "State", account: "Account") -> dict[str, Any]:
         "expired": False,
         "complete": True,
         "jetstream_enabled": _has_jetstream(state, account.name),
-        "leafnode_connections": 0,
+        "leafnode_connections": len(links_of(state, account.name)),
         "client_connections": len(account.clients),
         "subscriptions": len(account.sublist),
         **_sharing(state, account.name),

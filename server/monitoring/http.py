@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from midge.protocol import COMPATIBLE_VERSION
-from midge.server.monitoring import absent, accounts, connz, go_format, healthz, jsz, subsz, varz
+from midge.server.monitoring import (
+    absent,
+    accounts,
+    connz,
+    go_format,
+    healthz,
+    jsz,
+    leafz,
+    subsz,
+    varz,
+)
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.http_listener import HttpConnection, HttpListener
 from midge.server.monitoring.index import index_page
@@ -109,7 +119,7 @@ class Monitor:
         simple = {
             "/varz": lambda _: varz.varz(state),
             "/routez": lambda given: absent.routez(state, given),
-            "/leafz": lambda given: absent.leafz(state, given),
+            "/leafz": lambda given: leafz.leafz(state, given),
             "/gatewayz": lambda given: absent.gatewayz(state, given),
             "/accountz": lambda given: accounts.accountz(state, given),
             "/accstatz": lambda given: accounts.accstatz(state, given),

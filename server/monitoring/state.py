@@ -9,6 +9,7 @@ from midge.server.monitoring.process_usage import ProcessUsage
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
     from midge.server.jetstream.engine import Engine
+    from midge.server.leafnodes.nodes import LeafNodes
 
 _CLOCK_SLACK_S = 0.5
 """Below this, a connection's times stay the same from one page to the next."""
@@ -17,7 +18,8 @@ _CLOCK_SLACK_S = 0.5
 class State:
     """Everything a page may look at; `started_at` and `configured_at` are Unix times.
 
-    `jetstream` is None while JetStream is off, or has not recovered yet.
+    `jetstream` is None while JetStream is off, or has not recovered yet, and `leafnodes` where the
+    settings have none.
     """
 
     def __init__(self, broker: "Broker") -> None:
@@ -29,6 +31,7 @@ class State:
         self.configured_at = self.started_at
         self.config_digest = ""
         self.jetstream: Engine | None = None
+        self.leafnodes: LeafNodes | None = None
         self._wall_offset = 0.0
         broker.observers.append(self.account_totals)
         self.http_address = (broker.options.monitoring.host or broker.options.listen.host, 0)

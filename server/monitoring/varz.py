@@ -7,6 +7,7 @@ from midge.protocol import COMPATIBLE_VERSION
 from midge.server.config.options import WebSocket
 from midge.server.monitoring import go_format
 from midge.server.monitoring.account_totals import server_totals
+from midge.server.monitoring.leafz import links_of
 
 if TYPE_CHECKING:
     from midge.server.config.options import Options
@@ -69,7 +70,7 @@ def _settings(state: "State") -> dict[str, Any]:
         "max_pending": limits.max_pending_bytes,
         "cluster": {},
         "gateway": {},
-        "leaf": {},
+        "leaf": _leaf(options),
         "mqtt": {},
         "websocket": _websocket(state),
         "jetstream": _jetstream(state),
@@ -113,6 +114,26 @@ def _unless_default(handshake_timeout_s: float) -> int:
     return 0 if handshake_timeout_s == default else go_format.nanoseconds(handshake_timeout_s)
 
 
+def _leaf(options: "Options") -> dict[str, Any]:
+    """Say where leaf nodes connect, and what this server connects to."""
+    table = options.leafnodes
+    found: dict[str, Any] = {}
+    if table.port:
+        found["host"] = table.host
+        found["port"] = table.port
+        found["auth_timeout"] = go_format.number(table.authorization.timeout_s or 2.0)
+        found["tls_timeout"] = go_format.number(table.tls.timeout_s)
+    if table.remotes:
+        found["remotes"] = [
+            {
+                "local_account": remote.account or "$G",
+                "urls": [url.rpartition("@")[2].rpartition("//")[2] for url in remote.urls],
+            }
+            for remote in table.remotes
+        ]
+    return found
+
+
 def _activity(state: "State") -> dict[str, Any]:
     broker = state.broker
     usage = state.usage
@@ -130,7 +151,7 @@ def _activity(state: "State") -> dict[str, Any]:
         "total_connections": totals.connections,
         "routes": 0,
         "remotes": 0,
-        "leafnodes": 0,
+        "leafnodes": len(links_of(state)),
         "in_msgs": totals.in_messages,
         "in_bytes": totals.in_bytes,
         "in_client_msgs": totals.in_messages,

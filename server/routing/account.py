@@ -20,6 +20,9 @@ class Mapper(Protocol):
     def map(self, subject: bytes) -> bytes | None:
         """Return what becomes of `subject`; None when the message is dropped."""
 
+    def sources(self) -> list[bytes]:
+        """List the subjects that are mapped."""
+
 
 class Account:
     """One subject space. Connections of different accounts never see each other's messages.

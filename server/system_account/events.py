@@ -91,6 +91,13 @@ class SystemEvents(Observer):
 
     # Publishing.
 
+    def leafnode_connected(self, account: str) -> None:
+        """Tell that a link of `account` has come up."""
+        if self._has_listeners():
+            subject = b"$SYS.ACCOUNT.%b.LEAFNODE.CONNECT" % account.encode()
+            document = {"server": self.server_info(), "acc": account}
+            self.publish(self._broker.system_account, subject, document)
+
     def publish(self, account: Account, subject: bytes, document: Any) -> None:
         """Publish `document` as JSON to those in `account` who listen."""
         result = account.sublist.match(subject)

@@ -10,7 +10,7 @@ from midge.protocol.errors import MidgeError
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.internal.service import Request, Services
-from midge.server.monitoring import absent, accounts, go_format, healthz, varz
+from midge.server.monitoring import absent, accounts, go_format, healthz, leafz, varz
 from midge.server.monitoring.arguments import Arguments, BadArgument
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class SystemRequests:
             "CONNZ": self._named(self._connz),
             "SUBSZ": self._named(self._subsz, subscriptions=True),
             "INFO": self._named(self._accountz),
-            "LEAFZ": self._page(lambda given: absent.leafz(self._state, given)),
+            "LEAFZ": self._page(lambda given: leafz.leafz(self._state, given)),
             "JSZ": self._account_jsz,
             "STATZ": self._named_statistics,
             "CONNS": self._named_connections,
@@ -141,7 +141,7 @@ class SystemRequests:
             "VARZ": lambda _: varz.varz(state),
             "ROUTEZ": lambda given: absent.routez(state, given),
             "GATEWAYZ": lambda given: absent.gatewayz(state, given),
-            "LEAFZ": lambda given: absent.leafz(state, given),
+            "LEAFZ": lambda given: leafz.leafz(state, given),
             "ACCOUNTZ": lambda given: accounts.accountz(state, given),
             "HEALTHZ": lambda given: _health(*healthz.healthz(state, given)),
         }

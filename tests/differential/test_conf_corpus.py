@@ -65,6 +65,8 @@ OTHER_WORDS = {
             "import_private",
             "leafnode_deny",
             "leafnode_twice",
+            "leafnode_user_and_users",
+            "leafnode_version",
             "mapping_subject",
             "mapping_weights",
             "nkey_and_user",

@@ -74,6 +74,16 @@ LEVELS = (
         "`jetstream` of an account", jetstream_blocks.ACCOUNT, "accounts { A { jetstream { … } } }"
     ),
     Level("`leafnodes`", leafnode_blocks.LEAFNODES, "leafnodes { … }"),
+    Level(
+        "`authorization` of `leafnodes`",
+        leafnode_blocks.LEAF_AUTHORIZATION,
+        "leafnodes { authorization { … } }",
+    ),
+    Level(
+        "A user in it",
+        leafnode_blocks.LEAF_USER,
+        "leafnodes { authorization { users: [ { … } ] } }",
+    ),
     Level("An entry of `remotes`", leafnode_blocks.REMOTE, "leafnodes { remotes: [ { … } ] }"),
     Level(
         "`tls` of a remote", leafnode_blocks.REMOTE_TLS, "leafnodes { remotes: [ { tls { … } } ] }"
@@ -101,6 +111,7 @@ SAMPLES: tuple[object, ...] = (
     [],
     False,
     "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY",
+    "UBSLWU4MQK2XPAOXJQN5VLMYTJPHFKDVWJJRLXFTIBLIGUDPYXWFZQMG",
 )
 """Values, one of which each key accepts."""
 
@@ -112,6 +123,7 @@ WITHOUT_SETTING = {
         "none; only servers with replicated streams use it",
     ),
     "remotes": "`leafnodes.remotes`",
+    "users": "`users`",
     "compression": "none; what means no compression is accepted",
     "verify": "none; a client checks in any case, unless `insecure`",
     "meta_compact_sync": "none; only servers with replicated streams use it",

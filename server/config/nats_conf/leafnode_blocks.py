@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from midge.protocol.errors import quote
 from midge.server.config.nats_conf.sections import Handler, Key, Missing, Section, read_map
+from midge.server.config.nats_conf.security_blocks import read_tls
 from midge.server.config.nats_conf.values import (
+    address,
     boolean,
     duration,
     fail,
+    integer,
     items,
     seconds,
     secret,
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from midge.server.config.nats_conf.parser import Node
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})|\s")
+_PUBLIC_KEY = re.compile(r"U[A-Z2-7]{55}")
 _SEED = re.compile(r"SU[A-Z2-7]{56}")
 _COMPRESSION_OFF = {"off", "disabled", "accept", "auto", "s2_auto"}
 
@@ -146,6 +150,33 @@ REMOTE: dict[str, Handler] = {
 }
 
 
+def _listen(section: Section, node: Node) -> None:
+    host, number = address(node)
+    if host is not None:
+        section.put("host", host, node)
+    section.put("port", number, node)
+
+
+def _public_nkey(section: Section, node: Node) -> None:
+    """Read the public key of the only user."""
+    if not _PUBLIC_KEY.fullmatch(text(node)):
+        fail(node, "Not a valid public nkey for leafnode authorization")
+    section.put("nkey", text(node), node)
+
+
+def _users(section: Section, node: Node) -> None:
+    """Read the users, one map each."""
+    if "user" in section.values:
+        fail(node, "can not have a single user/pass and a users array")
+    for entry in items(node):
+        read_map(entry, section.append("users", entry), LEAF_USER)
+
+
+def _authorization(section: Section, node: Node) -> None:
+    """Read who may connect as a leaf node."""
+    read_map(node, section.table("authorization", node), LEAF_AUTHORIZATION)
+
+
 def _remotes(section: Section, node: Node) -> None:
     """Read the remotes, one map each."""
     if not isinstance(node.value, list):
@@ -156,20 +187,39 @@ def _remotes(section: Section, node: Node) -> None:
         read_map(entry, section.append("remotes", entry), REMOTE)
 
 
-_INCOMING = Missing("leaf nodes that connect to it")
+LEAF_USER: dict[str, Handler] = {
+    "user": Key("user", text),
+    "username": Key("user", text),
+    "pass": Key("password", secret),
+    "password": Key("password", secret),
+    "account": Key("account", text),
+    "proxy_required": Missing("trusted proxies"),
+}
+
+LEAF_AUTHORIZATION: dict[str, Handler] = {
+    "user": Key("user", text),
+    "username": Key("user", text),
+    "pass": Key("password", secret),
+    "password": Key("password", secret),
+    "nkey": _public_nkey,
+    "account": Key("account", text),
+    "users": _users,
+    "timeout": Key("timeout_s", seconds),
+    "proxy_required": Missing("trusted proxies"),
+}
 
 LEAFNODES: dict[str, Handler] = {
-    "listen": _INCOMING,
-    "port": _INCOMING,
-    "host": _INCOMING,
-    "net": _INCOMING,
-    "authorization": _INCOMING,
-    "tls": _INCOMING,
-    "advertise": _INCOMING,
-    "no_advertise": _INCOMING,
-    "min_version": _INCOMING,
-    "isolate_leafnode_interest": _INCOMING,
-    "isolate": _INCOMING,
+    "listen": _listen,
+    "port": Key("port", integer),
+    "host": Key("host", text),
+    "net": Key("host", text),
+    "authorization": _authorization,
+    "tls": read_tls,
+    "advertise": Key("advertise", text),
+    "no_advertise": Key("no_advertise", boolean),
+    "min_version": Key("min_version", text),
+    "isolate_leafnode_interest": Key("isolate_interest", boolean),
+    "isolate": Key("isolate_interest", boolean),
     "write_deadline": Missing("a write deadline of links alone"),
     "write_timeout": Missing("a write deadline of links alone"),
     "reconnect": _reconnect,

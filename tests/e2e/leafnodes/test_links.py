@@ -11,7 +11,7 @@ from nats.errors import NoRespondersError
 
 from tests.support.leafnodes import Inbox, Pair, settle, until
 
-PAIRS = [("real", "midge"), ("real", "real")]
+PAIRS = [("real", "midge"), ("midge", "real"), ("midge", "midge"), ("real", "real")]
 
 pytestmark = pytest.mark.parametrize(("hub", "leaf"), PAIRS)
 

@@ -149,9 +149,9 @@ def test_equal_lines_are_handed_over_as_a_run() -> None:
     ("data", "wire"),
     [
         (b"LS+ a b\r\n", None),
-        (b"LS+\r\n", None),
+        (b"LS+\r\n", UNKNOWN_OPERATION),
         (b"LS+ a b c d\r\n", None),
-        (b"LS-\r\n", None),
+        (b"LS-\r\n", UNKNOWN_OPERATION),
         (b"LS- a b c\r\n", None),
         (b"LMSG a\r\n", None),
         (b"LMSG a x q 2\r\nhi\r\n", None),

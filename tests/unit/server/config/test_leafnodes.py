@@ -8,6 +8,7 @@ import pytest
 
 from midge.server.config.load import Loaded, load
 from midge.server.errors import ConfigError
+from midge.server.preflight import find_unusable
 
 SEED = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"
 
@@ -15,7 +16,7 @@ SEED = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"
 def read(tmp_path: Path, text: str, name: str = "midge.toml") -> Loaded:
     file = tmp_path / name
     file.write_text(text)
-    return load(file, {})
+    return load(file, {}, check=find_unusable)
 
 
 def test_remotes_are_read_from_toml(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_weights_of_several_sources_are_added(world: World) -> None:
 
 def test_what_the_rules_do_not_allow_is_not_told(world: World) -> None:
     world.add(b"in.a")
-    hub = world.link(is_hub=True, rules=rules_of(["in.>", OWN.decode()], ["in.no"]))
+    hub = world.link(is_hub=True, rules=rules_of(["in.>"], ["in.no"]))
     other = world.add(b"other")
     denied = world.add(b"in.no")
     world.add(b"in.*")
@@ -146,13 +146,17 @@ def test_what_the_rules_do_not_allow_is_not_told(world: World) -> None:
     world.account.remove(other)
     world.account.remove(denied)
     assert hub.take() == []
+    world.add(b">")
+    world.add(b"*.>")
+    world.add(b"out.*")
+    assert hub.take() == ["LS+ *.>", "LS+ >"], "each is wider than what is allowed"
 
 
 def test_other_rules_tell_and_take_back_what_differs(world: World) -> None:
     world.add(b"a.1")
     world.add(b"b.1")
     hub = world.link(is_hub=True, rules=rules_of(["a.>"], []))
-    assert hub.take() == ["LS+ a.1"]
+    assert hub.take() == [f"LS+ {OWN.decode()}", "LS+ a.1"]
     world.interest.renew(hub, rules_of(["b.>"], []))
     assert hub.take() == ["LS+ b.1", "LS- a.1"]
 

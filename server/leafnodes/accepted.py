@@ -1,0 +1,244 @@
+"""The end of a link that another server, a leaf, has connected to."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets
+from typing import TYPE_CHECKING
+
+from midge.protocol import COMPATIBLE_VERSION, errors
+from midge.protocol.leaf_messages import LeafConnect, LeafInfo, SubjectRules, parse_leaf_connect
+from midge.server.auth import AuthRequest, Identity, Refusal, Verdict
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.reading import AUTHENTICATING
+from midge.server.leafnodes.interest import Told
+from midge.server.leafnodes.rules import JETSTREAM_SUBJECTS, rules_of
+from midge.server.leafnodes.side import Side
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from midge.server.auth.permissions import PermissionRules
+    from midge.server.leafnodes.link import LeafLink
+    from midge.server.leafnodes.nodes import LeafNodes
+
+_NONCE_BYTES = 11
+_AUTH_TIMEOUT_S = 2.0
+_WRONG_PORT = "attempted to connect to leaf node port"
+
+Authenticate = "Callable[[AuthRequest], Verdict | Awaitable[Verdict]]"
+
+
+class Accepted(Side):
+    """This end, for a leaf that `authenticate` says the user of; `address` is the port's own."""
+
+    def __init__(
+        self,
+        nodes: LeafNodes,
+        authenticate: Callable[[AuthRequest], Verdict | Awaitable[Verdict]],
+        address: tuple[str, int],
+    ) -> None:
+        Side.__init__(self, nodes)
+        raw = secrets.token_bytes(_NONCE_BYTES)
+        self._nonce = base64.urlsafe_b64encode(raw).rstrip(b"=")
+        self._authenticate = authenticate
+        self._address = address
+        self._connect: LeafConnect | None = None
+        self.owes_info = True
+
+    def opened(self, link: LeafLink) -> None:
+        """Say INFO, if that is not done yet, and wait for CONNECT."""
+        Side.opened(self, link)
+        if self.owes_info:
+            link.send(self.info(link))
+        link.parser.connect_required = True
+        timeout_s = self.nodes.broker.options.leafnodes.authorization.timeout_s or _AUTH_TIMEOUT_S
+        self.wait(
+            link, timeout_s, errors.AUTHENTICATION_TIMEOUT, ClosedReason.AUTHENTICATION_TIMEOUT
+        )
+
+    def info(self, link: LeafLink) -> bytes:
+        """Give the line of the first INFO."""
+        info = self._info(link)
+        info.nonce = self._nonce.decode()
+        info.info_on_connect = True
+        info.compression = "off"
+        return info.line()
+
+    def _info(self, link: LeafLink) -> LeafInfo:
+        broker = self.nodes.broker
+        options = broker.options
+        host, port = self._address
+        shown = options.leafnodes.advertise or f"{host}:{port}"
+        return LeafInfo(
+            server_id=broker.keys.server_id,
+            server_name=self.nodes.server_name(),
+            version=COMPATIBLE_VERSION,
+            go="python",
+            host=host,
+            port=port,
+            headers=options.limits.header_support,
+            auth_required=True,
+            tls_required=options.leafnodes.tls.enabled,
+            max_payload=options.limits.max_payload_bytes,
+            client_id=link.cid,
+            ip=shown,
+            leafnode_urls=() if options.leafnodes.no_advertise else (shown,),
+            api_lvl=5,
+        )
+
+    # CONNECT.
+
+    def on_connect(self, link: LeafLink, document: bytes) -> None:
+        """Find out whose the link is; a second CONNECT breaks the protocol."""
+        if self._connect is not None:
+            self.fail(link, None, ClosedReason.PROTOCOL_VIOLATION, "a second CONNECT")
+            return
+        connect = self._connect = parse_leaf_connect(document)
+        refusal = self._refusal(connect)
+        if refusal is not None:
+            self.fail(link, refusal, ClosedReason.PROTOCOL_VIOLATION)
+            return
+        verdict = self._authenticate(
+            AuthRequest(
+                user=connect.user,
+                password=connect.password,
+                token=connect.auth_token,
+                jwt=connect.jwt,
+                nkey=connect.nkey,
+                signature=connect.sig,
+                client_name=connect.name,
+                version=connect.version,
+                nonce=self._nonce,
+                peer_host=link.peer_host,
+                peer_port=link.peer_port,
+                connection_type="LEAFNODE",
+                certificate=link.channel.peer_certificate(),
+            )
+        )
+        if isinstance(verdict, Verdict):
+            self._conclude(link, verdict)
+            return
+        link.channel.reading.halt(AUTHENTICATING)
+        waiting = asyncio.ensure_future(verdict)
+        waiting.add_done_callback(lambda done: self._conclude_later(link, done))
+
+    def _refusal(self, connect: LeafConnect) -> str | None:
+        """Say why a server that says this of itself is no leaf, if so."""
+        if connect.lang:
+            return _WRONG_PORT
+        if connect.gateway:
+            return f'Rejecting connection from gateway "{connect.gateway}" on the leafnode port'
+        least = self.nodes.broker.options.leafnodes.min_version
+        if least and _version(connect.version) < _version(least):
+            return f'connection rejected since minimum version required is "{least}"'
+        if any(character.isspace() for character in connect.cluster):
+            return "cluster name cannot contain spaces"
+        if connect.is_hub:
+            return "midge does not take a leaf node that wants to be its hub"
+        return None
+
+    def _conclude_later(self, link: LeafLink, done: asyncio.Future[Verdict]) -> None:
+        """Go on when the answer has come, if the link is still there."""
+        if link.reason is None and not done.cancelled():
+            link.channel.reading.unhalt(AUTHENTICATING)
+            self._conclude(link, done.result())
+            link.channel.resume()
+
+    def _conclude(self, link: LeafLink, verdict: Verdict) -> None:
+        """Let the leaf in, or not."""
+        if isinstance(verdict, Refusal):
+            self.fail(link, verdict.wire, ClosedReason.AUTHENTICATION_FAILURE, verdict.detail)
+            return
+        account = self.nodes.broker.account(verdict.account)
+        if account is self.nodes.broker.system_account:
+            detail = "midge does not link the system account"
+            self.fail(link, errors.AUTHORIZATION_VIOLATION, ClosedReason.MISSING_ACCOUNT, detail)
+            return
+        self._admit(link, verdict)
+
+    def _admit(self, link: LeafLink, identity: Identity) -> None:
+        """Bind the link to the account, answer with INFO, and take part."""
+        connect = self._connect
+        assert connect is not None, "it is CONNECT that is concluded"
+        self.stop_timer()
+        broker = self.nodes.broker
+        link.account = broker.account(identity.account)
+        link.name = connect.name
+        link.cluster = connect.cluster
+        link.remote_account = connect.remote_account
+        self._end_duplicates(link)
+        link.takes_headers(connect.headers and broker.options.limits.header_support)
+        link.max_interest = self.nodes.max_interest()
+        is_isolated = connect.isolate or broker.options.leafnodes.isolate_interest
+        link.told = Told(
+            link, broker.turns, is_hub=False, wants_leafs=not is_isolated, wants_hubs=True
+        )
+        info = self._info(link)
+        info.connect_info = True
+        info.remote_account = identity.account
+        self._bind(link, identity.rules, connect.deny_pub or (), info)
+        link.send(info.line())
+        self.nodes.join(link, link.take_rules)
+
+    def _bind(
+        self,
+        link: LeafLink,
+        rules: PermissionRules | None,
+        deny_pub: tuple[str, ...],
+        info: LeafInfo,
+    ) -> None:
+        """Limit `link` by its user's permissions, and say in `info` what they are.
+
+        What the leaf may subscribe to is what goes to it, and what it may publish comes from it.
+        """
+        own = JETSTREAM_SUBJECTS if self.nodes.broker.options.jetstream.enabled else ()
+        if rules is None:
+            link.limit(rules_of((), (*deny_pub, *own)), rules_of((), own), 0)
+            return
+        table = rules.table
+        subscribe, publish = table.subscribe, table.publish
+        link.limit(
+            rules_of(subscribe.allow, (*subscribe.deny, *deny_pub, *own)),
+            rules_of(publish.allow, (*publish.deny, *own), table.allow_responses),
+            0,
+        )
+        if subscribe.allow or subscribe.deny:
+            info.import_ = SubjectRules(allow=subscribe.allow, deny=subscribe.deny)
+        if publish.allow or publish.deny:
+            info.export = SubjectRules(allow=publish.allow, deny=publish.deny)
+
+    def _end_duplicates(self, link: LeafLink) -> None:
+        """Close an older link of the same leaf: it has connected anew, and the old one hangs."""
+        for other in list(self.nodes.links.values()):
+            if (
+                other is not link
+                and isinstance(other.side, Accepted)
+                and other.name
+                and (other.name, other.cluster) == (link.name, link.cluster)
+                and other.account is link.account
+                and other.remote_account == link.remote_account
+            ):
+                text = "Duplicate Remote LeafNode Connection"
+                self.fail(other, text, ClosedReason.DUPLICATE_REMOTE_LEAFNODE)
+
+    # What the leaf may not do.
+
+    def allows_interest(self, link: LeafLink, subject: bytes) -> bool:
+        """Tell whether the leaf may have `subject`; one that it may not is the end of the link."""
+        if Side.allows_interest(self, link, subject):
+            return True
+        text = errors.subscription_violation(subject)
+        self.fail(link, text, ClosedReason.PROTOCOL_VIOLATION)
+        return False
+
+    def refuse_message(self, link: LeafLink, subject: bytes) -> None:
+        """End a link that brings what its user may not publish."""
+        self.fail(link, errors.publish_violation(subject), ClosedReason.PROTOCOL_VIOLATION)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """Give the numbers of a version, to compare; none where it is no version."""
+    numbers = text.lstrip("v").partition("-")[0].split(".")
+    return tuple(int(number) for number in numbers) if all(n.isdecimal() for n in numbers) else ()
