@@ -17,6 +17,7 @@ from midge.server.jetstream import capacity
 from midge.server.jetstream.account import AccountJetStream
 from midge.server.jetstream.clock import NanosecondClock
 from midge.server.jetstream.context import Context
+from midge.server.jetstream.filesystem import weakness_of
 from midge.server.jetstream.stores import FileStores, MemoryStores
 from midge.server.log.logger import get_logger
 from midge.server.routing.account import GLOBAL_ACCOUNT
@@ -130,7 +131,11 @@ class Engine(Observer):
     def _open_disk(self, loop: asyncio.AbstractEventLoop) -> Disk:
         """Return the disk that was supplied, or that of the store's directory."""
         if self.disk is None:
-            return RealDisk(str(self.context.store_directory), loop.add_reader, loop.remove_reader)
+            place = self.context.store_directory
+            disk = RealDisk(str(place), loop.add_reader, loop.remove_reader)
+            if weakness := weakness_of(place):
+                log.warning("jetstream_store_at_risk", reason=weakness, store_dir=str(place))
+            return disk
         self.disk.work_by(self._broker.clock.call_later)
         return self.disk
 

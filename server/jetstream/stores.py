@@ -136,6 +136,7 @@ class FileStores:
         """Treat a recovered store as its stream's configuration says."""
         if isinstance(store, FileStore):
             store.is_async = config.persist_mode == ASYNC
+            store.set_dedup_window(config.duplicate_window_ns)
 
     def delete(self, store: StreamStore) -> None:
         """Delete a stream's store, so that its room can be used again."""
