@@ -57,7 +57,7 @@ class TestAuthentication:
             raw.send(b"PUB a 65536", b"x" * 65536)
         for _ in range(50):
             await asyncio.sleep(0.002)
-            assert connection.inbound.held_bytes() <= 1 << 20
+            assert connection.channel.inbound.held_bytes() <= 1 << 20
         answer.set()
         assert await raw.ask() == b""
         assert connection.in_messages == 64
