@@ -49,12 +49,12 @@ class Api:
         """Return the answer to a request. Raises: StreamRefusedError."""
         __tracebackhide__ = True
         asked = json.dumps(body) if body is not None else b""
-        return self._request(f"$JS.API.{subject}", asked)
+        return self.request(f"$JS.API.{subject}", asked)
 
     def publish(self, subject: str, payload: bytes | str, headers: Headers | None) -> int:
         """Publish to a stream and return the sequence. Raises: StreamRefusedError."""
         __tracebackhide__ = True
-        return int(self._request(subject, payload, headers)["seq"])
+        return int(self.request(subject, payload, headers)["seq"])
 
     def delete(self, stream: str) -> None:
         """Delete a stream, if it is still there, without waiting for the disk."""
@@ -68,9 +68,14 @@ class Api:
         with contextlib.suppress(MidgeError, StoreError):  # it was stopped, or its disk has failed
             self._server.call(delete)
 
-    def _request(
+    def request(
         self, subject: str, payload: bytes | str, headers: Headers | None = None
     ) -> dict[str, Any]:
+        """Return the JSON that a request is answered with, nothing for an empty answer.
+
+        Raises:
+            StreamRefusedError: it tells of an error.
+        """
         __tracebackhide__ = True
 
         async def request(server: Server) -> bytes:
@@ -78,7 +83,7 @@ class Api:
             async with asyncio.timeout(_ANSWER_MAX_S):
                 return (await server.request(subject, payload, _FOREVER_S, headers)).payload
 
-        answer: dict[str, Any] = json.loads(self._server.wait(request))
+        answer: dict[str, Any] = json.loads(self._server.wait(request) or b"{}")
         if "error" in answer:
             raise StreamRefusedError(answer["error"])
         return answer
@@ -184,17 +189,21 @@ class Streams:
         subjects: str | Iterable[str] = (),
         *,
         recording: str | PathLike[str] | None = None,
+        backup: str | PathLike[str] | None = None,
         **config: Any,
     ) -> StreamUnderTest:
         """Make a stream; `config` has JetStream's keys, times in seconds.
 
         Without subjects it takes its own name in lower case and what lies below. With a `recording`
-        of midge's it starts with what was recorded on its subjects.
+        of midge's it starts with what was recorded on its subjects; with a `backup`, what `midge
+        stream backup` wrote, it starts as that stream, consumers included.
 
         Raises:
             StreamRefusedError: JetStream does not want it so.
         """
         __tracebackhide__ = True
+        if backup is not None:
+            return self._restored(name, backup, subjects, config)
         given = [subjects] if isinstance(subjects, str) else list(subjects)
         if not given and not {"mirror", "sources"} & config.keys():
             given = [name.lower(), f"{name.lower()}.>"]
@@ -207,6 +216,23 @@ class Streams:
 
             stream.load(_on(read_recording(recording), given))
         return stream
+
+    def _restored(
+        self,
+        name: str,
+        backup: str | PathLike[str],
+        subjects: str | Iterable[str],
+        config: dict[str, Any],
+    ) -> StreamUnderTest:
+        __tracebackhide__ = True
+        from midge.testing.stream_backup import restore  # noqa: PLC0415 - few tests start from one
+
+        changes = in_nanoseconds(config, _DURATIONS)
+        if subjects:
+            changes["subjects"] = [subjects] if isinstance(subjects, str) else list(subjects)
+        restore(self._api, name, backup, changes)
+        self._made.append(name)
+        return StreamUnderTest(self._api, name)
 
     def __enter__(self) -> Self:
         return self
