@@ -1,6 +1,6 @@
 """The NATS wire protocol, sans-I/O: bytes to commands and commands to bytes.
 
-No socket, clock or loop is in sight here.
+Nothing here uses a socket, a clock or an event loop.
 """
 
 from midge.protocol.errors import MidgeError, ProtocolError

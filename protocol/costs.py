@@ -1,14 +1,14 @@
-"""What commands cost, in the one unit that work is counted in: bytes copied, or what takes as long.
+"""The cost of each command in the unit that work is counted in: the time to copy one byte.
 
-Some 1.6 MiB are copied in a millisecond. A command costs its bytes and the constant of its verb,
-which stands for the least that it makes its handler do; the handler adds what it does beyond that.
-The constants are measured (`tests/unit/server/clients/test_costs.py` measures them again), once
-with compiled modules and once interpreted, and rounded up: who is charged too much only waits a
-little sooner while others are busy, who is charged too little makes the others wait.
+Some 1.6 MiB are copied in a millisecond. A command costs its bytes plus the constant of its verb,
+which covers the least work that its handler does; the handler adds any further work. The constants
+are measured (`tests/unit/server/clients/test_costs.py` measures them again), once with compiled
+modules and once interpreted, and rounded up: a client that is charged too much only waits a little
+sooner while others are busy, but one that is charged too little makes the others wait.
 """
 
 RUN = b"run"
-"""A run of publishes with one control line, which is paid for once however long it is."""
+"""A run of publishes with one control line: charged once, whatever its length."""
 
 COMPILED_COSTS = {
     b"PUB": 192,

@@ -15,8 +15,8 @@ class MidgeError(Exception):
 class ProtocolError(MidgeError):
     """A peer broke the protocol, and its connection ends.
 
-    `wire` is the text for the ``-ERR`` that tells it so, or None where nats-server closes without a
-    word; `detail` says for the log what was wrong.
+    `wire` is the text for the ``-ERR`` that it gets, or None where nats-server closes the
+    connection without one; `detail` describes the fault for the log.
     """
 
     def __init__(self, wire: str | None, detail: str = "") -> None:
@@ -69,28 +69,28 @@ def quote(raw: bytes) -> str:
 
 
 def publish_violation(subject: bytes) -> str:
-    """Give the text for a publish that permissions refuse."""
+    """Return the text for a publish that permissions refuse."""
     return f"Permissions Violation for Publish to {quote(subject)}"
 
 
 def reply_violation(reply: bytes) -> str:
-    """Give the text for a publish whose reply subject is reserved."""
+    """Return the text for a publish whose reply subject is reserved."""
     return f"Permissions Violation for Publish with Reply of {quote(reply)}"
 
 
 def subscription_violation(subject: bytes, queue: bytes | None = None) -> str:
-    """Give the text for a subscription that permissions refuse."""
+    """Return the text for a subscription that permissions refuse."""
     text = f"Permissions Violation for Subscription to {quote(subject)}"
     return text if queue is None else f"{text} using queue {quote(queue)}"
 
 
 def too_many_tokens(subject: bytes) -> str:
-    """Give the text for a subscription with more tokens than the server allows."""
+    """Return the text for a subscription with more tokens than the server allows."""
     return f"Permissions Violation for Subscription to {quote(subject)}, too many tokens"
 
 
 def removed_subscription(subject: bytes, queue: bytes | None, sid: bytes) -> str:
-    """Give the text for a subscription that a change of permissions took away."""
+    """Return the text for a subscription that a change of permissions took away."""
     using = "" if queue is None else f" using queue {quote(queue)}"
     return f"Permissions Violation for Subscription to {quote(subject)}{using} (sid {quote(sid)})"
 

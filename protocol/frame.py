@@ -2,7 +2,7 @@
 
 The tail of a PUB frame *is* the tail of the MSG frame that delivers it: both end in
 ``[reply] size⏎payload⏎``. So a delivery is a short prefix and one copy of these bytes, and a frame
-is no more than a note of where they are.
+only records where they are.
 """
 
 from midge.protocol import memory
@@ -11,17 +11,16 @@ _NO_HEADERS = -1
 
 _SMALL_COUNT = 1024
 _SMALL_SIZES = tuple(b"%d" % size for size in range(_SMALL_COUNT))
-"""The usual sizes as they are written."""
+"""Decimal text of the usual sizes, made once."""
 
 
 class Frame:
-    """A PUB or HPUB in `data`, noted as offsets from `base`, where its verb stands.
+    """A PUB or HPUB in `data`, as offsets from `base`, where its verb starts.
 
-    ``data[base + tail:base + end]`` is the part that deliveries copy, from the reply or the size to
-    the last CR LF. `header_size` is -1 for a PUB. `size` counts header and payload, in bytes.
-    `repeated` tells that the control line is the same, byte for byte, as that of the frame before
-    it on this connection. A frame is valid only while it is being handled: its buffer is used
-    again.
+    ``data[base + tail:base + end]`` is the part that deliveries copy, from the reply or the size up
+    to the last CR LF. `header_size` is -1 for a PUB. `size` counts header and payload, in bytes.
+    `repeated` is set when the control line equals, byte for byte, that of the previous frame on
+    this connection. A frame is valid only while it is being handled, since its buffer is reused.
     """
 
     __slots__ = (
@@ -86,7 +85,7 @@ class Frame:
 def compose(
     subject: bytes, payload: bytes, reply: bytes | None = None, headers: bytes | None = None
 ) -> Frame:
-    """Make a frame of its own from parts.
+    """Make a frame from its parts.
 
     `headers` is a whole header block, its blank line included. The caller vouches for
     `subject` and `reply`: they must hold no blank, TAB, CR or LF.
@@ -100,21 +99,21 @@ def compose(
 
 
 def without_headers(frame: Frame) -> Frame:
-    """Give `frame` as a receiver that cannot read headers gets it: a PUB of the payload alone."""
+    """Return `frame` for a receiver that does not support headers: a PUB of the payload alone."""
     return compose(frame.subject_bytes(), frame.payload_bytes(), frame.reply_bytes())
 
 
 def with_subject(frame: Frame, subject: bytes) -> Frame:
-    """Give `frame` as if it had been published to `subject`."""
+    """Return `frame` as if it had been published to `subject`."""
     return compose(subject, frame.payload_bytes(), frame.reply_bytes(), frame.header_bytes())
 
 
 def rewritten(frame: Frame, line_end: int) -> Frame:
-    """Give an unusually written frame in its usual form.
+    """Return a frame in canonical form.
 
-    That has single blanks and CR LF, and is a PUB if there is no header. The sizes keep the digits
-    they were written with. `line_end` is where the arguments of the control line end, as an offset
-    from the frame's base.
+    It has single blanks and CR LF, and is a PUB if there is no header. The sizes keep their digits
+    as written. `line_end` is where the arguments of the control line end, as an offset from the
+    frame's base.
     """
     sizes_start = frame.reply_end if frame.has_reply() else frame.tail
     written = memory.take(frame.data, frame.base + sizes_start, frame.base + line_end)

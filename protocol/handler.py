@@ -1,4 +1,4 @@
-"""What the parser calls: one method per command, each a no-op here."""
+"""The interface that the parser calls: one method per command, each a no-op here."""
 
 from midge.protocol.frame import Frame
 
@@ -7,20 +7,20 @@ class Handler:
     """Receives the commands of one client, in the order in which they came.
 
     A method may raise ProtocolError to end the connection, and may set the parser's `halted` to
-    have no further command until it is fed again.
+    receive no further command until it is fed again.
     """
 
     def on_budget_spent(self) -> None:
-        """Add to the parser's `budget`, or halt it; without either the command at hand goes on."""
+        """Add to the parser's `budget`, or halt it; without either, the current command goes on."""
 
     def on_publish(self, frame: Frame) -> None:
         """Take one PUB or HPUB; `frame` is valid until this returns."""
 
     def on_publish_run(self, frame: Frame, count: int) -> int:
-        """Take up to `count` messages, `frame` the first; give how many were taken, 1 or more.
+        """Take up to `count` messages, `frame` the first; return how many were taken, 1 or more.
 
-        They lie one behind the other, each `frame.end` bytes long, and all have the control line
-        of the one that came before them. Whoever takes fewer is given the others one by one.
+        They are contiguous, each `frame.end` bytes long, and all have the control line of the
+        message before them. Messages that are not taken follow one by one through `on_publish`.
         """
         self.on_publish(frame)
         return 1
@@ -32,7 +32,7 @@ class Handler:
         """Take one UNSUB; `max_messages` is 0 when it ends the subscription at once."""
 
     def on_connect(self, document: bytes) -> None:
-        """Take one CONNECT; `document` is its JSON, not looked at yet."""
+        """Take one CONNECT; `document` is its JSON, not parsed yet."""
 
     def on_ping(self) -> None:
         """Take one PING."""
@@ -41,18 +41,18 @@ class Handler:
         """Take one PONG."""
 
     def on_info(self, document: bytes) -> None:
-        """Take one INFO, which a client has no reason to send; `document` is its JSON."""
+        """Take one INFO, which clients normally never send; `document` is its JSON."""
 
     def on_peer_error(self, text: bytes) -> None:
         """Take one -ERR, which ends the connection."""
 
-    # What only links say.
+    # Commands that only links send.
 
     def on_link_subscribe(self, subject: bytes, queue: bytes | None, weight: int) -> None:
-        """Take interest of the other server; `weight` counts the members of a queue group."""
+        """Take new interest of the other server; `weight` is the member count of a queue group."""
 
     def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
-        """Take the end of such interest."""
+        """Take the end of interest of the other server."""
 
     def on_link_message(self, frame: Frame, queues: list[bytes]) -> None:
-        """Take a message that is for these queue groups too; `frame` is valid meanwhile."""
+        """Take a message that also goes to `queues`; `frame` is valid until this returns."""

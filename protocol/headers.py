@@ -1,6 +1,6 @@
 """Message headers: the block between control line and payload, as names and values.
 
-The block begins with ``NATS/1.0``, perhaps with a status such as ``503`` behind it, and ends with
+The block begins with ``NATS/1.0``, optionally followed by a status such as ``503``, and ends with
 a blank line. Names keep their case; a name may come several times.
 """
 
@@ -15,7 +15,7 @@ _FORBIDDEN_IN_NAMES = frozenset(" \t\r\n:")
 
 
 def format_headers(headers: Mapping[str, str | Iterable[str]]) -> bytes:
-    """Give the header block of `headers`, its blank line included.
+    """Return the header block of `headers`, its blank line included.
 
     Raises:
         ValueError: a name is empty or holds a blank or a colon, or a value holds a line end.
@@ -32,7 +32,7 @@ def format_headers(headers: Mapping[str, str | Iterable[str]]) -> bytes:
 
 
 def _values(name: str, given: object) -> list[str]:
-    """Give the values of one header. Raises: TypeError for what is no text."""
+    """Return the values of one header. Raises: TypeError if one is not text."""
     if isinstance(given, str):
         return [given]
     several = given if isinstance(given, Iterable) and not isinstance(given, bytes) else [given]
@@ -46,7 +46,7 @@ def _values(name: str, given: object) -> list[str]:
 
 
 class HeaderBlock(NamedTuple):
-    """A header block taken apart: its status line, empty mostly, and the values of each name."""
+    """A parsed header block: its status line, usually empty, and the values of each name."""
 
     status: str
     description: str
@@ -54,9 +54,9 @@ class HeaderBlock(NamedTuple):
 
 
 def read_headers(block: bytes, errors: str = "surrogateescape") -> HeaderBlock:
-    """Take a header block apart; `errors` says what becomes of bytes that are not UTF-8.
+    """Parse a header block; `errors` is the codec's error handler for bytes that are not UTF-8.
 
-    What is no header line is left out, as clients do; `find_malformed` tells about it.
+    Lines that are not headers are left out, as clients do; `find_malformed` reports them.
     """
     first, *lines = block.decode("utf-8", errors).split("\r\n")
     status, _, description = first[len(VERSION) :].strip().partition(" ")
@@ -81,7 +81,7 @@ def parse_headers(block: bytes) -> dict[str, list[str]]:
 
 
 def find_malformed(block: bytes) -> str | None:
-    """Say what is wrong with a header block, or None when nothing is."""
+    """Return what is wrong with a header block, or None when nothing is."""
     if not block.startswith(VERSION):
         return f"begins with {block[:12]!r} instead of {VERSION!r}"
     if not block.endswith(b"\r\n\r\n"):

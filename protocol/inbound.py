@@ -1,9 +1,9 @@
 """The receiving side of one connection: where reads land, and what is kept between them.
 
-Reads land in one large buffer that all connections of a loop share, for a read is parsed before the
-next one starts. Only an unfinished frame is kept: copied out while it is small, and in a buffer of
-its own, which later reads go straight into, once it is large. That buffer grows with what has
-arrived, never with what was announced.
+One large buffer serves all connections of a loop, since a read is parsed before the next one
+starts. Only an unfinished frame is kept: a small one is copied out, a large one gets a buffer of
+its own, which later reads go straight into. That buffer grows with the bytes that have arrived,
+never with the size that was announced.
 """
 
 from midge.protocol.stream_parser import StreamParser
@@ -13,9 +13,9 @@ _OWN_BUFFER_BYTES = 128 * 1024
 
 
 class SharedBuffer:
-    """Scratch space for reads; `view` is the whole of it.
+    """Scratch space for reads; `view` covers all of it.
 
-    An unfinished frame of up to `small_rest` bytes is worth copying out of it and back again.
+    An unfinished frame of up to `small_rest` bytes is copied out of it and back again.
     """
 
     __slots__ = ("buffer", "small_rest", "view")
@@ -29,8 +29,8 @@ class SharedBuffer:
 class Inbound:
     """Feeds `parser` with what is received, in the two steps of asyncio's BufferedProtocol.
 
-    Ask `get_buffer` for room, fill part of it, tell `received` how much. Between the two no other
-    connection may use the same `shared` buffer.
+    Call `get_buffer` for room, fill part of it, and pass the count to `received`. Between the two
+    calls no other connection may use the same `shared` buffer.
     """
 
     __slots__ = ("_filled", "_is_parsing", "_own", "_rest", "_shared", "parser")
@@ -48,7 +48,7 @@ class Inbound:
         return len(self._rest) if self._own is None else self._filled
 
     def get_buffer(self) -> memoryview:
-        """Give the room that the next bytes go into; never empty."""
+        """Return the room that the next bytes go into; never empty."""
         own = self._own
         if own is not None:
             return memoryview(own)[self._filled :]
@@ -59,7 +59,7 @@ class Inbound:
         return self._shared.view[len(rest) :]
 
     def received(self, count: int) -> None:
-        """Parse the `count` bytes just put into the buffer that `get_buffer` gave.
+        """Parse the `count` bytes just written into the buffer that `get_buffer` returned.
 
         Raises:
             ProtocolError: as the parser does.
@@ -85,13 +85,13 @@ class Inbound:
             self.received(count)
 
     def resume(self) -> None:
-        """Parse what is held, after the parser was halted; from inside a command, just go on.
+        """Parse the held bytes after the parser was halted; within a command, only clear the halt.
 
         Raises:
             ProtocolError: as the parser does.
         """
         if self._is_parsing:
-            return  # what is held is being parsed, and the parser finds itself halted no more
+            return  # called from within a command: the running parse sees that the halt is gone
         if self._own is not None:
             self._parse(self._own, self._filled)
         elif self._rest:
@@ -111,11 +111,11 @@ class Inbound:
             self._rest = bytes(buffer[used:end]) if rest else b""
             if own is not None:
                 self._own = None
-                self.parser.forget_buffer()  # as large as the largest message, for a quiet client
+                self.parser.forget_buffer()  # a quiet client keeps no large buffer
             return
         self._rest = b""
         if own is None or own is not buffer or (used == 0 and end == len(own)):
-            # Room for as much again: each byte of a frame, however large, is moved about once.
+            # Double the buffer: each byte of a frame, however large, is moved about once.
             own = bytearray(max(2 * rest, _OWN_BUFFER_BYTES))
             own[:rest] = buffer[used:end]
         elif used:

@@ -1,6 +1,6 @@
 """The dialect that two servers speak over a leaf node link, as nats-server 2.15.1 does.
 
-It is the clients' protocol with four lines in place of PUB, SUB and UNSUB::
+It is the client protocol with four lines in place of PUB, SUB and UNSUB::
 
     LS+ <subject> [<queue> <weight>]                  interest, and how many members a queue has
     LS- <subject> [<queue>]                           its end
@@ -26,10 +26,11 @@ from midge.protocol.frame import compose
 from midge.protocol.parser import Parser
 
 LINE_MAX_BYTES = 64 * 1024
-"""Longest line of the four; nats-server has no limit on links, but a queue list needs no more."""
+"""Longest of the four lines, in bytes; nats-server has no limit on links, but no queue list is
+longer."""
 
 WEIGHT_MAX = (1 << 31) - 1
-"""Most members that a queue group may be said to have; nats-server keeps them in 32 bits."""
+"""Largest weight of a queue group; nats-server keeps it in 32 bits."""
 
 _LINE_MAX = LINE_MAX_BYTES  # C numbers where this is compiled
 _LF = 0x0A
@@ -57,7 +58,7 @@ class LeafParser(Parser):
     __slots__ = ()
 
     def _command(self, data: bytearray, start: int, end: int) -> int:
-        """Handle the command at `start`; give what follows, `start` if it is not whole."""
+        """Handle the command at `start`; return the index behind it, or `start` if incomplete."""
         byte = data[start] & _UPPER_CASE
         if byte != _L and byte != _H:
             return Parser._command(self, data, start, end)  # noqa: SLF001 - C has no super()
@@ -69,9 +70,9 @@ class LeafParser(Parser):
         return after
 
     def _plain_message(self, data: bytearray, line: int, end: int) -> int:
-        """Handle an LMSG or HMSG at `line` that is written as usual and names no queue group.
+        """Handle an LMSG or HMSG at `line` in canonical form and without queue groups.
 
-        Gives what follows, `line` if it is not whole yet, or _UNUSUAL.
+        Returns the index behind it, `line` if it is incomplete, or _UNUSUAL.
         """
         if end - line < _VERB_BYTES:
             return _UNUSUAL
@@ -137,7 +138,7 @@ class LeafParser(Parser):
             return _UNUSUAL
         after = self._after_payload(data, body + size, end)
         if after < 0:
-            self._charge(body - line)  # it is read again when more has come
+            self._charge(body - line)  # it is parsed again when more has arrived
             return line
         frame = self._frame
         frame.base = line
@@ -157,7 +158,7 @@ class LeafParser(Parser):
         return after
 
     def _line(self, data: bytearray, start: int, end: int) -> int:
-        """Handle any of the four lines, however it is written; give what `_command` does."""
+        """Handle any of the four lines in any form; return the same as `_command`."""
         line_feed = memory.find(data, _LF, start, end)
         stop = end if line_feed < 0 else line_feed
         if stop - start > _LINE_MAX + _VERB_BYTES:
@@ -248,7 +249,7 @@ class LeafParser(Parser):
 
 
 def _destinations(tokens: list[bytes], sizes: int) -> tuple[bytes | None, list[bytes]]:
-    """Give the reply subject and the queue groups of a message line that ends in so many sizes.
+    """Return the reply subject and the queue groups of a message line that ends in `sizes` sizes.
 
     Raises:
         ProtocolError: there are too few arguments, or the second is neither + nor | of a list.

@@ -27,8 +27,8 @@ cdef inline Py_ssize_t find(
     return -1 if found is NULL else found - data
 
 
-# Eight bytes at a time: one that is below 0x21 borrows from its own highest bit, and none other
-# does so before it.
+# Eight bytes at a time: a byte below 0x21 borrows from its own highest bit, and no byte before it
+# does.
 @cython.overflowcheck(False)
 cdef inline Py_ssize_t token_end(
     const unsigned char *data, Py_ssize_t start, Py_ssize_t end

@@ -1,4 +1,4 @@
-"""The handful of byte operations that the hot path is made of.
+"""The few byte operations that the hot path is made of.
 
 This module is the interpreted twin of ``memory.pxd``: there the same functions are one-line C
 calls, which the compiled modules inline. `data` is any byte buffer here and a plain pointer there,
@@ -7,7 +7,7 @@ so none of these functions checks bounds: the callers keep to the range they wer
 
 
 def is_compiled() -> bool:
-    """Tell whether the module that asks is a compiled one."""
+    """Tell whether the calling module is compiled."""
     return False
 
 
@@ -17,12 +17,12 @@ def starts_with(data: bytearray | bytes, start: int, end: int, prefix: bytes) ->
 
 
 def find(data: bytearray, byte: int, start: int, end: int) -> int:
-    """Give the index of the first `byte` in ``data[start:end]``, or -1."""
+    """Return the index of the first `byte` in ``data[start:end]``, or -1."""
     return data.find(byte, start, end)
 
 
 def token_end(data: bytearray, start: int, end: int) -> int:
-    """Give the index of the first blank or control byte in ``data[start:end]``; `end` if none."""
+    """Return the index of the first blank or control byte in ``data[start:end]``; `end` if none."""
     while start < end and data[start] > 0x20:
         start += 1
     return start

@@ -11,9 +11,9 @@ from midge.protocol.errors import ProtocolError
 
 
 class ConnectOptions(msgspec.Struct, kw_only=True):
-    """What a client says of itself in CONNECT.
+    """The fields of CONNECT.
 
-    The defaults are those that nats-server assumes of a client that says nothing, or sends no
+    The defaults are those that nats-server assumes for fields that are absent, or without a
     CONNECT.
     """
 
@@ -44,14 +44,14 @@ _FIELDS = {field.encode_name: field for field in msgspec.structs.fields(ConnectO
 
 
 def parse_connect(document: bytes, earlier: ConnectOptions | None = None) -> ConnectOptions:
-    """Read the JSON of a CONNECT as Go's decoder would; what it leaves out is as in `earlier`.
+    """Read the JSON of a CONNECT as Go's decoder would; absent fields are as in `earlier`.
 
-    Names are matched without regard to case, the last of two counts, unknown ones and nulls are
-    ignored, and invalid UTF-8 and lone surrogates are replaced; but a value of the wrong type,
-    ``1.0`` or more than 64 bits for an int included, is not taken.
+    Names are matched without regard to case, the last of two duplicates counts, unknown names and
+    nulls are ignored, and invalid UTF-8 and lone surrogates are replaced. A value of the wrong type
+    is refused, and so is ``1.0`` or a number of more than 64 bits for an int.
 
     Raises:
-        ProtocolError: not a JSON object, or a value of the wrong type; closes without a word.
+        ProtocolError: not a JSON object, or a value of the wrong type; closes without an ``-ERR``.
     """
     options = ConnectOptions() if earlier is None else msgspec.structs.replace(earlier)
     for name, value in _object_pairs(document, "CONNECT"):
@@ -59,11 +59,11 @@ def parse_connect(document: bytes, earlier: ConnectOptions | None = None) -> Con
         if field is None or value is None:
             continue
         if type(value) is not field.type or (type(value) is int and not -_2_63 <= value < _2_63):
-            # Its type must do: the value may be a password, and this is logged.
+            # Name only the type: the value may be a password, and this is logged.
             expected = "int of 64 bits" if type(value) is field.type else field.type.__name__
             got = type(value).__name__
             raise ProtocolError(None, f"CONNECT: {name}: expected {expected}, got {got}")
-        # Nothing could encode a lone surrogate, and a name or a password is encoded somewhere.
+        # A lone surrogate cannot be encoded, and names and passwords are encoded later.
         kept = _SURROGATES.sub("\ufffd", value) if type(value) is str else value
         setattr(options, field.name, kept)
     return options
@@ -73,7 +73,7 @@ def check_json_object(document: bytes, verb: str) -> None:
     """Make sure that `document` is a JSON object or null.
 
     Raises:
-        ProtocolError: it is not; `verb` says for the log whose argument it was.
+        ProtocolError: it is neither; `verb` names the command for the log.
     """
     _object_pairs(document, verb)
 
@@ -84,8 +84,8 @@ def _object_pairs(document: bytes, verb: str) -> list[tuple[str, Any]]:
     try:
         value = _decode(text)
     except RecursionError:
-        # Deeper than the decoder goes; only unknown fields can be, and nobody looks at their
-        # values.
+        # Nested deeper than the decoder goes; only unknown fields can be, and their values are not
+        # used.
         try:
             value = _decode(_flattened(text))
         except (ValueError, RecursionError):
@@ -147,7 +147,7 @@ def _flattened(text: str) -> str:
 
 
 class Info(msgspec.Struct, kw_only=True):
-    """What the server says of itself in INFO; an unset field is left out of it."""
+    """The fields of INFO; an unset field is left out."""
 
     server_id: str
     server_name: str
@@ -177,5 +177,5 @@ class Info(msgspec.Struct, kw_only=True):
     xkey: str
 
     def line(self) -> bytes:
-        """Give the whole INFO line; as nats-server's, it has a blank before the CR LF."""
+        """Return the whole INFO line, with a blank before the CR LF as nats-server writes it."""
         return b"INFO %b \r\n" % msgspec.json.encode(self)

@@ -1,7 +1,7 @@
 """The text form of nkeys: prefix and key with a CRC-16 behind them, in base32 without padding.
 
-A public key has one prefix byte for its kind, a seed two. What a key is for, and the cryptography,
-is not of interest here.
+A public key has one prefix byte for its kind, a seed two. The use of keys and the cryptography are
+not here.
 """
 
 import base64

@@ -1,16 +1,17 @@
 """Bytes from a client to commands, as nats-server reads them.
 
-The parser walks a contiguous buffer and calls its handler once per whole command. What it cannot
-use yet it leaves unconsumed, and is given again, with more behind it, later: so the outcome is the
-same however the stream is split. Only two things outlive a call: a line whose rest is ignored, and
-a verb whose blanks were dropped as they came. Neither has a limit, so neither may be kept.
+The parser walks a contiguous buffer and calls its handler once per whole command. Incomplete input
+is left unconsumed and is passed again later with more bytes behind it, so the outcome is the same
+however the stream is split. Only two states outlive a call: a line whose rest is ignored, and a
+verb whose following blanks were dropped. Neither has a limit on its length, so the bytes of neither
+may be kept.
 
 Grammar, limits and texts are those that nats-server 2.15.1 shows on the wire, quirks included:
 the first byte of an argument is never its end, and a stray CR within a line costs the line its last
 byte.
 
-Work is paid for here, before it is done: each command takes its bytes and a constant of its own off
-the budget, and when that is used up the handler says whether the parser may go on.
+Work is charged here, before it is done: each command takes its bytes and a constant of its own off
+the budget, and when the budget is spent the handler decides whether the parser goes on.
 """
 
 from midge.protocol import memory
@@ -34,7 +35,7 @@ _SPACE = 0x20
 
 _PLAIN_LINE_MIN = len(b"PUB a 0\r\n\r\n")
 
-# The verbs by number, so that comparing two is comparing two integers in the compiled build too.
+# Verbs are numbers, so that the compiled build, too, compares integers.
 _NO_VERB = 0
 _PUB = 1
 _HPUB = 2
@@ -66,7 +67,7 @@ VERBS = _WORDS[1:]
 """Every verb that the parser knows."""
 
 COSTS = COMPILED_COSTS if memory.is_compiled() else INTERPRETED_COSTS
-"""What each verb, and a run of publishes, takes off the budget besides its bytes."""
+"""The charge for each verb, and for a run of publishes, besides its bytes."""
 
 
 class Parser(StreamParser):
@@ -103,12 +104,12 @@ class Parser(StreamParser):
         self._publish_cost = costs[_PUB_WORD]
         self._run_cost = costs[RUN]
         self._frame = Frame()
-        self._repeatable = False  # whether `_frame` is a whole line that may come again
+        self._repeatable = False  # whether `_frame` is a complete line that may repeat
         self._verb = _NO_VERB  # seen and consumed, with its arguments still to come
         self._ignoring = _NO_VERB  # seen and consumed, with the rest of its line to be dropped
 
     def feed(self, buffer: bytearray, start: int, end: int) -> int:
-        """Handle the commands in ``buffer[start:end]``; give the index of the first unused byte.
+        """Handle the commands in ``buffer[start:end]``; return the index of the first unused byte.
 
         Raises:
             ProtocolError: the client broke the protocol; nothing more may be fed.
@@ -122,7 +123,7 @@ class Parser(StreamParser):
         longest_run = end - start
         while position < end and not self.halted:
             if self._repeatable:
-                # Publishers repeat themselves: the same line again needs no parsing again.
+                # Publishers often repeat a control line: an equal line is not parsed again.
                 count = self._count_repeats(data, position, end, longest_run)
                 if count > 0:
                     frame.base = position
@@ -131,12 +132,12 @@ class Parser(StreamParser):
                     if count > 1:
                         self._charge(self._run_cost)
                         taken = self.handler.on_publish_run(frame, count)
-                        self._charge(taken * frame.end)  # how many it takes only the handler knows
+                        self._charge(taken * frame.end)  # only the handler knows how many it takes
                     else:
                         self._charge(self._run_cost + frame.end)
                         self.handler.on_publish(frame)
                     if taken < count:
-                        longest_run = 1  # this handler wants to see each
+                        longest_run = 1  # this handler takes messages one by one
                     position += taken * frame.end
                     frame.base = position - frame.end
                     continue
@@ -159,7 +160,7 @@ class Parser(StreamParser):
             self.handler.on_budget_spent()
 
     def forget_buffer(self) -> None:
-        """Let go of the buffer that was fed last, which the frame holds on to."""
+        """Release the last buffer passed to `feed`, which the frame references."""
         self._frame = Frame()
         self._repeatable = False
 
@@ -171,7 +172,7 @@ class Parser(StreamParser):
         """
         frame = self._frame
         length = frame.end
-        # Lines that differ mostly do so where they end, and a word takes less time than a call.
+        # Different lines mostly differ at the end, and comparing one word is cheaper than a call.
         line_end = frame.payload - 8
         if start + length > end or not memory.same_word(
             data, frame.base + line_end, start + line_end
@@ -190,11 +191,11 @@ class Parser(StreamParser):
         return count
 
     def _plain_publish(self, data: bytearray, line: int, end: int) -> int:
-        """Handle ``PUB subject size⏎payload⏎`` at `line` if it is whole and written just so.
+        """Handle a complete ``PUB subject size⏎payload⏎`` at `line` in exactly this form.
 
-        Gives what follows; `line` where anything is unusual, wrong or still to come, which is left
-        to the general way. That goes over a line four times; this, which nearly all messages that
-        differ from the one before them go, once.
+        Returns the index behind it, or `line` where anything is unusual, wrong or incomplete; the
+        general path handles those. The general path scans a line four times, this one scans it
+        once, and nearly all messages that differ from their predecessor take it.
         """
         if (
             end - line < _PLAIN_LINE_MIN
@@ -249,7 +250,7 @@ class Parser(StreamParser):
         return after
 
     def _command(self, data: bytearray, start: int, end: int) -> int:
-        """Handle the command at `start`; give what follows, `start` if it is not whole."""
+        """Handle the command at `start`; return the index behind it, or `start` if incomplete."""
         if self.connect_required and data[start] != 0x43 and data[start] != 0x63:
             raise ProtocolError(AUTHORIZATION_VIOLATION, "first command is no CONNECT")
         verb = self._expected_verb(data, start, end)
@@ -267,7 +268,7 @@ class Parser(StreamParser):
         return self._after_verb(verb, data, start, position, end)
 
     def _after_verb(self, verb: int, data: bytearray, line: int, start: int, end: int) -> int:
-        """Drop blanks, then handle `verb`; give what follows, or where the arguments start."""
+        """Drop blanks, then handle `verb`; return the index behind it, or of its arguments."""
         while start < end and (data[start] == _SPACE or data[start] == _TAB):
             start += 1
         if start < end:
@@ -279,7 +280,7 @@ class Parser(StreamParser):
         return start
 
     def _expected_verb(self, data: bytearray, start: int, end: int) -> int:
-        """Give the verb at `start`; _NO_VERB while its bytes fit one but are too few to tell."""
+        """Return the verb at `start`; _NO_VERB while its bytes are a prefix of one."""
         if memory.starts_with(data, start, end, _PUB_WORD):
             return _PUB  # as nearly all are
         byte = data[start] & 0xDF if data[start] >= 0x41 else data[start]
@@ -337,7 +338,7 @@ class Parser(StreamParser):
         return line_feed + 1
 
     def _arguments(self, verb: int, data: bytearray, line: int, start: int, end: int) -> int:
-        """Handle `verb` with arguments from `start`; give what follows, -1 if it is not whole."""
+        """Handle `verb`, arguments from `start`; return the index behind it, -1 if incomplete."""
         line_feed = memory.find(data, _LF, start + 1, end)
         if line_feed < 0:
             stop = end - 1 if memory.find(data, _CR, start + 1, end) >= 0 else end
@@ -390,7 +391,7 @@ class Parser(StreamParser):
     ) -> int:
         """Handle a PUB or HPUB with arguments in ``data[start:stop]``, its payload at `body`.
 
-        Gives what follows, or -1 if the payload is not whole.
+        Returns the index behind it, or -1 if the payload is incomplete.
         """
         count = 0
         first_start = first_end = 0
@@ -453,7 +454,7 @@ class Parser(StreamParser):
             )
         after = self._after_payload(data, body + size, end)
         if after < 0:
-            self._charge(body - line)  # it is read again when more has come
+            self._charge(body - line)  # it is parsed again when more has arrived
             return -1
         frame = self._frame
         frame.base = line
@@ -471,14 +472,14 @@ class Parser(StreamParser):
         # arguments.
         self._repeatable = canonical and not self._verb
         self._verb = _NO_VERB
-        # A frame that has to be rewritten is looked at, and copied, once more.
+        # A frame that has to be rewritten is scanned and copied once more.
         cost = self._cost_of(_HPUB) if with_headers else self._publish_cost
         self._charge((cost if canonical else 3 * cost) + after - line)
         self.handler.on_publish(frame if canonical else rewritten(frame, stop - line))
         return after
 
     def _after_payload(self, data: bytearray, payload_end: int, end: int) -> int:
-        """Give what follows the CR LF at `payload_end`, or -1 if that has not come yet."""
+        """Return the index behind the CR LF at `payload_end`, or -1 if it has not arrived yet."""
         if (payload_end < end and data[payload_end] != _CR) or (
             payload_end + 1 < end and data[payload_end + 1] != _LF
         ):

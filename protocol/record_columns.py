@@ -1,6 +1,6 @@
 """The columns of the record format, as plain data: what the recorder writes and the pipeline reads.
 
-Both make their Arrow schemas of it, and the lake its first tables. Nothing here needs pyarrow.
+Both build their Arrow schemas from it, and the lake its first tables. Nothing here needs pyarrow.
 """
 
 from typing import Final, Literal, NamedTuple
@@ -51,8 +51,8 @@ INTEREST: Final = (
     Column("delivered", "int64"),
     _optional("client_name", "string"),
 )
-"""A row for each beginning and end of a subscription: `event` is `sub`, and then `unsub` for UNSUB,
-`auto_unsub` when its maximum was reached, or `disconnect` when its client went with it."""
+"""A row for each start and end of a subscription: `event` is `sub`, and then `unsub` for UNSUB,
+`auto_unsub` when its maximum was reached, or `disconnect` when its client disconnected."""
 
 CLIENTS: Final = (
     *_WHO,

@@ -1,11 +1,11 @@
-"""Subjects, queue names and ids as text: UTF-8, where what is none survives there and back."""
+"""Subjects, queue names and ids as text: UTF-8 with surrogateescape; invalid bytes round-trip."""
 
 
 def encode(text: str) -> bytes:
-    """Turn text into what it is on the wire. Raises: ValueError for what `decode` never gives."""
+    """Encode text for the wire. Raises: ValueError for text that `decode` never returns."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def decode(raw: bytes) -> str:
-    """Turn what came from the wire into text."""
+    """Decode bytes from the wire."""
     return raw.decode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""Which nats-server midge speaks like."""
+"""The version of nats-server whose protocol midge speaks."""
 
 COMPATIBLE_VERSION = "2.15.1"
-"""The version that INFO names, by which clients decide what the server can do."""
+"""The version in INFO, from which clients derive the server's features."""

@@ -1,8 +1,8 @@
-"""Results that hold for every subject with the same beginning, whatever follows.
+"""Results that hold for every subject with the same prefix.
 
-Where a walk through the trie comes to nothing but a `>`, the rest of the subject does not matter:
-with a subscription to ``svc.>`` alone, all subjects below ``svc.`` match the same. So those that
-come once and never again, such as the subjects of acks and of replies, are matched without a walk.
+Where a walk through the trie reaches nothing but a `>`, the rest of the subject does not matter:
+with a subscription to ``svc.>`` alone, all subjects below ``svc.`` match the same. So subjects that
+are used only once, such as those of acks and replies, are matched without a walk.
 """
 
 from midge.sublist import octets
@@ -25,7 +25,7 @@ class Broad:
 
 
 class BroadMatches:
-    """The latest few of such results; those of a generation that has passed do not count."""
+    """The latest few of such results; results of an earlier generation are ignored."""
 
     __slots__ = ("_entries", "_next")
 
@@ -34,7 +34,7 @@ class BroadMatches:
         self._next = 0
 
     def find(self, subject: bytes, generation: int) -> SubListResult | None:
-        """Give what `subject` matches, were it no literal subscription; None when not known."""
+        """Return the result for `subject` without literal subscriptions; None when not known."""
         length = len(subject)
         for broad in self._entries:
             if (
@@ -55,7 +55,7 @@ class BroadMatches:
             self._next = (self._next + 1) % _ENTRIES_MAX
 
     def clear(self) -> None:
-        """Forget everything: none of it is valid any more, and it holds on to who has left."""
+        """Forget everything: it is outdated, and it keeps closed clients alive."""
         if self._entries:
             self._entries = []
             self._next = 0

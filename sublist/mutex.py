@@ -1,4 +1,4 @@
-"""The lock of a SubList: taken and let go by one C call each in the compiled build.
+"""The lock of a SubList: acquired and released by one C call each in the compiled build.
 
 `threading.Lock` does the same, but its `with` block costs as much as what the lock guards here.
 """
@@ -7,9 +7,9 @@ from midge.sublist import thread_lock
 
 
 class Mutex:
-    """A lock for one thread at a time; it cannot be taken twice by the same one.
+    """A non-reentrant lock.
 
-    Whoever has to wait lets the others run. Leave it in a `finally`.
+    A waiting thread releases the GIL. Call `leave` in a `finally`.
     """
 
     __slots__ = ("_lock",)
@@ -17,13 +17,13 @@ class Mutex:
     def __init__(self) -> None:
         self._lock = thread_lock.make()
 
-    def __dealloc__(self) -> None:  # Cython's, called in the compiled build alone
+    def __dealloc__(self) -> None:  # used by Cython, in the compiled build only
         thread_lock.free(self._lock)
 
     def enter(self) -> None:
-        """Take the lock, when whoever has it has let go."""
+        """Acquire the lock; block until it is free."""
         thread_lock.acquire(self._lock)
 
     def leave(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         thread_lock.release(self._lock)

@@ -1,4 +1,4 @@
-# Bytes where they lie, by C calls; octets.py has the contracts.
+# Bytes in place, by C calls; octets.py has the contracts.
 
 cimport cython
 
@@ -36,13 +36,13 @@ cdef inline bint equals(
     return memcmp(own, lying, length) == 0
 
 
-# What is mixed wraps around on purpose, in a build that checks for overflows too.
+# The mix wraps around on purpose, even in a build that checks for overflow.
 @cython.overflowcheck(False)
 cdef inline Py_ssize_t digest(
     const unsigned char *data, Py_ssize_t start, Py_ssize_t end
 ) noexcept:
-    # Eight bytes at a time, the last ones read twice where they are fewer. Nobody gains by steering
-    # it, for a collision costs no more than a look-up that finds nothing.
+    # Eight bytes at a time; the last word overlaps where fewer are left. Forced collisions gain an
+    # attacker nothing: one costs no more than a look-up that misses.
     cdef Py_ssize_t length = end - start
     cdef unsigned long long mixed = length
     if length >= 8:

@@ -11,7 +11,8 @@ cdef Py_ssize_t _SETS_MIN, _SETS_MAX, _GROWTH, _WAYS
 @cython.final
 @cython.no_gc
 cdef class Recent:
-    # What `find` looks at comes first, so that it shares a cache line with the reference count.
+    # The fields that `find` reads come first, so that they share a cache line with the reference
+    # count.
     cdef readonly unsigned long long generation
     cdef readonly Py_ssize_t length
     cdef readonly unsigned long long first

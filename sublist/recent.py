@@ -1,16 +1,16 @@
-"""The results of the subjects that came last, found by the subject's bytes where they lie.
+"""The results of recently published subjects, found by the subject's bytes in place.
 
-A publisher's subject lies in a read buffer. To look it up in a dictionary takes a bytes object and
-Python's hash of it; to look it up here takes neither. One table serves all publishers of a SubList,
-since one thread routes their messages.
+A publisher's subject lies in a read buffer. A dictionary look-up needs a bytes object and Python's
+hash of it; a look-up here needs neither. One table serves all publishers of a SubList, since one
+thread routes their messages.
 """
 
 from midge.sublist import octets
 from midge.sublist.result import SubListResult
 
-# Powers of two, the table as small as may be: where subjects alternate, its slots are in no cache.
-# With 600 subjects, 1,024 sets instead of 4,096, and the words below, halved what a look-up takes
-# of all that is done for a message (from 22 to 11 %).
+# Powers of two, and few sets, since with alternating subjects the slots of a large table miss the
+# CPU's cache. With 600 subjects, 1,024 sets instead of 4,096, and the words below, halved the share
+# of the look-up in the work for a message (from 22 to 11 %).
 _SETS_MIN = 256
 _SETS_MAX = 4096
 _GROWTH = 4
@@ -18,10 +18,10 @@ _WAYS = 2
 
 
 class Recent:
-    """What `subject` matched while the SubList's generation was `generation`; never changes.
+    """The result for `subject` while the SubList's generation was `generation`; immutable.
 
-    A subject of 8 to 32 bytes lies here too, as words that overlap where it is shorter: so one look
-    at this object tells whether it is the one.
+    A subject of 8 to 32 bytes is stored here as words, too, overlapping where it is shorter, so
+    that comparing touches this object only.
     """
 
     __slots__ = ("first", "generation", "last", "length", "result", "second", "subject", "third")
@@ -35,15 +35,15 @@ class Recent:
         if octets.WORDS_MIN <= length <= octets.WORDS_MAX:
             self.first = octets.word(subject, 0)
             self.last = octets.word(subject, length - 8)
-            # Of less than 16 bytes, these would begin before the subject.
+            # With less than 16 bytes, these words would begin before the subject.
             self.second = octets.word(subject, 8) if length >= 16 else 0
             self.third = octets.word(subject, length - 16) if length >= 16 else 0
 
 
 class RecentMatches:
-    """A table of many small sets; each holds the latest two of the subjects that belong there.
+    """A table of many small sets; each holds the latest two of the subjects that hash to it.
 
-    It grows when a set has no room, and forgets what it held: that comes again soon, or never.
+    It grows when a set is full, and drops its contents, which are found again on their next use.
     """
 
     __slots__ = ("_filled", "_sets", "_slots")
@@ -51,10 +51,10 @@ class RecentMatches:
     def __init__(self) -> None:
         self._sets = _SETS_MIN
         self._slots: list[Recent | None] = []
-        self._filled: list[int] = []  # the places of the sets that hold anything
+        self._filled: list[int] = []  # the indexes of the sets in use
 
     def find(self, data: bytearray, start: int, end: int, generation: int) -> SubListResult | None:
-        """Give what the subject in ``data[start:end]`` matched, if `generation` is still that."""
+        """Return the result for ``data[start:end]``, or None without one of `generation`."""
         slots = self._slots
         if not slots:
             return None
@@ -63,7 +63,7 @@ class RecentMatches:
         for i in range(_WAYS):
             recent = slots[place + i]
             if recent is None or recent.generation != generation:
-                return None  # and what may lie behind it is older still
+                return None  # the second entry of the set is older still
             if recent.length != length:
                 continue
             if length < octets.WORDS_MIN or length > octets.WORDS_MAX:
@@ -101,11 +101,11 @@ class RecentMatches:
         slots[place] = Recent(subject, result, generation)
 
     def _place(self, subject: bytes) -> int:
-        """Give where the set of `subject` begins."""
+        """Return the index at which the set of `subject` begins."""
         return (octets.digest(subject, 0, len(subject)) & (self._sets - 1)) * _WAYS
 
     def clear(self) -> None:
-        """Forget everything: none of it is valid any more, and it holds on to who has left."""
+        """Forget everything: it is outdated, and it keeps closed clients alive."""
         filled, slots = self._filled, self._slots
         if filled:
             self._filled = []

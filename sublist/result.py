@@ -1,6 +1,6 @@
-"""What a match yields: the plain subscriptions, and the queue groups to choose one member from.
+"""The result of a match: the plain subscriptions, and the queue groups to choose one member from.
 
-What lies behind links is kept apart, so that a result without any costs one look at `remotes`.
+Interest behind links is kept apart, so that a result without any costs one test of `remotes`.
 """
 
 from midge.sublist.subscription import Subscription
@@ -11,7 +11,7 @@ _UNKNOWN = -1
 class QueueGroup:
     """The members of one queue group for one subject.
 
-    The members never change. `turn` is where the next round-robin choice starts; it is no part of
+    The members never change. `turn` is where the next round-robin choice starts; it is not part of
     the value, and losing it to a rebuilt result only moves the start of the round.
     """
 
@@ -27,11 +27,11 @@ class QueueGroup:
 
 
 class Remotes:
-    """The part of a result that lies behind links; immutable.
+    """The part of a result behind links; immutable.
 
     `plain` has each remote with plain interest once, however many of its subscriptions match.
-    `queues` are the queue groups with members behind links, which are RemoteSubscriptions; members
-    of the same groups that are here stand in the result itself.
+    `queues` are the queue groups with members behind links, which are RemoteSubscriptions; local
+    members of the same groups are in the result itself.
     """
 
     __slots__ = ("plain", "queues")
@@ -47,7 +47,7 @@ class Remotes:
 class SubListResult:
     """The subscriptions that one subject reaches; immutable, so it can be shared and cached.
 
-    `remotes` is None where no link has told of interest.
+    `remotes` is None where no link has interest.
     """
 
     __slots__ = ("_owners_differ", "plain", "queues", "remotes")
@@ -86,7 +86,7 @@ class SubListResult:
         return count
 
     def has_group(self, name: bytes) -> bool:
-        """Tell whether the queue group `name` has a member here."""
+        """Tell whether the queue group `name` has a local member."""
         for group in self.queues:  # noqa: SIM110 - no generator where it is compiled
             if group.name == name:
                 return True
@@ -102,14 +102,14 @@ class SubListResult:
         return bool(self._owners_differ)
 
     def subscriptions(self) -> list[Subscription]:
-        """List every subscription in the result that is here, members of queue groups included."""
+        """List every local subscription in the result, members of queue groups included."""
         found = list(self.plain)
         for group in self.queues:
             found.extend(group.members)
         return found
 
     def with_added(self, subscription: Subscription) -> "SubListResult":
-        """Give a copy of this result that holds `subscription` too."""
+        """Return a copy of this result with `subscription` added."""
         if subscription.queue is None:
             return SubListResult((*self.plain, subscription), self.queues, self.remotes)
         groups = list(self.queues)
@@ -122,7 +122,7 @@ class SubListResult:
         return SubListResult(self.plain, tuple(groups), self.remotes)
 
     def with_remotes(self, found: "SubListResult") -> "SubListResult":
-        """Give a copy that has the remotes of `found`, a result of RemoteSubscriptions alone."""
+        """Return a copy with the remotes of `found`, a result of RemoteSubscriptions only."""
         if not found.plain and not found.queues:
             return self
         once: dict[object, None] = {}

@@ -1,4 +1,4 @@
-"""Subjects: what is a valid one, what is literal, and which pattern matches which subject.
+"""Subjects: validity, literals, and which pattern matches which subject.
 
 A subject is a byte string of tokens separated by ``.``. As a whole token, ``*`` stands for exactly
 one token and ``>``, as the last token, for one or more; anywhere else both are ordinary bytes.
@@ -17,8 +17,8 @@ _LF = 0x0A
 def is_valid_subject(subject: bytes) -> bool:
     """Tell whether `subject` may be subscribed to.
 
-    No token is empty, ``>`` as a whole token stands last, and there is no blank, TAB, CR or LF,
-    which the control line could not carry. Every other byte is allowed, NUL and non-UTF-8 included.
+    No token is empty, ``>`` as a whole token is the last one, and there is no blank, TAB, CR or LF,
+    which a control line cannot carry. Every other byte is allowed, NUL and non-UTF-8 included.
     """
     length = len(subject)
     token_start = 0
@@ -59,10 +59,9 @@ def is_valid_publish_subject(subject: bytes) -> bool:
 
 
 def matches(literal: bytes, pattern: bytes) -> bool:
-    """Tell whether the subject `literal` is one that the valid `pattern` stands for.
+    """Tell whether the valid `pattern` matches the subject `literal`.
 
-    Wildcards in `literal` are taken as the plain bytes they are. A `literal` with an empty token
-    matches nothing.
+    Wildcards in `literal` are ordinary bytes. A `literal` with an empty token matches nothing.
     """
     literal_length = len(literal)
     pattern_length = len(pattern)
@@ -100,7 +99,7 @@ def matches(literal: bytes, pattern: bytes) -> bool:
 
 
 def covers(pattern: bytes, subject: bytes) -> bool:
-    """Tell whether every subject that `subject` stands for is one that `pattern` stands for.
+    """Tell whether `pattern` matches every subject that `subject` matches.
 
     Both may hold wildcards: ``a.>`` covers ``a.*``, ``*`` does not cover ``>``. Both must be valid.
     """
@@ -118,7 +117,7 @@ def covers(pattern: bytes, subject: bytes) -> bool:
 
 
 def overlaps(one: bytes, other: bytes) -> bool:
-    """Tell whether there is a subject that both patterns stand for. Both must be valid."""
+    """Tell whether some subject matches both patterns. Both must be valid."""
     tokens = one.split(b".")
     others = other.split(b".")
     for i, token in enumerate(tokens):

@@ -1,9 +1,9 @@
-"""The SubList: who is interested in a subject.
+"""The SubList: the subscriptions of an account, matched by subject.
 
-Literal subjects live in a dictionary, wildcard ones in a trie, and finished answers in a bounded
-cache. While no wildcard is subscribed to, a match is one dictionary look-up and the trie is never
-touched. The reading side takes no lock when the answer is already there; everything that builds
-or changes does, so a SubList may be shared by threads.
+Literal subjects live in a dictionary, wildcard ones in a trie, and results in a bounded cache.
+While there is no wildcard subscription, a match is one dictionary look-up and the trie is never
+touched. Reading a cached result takes no lock; building and changing do, so a SubList may be shared
+by threads.
 """
 
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ from midge.sublist.subscription import RemoteSubscription, Subscription
 from midge.sublist.trie import ENDED, NOT_HELD, Node, Trie, build_result
 
 _COPIED_MAX = 64  # subscriptions of a cached result that is replaced, not dropped, by an insert
-_LEVEL_STEPS = 4  # what a level of the trie, far apart in memory, takes compared with the others
-_MISS_STEPS = 6  # a subject is copied, hashed and looked up that was not matched lately
+_LEVEL_STEPS = 4  # cost of a trie level relative to the others: levels lie far apart in memory
+_MISS_STEPS = 6  # copying, hashing and looking up a subject that was not matched lately
 _READ_PER_STEP = 32  # bytes of a subject
-_GROUP_STEPS = 12  # what it takes to build a queue group, of however few members
-_PLAIN_PER_STEP = 4  # subscriptions are collected many at a time
+_GROUP_STEPS = 12  # building a queue group, however few its members
+_PLAIN_PER_STEP = 4  # subscriptions are collected in bulk
 _WEIGHT_MAX = 1 << 20  # subscriptions in the cached results that are more than a copy of a node's
-_KEEP_EVERY = 8  # of the results built while hardly any is asked for twice
+_KEEP_EVERY = 8  # of the results built while hardly any is used twice
 _FAN_OUT_SAMPLE = 1024  # how many remembered results the fan-out statistics look at
 
 
@@ -53,24 +53,24 @@ class SubListStats(NamedTuple):
 
     @property
     def hit_rate(self) -> float:
-        """The share of matches that were answered from memory, 0 to 1."""
+        """The share of matches that were answered from the cache, 0 to 1."""
         return self.cache_hits / self.matches if self.matches else 0.0
 
 
 class InterestListener(Protocol):
-    """What is told of interest: of a subject, plain or by the queue group of a name.
+    """Listener for changes of interest in a subject, plain or of a named queue group.
 
-    It is called by whoever inserts or removes, who no longer holds the lock, and must not raise.
+    Called from `insert` and `remove` after the lock is released; must not raise.
     """
 
     def interest_began(self, subject: bytes, queue: bytes | None) -> None:
-        """Take note of the first subscription of its kind."""
+        """Called after the first subscription of its kind was added."""
 
     def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
-        """Take note that the last subscription of its kind has gone."""
+        """Called after the last subscription of its kind was removed."""
 
     def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
-        """Take note that a queue group, neither new nor gone, has so many members now."""
+        """Called when a queue group that already existed, and still does, changed its size."""
 
     def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
         """Take note that a link has told of interest, or of its end; others may still have it."""
@@ -79,9 +79,9 @@ class InterestListener(Protocol):
 class SubList:
     """Subscriptions by subject.
 
-    `cache_max` bounds the cached results; a result beyond it sweeps the oldest away until
-    `cache_sweep_to` are left. `cache_max=0` switches the cache off. With `exact_match=False` the
-    literal subjects go into the trie as well, which exists to measure what the dictionary saves.
+    `cache_max` bounds the cached results; a result beyond it evicts the oldest until
+    `cache_sweep_to` are left. `cache_max=0` switches the cache off. With `exact_match=False`
+    literal subjects go into the trie as well, to measure what the dictionary saves.
 
     `generation` changes with every insert and remove: a result is valid for as long as it stays.
     `steps` counts the work of inserts, removes and matches that found no answer at hand, so that
@@ -107,7 +107,7 @@ class SubList:
         self._exact_match = exact_match
         self._exact: dict[bytes, Node] = {}
         self._trie = Trie()
-        self._elsewhere = 0  # subscriptions in the trie or of remotes, which `_exact` has not
+        self._elsewhere = 0  # subscriptions outside `_exact`: in the trie, or of remotes
         self._count = 0
         self.remotes: SubList | None = None
         self._cache: dict[bytes, SubListResult] = {}
@@ -122,14 +122,14 @@ class SubList:
         self._matches = 0
         self._cache_hits = 0
         self._hits_before = 0  # cache hits up to the last sweep
-        self._misses = 0  # results built since then
-        self._keep_every = 1  # of them, so many for each one that is cached
+        self._misses = 0  # results built since the last sweep
+        self._keep_every = 1  # of those, how many are built for each one that is cached
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Subscription]:
-        """Go through a snapshot of all subscriptions, in no particular order."""
+        """Iterate over a snapshot of all subscriptions, in no particular order."""
         self._mutex.enter()
         try:
             nodes = [*self._exact.values(), *self._trie.nodes()]
@@ -217,7 +217,7 @@ class SubList:
         return None
 
     def insert_remote(self, subscription: RemoteSubscription) -> SubListError | None:
-        """Add what a link tells of; None, or why it was refused."""
+        """Add interest behind a link; None, or why it was refused."""
         if self.remotes is None:
             self.remotes = SubList(cache_max=0, cache_sweep_to=0, exact_match=self._exact_match)
         steps = self.remotes.steps
@@ -228,7 +228,7 @@ class SubList:
         return refusal
 
     def remove_remote(self, subscription: RemoteSubscription) -> SubListError | None:
-        """Take out what a link has told of; None, or NOT_FOUND."""
+        """Remove interest behind a link; None, or NOT_FOUND."""
         if self.remotes is None:
             return SubListError.NOT_FOUND
         steps = self.remotes.steps
@@ -269,7 +269,7 @@ class SubList:
     def interest(self) -> list[tuple[bytes, bytes | None]]:
         """List each subject that has plain subscriptions, and each with each of its queue groups.
 
-        What `listener` is told from then on are the changes to this.
+        From then on `listener` is called for every change to this list.
         """
         self._mutex.enter()
         try:
@@ -296,9 +296,9 @@ class SubList:
         self._broad.clear()
 
     def match(self, subject: bytes) -> SubListResult:
-        """Give the subscriptions that a message published to `subject` reaches.
+        """Return the subscriptions that a message published to `subject` reaches.
 
-        `subject` is taken literally, wildcards included; one with an empty token reaches nobody.
+        `subject` is a literal, even with wildcards; one with an empty token matches nothing.
         """
         self._matches += 1
         if self._elsewhere == 0:
@@ -312,7 +312,7 @@ class SubList:
         if result is not None:
             self._cache_hits += 1
             return result
-        if (self._misses + 1) % self._keep_every:  # no subject comes twice: this one is not kept
+        if (self._misses + 1) % self._keep_every:  # subjects hardly repeat: do not cache
             result = self._broad.find(subject, self.generation)
             if result is not None and subject not in self._exact:
                 self._misses += 1
@@ -320,7 +320,7 @@ class SubList:
         return self._match_uncached(subject)
 
     def match_within(self, data: bytearray, start: int, end: int) -> SubListResult:
-        """Give what `match` gives for the subject in ``data[start:end]``."""
+        """Return the same as `match` for the subject in ``data[start:end]``."""
         result = self._recent.find(data, start, end, self.generation)
         if result is not None:
             self._matches += 1
@@ -331,16 +331,16 @@ class SubList:
         generation = self.generation
         hits = self._cache_hits
         result = self.match(subject)
-        if self._cache_hits > hits:  # it was at hand, so it has come before and may come again
+        if self._cache_hits > hits:  # a cache hit: the subject has repeated and may again
             self._recent.keep(subject, result, generation)
         return result
 
     def has_interest(self, subject: bytes) -> bool:
-        """Tell whether a message published to `subject` reaches anybody."""
+        """Tell whether a message published to `subject` reaches any subscription."""
         return bool(self.match(subject))
 
     def stats(self) -> SubListStats:
-        """Take the counts; fan-out is over the remembered results, at most 1,024 of each kind."""
+        """Return the counts; fan-out is over the cached results, at most 1,024 of each kind."""
         self._mutex.enter()
         try:
             remembered = list(islice(self._cache.values(), _FAN_OUT_SAMPLE))
@@ -400,7 +400,7 @@ class SubList:
             self._mutex.leave()
 
     def _combined_result(self, nodes: list[Node]) -> SubListResult:
-        """Give the result of several nodes together; that of a single one is the node's own."""
+        """Return the merged result of several nodes; for a single node, its own."""
         if not nodes:
             return self._empty
         if len(nodes) == 1:
@@ -415,7 +415,7 @@ class SubList:
         return result
 
     def _node_result(self, node: Node) -> SubListResult:
-        """Give the result of one node alone, remembered there until the node changes."""
+        """Return the result of one node, cached in the node until it changes."""
         result = node.result
         if result is None:
             plain: list[Subscription] = []
@@ -428,7 +428,7 @@ class SubList:
         return result
 
     def _remember(self, subject: bytes, result: SubListResult) -> None:
-        """Cache `result`; start anew when what is cached has become too much, or too many."""
+        """Cache `result`; clear or sweep the cache first when it has grown too large."""
         reach = result.reach()
         if reach > _COPIED_MAX:
             self._cached_weight += reach
@@ -440,9 +440,9 @@ class SubList:
             self._sweep_cache()
 
     def _refresh_cache(self, added: Subscription, literal: bool) -> None:
-        """Replace the cached results that `added` belongs in by ones that hold it.
+        """Replace the cached results that `added` matches by ones that include it.
 
-        Large ones are forgotten instead: to copy them for each of many inserts would take for ever.
+        Large ones are dropped instead: copying them for each of many inserts would be quadratic.
         """
         subject = added.subject
         keys = [subject] if literal else self._cached_of(subject)
@@ -457,7 +457,7 @@ class SubList:
                 self.steps += _COPIED_MAX
 
     def _invalidate_cache(self, subject: bytes, literal: bool) -> None:
-        """Forget the cached results that a subscription to `subject` was part of."""
+        """Drop the cached results that a subscription to `subject` was part of."""
         if literal:
             self._cache.pop(subject, None)
             return
@@ -465,7 +465,7 @@ class SubList:
             del self._cache[key]
 
     def _cached_of(self, pattern: bytes) -> list[bytes]:
-        """List the cached subjects that `pattern` matches; they are read no further than it is."""
+        """List the cached subjects that `pattern` matches; each is read at most to its length."""
         found: list[bytes] = []
         most = len(pattern)
         for key in self._cache:
@@ -475,10 +475,10 @@ class SubList:
         return found
 
     def _sweep_cache(self) -> None:
-        """Forget the oldest cached results until `cache_sweep_to` are left.
+        """Drop the oldest cached results until `cache_sweep_to` are left.
 
-        Where more subjects go round than the cache holds, none is found again before it is swept
-        away. Then it is not worth the while to keep each, until some are asked for twice again.
+        Where more subjects take turns than the cache holds, each is evicted before its next use.
+        Then only a sample is cached, until results are used twice again.
         """
         hits = self._cache_hits - self._hits_before
         self._hits_before = self._cache_hits
@@ -490,5 +490,5 @@ class SubList:
 
 
 def _steps_of(result: SubListResult) -> int:
-    """Give the steps that it took to build `result`."""
+    """Return the steps that building `result` took."""
     return result.reach() // _PLAIN_PER_STEP + _GROUP_STEPS * len(result.queues)

@@ -4,10 +4,10 @@
 class Subscription:
     """Interest in `subject`, shared within the group `queue` when that is not None.
 
-    `sid` is the owner's own name for it; who that is, subclasses know. `delivered` counts the
+    `sid` is the owner's name for it; subclasses have the owner. `delivered` counts the
     messages ever delivered to it, and `max_messages` is the count at which it ends (0: never).
-    `slot` is the SubList's own mark, its place among the subscriptions of its node, and -1 while it
-    is in no SubList.
+    `slot` belongs to the SubList: the index among the subscriptions of its node, -1 while it is in
+    no SubList.
     """
 
     __slots__ = ("delivered", "max_messages", "queue", "sid", "slot", "subject")
@@ -21,7 +21,7 @@ class Subscription:
         self.slot = -1
 
     def owned_by(self) -> object:
-        """Return whoever receives the messages; None when there is nothing but the subscription."""
+        """Return the receiver of the messages; None for a bare subscription."""
         return None
 
     def __repr__(self) -> str:
@@ -30,7 +30,7 @@ class Subscription:
 
 
 class OwnedSubscription(Subscription):
-    """A subscription of any object, `owner`."""
+    """A subscription whose owner is any object."""
 
     __slots__ = ("owner",)
 
@@ -46,9 +46,9 @@ class OwnedSubscription(Subscription):
 
 
 class RemoteSubscription(Subscription):
-    """Interest that a link tells of: `remote` is the link, which nothing here looks into.
+    """Interest behind a link: `remote` is the link, opaque here.
 
-    `weight` is how many members a queue group has behind it. It may change at any time.
+    `weight` is the number of members that a queue group has behind it; it may change at any time.
     """
 
     __slots__ = ("remote", "weight")

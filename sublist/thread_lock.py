@@ -8,19 +8,19 @@ from threading import Lock
 
 
 def make() -> Lock:
-    """Make a lock that nobody has."""
+    """Make a free lock."""
     return Lock()
 
 
 def acquire(lock: Lock) -> None:
-    """Take `lock`, as soon as nobody has it."""
+    """Acquire `lock`; block until it is free."""
     lock.acquire()
 
 
 def release(lock: Lock) -> None:
-    """Let go of `lock`."""
+    """Release `lock`."""
     lock.release()
 
 
 def free(lock: Lock) -> None:
-    """Give back what `make` took; nobody may use `lock` any more."""
+    """Free the lock that `make` allocated; `lock` must not be used any more."""

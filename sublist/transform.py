@@ -1,8 +1,8 @@
-"""Subject transforms: the subjects that a pattern stands for become others.
+"""Subject transforms: rewrite the subjects that match a pattern.
 
-A `Transform` turns the subjects that its source stands for into others. In its destination,
-``{{wildcard(n)}}`` (or ``$n``) is the token that the n-th ``*`` of the source stood for, and more
-functions cut, spread or hash such tokens:
+A `Transform` rewrites the subjects that match its source. In its destination, ``{{wildcard(n)}}``
+(or ``$n``) is the token that matched the n-th ``*`` of the source, and further functions cut, split
+or hash such tokens:
 
 ======================================  ============================================================
 ``{{partition(size, n, m, …)}}``        a number below `size`, always the same for the same tokens
@@ -36,11 +36,11 @@ _POSITION = re.compile(r"^\$(\d{1,9})$")
 _PLACE = re.compile(r"(\$\d{1,9}|\{\{\s*wildcard\(\s*\d{1,9}\s*\)\s*\}\})")
 
 Part = Callable[[list[bytes]], bytes]
-"""Makes one piece of the destination of the tokens of a subject."""
+"""Builds one part of the destination from the tokens of a subject."""
 
 
 class Transform:
-    """Turn subjects that match `source` into others. Immutable."""
+    """Rewrites subjects that match `source`. Immutable."""
 
     def __init__(
         self,
@@ -51,10 +51,10 @@ class Transform:
         is_reversible: bool = False,
         is_template: bool = False,
     ) -> None:
-        """Compile `destination`; `is_reversible` asks for each wildcard, unchanged.
+        """Compile `destination`; `is_reversible` requires each wildcard in it, unchanged.
 
         With `is_template` wildcards may stand within tokens, as in ``copy-$1``, and the destination
-        may drop what the ``>`` of the source stood for. nats-server knows neither.
+        may drop the tokens that the ``>`` of the source matched. nats-server allows neither.
 
         Raises:
             ValueError: a subject is bad, or a function or its arguments are.
@@ -84,15 +84,15 @@ class Transform:
         return hash(self._key())
 
     def _key(self) -> tuple[bytes, bytes]:
-        """Return what makes two transforms the same."""
+        """Return the key by which two transforms are equal."""
         return self.source, self.destination
 
     def apply(self, subject: bytes) -> bytes | None:
-        """Return what `subject` becomes, or None when the source does not match it."""
+        """Return the rewritten `subject`, or None when the source does not match it."""
         return self.rewrite(subject) if matches(subject, self.source) else None
 
     def rewrite(self, subject: bytes) -> bytes:
-        """Return what `subject`, which the source matches, becomes."""
+        """Return the rewritten `subject`, which must match the source."""
         tokens = subject.split(b".")
         pieces = [part(tokens) for part in self._parts]
         if self._ends_in_fwc:
@@ -101,7 +101,7 @@ class Transform:
 
 
 class _Compiler:
-    """Turn the tokens of one destination into parts, and note what they use."""
+    """Compile the tokens of one destination to parts; record the wildcards that they use."""
 
     def __init__(self, source_tokens: list[bytes], random: Random, *, is_template: bool) -> None:
         self._is_template = is_template
@@ -112,7 +112,7 @@ class _Compiler:
         self.uses_random = False
 
     def compile(self, token: str) -> Part:
-        """Return the part that `token` stands for; raises ValueError."""
+        """Return the part for `token`; raises ValueError."""
         position = _POSITION.match(token)
         if position:
             return self._wildcard(int(position[1]), token)
@@ -127,11 +127,11 @@ class _Compiler:
         return self._function(function[1].lower(), arguments, token)
 
     def is_reversible(self) -> bool:
-        """Tell whether each wildcard of the source stands once in the destination, unchanged."""
+        """Tell whether each wildcard of the source occurs once in the destination, unchanged."""
         return not self._changes and sorted(self._used) == list(range(1, len(self._positions) + 1))
 
     def _function(self, name: str, arguments: list[str], token: str) -> Part:
-        """Return the part that a call of `name` stands for."""
+        """Return the part for a call of `name`."""
         if name == "wildcard":
             _check_count(arguments, 1, token)
             return self._wildcard(_number(arguments[0], token), token)
@@ -161,7 +161,7 @@ class _Compiler:
         return lambda tokens: tokens[position]
 
     def _position(self, n: int, token: str) -> int:
-        """Return where in the source the n-th wildcard stands."""
+        """Return the index in the source of the n-th wildcard."""
         if not 1 <= n <= len(self._positions):
             raise ValueError(f"the source of {token!r} has {len(self._positions)} '*', not {n}")
         return self._positions[n - 1]
@@ -169,7 +169,7 @@ class _Compiler:
 
 def _is_destination(tokens: list[str]) -> bool:
     """Tell whether `tokens` may be a destination: none empty, no ``*``, ``>`` at the end only."""
-    # Blanks may stand inside functions, where a subject could have none.
+    # Unlike a subject, the arguments of a function may contain blanks.
     return (
         all(tokens)
         and "*" not in tokens
@@ -179,13 +179,13 @@ def _is_destination(tokens: list[str]) -> bool:
 
 
 def _breaks_a_line(token: str) -> bool:
-    """Tell whether `token` holds what a control line could not carry."""
+    """Tell whether `token` holds bytes that a control line cannot carry."""
     is_function = token.startswith("{{")
     return any(c in "\r\n\t" or (c == " " and not is_function) for c in token)
 
 
 def _number(text: str, token: str) -> int:
-    """Read an argument that is a number."""
+    """Parse a numeric argument."""
     digits = text.strip()
     if not digits.isascii() or not digits.isdigit() or int(digits[:11]) > _SIZE_MAX:
         raise ValueError(f"expected a number, got {text!r} in {token!r}")

@@ -1,4 +1,4 @@
-"""The trie of subscriptions: levels of nodes, one level a token, with nodes for `*` and `>`."""
+"""The trie of subscriptions: one level of nodes per token, with nodes for `*` and `>`."""
 
 from midge.sublist.result import QueueGroup, SubListResult
 from midge.sublist.subjects import has_empty_token
@@ -9,8 +9,8 @@ _DOT = 0x2E
 NOT_HELD = 0
 LEFT = 1
 ENDED = 2
-"""What becomes of an interest when a subscription is to leave: it was not there, or others of its
-kind are left, or it has ended with this one."""
+"""Outcomes of removing a subscription: it was not there, others of its kind are left, or it was the
+last one."""
 
 _NOT_HELD, _LEFT, _ENDED = NOT_HELD, LEFT, ENDED  # C numbers where this is compiled
 
@@ -20,7 +20,7 @@ class Node:
 
     Most subjects have a single subscription: it is `only`, and needs no list. Otherwise a
     subscription's `slot` is its index in the list that holds it, so adding and removing take
-    constant time however many share the subject; the order within a list means nothing.
+    constant time however many share the subject; the order within a list has no meaning.
     """
 
     __slots__ = ("below", "only", "plain", "queues", "result")
@@ -33,7 +33,7 @@ class Node:
         self.result: SubListResult | None = None
 
     def add(self, subscription: Subscription) -> bool:
-        """Hold `subscription`, which must be in no node yet; tell whether it begins an interest.
+        """Add `subscription`, which must be in no node yet; return whether it is a first one.
 
         That is the first plain subscription, or the first of its queue group.
         """
@@ -60,9 +60,9 @@ class Node:
         return subscription.slot == 0
 
     def discard(self, subscription: Subscription) -> int:
-        """Let go of `subscription`; NOT_HELD when it is not here.
+        """Remove `subscription`; NOT_HELD when it is not here.
 
-        ENDED tells that it was the last plain subscription, or the last of its queue group.
+        Returns ENDED if it was the last plain subscription, or the last of its queue group.
         """
         if self.only is subscription:
             self.only = None
@@ -94,11 +94,11 @@ class Node:
         return 0 if members is None else len(members)
 
     def is_inhabited(self) -> bool:
-        """Tell whether any subscription is held here."""
+        """Tell whether the node has a subscription."""
         return self.only is not None or self.plain is not None or self.queues is not None
 
     def is_empty(self) -> bool:
-        """Tell whether nothing is held here and nothing lies below."""
+        """Tell whether the node has neither a subscription nor a level below it."""
         return self.below is None and not self.is_inhabited()
 
     def interest(self) -> list[tuple[bytes, bytes | None]]:
@@ -113,7 +113,7 @@ class Node:
         return found
 
     def subscriptions(self) -> list[Subscription]:
-        """List what is held here."""
+        """List the subscriptions of this node."""
         found = list(self.plain or ())
         if self.only is not None:
             found.append(self.only)
@@ -122,7 +122,7 @@ class Node:
         return found
 
     def collect(self, plain: list[Subscription], queues: dict[bytes, list[Subscription]]) -> None:
-        """Add what is held here to `plain` and, by group name, to `queues`."""
+        """Add the subscriptions of this node to `plain` and, by group name, to `queues`."""
         if self.only is not None:
             plain.append(self.only)
         elif self.plain is not None:
@@ -162,7 +162,7 @@ class Level:
         self.fwc: Node | None = None
 
     def __dealloc__(self) -> None:
-        """Take what is below apart from the top: left to itself, C would recurse into it."""
+        """Dismantle the levels below from the top; otherwise deallocation would recurse in C."""
         if self.is_empty():
             return
         levels = [self]
@@ -174,7 +174,7 @@ class Level:
                     node.below = None
 
     def find(self, token: bytes) -> Node | None:
-        """Give the node that `token`, a wildcard or a literal, leads to."""
+        """Return the node of `token`, a wildcard or a literal."""
         if token == b"*":
             return self.pwc
         if token == b">":
@@ -182,7 +182,7 @@ class Level:
         return self.nodes.get(token)
 
     def ensure(self, token: bytes) -> Node:
-        """Give the node that `token` leads to, made anew when there is none."""
+        """Return the node of `token`; make one when there is none."""
         node = self.find(token)
         if node is None:
             node = Node()
@@ -195,7 +195,7 @@ class Level:
         return node
 
     def prune(self, token: bytes) -> None:
-        """Forget the node that `token` leads to."""
+        """Drop the node of `token`."""
         if token == b"*":
             self.pwc = None
         elif token == b">":
@@ -204,16 +204,17 @@ class Level:
             del self.nodes[token]
 
     def is_empty(self) -> bool:
-        """Tell whether no token leads anywhere."""
+        """Tell whether the level has no node."""
         return self.pwc is None and self.fwc is None and not self.nodes
 
 
 class Trie:
-    """Subscriptions by subject, token by token. Every walk is a loop, so no depth is too deep.
+    """Subscriptions by subject, token by token.
 
-    `visited` counts the levels that were come to, those twice that were made or forgotten then.
-    `broad_from` is where, in the subject that was found last, what follows begins not to matter:
-    all valid subjects with the same beginning find the same. It is -1 when all of it matters.
+    Every walk is a loop, so depth is not limited by the stack. `visited` counts visited levels,
+    those that were made or dropped twice. `broad_from` is an index into the subject found last: all
+    valid subjects that share the bytes before it have the same result. It is -1 when the whole
+    subject matters.
     """
 
     __slots__ = ("_root", "broad_from", "visited")
@@ -224,7 +225,7 @@ class Trie:
         self.broad_from = -1
 
     def ensure(self, subject: bytes) -> Node:
-        """Give the node of `subject`, with the path to it made where it is missing."""
+        """Return the node of `subject`; make the missing part of the path to it."""
         level = self._root
         tokens = subject.split(b".")
         self.visited += len(tokens)
@@ -238,7 +239,7 @@ class Trie:
         return node
 
     def at(self, subject: bytes) -> Node | None:
-        """Give the node of exactly `subject`, wildcards taken as they are; None without one."""
+        """Return the node of exactly `subject`, wildcards as such; None without one."""
         level: Level | None = self._root
         node = None
         for token in subject.split(b"."):
@@ -249,7 +250,7 @@ class Trie:
         return node
 
     def discard(self, subscription: Subscription) -> int:
-        """Remove `subscription` and prune what that empties; return what `Node.discard` does."""
+        """Remove `subscription` and prune empty nodes; return the outcome of `Node.discard`."""
         tokens = subscription.subject.split(b".")
         self.visited += len(tokens)
         levels = [self._root]
@@ -276,11 +277,11 @@ class Trie:
         return outcome
 
     def find(self, subject: bytes) -> list[Node]:  # noqa: C901, PLR0912 - one scan loop
-        """List the nodes whose subscriptions the literal `subject` reaches.
+        """List the nodes that match the literal `subject`.
 
-        Follows one path at a time and keeps the others in a list, so no depth is too deep; each
-        node is come to once at most, however many wildcards there are. A subject with an empty
-        token reaches nothing.
+        Follows one path at a time and keeps the others in a list, so depth is not limited by the
+        stack; each node is visited at most once, however many wildcards there are. A subject with
+        an empty token matches nothing.
         """
         found: list[Node] = []
         self.broad_from = -1
@@ -358,7 +359,7 @@ class Trie:
 def build_result(
     plain: list[Subscription], queues: dict[bytes, list[Subscription]], turn: int
 ) -> SubListResult:
-    """Freeze what a walk collected; `turn` is where the round of each queue group starts."""
+    """Freeze the subscriptions that a walk collected; each queue group's round starts at `turn`."""
     if not queues:
         return SubListResult(tuple(plain))
     groups = [QueueGroup(name, tuple(members), turn) for name, members in queues.items()]

@@ -1,7 +1,7 @@
-"""Accounts of operator mode in the form of configured ones, so that both are planned alike.
+"""Accounts of operator mode, converted to configured ones, so that both are planned alike.
 
 A private export needs an activation token: a token of the exporter (or one of its signing keys)
-about the importer, for the imported subject, not expired and not revoked. Without it the import is
+about the importer, for the imported subject, not expired and not revoked. Without one the import is
 left out; the rest of the account is served.
 """
 
@@ -31,7 +31,7 @@ from midge.server.config.security import (
 from midge.sublist.subjects import covers, is_valid_subject
 
 ACCOUNTS_MAX = 10_000
-"""Most accounts that imports may lead to."""
+"""Most accounts that are followed through imports."""
 
 Fetch = Callable[[str], "Claims[AccountBody]"]
 """Returns the verified claims of an account by its key; raises `BadTokenError`."""
@@ -42,7 +42,7 @@ Kind = Literal["stream", "service"]
 def token_accounts(fetch: Fetch, wanted: Iterable[str]) -> dict[str, Claims[AccountBody]]:
     """Return the claims of the accounts `wanted` and of all that they import from, by key.
 
-    Accounts whose token does not hold are left out.
+    Accounts without a valid token are left out.
     """
     found: dict[str, Claims[AccountBody]] = {}
     pending = list(wanted)
@@ -95,7 +95,7 @@ def _kind(written: str | int) -> Kind | None:
 
 
 def _export(claim: ExportClaim, known: dict[str, Claims[AccountBody]]) -> Export | None:
-    """Return an export's table; who may use a private one has been checked with its token."""
+    """Return an export's table; the token of a private one is checked with each import."""
     if not is_valid_subject(claim.subject.encode()):
         return None
     is_stream = _kind(claim.type) == "stream"
@@ -128,7 +128,7 @@ def _may(
     known: dict[str, Claims[AccountBody]],
     now_s: float,
 ) -> bool:
-    """Tell whether `account` may import what `claim` says."""
+    """Tell whether `account` may make the import of `claim`."""
     exporter = known.get(claim.account)
     kind = _kind(claim.type)
     subject = claim.subject.encode()
@@ -150,7 +150,7 @@ def _is_activated(
     export: ExportClaim,
     now_s: float,
 ) -> bool:
-    """Tell whether the import's activation token is good."""
+    """Tell whether the import's activation token is valid."""
     try:
         activation = decode_activation(claim.token)
     except BadTokenError:

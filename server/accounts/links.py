@@ -1,9 +1,9 @@
-"""Carry messages between accounts, as the plan of their imports says, and nothing else.
+"""Links that carry messages between accounts, as the plan of their imports says.
 
-Each import is one subscription in the account that messages come from; what it receives is routed
-again in the other account, under the subject that the import gives it. A request gets a reply
-subject of its own, under which the exporter's answer finds its way back; it can be used as often as
-the export allows, for a limited time, and cannot be guessed. No message crosses in any other way.
+Each import is one subscription in the account that messages come from; its messages are routed
+again in the other account, under the subject that the import defines. A request gets a reply
+subject of its own, which leads the exporter's response back; it can be used as often as the export
+allows, for a limited time, and cannot be guessed. No message crosses in any other way.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from midge.sublist.result import SubListResult
 
 REQUESTS_MAX = 65536
-"""Most unanswered requests of one import; the oldest gives way."""
+"""Most unanswered requests of one import; a further one evicts the oldest."""
 
 REPLIES_MAX_BYTES = 8 << 20
-"""Most bytes of their reply subjects, which the clients choose."""
+"""Most bytes of the reply subjects of those requests: clients choose their length."""
 
 _REQUEST_INFO = re.compile(rb"(?:\r\n|\r|\n)[ \t]*nats-request-info[ \t]*:[^\r\n]*", re.IGNORECASE)
 _STATUS_LINE = b"NATS/1.0"
@@ -48,18 +48,18 @@ _INFO_FIELDS = (
     *("start", "host", "id", "acc", "svc", "user", "name", "lang", "ver", "rtt", "server"),
     *("kind", "client_type"),
 )
-"""What stands in ``Nats-Request-Info``, in nats-server's order."""
+"""Fields of ``Nats-Request-Info``, in nats-server's order."""
 
 
 RouteFrame = Callable[["Account", "SubListResult", Frame, "Client | None"], int]
-"""Routes a frame to those in a result, from the publisher that it comes from."""
+"""Routes a frame of `publisher` to the subscriptions in a result."""
 
 Describe = Callable[["Client | None"], dict[str, Any]]
-"""Tells what a service may know of a requesting client when the import shares it."""
+"""Returns the fields about a requesting client that a sharing import passes on."""
 
 
 class AccountLinks:
-    """Hold the links between the accounts of one server, and change them by plan."""
+    """The links between the accounts of one server, changed by plan."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class AccountLinks:
         account: Callable[[str], Account],
         describe: Describe,
     ) -> None:
-        """Deliver by `route`; `account` gives the account of a name."""
+        """Deliver with `route`; `account` returns the account of a name."""
         self.route = route
         self.clock = clock
         self.describe = describe
@@ -77,17 +77,17 @@ class AccountLinks:
         self._account = account
         self.plans: dict[str, AccountPlan] = {}
         self._links: dict[ImportPlan, RoutedSubscription] = {}
-        self.evicted_requests = 0  # requests that nobody had answered when there were too many
+        self.evicted_requests = 0  # unanswered requests that a further one evicted
         self.carrying: type[RoutedSubscription] | None = None
-        """The kind of link that the message at hand has come over. Only a request may go on, over
-        other services: what a stream shows is shown to that importer alone and is no request, and
-        no stream shows the requests to a service.
+        """The kind of link that the current message has crossed. Only requests may cross further
+        links, and only of services: a message of an imported stream is for that importer alone, and
+        streams do not export the requests to a service.
         """
         self.request_info: dict[str, Any] = {}
-        """What a service that the request at hand has come over was told of who asks."""
+        """The requester's fields that a service on the current request's way has received."""
 
     def apply(self, plans: Mapping[str, AccountPlan]) -> None:
-        """Make everything as `plans` say; links that stay the same are not touched."""
+        """Apply `plans`; links that stay the same are not touched."""
         wanted: dict[ImportPlan, None] = {}
         for plan in plans.values():
             wanted.update(dict.fromkeys([*plan.stream_imports, *plan.service_imports]))
@@ -110,12 +110,12 @@ class AccountLinks:
         self.plans = dict(plans)
 
     def _link(self, plan: ImportPlan, link: RoutedSubscription) -> None:
-        """Begin to carry messages over `link`."""
+        """Start to carry messages over `link`."""
         self._account(plan.source_account).add(link)
         self._links[plan] = link
 
     def _unlink(self, plan: ImportPlan) -> None:
-        """Carry no more messages over the link of `plan`, nor answers to what it has carried."""
+        """Remove the link of `plan`, and the pending responses to its requests."""
         link = self._links.pop(plan)
         self._account(plan.source_account).remove(link)
         if isinstance(link, ServiceLink):
@@ -123,7 +123,7 @@ class AccountLinks:
 
 
 class StreamLink(RoutedSubscription):
-    """Show the messages of an exported stream to the importer."""
+    """Delivers the messages of an exported stream to the importer."""
 
     def __init__(self, links: AccountLinks, plan: StreamImport, importer: Account) -> None:
         RoutedSubscription.__init__(self, plan.source)
@@ -132,7 +132,7 @@ class StreamLink(RoutedSubscription):
         self._importer = importer
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
-        """Route `frame` in the importer's account; False when nobody there takes it."""
+        """Route `frame` in the importer's account; False when it has no receiver there."""
         links = self._links
         if links.carrying is not None:
             return False
@@ -156,7 +156,7 @@ class StreamLink(RoutedSubscription):
 
 
 class ServiceLink(RoutedSubscription):
-    """Carry requests to the exporter, and remember whom the answers are for."""
+    """Carries requests to the exporter and keeps their reply subjects for the responses."""
 
     def __init__(
         self, links: AccountLinks, plan: ServiceImport, importer: Account, exporter: Account
@@ -174,7 +174,7 @@ class ServiceLink(RoutedSubscription):
         self._reply_bytes = 0
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
-        """Route `frame` in the exporter's account; False when nobody there takes it."""
+        """Route `frame` in the exporter's account; False when it has no receiver there."""
         links = self._links
         before = links.carrying
         if before is StreamLink:
@@ -213,28 +213,28 @@ class ServiceLink(RoutedSubscription):
         return len(self._waiting)
 
     def forget(self, response: Response) -> None:
-        """Let no more answers through to `response`."""
+        """Drop `response`: its request takes no more answers."""
         if self._waiting.pop(response.subject, None) is not None:
             self._reply_bytes -= len(response.reply)
             self.exporter.remove(response)
 
     def forget_all(self) -> None:
-        """Let no more answers through at all."""
+        """Drop all pending responses."""
         for response in list(self._waiting.values()):
             self.forget(response)
 
     def is_too_late_for(self, response: Response) -> bool:
-        """Tell whether the time for answers to `response` is over, though nobody has looked yet."""
+        """Tell whether `response` has expired but has not been dropped yet."""
         return response.until_s < self._clock.monotonic()
 
     def keep_waiting(self, response: Response) -> None:
-        """Give `response`, which has had one of several answers, its time anew."""
+        """Restart the time limit of `response` after one of several answers."""
         if response.subject in self._waiting:
             response.until_s = self._clock.monotonic() + self._plan.response_threshold_s
             self._waiting.move_to_end(response.subject)
 
     def _expect_response(self, reply: bytes) -> Response:
-        """Open a way back to `reply`."""
+        """Open a response to `reply`."""
         now_s = self._clock.monotonic()
         self._forget_stale(now_s)
         until_s = now_s + self._plan.response_threshold_s
@@ -245,7 +245,7 @@ class ServiceLink(RoutedSubscription):
         return response
 
     def _forget_stale(self, now_s: float) -> None:
-        """Close the ways back that have been open too long, and the oldest of too many."""
+        """Drop the responses that have expired, and the oldest of too many."""
         while self._waiting:
             oldest = next(iter(self._waiting.values()))
             if oldest.until_s >= now_s:
@@ -262,7 +262,7 @@ class ServiceLink(RoutedSubscription):
         return mapped
 
     def _request_info(self, publisher: Client | None) -> dict[str, Any]:
-        """Return what the service is told of who asks; the next one of a chain, through whom."""
+        """Return the requester's fields for the service; in a chain, with the last account passed."""
         known = self._describe(publisher)
         shares = self._plan.shares_client
         before = self._links.request_info
@@ -276,7 +276,7 @@ class ServiceLink(RoutedSubscription):
 
 
 class Response(RoutedSubscription):
-    """Take the answers to one request back to where it came from."""
+    """Carries the answers to one request back to the importer."""
 
     def __init__(self, service: ServiceLink, subject: bytes, reply: bytes, until_s: float) -> None:
         RoutedSubscription.__init__(self, subject)
@@ -285,7 +285,7 @@ class Response(RoutedSubscription):
         self.until_s = until_s
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
-        """Route the answer in the importer's account; False when nobody waits for it any more."""
+        """Route the answer in the importer's account; False when it has no receiver any more."""
         service = self._service
         if service.is_too_late_for(self):
             service.forget(self)
@@ -307,20 +307,20 @@ class Response(RoutedSubscription):
 def with_request_info(headers: bytes | None, info: bytes) -> bytes:
     """Return the header block `headers` with `info` as its only ``Nats-Request-Info``.
 
-    Whatever the client wrote under that name, in any spelling and anywhere, is taken out.
+    Headers of that name from the client are removed, in any spelling and position.
     """
     block = b"" if headers is None else _REQUEST_INFO.sub(b"", headers).rstrip(b"\r\n")
     if not block.startswith(_STATUS_LINE):
-        # Not a header block at all, so nothing in it is worth keeping.
+        # Not a header block: keep nothing of it.
         block = _STATUS_LINE
     return b"%b\r\nNats-Request-Info: %b\r\n\r\n" % (block, info)
 
 
 def _new_reply() -> bytes:
-    """Return a reply subject that nobody can guess."""
+    """Return an unguessable reply subject."""
     return b"%b%b.%b" % (REPLY_PREFIX, _random_token(), _random_token())
 
 
 def _random_token() -> bytes:
-    """Return 16 characters that may stand in a subject."""
+    """Return 16 random characters that are valid in a subject."""
     return base64.b64encode(os.urandom(12), altchars=b"Zz")

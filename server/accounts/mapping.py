@@ -1,8 +1,8 @@
 """Subject mappings: rewrite a published subject before it is matched.
 
-`Mappings` chooses among a mapping's destinations, each a `Transform`, by weight. What the weights
-leave of 100 % keeps its subject, or is dropped when the source itself is among the destinations.
-Random numbers come from the generator that is handed in.
+`Mappings` chooses among a mapping's destinations, each a `Transform`, by weight. The share that the
+weights leave of 100 % keeps its subject, or is dropped when the source itself is among the
+destinations. Random numbers come from the generator that is passed in.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from midge.server.config import options
 
 CACHE_MAX = 1024
-"""Most subjects whose mapping is remembered."""
+"""Most subjects whose mapping is cached."""
 
 CACHED_SUBJECT_MAX_BYTES = 256
-"""Longer subjects are mapped anew each time."""
+"""Longest subject whose mapping is cached."""
 
-# In steps of a SubList, of some 40 ns each: what a subject takes that is mapped anew, and a pattern
-# that it is compared with.
+# In steps of a SubList, of some 40 ns each: mapping an uncached subject, and comparing it with one
+# pattern.
 _MISS_STEPS = 50
 _PATTERN_STEPS = 8
 
 
 class Mappings:
-    """Map the subjects published in one account.
+    """Maps the subjects published in one account.
 
-    `steps` counts, in steps of a SubList, what subjects took whose mapping was not remembered.
+    `steps` counts the work for uncached subjects, in steps of a SubList.
     """
 
     def __init__(self, tables: Iterable[options.Mapping], random: Random) -> None:
-        """Compile `tables`; of several that match a subject, a literal source or the first wins.
+        """Compile `tables`; of several matching sources, a literal one or else the first wins.
 
         Raises:
             ValueError: an entry is bad; the text names its source.
@@ -53,7 +53,7 @@ class Mappings:
         return [*self._literal, *(mapping.source for mapping in self._patterns)]
 
     def map(self, subject: bytes) -> bytes | None:
-        """Return where a message to `subject` goes; None drops it."""
+        """Return the subject that a message to `subject` goes to; None drops it."""
         known = self._cache.get(subject)
         if known is not None:
             return known
@@ -74,7 +74,7 @@ class Mappings:
 
 
 class _WeightedMapping:
-    """Hold one source with its destinations."""
+    """One source with its destinations."""
 
     def __init__(self, table: options.Mapping, random: Random) -> None:
         where = f"mapping of {table.source!r}"
@@ -101,14 +101,14 @@ class _WeightedMapping:
         self.is_steady = not is_random and (reached == 0 or self._choices[0][0] == 100)
 
     def covers(self, subject: bytes, tokens: list[bytes]) -> bool:
-        """Tell whether all that `subject`, split into `tokens`, may stand for is in the source.
+        """Tell whether the source covers `subject`, which is split into `tokens`.
 
         As on nats-server, a published ``>`` is matched by ``>`` but not by ``*``.
         """
         return b">" not in tokens[: self._before_fwc] and matches(subject, self.source)
 
     def choose(self, subject: bytes) -> bytes | None:
-        """Return where this message to `subject` goes; None drops it."""
+        """Return the subject that this message to `subject` goes to; None drops it."""
         drawn = 0 if self.is_steady else self._random.randrange(100)
         for reached, transform in self._choices:
             if drawn < reached:

@@ -1,8 +1,8 @@
-"""Accounts as configured: check how they share subjects, and plan what the server has to do.
+"""Accounts as configured: check how they share subjects, and plan the server's links.
 
-An import is taken only when the other account exports what it covers, to everybody or to this
-account, and with the same kind; no chain of imports may lead back to where it began, or be longer
-than `CHAIN_MAX`. What is refused here is refused for good: there are no warnings.
+An import is valid only when the other account exports the subjects it covers, publicly or to this
+account, and with the same kind; no chain of imports may form a cycle, or be longer than
+`CHAIN_MAX`. Every fault is an error: there are no warnings.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHAIN_MAX = 16
 """Most accounts that one message may pass through by imports."""
 
 RESPONSE_THRESHOLD_S = 120.0
-"""How long a request waits for its response when the export does not say."""
+"""Time limit for a response when the export does not set one."""
 
 ResponseType = Literal["singleton", "stream", "chunked"]
 
@@ -64,7 +64,7 @@ class ServiceImport(ImportPlan, frozen=True, kw_only=True):
 
 
 class AccountPlan(Struct, frozen=True, kw_only=True):
-    """One account as it shall be."""
+    """The target state of one account."""
 
     name: str
     max_connections: int = -1
@@ -88,11 +88,11 @@ def plan_accounts(
 ) -> dict[str, AccountPlan]:
     """Check `accounts` and return their plans by name, the global and the system account included.
 
-    `mappings` are those of the global account. With `is_lenient`, for accounts that different
-    people write, what cannot be is left out, so that nobody's mistake is another one's.
+    `mappings` are those of the global account. With `is_lenient`, for accounts with different
+    owners, invalid entries are left out, so that one owner's mistake affects no other account.
 
     Raises:
-        ConfigError: a name, an export or an import cannot be; names the account and the entry.
+        ConfigError: a name, an export or an import is invalid; names the account and the entry.
     """
     tables = _by_name(accounts)
     system = system_account or SYSTEM_ACCOUNT
@@ -120,7 +120,7 @@ def plan_accounts(
 
 
 def _by_name(accounts: Sequence[options.Account]) -> dict[str, options.Account]:
-    """Index `accounts`; refuse reserved and repeated names, and what could break a line."""
+    """Index `accounts`; refuse reserved and repeated names, and names with control characters."""
     tables: dict[str, options.Account] = {}
     for account in accounts:
         name = account.name
@@ -137,7 +137,7 @@ def _by_name(accounts: Sequence[options.Account]) -> dict[str, options.Account]:
 
 
 def plan_configured(configured: options.Options) -> dict[str, AccountPlan]:
-    """Return the plans of the configured accounts; those of tokens come later.
+    """Return the plans of the configured accounts; those of tokens are added later.
 
     Raises:
         ConfigError: see `plan_accounts`.
@@ -151,7 +151,7 @@ def plan_configured(configured: options.Options) -> dict[str, AccountPlan]:
 
 
 def _check_exports(account: options.Account, path: str) -> None:
-    """Refuse exports that cannot be."""
+    """Refuse invalid exports."""
     for i, export in enumerate(account.exports):
         where = f"{path}.exports[{i}]"
         if bool(export.stream) == bool(export.service):
@@ -184,7 +184,7 @@ def _plan(
                 continue
             key = planned.source, planned.target_account
             if key in services:
-                # A request would be answered twice by the same account.
+                # The same account would answer a request twice.
                 raise ValueError(f"duplicate service import {planned.source.decode()!r}")
             services[key] = planned
         except ValueError as error:
@@ -295,8 +295,8 @@ def _deciding_exports(
 ) -> list[options.Export]:
     """List the exports that say who may import `subject`.
 
-    Those of that very subject decide alone, be others as wide as they like; and where a subject is
-    exported to some accounts, exporting it to everybody as well changes nothing.
+    Exports of exactly that subject outweigh wider ones, and a subject that is exported to some
+    accounts stays limited to them even if it is exported publicly, too.
     """
     offers = [(getattr(export, kind).encode(), export) for export in exporter.exports]
     private = {offered for offered, export in offers if export.accounts}
@@ -317,7 +317,7 @@ def _is_for(export: options.Export, importer: str, subject: bytes) -> bool:
 
 
 def _numbered(subject: str) -> str:
-    """Write ``a.*.*`` as ``a.$1.$2``, so that it can be a destination."""
+    """Convert ``a.*.*`` to ``a.$1.$2``, a destination."""
     tokens = subject.split(".")
     count = 0
     for i, token in enumerate(tokens):
@@ -328,7 +328,7 @@ def _numbered(subject: str) -> str:
 
 
 def _pattern_of(transform: Transform) -> bytes:
-    """Return the pattern of what a reversible `transform` gives."""
+    """Return the pattern of the subjects that a reversible `transform` returns."""
     tokens = transform.destination.split(b".")
     return b".".join(b"*" if _is_placeholder(token) else token for token in tokens)
 
@@ -368,7 +368,7 @@ def _wildcard_number(token: str) -> int:
 def _checked_mappings(
     where: str, mappings: tuple[options.Mapping, ...]
 ) -> tuple[options.Mapping, ...]:
-    """Return `mappings`, refusing what cannot be compiled."""
+    """Return `mappings`; refuse those that do not compile."""
     try:
         Mappings(mappings, _UNUSED_RANDOM)
     except ValueError as error:
@@ -387,7 +387,7 @@ def _without(plan: AccountPlan, excess: list[ImportPlan]) -> AccountPlan:
 
 
 def _excess_error(plan: ImportPlan, accounts: Sequence[options.Account]) -> ConfigError:
-    """Say which import leads too far, and why."""
+    """Return the error text for an import in a cycle or in too long a chain."""
     importer, exporter, taken = plan.target_account, plan.source_account, plan.source.decode()
     if isinstance(plan, ServiceImport):
         importer, exporter, taken = exporter, importer, plan.target.decode()
@@ -406,7 +406,7 @@ def _excess_error(plan: ImportPlan, accounts: Sequence[options.Account]) -> Conf
 
 
 def _excess_imports(plans: Iterable[AccountPlan]) -> list[ImportPlan]:
-    """List the imports that a message could follow back to where it was, or for too long."""
+    """List the imports in a cycle or in too long a chain."""
     plans = list(plans)
     found: list[ImportPlan] = []
     for kind in ("stream_imports", "service_imports"):
@@ -429,7 +429,7 @@ def _excess_imports(plans: Iterable[AccountPlan]) -> list[ImportPlan]:
 def _out_of_reach(following: list[list[int]]) -> list[int]:
     """List the nodes of a graph that are in or behind a cycle, or more than `CHAIN_MAX` deep.
 
-    Takes the nodes that nothing leads to away, layer by layer, so the time is that of the edges.
+    Removes the nodes without incoming edges, layer by layer, in time linear in the edges.
     """
     leading_to = [0] * len(following)
     for after in following:

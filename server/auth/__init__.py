@@ -1,4 +1,4 @@
-"""Authentication: who a client is, decided in one place. See `midge.server.auth.authenticator`."""
+"""Authentication: one place decides a client's identity. See `midge.server.auth.authenticator`."""
 
 from midge.server.auth.authenticator import Authenticator
 from midge.server.auth.hook import User

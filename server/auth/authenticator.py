@@ -1,8 +1,8 @@
-"""Authentication: one function that every connection goes through, in every mode, no short cuts.
+"""Authentication: one function for every connection in every mode.
 
-`Authenticator.authenticate` turns an `AuthRequest` into an `Identity` or a `Refusal`, whatever it
-is given: even an error of our own refuses the client. Where there is nothing to wait for it answers
-at once, and otherwise (bcrypt, a hook) with an awaitable.
+`Authenticator.authenticate` turns any `AuthRequest` into an `Identity` or a `Refusal`: even an
+internal error refuses the client. It returns the answer itself where nothing has to be awaited, and
+otherwise (bcrypt, a hook) an awaitable.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _FINGERPRINT_LENGTH = 64
 
 
 class Authenticator:
-    """Know everyone whom the configuration lets in. Replaced as a whole by a reload."""
+    """Authenticates clients by the configuration. A reload replaces it as a whole."""
 
     def __init__(
         self, settings: options.Options, *, wall_clock: Callable[[], float] = time.time
     ) -> None:
-        """Make `settings` ready; `wall_clock` gives seconds since the epoch.
+        """Compile `settings`; `wall_clock` returns seconds since the epoch.
 
         Raises:
-            ConfigError: the settings cannot be, or do not go together.
+            ConfigError: the settings are invalid or contradictory.
         """
         self._wall_clock = wall_clock
         self._authorization = settings.authorization
@@ -61,11 +61,11 @@ class Authenticator:
         self._free = frozenset(kind for kind in _LISTENERS if not self._asks(kind))
 
     def is_required_by(self, connection_type: str) -> bool:
-        """Tell whether such a client must say who it is; INFO's ``auth_required``."""
+        """Tell whether such a client must authenticate; INFO's ``auth_required``."""
         return connection_type not in self._free
 
     def _asks(self, connection_type: str) -> bool:
-        # A listener's own rules say how a client proves itself; they never free it from doing so.
+        # A listener's own rules define how a client authenticates; they never exempt it.
         rules = (self._authorization, self._rules(connection_type))
         named = any(table.user or table.token for table in rules)
         return bool(named or len(self._users) or self._hook or self.operator)
@@ -81,7 +81,7 @@ class Authenticator:
         return not self.is_required_by(connection_type) or bool(rules.no_auth_user)
 
     def authenticate(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
-        """Return who `request` comes from, or why it is refused; awaitable if that takes time."""
+        """Return the identity of `request`, or its refusal; an awaitable if that takes time."""
         try:
             verdict = self._decide(request)
         except Exception as error:  # noqa: BLE001 - nobody gets in through a mistake of ours
@@ -89,16 +89,16 @@ class Authenticator:
         return verdict if isinstance(verdict, Verdict) else _refuse_on_error(verdict)
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """Release the threads."""
         self._passwords.close()
 
     def _rules(self, connection_type: str) -> SharedRules:
-        """Return the rules for clients that are no particular user, by how they came in."""
+        """Return the rules for clients without a user of their own, by their listener."""
         is_own = connection_type == "WEBSOCKET" and self._websocket.is_set
         return self._websocket if is_own else self._authorization
 
     def _decide(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
-        """Choose by the settings, never by what the client offers, how it must prove who it is."""
+        """Authenticate by the method that the settings require, never by one the client chooses."""
         pinned = self._pinned.get(request.connection_type)
         if pinned and not _is_pinned(request.certificate, pinned):
             return Refusal("client certificate is not pinned")
@@ -124,7 +124,7 @@ class Authenticator:
         return self._by_shared_secret(rules, request)
 
     def _silent_user(self, name: str, request: AuthRequest) -> Verdict:
-        """Return the user `name`, whom clients without credentials are."""
+        """Return the user `name`, which clients without credentials become."""
         user = self._users.by_name(name) or self._users.by_nkey(name)
         if user is None or not user.may_connect_by(request.connection_type):
             return Refusal("no_auth_user may not connect in this way")
@@ -155,7 +155,7 @@ class Authenticator:
         return self._with_password(user, user.password, request.password)
 
     def _by_name(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
-        """Return the user called as `request` says, when the password is right."""
+        """Return the user named in `request`, when the password is right."""
         user = self._users.by_name(request.user)
         if user is None or not user.may_connect_by(request.connection_type):
             # An unknown name takes as long as a wrong password, so that names cannot be probed.
@@ -168,7 +168,7 @@ class Authenticator:
             and not is_bcrypt(user.password)
             and not is_same_text(user.password, request.password)
         ):
-            # So does a wrong one of a user that has no hash, where others have one.
+            # So does a wrong password of a user without a hash, where other users have one.
             return self._with_password(None, decoy, request.password)
         return self._with_password(user, user.password, request.password)
 
@@ -200,7 +200,7 @@ class Authenticator:
         return identity if identity and is_right else Refusal("wrong name or password")
 
     async def _with_hash(self, identity: Identity | None, stored: str, offered: str) -> Verdict:
-        """Do the work of `_with_secret` for a hash."""
+        """`_with_secret` for a hash."""
         is_right = await self._passwords.is_hash_of(stored, offered)
         return identity if identity and is_right else Refusal("wrong name or password")
 
@@ -213,7 +213,7 @@ def _is_pinned(certificate: bytes, pinned: frozenset[str]) -> bool:
 
 
 async def _refuse_on_error(verdict: Awaitable[Verdict]) -> Verdict:
-    """Return the `verdict`, or a refusal when working it out fails."""
+    """Return the `verdict`, or a refusal when evaluating it fails."""
     try:
         return await verdict
     except Exception as error:  # noqa: BLE001 - nobody gets in through a mistake of ours
@@ -221,7 +221,7 @@ async def _refuse_on_error(verdict: Awaitable[Verdict]) -> Verdict:
 
 
 def _make_hook(settings: options.Options) -> AuthHook | None:
-    """Return the hook that `settings` name, if they do."""
+    """Return the hook that `settings` name, if any."""
     table = settings.authorization
     if not table.hook:
         return None
@@ -251,7 +251,7 @@ def _make_operator_mode(settings: options.Options, users: UserDirectory) -> Oper
 
 
 def _check_consistency(settings: options.Options, users: UserDirectory) -> None:
-    """Refuse settings that leave it open who may connect."""
+    """Refuse settings that do not define who may connect."""
     table = settings.authorization
     ways = [bool(table.users), bool(table.user), bool(table.token)]
     if sum(ways) > 1:
@@ -268,7 +268,7 @@ def _check_consistency(settings: options.Options, users: UserDirectory) -> None:
 
 
 def _check_pins(tls: options.Tls, where: str) -> None:
-    """Refuse pins that are none, and pins where no client shows a certificate."""
+    """Refuse malformed pins, and pins without client certificates."""
     key = f"{where}.pinned_certs"
     for pin in tls.pinned_certs:
         if len(pin) != _FINGERPRINT_LENGTH or not all(c in "0123456789abcdefABCDEF" for c in pin):

@@ -1,7 +1,7 @@
-"""Client certificates: the names in one that may be a user, and the pins one may have to match.
+"""Client certificates: the names that may identify a user, and pinned public keys.
 
 Distinguished names are compared as sets of whole relative names, each a set of type and value
-pairs: the order in which they are written does not matter, nothing may be missing or left over, and
+pairs: order does not matter, the sets must be equal, and
 a multi-valued relative name (``CN=a+OU=b``) never equals two single ones.
 """
 
@@ -16,7 +16,7 @@ from cryptography.x509.oid import ExtensionOID, NameOID
 from msgspec import Struct
 
 DistinguishedName = frozenset[tuple[frozenset[tuple[str, str]], int]]
-"""Relative names with how often each occurs."""
+"""Relative names with their counts."""
 
 _MORE_TYPES = {
     "E": NameOID.EMAIL_ADDRESS,
@@ -50,7 +50,7 @@ def read_names(certificate: bytes) -> CertificateNames | None:
 
 
 def read_distinguished_name(text: str) -> DistinguishedName | None:
-    """Return the distinguished name that `text` (RFC 4514) writes out, or None when it is none."""
+    """Return the distinguished name in `text` (RFC 4514), or None when it is malformed."""
     try:
         return _name_parts(x509.Name.from_rfc4514_string(_tidy_types(text), _MORE_TYPES))
     except ValueError:
@@ -95,7 +95,7 @@ def _name_parts(name: x509.Name) -> DistinguishedName:
 
 
 def _tidy_types(text: str) -> str:
-    """Write the attribute types in `text` in capitals without blanks; leave the values alone."""
+    """Convert the attribute types in `text` to capitals without blanks; keep the values."""
     out: list[str] = []
     in_type = True
     escaped = False

@@ -1,8 +1,8 @@
-"""JWTs of operator mode: decode a token, check its signature, and give its claims as typed values.
+"""JWTs of operator mode: decode a token, verify its signature, return its claims as typed values.
 
-Every claim is optional until something needs it, and whatever does not fit its type refuses the
-token. Version 2 tokens (``ed25519-nkey``) are signed over header and body; those of version 1
-(``ed25519``), signed over their body alone, are brought into the form of version 2 when read.
+Every claim is optional until it is used, and a value of the wrong type refuses the token. Version 2
+tokens (``ed25519-nkey``) are signed over header and body; those of version 1 (``ed25519``), signed
+over their body alone, are converted to version 2 when read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from midge.server.auth.nkeys import KeyKind, decode_signature, is_public_key, is_signed_by
 
 TOKEN_MAX_BYTES = 1 << 20
-"""A larger token is refused unread."""
+"""Largest token, in bytes; a larger one is refused unread."""
 
 _ALGORITHM = "ed25519-nkey"
 _ALGORITHM_1 = "ed25519"
@@ -25,7 +25,7 @@ _VERSION = 2
 
 
 Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-"""What a number of a token may be, as for everybody else who reads tokens."""
+"""Range of a token's numbers: 64 bits, as in other readers of tokens."""
 
 
 class SubjectLists(Struct, frozen=True):
@@ -51,7 +51,7 @@ class TimeRange(Struct, frozen=True):
 
 
 class UserLimits(Struct, frozen=True):
-    """What a user may do: in a user's claims, or in the template of a scoped signing key."""
+    """A user's rights: in a user's claims, or in the template of a scoped signing key."""
 
     pub: SubjectLists = SubjectLists()
     sub: SubjectLists = SubjectLists()
@@ -91,7 +91,7 @@ class UserBody(UserLimits, frozen=True):
 
 
 class ScopedKey(Struct, frozen=True):
-    """A signing key with a template of what its users may do."""
+    """A signing key with a template of its users' rights."""
 
     kind: str
     key: str
@@ -100,7 +100,7 @@ class ScopedKey(Struct, frozen=True):
 
 
 class AccountLimitsClaim(Struct, frozen=True):
-    """What an account may use; negative means unlimited, and what is left out means nothing."""
+    """Limits of an account; negative means unlimited, and an absent one means 0."""
 
     subs: Int64 = 0
     conn: Int64 = 0
@@ -113,7 +113,7 @@ class AccountLimitsClaim(Struct, frozen=True):
 
 
 class ExportClaim(Struct, frozen=True):
-    """What an account offers."""
+    """An export of an account."""
 
     name: str = ""
     subject: str = ""
@@ -126,7 +126,7 @@ class ExportClaim(Struct, frozen=True):
 
 
 class ImportClaim(Struct, frozen=True):
-    """What an account takes from another."""
+    """An import of an account."""
 
     name: str = ""
     subject: str = ""
@@ -147,7 +147,7 @@ class WeightedMapping(Struct, frozen=True):
 
 
 class DefaultPermissions(Struct, frozen=True):
-    """Permissions of users that bring none."""
+    """Permissions of users without their own."""
 
     pub: SubjectLists = SubjectLists()
     sub: SubjectLists = SubjectLists()
@@ -155,7 +155,7 @@ class DefaultPermissions(Struct, frozen=True):
 
 
 class ExternalAuthorization(Struct, frozen=True):
-    """Who else decides on an account's users: a service, which `auth_users` stand for."""
+    """Auth callout: a service, run by `auth_users`, decides on an account's users."""
 
     auth_users: tuple[str, ...] | None = ()
 
@@ -220,15 +220,15 @@ class Claims(Struct, Generic[Body], frozen=True):
     jti: str = ""
 
     def why_not_now(self, now_s: float) -> str | None:
-        """Say why the token does not hold at `now_s` (seconds since the epoch), or return None."""
+        """Return why the token is not valid at `now_s` (seconds since the epoch), or None."""
         return self.why_not_any_more(now_s) or self.why_not_yet(now_s)
 
     def why_not_any_more(self, now_s: float) -> str | None:
-        """Say that the token has ended at `now_s`, or return None."""
+        """Return the reason if the token has expired at `now_s`, else None."""
         return "token has expired" if self.exp and self.exp <= now_s else None
 
     def why_not_yet(self, now_s: float) -> str | None:
-        """Say that the token has not begun at `now_s`, or return None."""
+        """Return the reason if the token is not valid yet at `now_s`, else None."""
         return "token is not valid yet" if self.nbf and self.nbf > now_s else None
 
 
@@ -240,7 +240,7 @@ class _Header(Struct, frozen=True):
 
 
 class BadTokenError(Exception):
-    """A token that is refused; the text says why, and holds nothing of the token."""
+    """A token that is refused; the text gives the reason, and nothing of the token."""
 
 
 def decode_user(token: str) -> Claims[UserBody]:
@@ -287,7 +287,7 @@ def _check_keys(
 
 
 def _decode(token: str, claims_type: type[Claims[Body]], expected_type: str) -> Claims[Body]:
-    """Take `token` apart, check its form and its signature, and return its claims."""
+    """Check form and signature of `token` and return its claims."""
     if len(token) > TOKEN_MAX_BYTES:
         raise BadTokenError("token is too long")
     parts = token.strip().split(".")
@@ -318,10 +318,10 @@ def _decode(token: str, claims_type: type[Claims[Body]], expected_type: str) -> 
 
 
 def _modernized(claims: Any) -> dict[str, Any]:
-    """Return the claims of a version 1 token as version 2 writes them.
+    """Return the claims of a version 1 token in the form of version 2.
 
-    Version 1 has the type beside the ``nats`` part, and there too what belongs to a user's account;
-    its users have no limits of their own.
+    Version 1 has the type beside the ``nats`` part, and a user's account fields there, too; its
+    users have no limits of their own.
     """
     if not isinstance(claims, dict) or not isinstance(claims.get("nats", {}), dict):
         raise msgspec.ValidationError("expected an object with an object in nats")

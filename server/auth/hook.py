@@ -1,8 +1,8 @@
-"""The authentication hook: a user's own async function that decides who connects. Fail-closed.
+"""The authentication hook: an async function of the operator that decides on clients.
 
-Whatever does not return a `User` in time refuses: an exception, a time-out, None, any other value.
-Calls in flight are bounded. A call that ignores being cancelled keeps its place, so even such a
-hook never runs more often than configured.
+It fails closed: anything but a `User` in time refuses the client, be it an exception, a time-out,
+None or another value. Calls in flight are bounded. A call that ignores cancellation keeps its
+place, so even such a hook never has more calls running than configured.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class User(Struct, frozen=True, kw_only=True):
-    """What a hook returns to let a client in."""
+    """The answer of a hook that admits a client."""
 
     name: str = ""
     """User name for monitoring and logs; empty takes CONNECT's ``user``."""
     account: str = GLOBAL_ACCOUNT
     """A configured account."""
     permissions: Permissions | None = None
-    """What the user may publish and subscribe to; None leaves all open within the account."""
+    """The user's permissions; None allows everything within the account."""
     expires_at_s: float | None = None
     """When the connection is closed, in seconds since the epoch."""
 
@@ -60,7 +60,7 @@ def load_callable(name: str) -> Callable[..., object]:
 
 
 class AuthHook:
-    """Ask one hook function, within bounds."""
+    """Calls one hook function, within bounds."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class AuthHook:
         concurrency: int,
         accounts: Collection[str],
     ) -> None:
-        """Ask `function` for `timeout_s` at most, waiting included; believe it `accounts` only."""
+        """Allow `function` at most `timeout_s`, waiting included, and only users of `accounts`."""
         self._function = function
         self._timeout_s = timeout_s
         self._places = asyncio.Semaphore(concurrency)
@@ -78,7 +78,7 @@ class AuthHook:
         self._calls: set[asyncio.Task[object]] = set()
 
     async def authenticate(self, request: AuthRequest) -> Verdict:
-        """Return who the hook says that `request` is, or why it is refused."""
+        """Return the identity that the hook gives `request`, or the refusal."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._timeout_s
         try:
@@ -108,7 +108,7 @@ class AuthHook:
             return error
 
     def _give_place_back(self, call: asyncio.Task[object]) -> None:
-        """Let the next call in, now that `call` has really ended."""
+        """Start the next call; `call` has really ended."""
         self._calls.discard(call)
         self._places.release()
 

@@ -1,4 +1,4 @@
-"""What authentication is asked, and what it answers.
+"""The request and the answers of authentication.
 
 An `AuthRequest` becomes an `Identity` or a `Refusal`. All are immutable; nothing here decides.
 """
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from midge.server.auth.permissions import PermissionRules
 
 GLOBAL_ACCOUNT = "$G"
-"""Account of everyone who is not given another one."""
+"""Account of all clients without another one."""
 
 UNLIMITED = -1
 """Means "no limit" in every limit below."""
 
 
 class AuthRequest(Struct, frozen=True, kw_only=True):
-    """Everything about a connection that may decide who it is."""
+    """Everything about a connection that authentication may use."""
 
     user: str = ""
     """CONNECT's ``user``."""
@@ -41,7 +41,7 @@ class AuthRequest(Struct, frozen=True, kw_only=True):
     version: str = ""
     """CONNECT's ``version``."""
     nonce: bytes = b""
-    """What INFO gave this connection to sign."""
+    """The nonce of this connection's INFO."""
     peer_host: str = ""
     """Address that the client connects from."""
     peer_port: int = 0
@@ -52,20 +52,20 @@ class AuthRequest(Struct, frozen=True, kw_only=True):
     """Client certificate in DER that the TLS handshake verified; empty when there is none."""
 
     def __repr__(self) -> str:
-        """Show where the request comes from, and none of its secrets."""
+        """Show the request's origin, without its secrets."""
         return f"AuthRequest({self.client_name!r} at {self.peer_host}:{self.peer_port})"
 
     @property
     def has_credentials(self) -> bool:
-        """Tell whether the client offers a name or a secret; keys and tokens of operators aside."""
+        """Tell whether the client sent a user name, password or token (no nkey or JWT)."""
         return bool(self.user or self.password or self.token)
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """Who a connection is, and what it may do."""
+    """The user that a connection has authenticated as, and its rights."""
 
     user: str = ""
-    """User name or public key; empty when nobody asked."""
+    """User name or public key; empty without authentication."""
     account: str = GLOBAL_ACCOUNT
     """Name of the account that the connection belongs to."""
     rules: PermissionRules | None = None
@@ -77,9 +77,9 @@ class Identity(Struct, frozen=True, kw_only=True):
     expires_at_s: float | None = None
     """When the identity ends, in seconds since the epoch."""
     ends_with_account: bool = False
-    """Whether it is the account that ends at `expires_at_s`, before its user does."""
+    """Whether `expires_at_s` is the account's end, which comes before the user's."""
     issued_at_s: int = 0
-    """When the user's JWT was issued, in seconds since the epoch; what revocations compare."""
+    """When the user's JWT was issued, in seconds since the epoch; compared with revocations."""
     issuer: str = ""
     """Key that signed the user's JWT; empty outside operator mode."""
     display_name: str = ""
@@ -89,7 +89,7 @@ class Identity(Struct, frozen=True, kw_only=True):
 
 
 class Refusal(Struct, frozen=True):
-    """Why a connection may not be who it says; `detail` is for the log, never for the peer."""
+    """Why a client was refused; `detail` is for the log, never for the peer."""
 
     detail: str
     wire: str = "Authorization Violation"
@@ -97,7 +97,7 @@ class Refusal(Struct, frozen=True):
     reason: str = "Authentication Failure"
     """Reason of the closed connection in monitoring."""
     limit: str = ""
-    """Name of the limit that was met, if that is why."""
+    """Name of the limit that was reached, if that is the reason."""
 
 
 Verdict = Identity | Refusal

@@ -1,7 +1,7 @@
 """nkeys: Ed25519 keys in NATS's base32 form, with their kind and a checksum.
 
 A public key is one prefix byte, 32 bytes of key and a CRC-16, in 56 base32 characters. The length
-is checked before anything looks inside, and a key that is not whole never reaches the cryptography.
+is checked before the text is decoded, and a malformed key never reaches the cryptography.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from midge.protocol.nkeys import USER_PREFIX, decode_nkey, encode_nkey
 _ENCODED_LENGTH = 56
 _SIGNATURE_BYTES = 64
 _SIGNATURE_MAX_LENGTH = 88
-"""64 bytes in base64 with padding; what is longer is no signature."""
+"""Length of 64 bytes in base64 with padding; longer text is not a signature."""
 
 
 class KeyKind(Enum):
-    """What a key stands for; the value is its prefix byte, which gives the first letter."""
+    """The kind of a key; the value is its prefix byte, which determines the first letter."""
 
     ACCOUNT = 0
     CURVE = 23 << 3
@@ -34,7 +34,7 @@ def encode_public_key(kind: KeyKind, key: bytes) -> str:
 
 
 def decode_public_key(kind: KeyKind, text: str) -> bytes | None:
-    """Return the 32 bytes of the key that `text` holds, or None when it is no key of that kind."""
+    """Return the 32 bytes of the key that `text` holds, or None if it is not a key of that kind."""
     if len(text) != _ENCODED_LENGTH or not text.isascii():
         return None
     try:
@@ -66,7 +66,7 @@ def is_signed_by(kind: KeyKind, public_key: str, message: bytes, signature: byte
     key = decode_public_key(kind, public_key)
     if key is None or len(signature) != _SIGNATURE_BYTES:
         return False
-    # Every server makes nkeys for itself; only some verify what others have signed.
+    # Imported here: every server makes nkeys of its own, but only some verify signatures.
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
         Ed25519PublicKey,

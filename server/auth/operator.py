@@ -1,7 +1,7 @@
 """Operator mode: operators sign accounts, accounts sign users, clients bring their user's token.
 
-A chain is checked whole for every client, from the user's signature over the nonce up to a trusted
-operator key; nothing is believed because it was believed before.
+The whole chain is verified for every client, from the user's signature over the nonce up to a
+trusted operator key; no earlier result is reused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from midge.server.config import options
 
 ALL_USERS = "*"
-"""Stands for every user in an account's revocations."""
+"""Key of all users in an account's revocations."""
 
 _CONNECTION_TYPES = frozenset(
     {"STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"}
@@ -49,13 +49,13 @@ _NANOSECONDS = 1_000_000_000
 
 
 class OperatorMode:
-    """Decide by tokens who a client is."""
+    """Authenticates clients by their tokens."""
 
     def __init__(self, settings: options.Operator, system_account: str = "") -> None:
-        """Read the operators' tokens and find the accounts' ones as `settings` say.
+        """Read the operators' tokens and set up the resolver of `settings`.
 
         Raises:
-            ConfigError: an operator's token is bad, or there is no way to find accounts.
+            ConfigError: an operator's token is invalid, or there is no resolver.
         """
         operators = [_read_operator(i, text) for i, text in enumerate(settings.jwts)]
         self.trusted_keys = frozenset(
@@ -71,7 +71,7 @@ class OperatorMode:
         self._accounts: dict[str, tuple[str, Claims[AccountBody]]] = {}
 
     def authenticate(self, request: AuthRequest, now_s: float) -> Verdict:
-        """Return who brings the token in `request` at `now_s` (seconds since the epoch)."""
+        """Return the identity of the token in `request` at `now_s` (seconds since the epoch)."""
         try:
             return self._check(request, now_s)
         except (BadTokenError, TemplateError, ValueError) as error:
@@ -81,7 +81,7 @@ class OperatorMode:
         """Return the claims of the account with public `key`.
 
         Raises:
-            BadTokenError: there is no such account, or its token does not hold at `now_s`.
+            BadTokenError: there is no such account, or its token is not valid at `now_s`.
         """
         token = self._resolver.fetch(key)
         if token is None:
@@ -102,10 +102,10 @@ class OperatorMode:
     def why_ended(
         self, identity: Identity, now_s: float, known: dict[str, Claims[AccountBody]] | None = None
     ) -> Refusal | None:
-        """Say why a connected `identity` no longer holds at `now_s`, or return None.
+        """Return why a connected `identity` is no longer valid at `now_s`, or None.
 
-        What a changed account token asks for every connection of the account; `known` remembers
-        the accounts for the others that are asked about at the same time.
+        Called for every connection of an account whose token has changed; `known` caches the
+        accounts for the calls of one such round.
         """
         known = {} if known is None else known
         try:
@@ -122,7 +122,7 @@ class OperatorMode:
         return None
 
     def _check(self, request: AuthRequest, now_s: float) -> Verdict:
-        """Do the work of `authenticate`; what is wrong with a token is raised."""
+        """`authenticate`, but a bad token raises."""
         if not request.jwt:
             raise BadTokenError("operator mode needs one")
         user = decode_user(request.jwt)
@@ -145,7 +145,7 @@ class OperatorMode:
         if limits.times and ends_s is None:
             return Refusal("user may not connect at this time of day")
         if why := user.why_not_any_more(now_s):
-            # Last, as in nats-server: only a user that would be let in is told this.
+            # Last, as in nats-server: only a user that is valid otherwise gets this error.
             return Refusal(f"user {why}", errors.AUTHENTICATION_EXPIRED, "Authentication Expired")
         return _identity(user, limits, account, ends_s)
 
@@ -169,14 +169,14 @@ class OperatorMode:
 
 
 def is_revoked(revocations: Mapping[str, int] | None, key: str, issued_at_s: int) -> bool:
-    """Tell whether what was issued to `key` at `issued_at_s` has been taken back since."""
+    """Tell whether a token issued to `key` at `issued_at_s` has been revoked since."""
     if not revocations:
         return False
     return max(revocations.get(key, -1), revocations.get(ALL_USERS, -1)) >= issued_at_s
 
 
 def _read_operator(i: int, text: str) -> Claims[OperatorBody]:
-    """Decode an operator's token, given as such or as the path of a file."""
+    """Decode an operator's token, which `settings` hold as text or as the path of a file."""
     where = f"operator.jwts[{i}]"
     try:
         token = text if text.startswith("eyJ") else _token_in_file(Path(text))
@@ -222,7 +222,7 @@ def _make_resolver(settings: options.Operator) -> AccountResolver:
 def _fill_in(
     template: UserLimits, user: Claims[UserBody], account: Claims[AccountBody]
 ) -> UserLimits:
-    """Return what a scoped signing key's `template` lets `user` do."""
+    """Return the rights that a scoped signing key's `template` gives `user`."""
     if user.nats.has_own_limits():
         raise BadTokenError("a user of a scoped signing key may not bring limits of its own")
     values = TemplateValues(
@@ -241,14 +241,14 @@ def _fill_in(
 
 
 def _check_who_decides(user: Claims[UserBody], account: Claims[AccountBody]) -> None:
-    """Refuse users of an account that leaves it to a service who they are, but for its own."""
+    """Refuse users of an account with an auth callout, except the callout's own."""
     external = account.nats.authorization
     if external is not None and external.auth_users and user.sub not in external.auth_users:
         raise BadTokenError("account has a service decide on its users, and midge asks none")
 
 
 def _why_not_from_here(limits: UserLimits, request: AuthRequest) -> str | None:
-    """Say why the user may not connect from where, or in the way, it does; or return None."""
+    """Return why the user may not connect from this address or in this way, or None."""
     if limits.proxy_required:
         return "user may connect through a trusted proxy only"
     wanted = {kind.upper() for kind in limits.allowed_connection_types}
@@ -308,7 +308,7 @@ def _identity(
     account: Claims[AccountBody],
     ends_s: float | None,
 ) -> Identity:
-    """Return who `user` is."""
+    """Return the identity of `user`."""
     user_ends_s = min([end for end in (float(user.exp), ends_s) if end], default=None)
     ends = [end for end in (user_ends_s, float(account.exp)) if end]
     account_limits = account.nats.limits

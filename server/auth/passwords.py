@@ -1,7 +1,7 @@
 """Passwords and tokens: compare them in constant time, plain or bcrypt.
 
-bcrypt is slow on purpose, so it runs in a few threads of its own; what waits for them is bounded by
-the connections that wait, and each of those by its authentication time-out.
+bcrypt is slow on purpose, so it runs in a few threads of its own; its queue is bounded by the
+number of connections, and each wait by the authentication time-out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _BCRYPT = re.compile(r"^\$2[abxy]\$\d{2}\$.{53}$", re.DOTALL)
 _BCRYPT_MAX_BYTES = 72
-"""bcrypt looks at no more of a password; a longer one is cut as other servers do."""
+"""Bytes of a password that bcrypt uses; a longer one is cut, as other servers do."""
 
 _BCRYPT_THREADS = 2
 
@@ -28,7 +28,7 @@ def is_bcrypt(stored: str) -> bool:
 
 
 def has_plain_ones(settings: Options) -> bool:
-    """Tell whether a user's password stands in `settings` as it is, as nats-server warns of.
+    """Tell whether `settings` hold a password in plain text, which nats-server warns of.
 
     A user without one counts unless its certificate says who it is.
     """
@@ -45,7 +45,7 @@ def has_plain_ones(settings: Options) -> bool:
 
 
 def _maps_certificates(settings: Options, user: User) -> bool:
-    """Tell whether a listener that `user` may come in by finds users by certificate."""
+    """Tell whether a listener that `user` may connect to maps certificates to users."""
     listeners = {"STANDARD": settings.tls, "WEBSOCKET": settings.websocket.tls}
     allowed = user.allowed_connection_types
     return any(
@@ -61,7 +61,10 @@ def is_same_text(stored: str, offered: str) -> bool:
 
 
 def is_hash_of(stored: str, offered: str) -> bool:
-    """Tell whether `stored` is the bcrypt hash of `offered`. Takes long; a bad hash is no match."""
+    """Tell whether `stored` is the bcrypt hash of `offered`.
+
+    Slow; a malformed hash does not match.
+    """
     import bcrypt  # noqa: PLC0415 - only who has hashes pays for it
 
     password = offered.encode(errors="replace")[:_BCRYPT_MAX_BYTES]
@@ -88,7 +91,7 @@ class PasswordChecker:
         return await loop.run_in_executor(self._threads, is_hash_of, stored, offered)
 
     def close(self) -> None:
-        """Let go of the threads; checks that have not begun are dropped."""
+        """Release the threads; checks that have not started are dropped."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._threads = None

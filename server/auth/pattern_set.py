@@ -1,9 +1,9 @@
-"""A set of subject patterns, asked as a whole: is this subject matched, is that one covered.
+"""A set of subject patterns, for permissions: does any match, or cover, a subject?
 
-What permissions are looked up in. The patterns stand in a trie that is built once and never
-changes, so a question costs the depth of the subject, not the number of patterns; it visits each
-node at most once, however many wildcards there are. The subject's tokens are looked up where they
-lie, without a copy. See `midge.sublist.subjects` for the rules of a subject.
+The patterns stand in a trie that is built once and never changes, so a query costs the depth of the
+subject, not the number of patterns; it visits each node at most once, however many wildcards there
+are. The subject's tokens are looked up in place, without a copy. See `midge.sublist.subjects` for
+the rules of a subject.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _GREATER = 0x3E
 _FEWEST_SLOTS = 4
 
 SubjectQueue = tuple[bytes, "bytes | None"]
-"""A subject pattern, and the pattern of queue groups it is for, or None when it is for all."""
+"""A subject pattern, and the pattern of its queue groups, or None for all."""
 
 
 def split_subject_queue(where: str, text: str) -> SubjectQueue:
@@ -37,9 +37,9 @@ def split_subject_queue(where: str, text: str) -> SubjectQueue:
 
 
 class PatternSet:
-    """Hold patterns, each for all queue groups or for some; immutable.
+    """Patterns, each for all queue groups or for some; immutable.
 
-    `steps` counts the nodes that questions have come to, so that whoever asks can be charged.
+    `steps` counts the nodes that queries have visited, so that the caller can be charged.
     """
 
     __slots__ = ("_root", "_size", "steps")
@@ -71,7 +71,7 @@ class PatternSet:
         return self._find(subject, False, None)
 
     def covers(self, subject: bytes) -> bool:
-        """Tell whether a pattern for all queue groups stands for all that `subject` stands for."""
+        """Tell whether a pattern for all queue groups covers `subject`."""
         return self._find(subject, True, None)
 
     def matching_queues(self, subject: bytes) -> list[PatternSet]:
@@ -89,7 +89,7 @@ class PatternSet:
     def _find(self, subject: bytes, whole: bool, queues: list[PatternSet] | None) -> bool:  # noqa: C901 - one scan loop
         """Tell whether a plain pattern matches or, with `whole`, covers `subject`.
 
-        With `queues` all nodes are come to, and the queue parts of those that match are added to
+        With `queues` all nodes are visited, and the queue parts of those that match are added to
         it. Only ``>`` covers ``>``; a literal token that looks like it is matched by ``*`` as well.
         A subject with an empty token is matched and covered by nothing.
         """
@@ -97,7 +97,7 @@ class PatternSet:
         if self._size == 0 or length == 0 or has_empty_token(subject):
             return False
         data = subject
-        others: list[tuple[_Node, int]] | None = None  # few subjects have any
+        others: list[tuple[_Node, int]] | None = None  # few subjects have wildcards
         is_plain = False
         node: _Node | None = self._root
         start = 0
@@ -140,10 +140,10 @@ class PatternSet:
 
 
 class _Node:
-    """Stand for one token of the patterns.
+    """A node for one token of the patterns.
 
-    `is_plain` and `queues` tell which patterns end here; what follows is in `pwc`, in `fwc`, and in
-    a table of literal tokens: open addressing, at most half full.
+    `is_plain` and `queues` hold the patterns that end here; the next tokens are in `pwc`, in `fwc`,
+    and in a table of literal tokens: open addressing, at most half full.
     """
 
     __slots__ = ("_count", "_table", "fwc", "is_plain", "pwc", "queues", "token")
@@ -158,7 +158,7 @@ class _Node:
         self._count = 0
 
     def find(self, data: bytes, start: int, end: int) -> _Node | None:
-        """Give the node of the literal token in ``data[start:end]``."""
+        """Return the node of the literal token in ``data[start:end]``."""
         table = self._table
         if not table:
             return None
@@ -171,7 +171,7 @@ class _Node:
             place = (place + 1) & most
 
     def ensure(self, token: bytes) -> _Node:
-        """Give the node of `token`, made anew when there is none."""
+        """Return the node of `token`; make one when there is none."""
         if token == b"*":
             self.pwc = self.pwc or _Node(token)
             return self.pwc
@@ -191,7 +191,7 @@ class _Node:
             queues.append(self.queues)
 
     def _put(self, node: _Node) -> None:
-        """Put `node`, whose token is not in the table yet, into it."""
+        """Insert `node`, whose token is not in the table yet."""
         present = [known for known in self._table if known is not None]
         if 2 * self._count > len(self._table):
             self._table = [None] * max(2 * len(self._table), _FEWEST_SLOTS)

@@ -1,9 +1,8 @@
 """Permissions: what one connection may publish, subscribe to and receive.
 
-`PermissionRules` is one user's permissions made ready for checking; the connections of that user
-share it, and its bounded caches. `Permissions` is what one connection holds: the rules, and the
-replies that `allow_responses` has granted to it. Nothing here knows of sockets, accounts or the
-texts of refusals.
+`PermissionRules` is one user's permissions, compiled; the connections of that user share it and its
+bounded caches. `Permissions` belongs to one connection: the rules, and the replies that
+`allow_responses` has granted to it. Sockets, accounts and the texts of refusals are not here.
 
 The rules:
 
@@ -35,22 +34,22 @@ if TYPE_CHECKING:
     from midge.server.config import options
 
 CACHE_MAX = 1024
-"""Most answers each cache holds; a full cache starts again from empty."""
+"""Most answers in each cache; a full cache is cleared."""
 
 CACHED_SUBJECT_MAX_BYTES = 256
-"""Longer subjects are checked anew every time, so that no peer can fill the caches with bulk."""
+"""Longest cached subject, in bytes, which bounds the caches' memory."""
 
 _REMEMBER_EVERY = 8
 
 RESPONSES_MAX = 65536
-"""Most reply subjects granted to one connection at a time; the oldest grant gives way."""
+"""Most reply subjects granted to one connection at a time; a further one evicts the oldest."""
 
 RESPONSES_MAX_BYTES = 8 << 20
-"""Most bytes of them, for others choose how long they are."""
+"""Most bytes of those reply subjects: peers choose their length."""
 
 
 class PermissionRules:
-    """Hold one user's rules, compiled, with the answers they gave lately."""
+    """One user's rules, compiled, with caches of their answers."""
 
     def __init__(self, table: options.Permissions) -> None:
         """Compile `table`.
@@ -82,15 +81,15 @@ class PermissionRules:
         self._checks = 0
 
     def remembers(self) -> bool:
-        """Tell whether to remember the answer just found: at first each, later a sample of them.
+        """Tell whether to cache the current answer: at first each, later a sample of them.
 
-        To remember one takes as long as to find it, and is for nothing where subjects are ever new.
+        Caching takes as long as finding, and gains nothing where subjects never repeat.
         """
         self._checks += 1
         return self._checks <= CACHE_MAX or self._checks % _REMEMBER_EVERY == 0
 
     def steps(self) -> int:
-        """Count what all checks have come to so far, so that whoever asks can be charged."""
+        """Return the steps of all checks so far, so that the caller can be charged."""
         return (
             self.publish_allow.steps
             + self.publish_deny.steps
@@ -99,7 +98,7 @@ class PermissionRules:
         )
 
     def check_publish(self, subject: bytes) -> bool:
-        """Tell whether `subject` may be published to, without looking into the cache."""
+        """Tell whether `subject` may be published to, bypassing the cache."""
         if self.limits_publish_allow and not self.publish_allow.matches(subject):
             return False
         return not self.publish_deny.matches(subject)
@@ -127,10 +126,10 @@ class PermissionRules:
 
 
 class Permissions:
-    """Answer for one connection what it may do. All questions are cheap when asked again."""
+    """The permissions of one connection. Repeated checks are answered from caches."""
 
     def __init__(self, rules: PermissionRules) -> None:
-        """Begin with `rules` and no response granted."""
+        """Start with `rules` and no response granted."""
         self.rules = rules
         self.has_publish_rules = rules.has_publish_rules
         self.has_deliver_deny = rules.has_deliver_deny
@@ -179,10 +178,10 @@ class Permissions:
         return allowed
 
     def grant_response(self, reply: bytes, now_s: float) -> bool:
-        """Note that a message with `reply` was delivered at `now_s` (a monotonic clock).
+        """Grant `reply` of a message delivered at `now_s` (a monotonic clock).
 
-        Does nothing unless `allows_responses`, or when `reply` may be published to anyway. Tells
-        whether another grant, which was still good, had to give way.
+        Does nothing unless `allows_responses`, or when `reply` may be published to anyway. Returns
+        whether another grant, still valid, was evicted.
         """
         if not self.allows_responses or self.may_publish(reply):
             return False
@@ -194,7 +193,7 @@ class Permissions:
         return gave_way
 
     def use_response(self, subject: bytes, now_s: float) -> bool:
-        """Tell whether a grant lets `subject` be published to at `now_s`, and use it up by one."""
+        """Tell whether a grant permits publishing to `subject` at `now_s`; use it once."""
         grant = self._responses.get(subject)
         if grant is None:
             return False
@@ -210,7 +209,7 @@ class Permissions:
         return len(self._responses)
 
     def _may_deliver_to_queue(self, subject: bytes, queue: bytes) -> bool:
-        """Answer `may_deliver` for a queue subscription."""
+        """`may_deliver` for a queue subscription."""
         key = (subject, queue)
         answer = self._deliver_queue_cache.get(key)
         if answer is not None:
@@ -223,9 +222,9 @@ class Permissions:
         return allowed
 
     def _drop_stale_responses(self, now_s: float) -> bool:
-        """Forget grants from the oldest on that are expired, or too many; tell of the latter.
+        """Drop expired grants, and the oldest of too many; return whether there were too many.
 
-        Grants are kept in the order of their time, so the first one still good ends the search.
+        Grants are kept in the order of their time, so the first valid one ends the search.
         """
         gave_way = False
         while self._responses:
@@ -241,7 +240,7 @@ class Permissions:
         return gave_way
 
     def _forget_response(self, reply: bytes) -> None:
-        """End the grant for `reply`, which there is."""
+        """Drop the existing grant for `reply`."""
         del self._responses[reply]
         self._response_bytes -= len(reply)
 
@@ -252,7 +251,7 @@ class Permissions:
 
 
 class _Grant:
-    """Remember when a reply subject was granted, and how often it has been used."""
+    """When a reply subject was granted, and how often it has been used."""
 
     def __init__(self, granted_s: float) -> None:
         self.granted_s = granted_s

@@ -1,4 +1,4 @@
-"""Where account tokens are found: in memory, or in a directory of ``<account key>.jwt`` files.
+"""Sources of account tokens: memory, or a directory of ``<account key>.jwt`` files.
 
 A file's name is built from a checked public key only, never from other text, and the file must lie
 in the directory itself: a link that leads out of it is not followed.
@@ -26,7 +26,7 @@ class AccountResolver(Protocol):
 
 
 class MemoryResolver:
-    """Know the tokens that the configuration preloads."""
+    """Tokens that the configuration preloads."""
 
     def __init__(self, tokens: Mapping[str, str]) -> None:
         """Keep `tokens` by account key."""
@@ -38,10 +38,10 @@ class MemoryResolver:
 
 
 class DirectoryResolver:
-    """Read tokens from files, each time anew, so a replaced file counts for the next client."""
+    """Reads tokens from files at each look-up, so a replaced file counts for the next client."""
 
     def __init__(self, directory: Path, preloaded: Mapping[str, str]) -> None:
-        """Look into `directory`, and for what is not there into `preloaded`."""
+        """Search `directory` first, then `preloaded`."""
         self._directory = directory.resolve()
         self._preloaded = dict(preloaded)
 

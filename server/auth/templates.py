@@ -1,9 +1,10 @@
 """Templates of scoped signing keys: fill ``{{name()}}``, ``{{tag(x)}}`` and the like into subjects.
 
 A tag may have several values, and a subject with tags becomes one subject for each combination,
-up to a limit. What cannot be filled in an allow list disappears; in a deny list it refuses the
-user, so that a missing tag never opens anything. Values with wildcards or blanks do not fit: who
-signs users for a scoped key chooses their names and tags, and must not widen the scope by them.
+up to a limit. A subject that cannot be filled is dropped from an allow list; in a deny list it
+refuses the user, so that a missing tag never permits anything. Values with wildcards or blanks are
+refused: the holder of a scoped key chooses names and tags of users, and must not widen the scope by
+them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from msgspec import Struct
 from midge.sublist.subjects import is_literal, is_valid_subject
 
 EXPANSIONS_MAX = 4096
-"""Most subjects that one list may become."""
+"""Most subjects that one list may expand to."""
 
 _PLACEHOLDER = re.compile(r"\{\{([^}]+)\}\}")
 _TAG = re.compile(r"^(account-tag|tag)\((.*)\)$", re.IGNORECASE)
@@ -28,7 +29,7 @@ class TemplateError(Exception):
 
 
 class TemplateValues(Struct, frozen=True, kw_only=True):
-    """What may be filled in."""
+    """The values of the placeholders."""
 
     name: str
     subject: str
@@ -60,7 +61,8 @@ def fill_in_allowed(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the allow and the deny list with all placeholders filled in.
 
-    An allow list of which nothing remains denies everything, as an empty one would allow it.
+    An allow list of which nothing remains denies everything, since an empty one would allow
+    everything.
 
     Raises:
         TemplateError: see the module's text.
@@ -73,7 +75,7 @@ def fill_in_allowed(
 
 
 def _fill_in(subjects: Sequence[str], values: TemplateValues, *, is_deny: bool) -> tuple[str, ...]:
-    """Fill all placeholders of one list in."""
+    """Fill in all placeholders of one list."""
     filled: list[str] = []
     for subject in subjects:
         if "{{" not in subject:
@@ -88,7 +90,7 @@ def _fill_in(subjects: Sequence[str], values: TemplateValues, *, is_deny: bool) 
 
 
 def _combinations(subject: str, values: TemplateValues, room: int) -> list[str | None]:
-    """List `subject` with every combination of the values, or None where a value does not fit."""
+    """List `subject` with every combination of the values, or None where a value is refused."""
     parts = _PLACEHOLDER.split(subject)
     found = [values.look_up(operation.strip()) for operation in parts[1::2]]
     count = 1

@@ -1,4 +1,4 @@
-"""The users of the configuration, made ready for look-up by name, by nkey and by certificate."""
+"""The users of the configuration, indexed by name, by nkey and by certificate."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ class KnownUser(Struct, frozen=True, kw_only=True):
     """One configured user."""
 
     identity: Identity
-    """Who the user is once proven."""
+    """The identity of a client that authenticates as this user."""
     password: str
     """The password, plain or bcrypt; empty when there is none."""
     connection_types: tuple[ConnectionType, ...]
     """How the user may connect; empty allows every way."""
 
     def may_connect_by(self, connection_type: str) -> bool:
-        """Tell whether the user may come in by `connection_type`."""
+        """Tell whether the user may connect by `connection_type`."""
         return not self.connection_types or connection_type in self.connection_types
 
 
 class UserDirectory:
-    """Hold every configured user; immutable."""
+    """All configured users; immutable."""
 
     def __init__(self, settings: options.Options) -> None:
         """Read the users of the authorization table and of every account.
 
         Raises:
-            ConfigError: two users share a name or key, or an entry cannot be.
+            ConfigError: two users share a name or key, or an entry is invalid.
         """
         self._by_name: dict[str, KnownUser] = {}
         self._by_nkey: dict[str, KnownUser] = {}
@@ -57,7 +57,8 @@ class UserDirectory:
         self._by_subject = self._read_subjects()
         hashes = (user.password for user in self._by_name.values() if is_bcrypt(user.password))
         self.decoy_hash = next(hashes, "")
-        """A hash to spend time on for names that do not exist; empty when no user has one."""
+        """A hash to check for unknown names, so that they take as long; empty when no user has
+        one."""
 
     def __len__(self) -> int:
         """Return the number of users."""
@@ -82,7 +83,7 @@ class UserDirectory:
         return self._by_nkey.get(public_key)
 
     def by_certificate(self, names: CertificateNames, connection_type: str) -> KnownUser | None:
-        """Return the user that the first fitting name of a certificate names."""
+        """Return the user of the first name of a certificate that has one."""
         for name in names.alternatives:
             user = self._by_name.get(name)
             if user is not None and user.may_connect_by(connection_type):
@@ -98,7 +99,7 @@ class UserDirectory:
         defaults: options.Permissions | None,
         max_payload_bytes: int,
     ) -> None:
-        """Take `user`, who stands at `where`, in."""
+        """Add `user`, configured at `where`."""
         name = user.nkey or user.user
         by = self._by_nkey if user.nkey else self._by_name
         if not name:
@@ -124,7 +125,7 @@ class UserDirectory:
         subjects: dict[DistinguishedName, KnownUser] = {}
         candidates = [name for name in self._by_name if "=" in name]
         if candidates:
-            # Only who has such users pays for importing what reads certificates.
+            # Imported here: only such users need the certificate parser.
             from midge.server.auth.certificates import read_distinguished_name  # noqa: PLC0415
 
             for name in candidates:
@@ -138,7 +139,7 @@ def compile_rules(where: str, table: options.Permissions | None) -> PermissionRu
     """Compile the permissions at `where`; None restricts nothing.
 
     Raises:
-        ConfigError: an entry is no subject.
+        ConfigError: an entry is not a valid subject.
     """
     if table is None:
         return None

@@ -1,1 +1,1 @@
-"""What the server itself publishes and answers: one way to the router for all who are no client."""
+"""Publishing and answering by the server itself: the only way to the router without a client."""

@@ -1,4 +1,4 @@
-"""A client without a connection: what the server itself publishes with, so that it can be held."""
+"""A client without a connection: it publishes internal messages and can be held back."""
 
 from collections.abc import Callable
 
@@ -11,11 +11,11 @@ _NO_CHUNKS = ChunkPool()  # nothing is ever written to a producer
 
 
 class Producer(Client):
-    """A producer of messages within the server; `role` says for what.
+    """A producer of messages within the server; `role` names its purpose.
 
-    It has no cid, 0 in records, and is in no list, count or metric of clients. `held_by` is the
-    receiver that is far behind with what it was sent: until that has caught up, or has gone, the
-    producer must send nothing more. Then `released` is called, if it is set.
+    It has no cid (0 in records), and is in no list, count or metric of clients. `held_by` is a
+    receiver with too much unsent output: until it has caught up or closed, the producer must not
+    send. Then `released` is called, if it is set.
     """
 
     def __init__(self, account: Account, role: Role) -> None:
@@ -25,13 +25,13 @@ class Producer(Client):
         self.released: Callable[[], object] | None = None
 
     def hold_for(self, receiver: Client) -> None:
-        """Wait for `receiver`, unless another one is waited for already."""
+        """Wait for `receiver`, unless already waiting for another one."""
         if self.held_by is None:
             self.held_by = receiver
             receiver.held(self)
 
     def release(self) -> None:
-        """Go on."""
+        """Resume: clear `held_by` and call `released`."""
         if self.held_by is not None:
             self.held_by = None
             if self.released is not None:

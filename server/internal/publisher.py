@@ -1,7 +1,7 @@
-"""Publishing from within the server: the one way to the router of all that is no connection.
+"""Publishing from within the server: the only way to the router without a connection.
 
-What is published here is trusted: nothing is validated, no interceptor sees it and no limit holds
-it. It is written with everything else of this turn of the loop.
+Messages from here are trusted: nothing is validated, no interceptor sees them and no limit applies.
+They are written with all other output of this turn of the loop.
 """
 
 from midge.protocol.frame import Frame, compose
@@ -22,12 +22,12 @@ class InternalPublisher:
     def route_frame(
         self, account: Account, result: SubListResult, frame: Frame, publisher: Client | None
     ) -> int:
-        """Route `frame`, as it lies, to those in `result`; return how many have taken it.
+        """Route `frame`, uncopied, to the subscriptions in `result`; return how many have taken it.
 
-        `publisher` is the client that it comes from, which a link passes on: it is held when a
-        receiver falls far behind, and gets no echo. None is the process itself.
+        `publisher` is the originating client, which a link passes on: it is held when a receiver
+        falls far behind, and gets no echo. None is the process itself.
         """
-        self.router.flush_soon()  # observers go by turns of the loop, too
+        self.router.flush_soon()  # observers also work per turn of the loop
         return self.router.route(account, result, publisher, frame)
 
     def publish(
@@ -43,7 +43,7 @@ class InternalPublisher:
         """Publish a message in `account`; return how many have taken it.
 
         `headers` is a whole header block. With `is_mapped` the account's mappings apply to
-        `subject`. Where nobody is there to see the message, no frame is made of it.
+        `subject`. Without a receiver or an observer no frame is made.
         """
         if is_mapped and account.mapper is not None:
             mapped = account.mapper.map(subject)

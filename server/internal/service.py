@@ -1,4 +1,4 @@
-"""Requests that the server itself answers: subjects in accounts, and whose turn it is there."""
+"""Requests that the server itself answers: their subjects, and their queue in each account."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from midge.server.routing.client import Client
 
 ANSWERED_IN_TURN = 32
-"""Requests of one account that are answered, if nothing has to be awaited, before others."""
+"""Requests of one account answered without a pause, while none has to be awaited."""
 
 
 class Request(NamedTuple):
@@ -32,7 +32,7 @@ class Request(NamedTuple):
 
 
 Handler = Callable[[Request], "bytes | Awaitable[bytes | None] | None"]
-"""Makes the payload of the answer, or None when there is to be none; plain or async."""
+"""Returns the payload of the answer, or None for no answer; plain or async."""
 
 
 class Service(RoutedSubscription):
@@ -52,7 +52,7 @@ class Service(RoutedSubscription):
         self._services = services
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
-        """Take a request; False when it names no place for the answer."""
+        """Take a request; False when it has no reply subject."""
         reply = frame.reply_bytes()
         if reply is None:
             return False
@@ -66,8 +66,8 @@ class Service(RoutedSubscription):
 class Services:
     """Services that share a bound: at most `waiting_max` requests of each account may wait.
 
-    Within an account, requests are answered one after the other, as they came; accounts do not wait
-    for each other. A request beyond the bound gets no answer, and `overfull` is called.
+    Within an account, requests are answered in order, one at a time; accounts do not wait for each
+    other. A request beyond the bound gets no answer, and `overfull` is called.
     """
 
     def __init__(
@@ -86,23 +86,23 @@ class Services:
     def offer(
         self, account: Account, subject: bytes, handler: Handler, queue: bytes | None = None
     ) -> Service:
-        """Answer requests to `subject` in `account` by `handler` from now on."""
+        """Start to answer requests to `subject` in `account` by `handler`."""
         service = Service(self, account, subject, handler, queue)
         account.add(service)
         return service
 
     def withdraw(self, service: Service) -> None:
-        """Take no more requests for `service`; those that wait are still answered."""
+        """Take no more requests for `service`; waiting ones are still answered."""
         service.account.remove(service)
 
     def close(self) -> None:
-        """Answer nothing more."""
+        """Stop answering."""
         self._waiting.clear()
         for task in list(self._tasks):
             task.cancel()
 
     def take(self, service: Service, request: Request) -> None:
-        """Have `request` answered when its turn comes."""
+        """Queue `request`; it is answered in turn."""
         waiting = self._waiting.get(request.account)
         if waiting is None:
             waiting = self._waiting[request.account] = deque()
@@ -113,7 +113,7 @@ class Services:
         waiting.append((service, request))
 
     def _answer_waiting(self, account: Account) -> None:
-        """Answer what waits in `account`, until an answer has to be awaited or others have a turn.
+        """Answer the requests waiting in `account`, up to one to await or the end of the turn.
 
         A request keeps its place in the queue until it has been answered.
         """
@@ -140,7 +140,7 @@ class Services:
     async def _await(
         self, service: Service, request: Request, pending: Awaitable[bytes | None]
     ) -> None:
-        """Send the answer when it is there, and go on with what waits behind it."""
+        """Send the answer when it is ready, and continue with the queue."""
         answer = None
         try:
             answer = await pending
@@ -153,7 +153,7 @@ class Services:
             self._answer_waiting(request.account)
 
     def _send(self, request: Request, answer: bytes | None) -> None:
-        """Publish an answer, if there is one and somebody waits for it."""
+        """Publish an answer, if there is one and its reply subject has a receiver."""
         account = request.account
         if answer is not None and account.sublist.has_interest(request.reply):
             self._publisher.publish(account, request.reply, answer)
