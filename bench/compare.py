@@ -98,7 +98,7 @@ def _server_options(scenario: Scenario) -> dict[str, bool]:
 def _prepared(
     setup: Setup, scenario: Scenario
 ) -> Iterator[tuple[tuple[str, ...], ssl.SSLContext | None]]:
-    """Give the flags for both servers, with the files they name, and the clients' TLS context."""
+    """Return the flags for both servers, with the files they name, and the clients' TLS context."""
     flags, tls = setup.flags, None
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

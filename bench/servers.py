@@ -138,7 +138,7 @@ def _start(argv: Sequence[str], output: IO[bytes]) -> tuple[subprocess.Popen[byt
 
 
 def free_port() -> int:
-    """Give a loopback port that was free a moment ago."""
+    """Return a loopback port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

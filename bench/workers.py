@@ -71,7 +71,7 @@ class Worker:
 
 @contextmanager
 def staff() -> Iterator[list[Worker]]:
-    """Give a list to put workers in; all of them are dismissed when the block ends."""
+    """Return a list to put workers in; all of them are dismissed when the block ends."""
     workers: list[Worker] = []
     try:
         yield workers

@@ -83,6 +83,6 @@ class Api:
 
 @contextmanager
 def asking(server: Server) -> Iterator[Api]:
-    """Give an `Api` on a connection of its own for the length of the block."""
+    """Return an `Api` on a connection of its own for the length of the block."""
     with closing(wire.connect(server.address)) as sock:
         yield Api(sock)

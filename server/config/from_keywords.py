@@ -59,7 +59,7 @@ def keyword_names() -> dict[str, tuple[str, ...]]:
 
 
 def _paths(table: msgspec.Struct, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Give the path of every setting, by the defaults: to look at their types takes longer."""
+    """Return the path of every setting, by the defaults: to look at their types takes longer."""
     for field in table.__struct_fields__:
         value = getattr(table, field)
         if isinstance(value, msgspec.Struct):

@@ -229,5 +229,5 @@ def copied(frame: Frame) -> Frame:
 
 
 def with_payload(frame: Frame, payload: bytes) -> Frame:
-    """Give `frame` with another payload."""
+    """Return `frame` with another payload."""
     return compose(frame.subject_bytes(), payload, frame.reply_bytes(), frame.header_bytes())

@@ -90,7 +90,7 @@ class Publisher:
         return self._internal.publish(home, topic, content, answer_to, block)
 
     def known_account(self, name: str) -> Account:
-        """Give the account called `name`. Raises: ValueError when there is none."""
+        """Return the account called `name`. Raises: ValueError when there is none."""
         account: Account | None = self.broker.accounts.get(name)
         if account is None:
             known = ", ".join(sorted(self.broker.accounts))

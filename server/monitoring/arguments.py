@@ -23,7 +23,7 @@ class Arguments:
         self._query = query
 
     def text(self, name: str) -> str:
-        """Give an argument as it is, empty when it is not there."""
+        """Return an argument as it is, empty when it is not there."""
         return self._query.get(name, "")
 
     def flag(self, name: str) -> bool:

@@ -21,12 +21,12 @@ def timestamp(wall_s: float) -> str:
 
 
 def nanoseconds(duration_s: float) -> int:
-    """Give a duration as whole nanoseconds."""
+    """Return a duration as whole nanoseconds."""
     return round(duration_s * _NANOSECONDS)
 
 
 def number(value: float) -> float | int:
-    """Give a float as the whole number that it is, if it is one."""
+    """Return a float as the whole number that it is, if it is one."""
     return int(value) if value == int(value) else value
 
 
@@ -70,7 +70,7 @@ def compact(value: Any) -> bytes:
 
 
 def text(value: bytes) -> str:
-    """Give bytes from the wire as text; what is not UTF-8 is replaced."""
+    """Return bytes from the wire as text; what is not UTF-8 is replaced."""
     return value.decode("utf-8", "replace")
 
 

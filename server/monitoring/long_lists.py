@@ -41,7 +41,7 @@ class SizeBudget:
         self.left_out = 0
 
     def take(self, held: Collection[Any], limit: int) -> list[Any]:
-        """Give the first of the subscriptions `held`: `limit`, or as many as there is room for."""
+        """Return the first subscriptions of `held`: at most `limit`, and while there is room."""
         taken = []
         for subscription in islice(held, limit):
             size = len(subscription.subject) + len(subscription.queue or b"") + self._each_bytes

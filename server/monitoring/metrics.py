@@ -38,7 +38,7 @@ class HubCollector(Collector):
         self._state = state
 
     def collect(self) -> Iterator[Metric]:
-        """Give all metrics as they are now."""
+        """Return all metrics as they are now."""
         yield from self._server()
         yield from self._accounts()
         yield from self._process()
@@ -68,7 +68,7 @@ class HubCollector(Collector):
         )
 
     def _limits(self) -> Iterator[Metric]:
-        """Give how connections ended, what was refused, and how often each limit was met."""
+        """Return how connections ended, what was refused, and how often each limit was met."""
         broker = self._state.broker
         closed = CounterMetricFamily(
             "midge_closed_connections", "Connections that ended, by reason", labels=["reason"]

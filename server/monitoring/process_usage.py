@@ -26,7 +26,7 @@ class ProcessUsage:
         self._percent = 0.0
 
     def cpu_percent(self) -> float:
-        """Give the CPU share; the last one again when asked in quick succession."""
+        """Return the CPU share; the last one again when asked in quick succession."""
         now = self._clock()
         elapsed = now - self._at
         if elapsed >= _SHORTEST_SAMPLE_S:
@@ -38,7 +38,7 @@ class ProcessUsage:
 
     @staticmethod
     def memory_bytes() -> int:
-        """Give the resident memory."""
+        """Return the resident memory."""
         try:
             pages = int(_STATM.read_text(encoding="ascii").split()[1])
         except (OSError, ValueError, IndexError):

@@ -69,7 +69,7 @@ class MonitoringService:
             self._listener = None
 
     def urls(self) -> list[str]:
-        """Give the URL of the listener, if it is open."""
+        """Return the URL of the listener, if it is open."""
         return [self._url] if self._url else []
 
     async def _serve(self) -> None:

@@ -104,7 +104,7 @@ def _matching(
 
 
 async def _held(accounts: list[Account], offset: int, limit: int) -> list[Found]:
-    """Give a page of the clients' subscriptions, by account and connection."""
+    """Return a page of the clients' subscriptions, by account and connection."""
     found: list[Found] = []
     async for account, client in _clients(accounts):
         count = len(client.subscriptions)

@@ -80,7 +80,7 @@ def _settings(state: "State") -> dict[str, Any]:
 
 
 def _auth_timeout_s(options: "Options") -> float:
-    """Give the time to authenticate; by default a second more than TLS has for its handshake."""
+    """Return the time to authenticate; by default a second more than TLS has for its handshake."""
     return options.authorization.timeout_s or (
         options.tls.timeout_s + 1 if options.tls.enabled else _AUTH_TIMEOUT_S
     )
@@ -109,7 +109,7 @@ def _websocket(state: "State") -> dict[str, Any]:
 
 
 def _unless_default(handshake_timeout_s: float) -> int:
-    """Give the time for a handshake in nanoseconds, 0 where nobody has set it."""
+    """Return the time for a handshake in nanoseconds, 0 where nobody has set it."""
     default = WebSocket().handshake_timeout_s
     return 0 if handshake_timeout_s == default else go_format.nanoseconds(handshake_timeout_s)
 

@@ -104,7 +104,7 @@ def _coded(codes: Any, words: Iterable[str], count: int) -> pa.Array:
 
 
 def _constant(word: str | pa.Scalar, count: int) -> pa.Array:
-    """Give `count` times the same word."""
+    """Return `count` times the same word."""
     return _coded(bytes(4 * count), [word], count)
 
 

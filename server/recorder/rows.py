@@ -143,7 +143,7 @@ class MessageRows:
         )
 
     def subject_code(self, subject: bytes) -> int:
-        """Give the code of `subject`, a new one if need be."""
+        """Return the code of `subject`, a new one if need be."""
         code = self.subjects.get(subject)
         if code is None:
             code = len(self.subjects)
@@ -152,7 +152,7 @@ class MessageRows:
         return code
 
     def account_code(self, account: str) -> int:
-        """Give the code of an account's name, a new one if need be."""
+        """Return the code of an account's name, a new one if need be."""
         return self.accounts.setdefault(account, len(self.accounts))
 
     def add(

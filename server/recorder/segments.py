@@ -105,7 +105,7 @@ class Numbering:
                 self._look_at(name, path)
 
     def path(self, data_set: str, hour: int) -> Path:
-        """Give the path of the next segment, `hour` being counted from the epoch."""
+        """Return the path of the next segment, `hour` being counted from the epoch."""
         number = self._numbers[data_set]
         self._numbers[data_set] += 1
         begin = datetime.fromtimestamp(hour * _HOUR_S, UTC)

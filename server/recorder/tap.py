@@ -197,7 +197,7 @@ class MessageTap(Observer):
             self._choice = known & 3
 
     def _chosen(self, subject: bytes) -> int:
-        """Give what the filters say of `subject`."""
+        """Return what the filters say of `subject`."""
         if self._choose is None:
             return _WHOLE
         choice = self._choices.get(subject)

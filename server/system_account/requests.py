@@ -302,7 +302,7 @@ def _health(status: int, page: Answer) -> Answer:
 
 
 def _account_in(subject: bytes) -> str:
-    """Give the account in `$SYS.REQ.ACCOUNT.<account>.X`."""
+    """Return the account in `$SYS.REQ.ACCOUNT.<account>.X`."""
     return b".".join(subject.split(b".")[3:-1]).decode("utf-8", "replace")
 
 

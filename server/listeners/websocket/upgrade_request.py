@@ -35,7 +35,7 @@ class Refusal(Exception):
         self._phrase = phrase
 
     def answer(self) -> bytes:
-        """Give the whole response."""
+        """Return the whole response."""
         phrase = self._phrase or self.status.phrase
         line = f"{self.status.value} {phrase}"
         body = line.encode() if self._phrase else f"{phrase}\n".encode()
@@ -81,7 +81,7 @@ class Request:
         self.headers.setdefault(key, []).append(value.decode("latin-1").strip(" \t"))
 
     def header(self, name: str) -> str:
-        """Give the first value of a header, empty when there is none."""
+        """Return the first value of a header, empty when there is none."""
         return self.headers.get(name, [""])[0]
 
     def lists(self, name: str, word: str) -> bool:
@@ -90,7 +90,7 @@ class Request:
         return word in (value.strip().lower() for value in values.split(","))
 
     def cookies(self) -> dict[str, str]:
-        """Give the cookies; the last of two counts."""
+        """Return the cookies; the last of two counts."""
         found: dict[str, str] = {}
         for header in self.headers.get("cookie", ()):
             for pair in header.split(";"):
@@ -100,7 +100,7 @@ class Request:
         return found
 
     def forwarded_for(self) -> str:
-        """Give the address that a proxy says the client has, empty when it says none."""
+        """Return the address that a proxy says the client has, empty when it says none."""
         first = self.header("x-forwarded-for").partition(",")[0].strip()
         try:
             return str(ipaddress.ip_address(first))
@@ -125,7 +125,7 @@ class Upgrade:
         self._more = options.headers
 
     def answer(self) -> bytes:
-        """Give the response that switches protocols."""
+        """Return the response that switches protocols."""
         lines = [
             "HTTP/1.1 101 Switching Protocols",
             "Upgrade: websocket",
@@ -166,7 +166,7 @@ def credentials(cookies: dict[str, str], options: WebSocket) -> dict[str, str]:
 
 
 def place_of(origin: str) -> Place:
-    """Give scheme, host and port of an origin.
+    """Return scheme, host and port of an origin.
 
     Raises:
         ValueError: it is none.
