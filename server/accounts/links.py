@@ -262,7 +262,7 @@ class ServiceLink(RoutedSubscription):
         return mapped
 
     def _request_info(self, publisher: Client | None) -> dict[str, Any]:
-        """Return the requester's fields for the service; in a chain, with the last account passed."""
+        """Return the requester's fields for the service; in a chain, with the last account."""
         known = self._describe(publisher)
         shares = self._plan.shares_client
         before = self._links.request_info

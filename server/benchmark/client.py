@@ -1,4 +1,4 @@
-"""A client that does little, for `midge bench`: it publishes what it is given and counts messages.
+"""A minimal client for `midge bench`: it publishes prepared bytes and counts messages.
 
 It works against any NATS server. Payloads of incoming messages are skipped, not kept.
 """
@@ -29,12 +29,12 @@ _T = TypeVar("_T")
 
 
 class BenchError(MidgeError):
-    """The benchmark cannot go on; the text says why in one line."""
+    """The benchmark cannot continue; the text is the reason, in one line."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where the server is and how to get in."""
+    """The server's address and credentials."""
 
     host: str
     port: int
@@ -51,7 +51,7 @@ class Target:
         """Read `[nats://|tls://][user:password@|token@]host[:port]`.
 
         Raises:
-            BenchError: it is no such URL.
+            BenchError: it is not such a URL.
         """
         try:
             parts = urlsplit(url if "://" in url else f"nats://{url}")
@@ -113,7 +113,7 @@ class Client(asyncio.Protocol):
         on_message: Callable[[bytes, bytes, int], None] | None = None,
         on_batch: Callable[[], None] | None = None,
     ) -> None:
-        """Take the callbacks; `connect` makes the connection."""
+        """Set the callbacks; `connect` opens the connection."""
         self._on_message = on_message or _ignore_message
         self._on_batch = on_batch or _ignore_batch
         self._transport: asyncio.Transport | None = None
@@ -128,13 +128,13 @@ class Client(asyncio.Protocol):
         self._pongs: deque[asyncio.Future[None]] = deque()
         self._error: BenchError | None = None
         self.failed: asyncio.Future[None] = loop.create_future()
-        """Gets the error as its exception when the connection breaks."""
+        """A future that fails with the error when the connection breaks."""
 
     async def connect(self, target: Target) -> None:
-        """Connect and go through the handshake.
+        """Connect and complete the handshake.
 
         Raises:
-            BenchError: that was not possible.
+            BenchError: it failed.
         """
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -174,7 +174,7 @@ class Client(asyncio.Protocol):
         self._transport.write(data)
 
     async def drain(self) -> None:
-        """Wait until the server has taken most of what was written."""
+        """Wait until the write buffer has mostly drained."""
         await self._writable.wait()
 
     async def flush(self) -> None:
@@ -189,7 +189,7 @@ class Client(asyncio.Protocol):
         await pong
 
     async def close(self) -> None:
-        """Close the connection and wait until it is; to call it again does nothing."""
+        """Close the connection and wait until it is closed; a second call does nothing."""
         self._error = self._error or BenchError("the connection is closed")
         if self._transport is None:
             return
@@ -201,7 +201,7 @@ class Client(asyncio.Protocol):
             self._transport.abort()
 
     def fail(self, text: str) -> None:
-        """Make everything that waits for this connection end with an error."""
+        """Fail all waiters of this connection."""
         if self._error is not None:
             return
         self._error = BenchError(text)
@@ -210,29 +210,29 @@ class Client(asyncio.Protocol):
         for waiting in everything:
             if not waiting.done():
                 waiting.set_exception(self._error)
-                waiting.exception()  # nobody may be waiting, and that is fine
+                waiting.exception()  # it may have no waiter
         if self._transport is not None:
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
+        """Called by asyncio with the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail whatever still waits."""
+        """Called by asyncio at the end of the connection; fails all waiters."""
         self._closed.set()
         self.fail(f"the server closed the connection{f': {exc}' if exc else ''}")
 
     def pause_writing(self) -> None:
-        """Hold back `drain`."""
+        """Called by asyncio when the write buffer fills; `drain` waits."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Let `drain` go on."""
+        """Called by asyncio when the write buffer has drained; resumes `drain`."""
         self._writable.set()
 
     def data_received(self, data: bytes) -> None:
-        """Go through all whole frames in what has come in."""
+        """Handle all complete frames in the received bytes."""
         if self._skip_bytes > len(data):
             self._skip_bytes -= len(data)
             return
@@ -257,7 +257,7 @@ class Client(asyncio.Protocol):
         self._on_batch()
 
     def _message(self, line: bytes, data: bytes, body: int) -> int:
-        """Report a message and return where its frame ends; -1 when its header is not all here."""
+        """Report a message and return the end of its frame; -1 when its header is incomplete."""
         tokens = line.split()
         subject, size = tokens[1], int(tokens[-1])
         has_header = line[:1] == b"H"
@@ -305,7 +305,7 @@ def _parse_info(line: bytes, target: Target) -> dict[str, object]:
 
 
 def _reason(error: OSError) -> str:
-    # asyncio reports several addresses, and uvloop some errors, with the number alone.
+    # asyncio for several addresses, and uvloop for some errors, report only the number.
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
 
 

@@ -228,7 +228,7 @@ def _figures(tallies: list[Tally]) -> dict[str, float]:
     messages = sum(tally.messages for tally in tallies)
     payload_bytes = sum(tally.payload_bytes for tally in tallies)
     elapsed_s = max(t.finished_s for t in tallies) - min(t.started_s for t in tallies)
-    elapsed_s = max(elapsed_s, 1e-9)  # a single received message takes no time at all
+    elapsed_s = max(elapsed_s, 1e-9)  # a single received message has no duration
     return {
         "messages": messages,
         "payload_bytes": payload_bytes,
@@ -239,7 +239,7 @@ def _figures(tallies: list[Tally]) -> dict[str, float]:
 
 
 def _count(least: int, most: int = 10**12) -> Callable[[str], int]:
-    """Return an argument type for whole numbers in a range; `10k` and `2m` are understood."""
+    """Return an argument type for whole numbers in a range; `10k` and `2m` are accepted."""
 
     def parse(text: str) -> int:
         digits, scale = text.replace("_", ""), 1

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 PER_MILLE = {"min": 0, "p50": 500, "p90": 900, "p99": 990, "p99_9": 999, "max": 1000}
 MAX_ROWS = 16
 BAR_WIDTH = 40
-# Steps of a row's limit within a decade: near enough to equal ratios, and easy to read.
+# Limits of rows within a decade: nearly equal ratios, and easy to read.
 _STEPS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
 
 

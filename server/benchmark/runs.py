@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Sequence
 
 CHUNK_BYTES = 64 * 1024
-"""How much a publisher writes at once: enough to make the calls cheap, little enough to give the
-other clients their turn."""
+"""Bytes that a publisher writes at once: enough to make the calls cheap, few enough for the other
+clients to get their turn."""
 
 WINDOW_BYTES = 8 * 1024 * 1024
-"""How far publishers may be ahead of our own subscribers, which a server would close otherwise."""
+"""How far publishers may be ahead of the subscribers, which a server would otherwise close as slow
+consumers."""
 
 _WINDOW_POLL_S = 0.001
 
@@ -32,7 +33,7 @@ class Plan:
     target: Target
     subject: bytes
     messages: int
-    """By all publishers or requesters together; for each subscriber outside of a queue group."""
+    """Of all publishers or requesters together; for each subscriber outside of a queue group."""
     clients: int = 1
     payload_bytes: int = 0
     subscribers: int = 0
@@ -43,14 +44,14 @@ class Plan:
     in_flight: int = 1
 
     def shares(self) -> list[int]:
-        """Share the messages out over the clients, as evenly as can be."""
+        """Distribute the messages over the clients as evenly as possible."""
         share, rest = divmod(self.messages, self.clients)
         return [share + (number < rest) for number in range(self.clients)]
 
 
 @dataclass
 class Tally:
-    """What one client has done so far."""
+    """One client's progress."""
 
     expected: int
     messages: int = 0
@@ -74,13 +75,13 @@ class Outcome:
     latencies_ns: list[int] = field(default_factory=list)
 
     def add(self, role: str, expected: int) -> Tally:
-        """Open the tally of one more client."""
+        """Add the tally of one more client."""
         tally = Tally(expected)
         self.roles.setdefault(role, []).append(tally)
         return tally
 
     def progress(self) -> tuple[int, int]:
-        """Return how many messages are done, and how many there will be."""
+        """Return how many messages are done, and how many there will be in total."""
         tallies = list(itertools.chain.from_iterable(self.roles.values()))
         return sum(t.messages for t in tallies), sum(t.expected for t in tallies)
 
@@ -120,7 +121,7 @@ async def request(plan: Plan, outcome: Outcome) -> None:
     """Send requests with all clients, so many in flight each, and time the replies.
 
     Raises:
-        BenchError: a connection broke or was refused, or nobody answers.
+        BenchError: a connection broke or was refused, or there is no responder.
     """
     async with _clients(plan) as clients:
         for _ in range(plan.responders):
@@ -206,7 +207,7 @@ class _Reception:
         await client.flush()
 
     async def complete(self) -> None:
-        """Wait until as many messages have come in as all subscribers together expect."""
+        """Wait until all subscribers together have received as many messages as expected."""
         if self._tallies:
             await self._everything.wait()
 
@@ -226,7 +227,7 @@ async def _publish(client: Client, plan: Plan, tally: Tally, reception: _Recepti
         tally.count(count, count * plan.payload_bytes)
         reception.published += count
         await client.drain()
-        await asyncio.sleep(0)  # the server may take it all, and the other clients get no turn
+        await asyncio.sleep(0)  # the other clients get a turn even if the server takes all
     await client.flush()
     tally.count(0, 0)
 
@@ -280,7 +281,7 @@ class _Requester:
 
     def _send(self) -> None:
         if not self._tally.started_s:
-            return  # what came in belongs to the handshake
+            return  # messages so far belong to the handshake
         now_ns = time.monotonic_ns()
         frames = []
         while len(self._sent_ns) < self._plan.in_flight and self._sent < self._tally.expected:

@@ -1,7 +1,7 @@
-"""Settings that are each right but contradict one another.
+"""Settings that are each valid but contradict one another.
 
-Everything that types and bounds cannot say; what needs files or other modules (certificates, hooks,
-import cycles between accounts) is checked where it is used.
+Types and bounds cannot express these rules. Rules that need files or other modules (certificates,
+hooks, import cycles between accounts) are checked where those are used.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 UPGRADE_HEADERS = frozenset({"host", "content-length", "connection", "upgrade", "nats-no-masking"})
-"""Headers that the answer to an upgrade has by itself, or must not have."""
+"""Headers that the response to an upgrade sets itself, or must not have."""
 
 _ACCOUNT_KEY_LENGTH = 56  # of a public account nkey
 
 RESERVED_ACCOUNTS = ("$G", "$SYS")
-"""Accounts that every server has; a file may define `$SYS` to give it users, never `$G`."""
+"""Accounts of every server; a file may define `$SYS`, to give it users, but not `$G`."""
 
 
 def find_contradictions(options: Options) -> Iterator[Problem]:
@@ -177,7 +177,7 @@ def _user_names(options: Options) -> set[str]:
 
 
 def _check_websocket(options: Options) -> Iterator[Problem]:
-    """Check what the WebSocket listener alone has."""
+    """Check the settings of the WebSocket listener."""
     table = options.websocket
     own, path = table.authorization, ("websocket", "authorization")
     for name in ("user", "token"):
@@ -261,7 +261,7 @@ def _check_origin(origin: str) -> Iterator[Problem]:
 
 
 def _check_header(name: str, value: str) -> Iterator[Problem]:
-    """Refuse a header that is none, or that would contradict the upgrade's own."""
+    """Refuse a malformed header, and one that contradicts the upgrade's own."""
     path = ("websocket", "headers")
     if not HEADER_NAME.fullmatch(name) or not value.isprintable():
         yield Problem(path, f"expected a header's name and a value of one line, got {name!r}")

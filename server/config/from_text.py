@@ -1,7 +1,7 @@
-"""Turn text into the value that a setting of some type wants.
+"""Convert text to the value of a setting by its type.
 
-For the environment and the command line, where everything is text. Text that does not fit is
-returned as it is, so that the check that follows says what was expected.
+For the environment and the command line, where every value is text. Text that does not fit is
+returned unchanged; the type check that follows reports the error.
 """
 
 from __future__ import annotations

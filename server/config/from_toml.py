@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from midge.server.config.type_check import Path as KeyPath
 
 _PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
-"""What the parser of TOML says of the place of an error."""
+"""The position in an error text of the TOML parser."""
 
 _DEEP_KEY = re.compile(
     r"""^[ \t]*\[{0,2}[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){32}""", re.MULTILINE
 )
-"""A key of more parts than any setting has; the standard parser takes quadratic time for those."""
+"""A key with more parts than any setting has; tomllib takes quadratic time for those."""
 
 
 def read_toml_file(file: Path) -> Layer:
@@ -30,7 +30,7 @@ def read_toml_file(file: Path) -> Layer:
     Raises:
         ConfigError: it cannot be read, or is no TOML.
     """
-    text = read_text(file).removeprefix("\ufeff")  # which editors on Windows begin files with
+    text = read_text(file).removeprefix("\ufeff")  # a byte order mark, from editors on Windows
     deep = _DEEP_KEY.search(text)
     if deep is not None:
         line = text.count("\n", 0, deep.end()) + 1
@@ -51,7 +51,7 @@ def read_toml_file(file: Path) -> Layer:
 
 
 def _syntax_error(error: tomllib.TOMLDecodeError, file: Path) -> ConfigError:
-    """Put the place that the parser names in a text of its own where all errors have it."""
+    """Move the position from the parser's text to where all errors have it."""
     text = str(error)
     found = _PLACE.search(text)
     if found is None:

@@ -23,7 +23,7 @@ class Layer(NamedTuple):
     values: dict[str, Any]
     where: Callable[[KeyPath], str]
     error: type[ConfigError] = ConfigError
-    """How errors of this source look."""
+    """The exception class for errors of this source."""
     warnings: tuple[str, ...] = ()
 
 

@@ -1,7 +1,7 @@
 """Load the options: file, environment and command line, checked together, with provenance.
 
-A later layer outweighs an earlier one: default < file < environment < flag. Every value keeps where
-it came from, so that errors name the place and `midge check` can show it.
+A later layer outweighs an earlier one: default < file < environment < flag. The origin of every
+value is kept, so that errors can name it and `midge check` can show it.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from midge.server.config.type_check import Path as KeyPath
 
 NOT_SETTINGS = frozenset({"MIDGE_PURE"})
-"""Variables that begin like settings but concern the build."""
+"""Environment variables with the settings' prefix that concern the build."""
 
 
 class Loaded(NamedTuple):
-    """Options with the story of how they came about."""
+    """Options with their origins and warnings."""
 
     options: Options
     origins: dict[tuple[str, ...], str]
     """Where each setting was set; settings left at their default are absent."""
     warnings: tuple[str, ...]
-    """What is probably a mistake, but no reason to refuse."""
+    """Warnings: probable mistakes that do not refuse the options."""
     file_warnings: tuple[str, ...] = ()
-    """The same about the file, for which `-t` does refuse, as nats-server's does."""
+    """Warnings about the file with which `-t` fails, as nats-server's does."""
 
     @property
     def digest(self) -> str:
         """Return a fingerprint of the options, the same for the same settings.
 
-        Secrets are left out: it is logged, and must not help anyone to guess them.
+        Secrets are left out: the fingerprint is logged, and must not help to guess them.
         """
         import hashlib  # noqa: PLC0415 - with OpenSSL's hashes; only a file needs a fingerprint
 
@@ -56,7 +56,7 @@ class Loaded(NamedTuple):
 T = TypeVar("T")
 
 NOBODY = Layer({}, lambda _path: "")
-"""The source of what nobody set."""
+"""The source of settings at their defaults."""
 
 
 def load(
@@ -66,7 +66,7 @@ def load(
     *,
     check: Callable[[Options], list[Problem]] | None = None,
 ) -> Loaded:
-    """Return the options that the given sources add up to.
+    """Return the options that the given sources result in.
 
     `flags` holds the path of a setting, the flag's name as typed and the value. `check` is called
     with options that are right in themselves, and finds what of them cannot be used.
@@ -126,7 +126,7 @@ def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def _merge(layers: list[Layer]) -> tuple[dict[str, Any], dict[KeyPath, Layer]]:
-    """Lay the layers over each other; say for each leaf which layer it is of."""
+    """Merge the layers; return the layer of each leaf, too."""
     merged: dict[str, Any] = {}
     owners: dict[KeyPath, Layer] = {}
     for layer in layers:
@@ -153,7 +153,7 @@ def _lay(
 
 
 def _nearest(known: Mapping[KeyPath, T], path: KeyPath, default: T) -> T:
-    """Return what is known of `path`, or of the nearest table around it."""
+    """Return the origin of `path`, or of the nearest table around it."""
     ends = range(len(path), 0, -1)
     return next((known[path[:end]] for end in ends if path[:end] in known), default)
 

@@ -1,4 +1,4 @@
-"""Generate what repeats the option tables: for files, for readers and for type checkers.
+"""Generate the files that repeat the option tables: example, documentation and keyword types.
 
 `python -m midge.server.config.reference example` prints `config.example.toml`, `… markdown` the
 tables of `docs/configuration.md` and `… keywords` the module `midge.server.config.keywords`;
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from midge.server.config.schema import Setting
 
 UNITS = {"_s": "seconds", "_bytes": "bytes", "_percent": "per cent", "_per_s": "per second"}
-"""What the last part of a setting's name says about its unit."""
+"""Units by the last part of a setting's name."""
 
 PREAMBLE = """\
 # Every setting of midge, with its meaning, unit and default. As it stands this file changes
@@ -74,7 +74,7 @@ EXAMPLES = {
 # publish = { deny = ["admin.>"] }
 """,
 }
-"""Settings that are tables or lists of tables, shown by example, ready to be uncommented."""
+"""Settings that are tables or lists of tables, as commented-out examples."""
 
 
 def unit_of(name: str) -> str:
@@ -84,7 +84,7 @@ def unit_of(name: str) -> str:
 
 
 def type_text(kind: Any) -> str:
-    """Say in words which values a setting takes."""
+    """Return in words the values that a setting takes."""
     kind = schema.strip_metadata(kind)
     if isinstance(kind, inspect.VarTupleType):
         table = schema.struct_of(kind.item_type)
@@ -141,7 +141,7 @@ def _with_unit(setting: Setting) -> str:
 
 
 def expectation_is_choice(kind: Any) -> bool:
-    """Tell whether only a few words are values of `kind`."""
+    """Tell whether the values of `kind` are a few words."""
     return isinstance(schema.strip_metadata(kind), inspect.LiteralType)
 
 
@@ -171,7 +171,7 @@ def _inner_tables() -> Iterator[str]:
 
 
 REQUIRED = object()
-"""Stands for the default of a setting that has none."""
+"""Marks a setting without a default."""
 
 
 def _heading(title: str) -> tuple[str, ...]:
@@ -232,10 +232,10 @@ def _annotation(kind: Any, tables: set[str]) -> str:
 
 
 TABLE = "abc.Mapping[str, Any] | Struct"
-"""What a whole table may be given as."""
+"""The types of a keyword for a whole table."""
 
 JETSTREAM = f"bool | str | PathLike[str] | {TABLE}"
-"""What `jetstream` may be given as: in memory, a directory, or the table."""
+"""The types of `jetstream`: in memory, a directory, or the table."""
 
 DOC_LENGTH_MAX = 90
 
@@ -269,7 +269,7 @@ class Keywords(TypedDict, total=False):
 
 
 def main(arguments: list[str]) -> int:
-    """Print what the first argument asks for."""
+    """Print the file that the first argument names."""
     text = {"example": example, "markdown": markdown, "keywords": keywords}[arguments[0]]()
     sys.stdout.write(text)
     return 0

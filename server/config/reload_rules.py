@@ -1,4 +1,4 @@
-"""What a reload changes, and what it may not change."""
+"""The settings that a reload changes, and those that it may not change."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ FIXED = (
     ("monitoring", "base_path"),
     ("recorder", "directory"),
 )
-"""Settings, or tables of them, that stay as they are while a server runs."""
+"""Settings, or tables of them, that are fixed while a server runs."""
 
 
 class Change(NamedTuple):
-    """A setting whose value is another one than before."""
+    """A setting whose value has changed."""
 
     setting: schema.Setting
     old: Any
@@ -43,12 +43,12 @@ class Change(NamedTuple):
 
     @property
     def is_allowed(self) -> bool:
-        """Tell whether a running server can take it."""
+        """Tell whether a running server can apply it."""
         path = self.setting.path
         return not any(path[: len(fixed)] == fixed for fixed in FIXED)
 
     def text(self, value: Any) -> str:
-        """Return `value` as it may be shown."""
+        """Return `value` in a form without secrets."""
         if self.setting.secret:
             return REDACTED
         # Tables hold secrets of their own, and are long.
@@ -73,9 +73,9 @@ def value_of(options: Options, setting: schema.Setting) -> Any:
 
 
 def check_reload(old: Options, new: Options) -> list[Change]:
-    """Return what a reload from `old` to `new` changes.
+    """Return the changes of a reload from `old` to `new`.
 
-    Raises: ConfigError when it would change what must stay.
+    Raises: ConfigError when it would change a fixed setting.
     """
     found = list(changes(old, new))
     errors = [

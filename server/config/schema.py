@@ -32,15 +32,15 @@ class Setting(msgspec.Struct, frozen=True):
     type: Any
     """The `msgspec.inspect` type, with constraints."""
     default: Any
-    """The value when nobody sets it."""
+    """The default value."""
     secret: bool
-    """Whether the value must never be shown."""
+    """Whether the value is secret and never shown."""
     table: type[msgspec.Struct]
     """The class that the setting is a field of."""
 
     @property
     def doc(self) -> str:
-        """Return what the setting means."""
+        """Return the setting's documentation."""
         return docstrings(self.table)[self.path[-1]]
 
     @property
@@ -70,7 +70,7 @@ def is_secret(kind: Any) -> bool:
 
 
 def struct_of(kind: Any) -> type[msgspec.Struct] | None:
-    """Return the table class that `kind` is, or that it is when set; None for other types."""
+    """Return the table class of `kind`, optional or not; None for other types."""
     kind = strip_metadata(kind)
     if isinstance(kind, inspect.UnionType):
         kind = next(one for one in kind.types if not isinstance(one, inspect.NoneType))
@@ -78,7 +78,7 @@ def struct_of(kind: Any) -> type[msgspec.Struct] | None:
 
 
 def is_optional(kind: Any) -> bool:
-    """Tell whether None, that is absence, is a value of `kind`."""
+    """Tell whether `kind` accepts None, which means absent."""
     kind = strip_metadata(kind)
     return isinstance(kind, inspect.UnionType) and kind.includes_none
 
@@ -162,7 +162,7 @@ def is_required(field: inspect.Field) -> bool:
 
 
 def is_table(kind: Any) -> bool:
-    """Tell whether `kind` is a table that is always there, and so no setting itself."""
+    """Tell whether `kind` is a table that always exists, and so is not a setting itself."""
     return struct_of(kind) is not None and not is_optional(kind)
 
 

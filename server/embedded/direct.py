@@ -1,8 +1,8 @@
 """Publish, subscribe and request within the server's own process: no socket and no client.
 
-A message goes the way of one from a connection: the account's mappings, the SubList, the router.
-Receivers run after the message has been routed, in a later turn of the loop, so that a callback may
-publish, unsubscribe or raise without disturbing anybody else's delivery.
+A message takes the same path as one from a connection: the account's mappings, the SubList, the
+router. Receivers run after the message has been routed, in a later turn of the loop, so that a
+callback may publish, unsubscribe or raise without affecting other deliveries.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from midge.server.routing.account import Account
 
 PENDING_MAX = 65536
-"""Messages that may wait for a receiver within the process, unless it says otherwise."""
+"""Default of `pending_max`: most messages that wait for a receiver within the process."""
 
 Headers = Mapping[str, str | Iterable[str]]
 """Header names with one value or several."""
 
 Callback = Callable[[Message], object]
-"""What a subscription calls: a plain function, whatever it returns, or one that is awaited message
-by message."""
+"""A subscription's callback: a plain function, whose result is ignored, or an async one, awaited
+message by message."""
 
 
 class NoRespondersError(MidgeError):
-    """Nobody was there to answer a request."""
+    """A request had no responders."""
 
 
 class DirectSubscription(Inbox):
-    """A subscription of the process itself.
+    """A subscription within the process.
 
-    With a callback, each message is handed to it; without one, iterate or await `next`.
-    `dropped` counts what came while `pending_max` messages waited.
+    With a callback, each message is passed to it; without one, iterate or await `next`. `dropped`
+    counts messages that arrived while `pending_max` waited.
     """
 
     def __init__(
@@ -61,7 +61,10 @@ class DirectSubscription(Inbox):
         self._readers: deque[asyncio.Future[None]] = deque()
 
     def unsubscribe(self) -> None:
-        """End the subscription; what waits is still handed over. No harm when it has ended."""
+        """End the subscription; waiting messages are still delivered.
+
+        A second call does nothing.
+        """
         if self._is_open:
             self._is_open = False
             self._direct.forget(self)
@@ -72,7 +75,7 @@ class DirectSubscription(Inbox):
         """Return the next message.
 
         Raises:
-            TimeoutError: none came within `timeout_s`, by the server's clock.
+            TimeoutError: none arrived within `timeout_s`, by the server's clock.
             MidgeError: the subscription has ended.
         """
         timer = None
@@ -122,7 +125,7 @@ class DirectSubscription(Inbox):
         self._direct.keep(asyncio.ensure_future(self._await_in_turn(first)))
 
     async def _await_in_turn(self, first: Awaitable[Any]) -> None:
-        """Await the callback's answers one after the other, until nothing waits."""
+        """Await the callback for each message in turn, until none waits."""
         callback = self._callback
         answer: object = first
         try:
@@ -148,7 +151,7 @@ class DirectSubscription(Inbox):
 
 
 class Direct(Publisher):
-    """The process's own access to one server's router: what it subscribes to and asks for."""
+    """The process's own access to one server's router: subscriptions and requests."""
 
     def __init__(self, broker: Broker) -> None:
         Publisher.__init__(self, broker, asyncio.get_running_loop())
@@ -167,7 +170,7 @@ class Direct(Publisher):
         """Subscribe to `pattern`, as a member of the group `queue` if given.
 
         Raises:
-            ValueError: a pattern or a queue name that cannot be.
+            ValueError: the pattern or the queue name is invalid.
         """
         subject = _encode(pattern)
         group = None if queue is None else _encode(queue)
@@ -193,8 +196,8 @@ class Direct(Publisher):
         """Publish a request and return the first answer.
 
         Raises:
-            NoRespondersError: nobody has taken the request.
-            TimeoutError: no answer came within `timeout_s`, by the server's clock.
+            NoRespondersError: the request has no responders.
+            TimeoutError: no answer arrived within `timeout_s`, by the server's clock.
             ValueError: as `publish`.
         """
         inbox = f"_INBOX.{secrets.token_hex(12)}"
@@ -207,12 +210,12 @@ class Direct(Publisher):
         return message
 
     def forget(self, subscription: DirectSubscription) -> None:
-        """Take a subscription that has ended out of its account."""
+        """Remove an ended subscription from its account."""
         subscription.account.remove(subscription)
         self.subscriptions.pop(subscription, None)
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        """Hold a task until it is done; `close` ends it."""
+        """Keep a task until it is done; `close` cancels it."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -220,7 +223,7 @@ class Direct(Publisher):
         """End all subscriptions and their tasks."""
         for subscription in list(self.subscriptions):
             subscription.unsubscribe()
-        # A task that never began would leave its callback's coroutine behind.
+        # A task that never started would leave its callback's coroutine unawaited.
         await asyncio.sleep(0)
         tasks = list(self._tasks)
         for task in tasks:

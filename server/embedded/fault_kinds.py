@@ -1,6 +1,6 @@
 """The kinds of faults: what each does to a message, or to a connection.
 
-`midge.server.embedded.faults` begins and ends them.
+`midge.server.embedded.faults` starts and ends them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from midge.server.routing.account import Account
 
 ScriptFunction = Callable[[Message, Callable[..., None]], object]
-"""Decides on a message; what it is given as well lets one pass, with another payload or its own."""
+"""Decides on a message; its second argument sends it, with another payload or its own."""
 
 
 class FaultHost(Protocol):
-    """The faults of one server, as one of them sees them."""
+    """The interface of a server's faults for a single one."""
 
     broker: Broker
     random: Random
@@ -44,11 +44,11 @@ class Fault:
         self._faults = faults
 
     def end(self) -> None:
-        """Let things go right again; no harm when they do already."""
+        """End the fault; a second call does nothing."""
         self._faults.end(self)
 
     def undo(self) -> None:
-        """Give back what is held."""
+        """Send the held messages."""
 
     def __enter__(self) -> Self:
         return self
@@ -83,7 +83,7 @@ class MessageFault(Fault):
         self._seen = 0
 
     def strikes(self, subject: bytes) -> bool:
-        """Count a message, and tell whether it is one to do something to."""
+        """Count a message, and tell whether the fault applies to it."""
         if not matches(subject, self.pattern):
             return False
         self._seen += 1
@@ -95,18 +95,18 @@ class MessageFault(Fault):
         return True
 
     def passed(self) -> None:
-        """Hear that a message that was not struck has passed."""
+        """Called when a message that was not struck has passed."""
 
     def act(self, frame: Frame, send: Callable[[Frame], object]) -> None:
-        """Do to `frame`, a copy, what the fault does; `send` carries it on, now or later."""
+        """Apply the fault to `frame`, a copy; `send` passes it on, now or later."""
 
 
 class Drop(MessageFault):
-    """Messages vanish."""
+    """Messages are lost."""
 
 
 class Duplicate(MessageFault):
-    """Messages come several times."""
+    """Messages are duplicated."""
 
     copies = 2
 
@@ -117,7 +117,7 @@ class Duplicate(MessageFault):
 
 
 class Delay(MessageFault):
-    """Messages come late."""
+    """Messages are delayed."""
 
     delay_s = 0.0
     jitter_s = 0.0
@@ -142,26 +142,26 @@ class Reorder(MessageFault):
         self._held.append((self._seen + self.by, frame, send))
 
     def passed(self) -> None:
-        """Send what has been held for long enough."""
+        """Send messages that have been held long enough."""
         due = [held for held in self._held if held[0] <= self._seen]
         self._held = [held for held in self._held if held[0] > self._seen]
         for _, frame, send in due:
             send(frame)
 
     def undo(self) -> None:
-        """Send all that is held."""
+        """Send all held messages."""
         held, self._held = self._held, []
         for _, frame, send in held:
             send(frame)
 
 
 class Script(MessageFault):
-    """A function of the test's decides."""
+    """A function of the test decides."""
 
     function: ScriptFunction
 
     def act(self, frame: Frame, send: Callable[[Frame], object]) -> None:
-        """Ask the function."""
+        """Call the function."""
 
         def passing(payload: bytes | None = None) -> None:
             send(frame if payload is None else with_payload(frame, payload))
@@ -170,7 +170,7 @@ class Script(MessageFault):
 
 
 class NoResponders(MessageFault):
-    """Requests are answered as if nobody were there."""
+    """Requests are answered as if there were no responders."""
 
     def answer(self, account: Account, frame: Frame) -> None:
         """Send the 503 in place of routing `frame`."""
@@ -181,7 +181,7 @@ class NoResponders(MessageFault):
 
 
 class Undoable(Fault):
-    """A fault of connections, with what ends it."""
+    """A fault of connections, with the function that ends it."""
 
     def __init__(self, faults: FaultHost, undo: Callable[[], object]) -> None:
         super().__init__(faults)
@@ -194,13 +194,13 @@ class Undoable(Fault):
 
 
 class EditInfo(Fault):
-    """INFO tells something else."""
+    """INFO has other fields."""
 
     changes: dict[str, Any]
 
 
 class CuttingTransport:
-    """Passes so many bytes to the client, and cuts the connection in the middle of the next one."""
+    """Passes a number of bytes to the client, then cuts the connection, even within a message."""
 
     def __init__(self, transport: Any, left: int, fault: Fault) -> None:
         self._transport = transport
@@ -208,7 +208,7 @@ class CuttingTransport:
         self._fault = fault
 
     def write(self, data: memoryview) -> None:
-        """Write what may still pass, and cut the connection with the first byte beyond it."""
+        """Write the bytes that may still pass; cut the connection at the first one beyond."""
         self._transport.write(bytes(data[: self._left]))
         if len(data) > self._left or self._left == 0:
             self._fault.hits += 1
@@ -216,13 +216,13 @@ class CuttingTransport:
         self._left = max(0, self._left - len(data))
 
     def get_write_buffer_size(self) -> int:
-        """Return what the socket has not taken yet, in bytes."""
+        """Return the number of bytes that the socket has not taken yet."""
         size: int = self._transport.get_write_buffer_size()
         return size
 
 
 def copied(frame: Frame) -> Frame:
-    """Copy a frame that is valid only now."""
+    """Copy a frame, which is valid only during the call."""
     return compose(
         frame.subject_bytes(), frame.payload_bytes(), frame.reply_bytes(), frame.header_bytes()
     )

@@ -1,7 +1,7 @@
-"""Faults on purpose: what goes wrong in networks and brokers, where and when a test says so.
+"""Fault injection: failures of networks and brokers, where and when a test wants them.
 
-Each method starts one fault and returns it; as a context manager it ends with its block. While
-there is none, nothing looks at messages.
+Each method starts one fault and returns it; as a context manager it ends with its block. Without
+faults, messages are not inspected.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ if TYPE_CHECKING:
 
 
 class Faults(StreamFaults, Screen):
-    """The faults of one server; `seed` makes chance repeatable. Clients go by name or cid."""
+    """The faults of one server; `seed` makes chance repeatable.
+
+    Clients are given by name or cid.
+    """
 
     def __init__(self, server: Server, seed: int = 0) -> None:
         self.broker: Broker = server.broker
@@ -55,7 +58,7 @@ class Faults(StreamFaults, Screen):
         self._leaving: asyncio.Future[None] | None = None
 
     def seed(self, seed: int) -> None:
-        """Start chance over."""
+        """Restart the random numbers."""
         self.random.seed(seed)
 
     # Faults of messages. `nth` counts the matching messages from 1.
@@ -68,7 +71,7 @@ class Faults(StreamFaults, Screen):
         probability: float = 1.0,
         to: str | int | None = None,
     ) -> Fault:
-        """Let messages vanish, all of them or the n-th, or some by chance."""
+        """Drop messages: all of them, the n-th, or some by chance."""
         return self._begin(Drop(self, pattern, nth, probability, to))
 
     def duplicate(
@@ -80,7 +83,7 @@ class Faults(StreamFaults, Screen):
         probability: float = 1.0,
         to: str | int | None = None,
     ) -> Fault:
-        """Let messages come `copies` times."""
+        """Deliver messages `copies` times."""
         fault = Duplicate(self, pattern, nth, probability, to)
         fault.copies = copies
         return self._begin(fault)
@@ -95,7 +98,7 @@ class Faults(StreamFaults, Screen):
         probability: float = 1.0,
         to: str | int | None = None,
     ) -> Fault:
-        """Let messages come late, by the server's clock: `delay_s` and up to `jitter_s` more."""
+        """Delay messages, by the server's clock: `delay_s` and up to `jitter_s` more."""
         fault = Delay(self, pattern, nth, probability, to)
         fault.delay_s, fault.jitter_s = delay_s, jitter_s
         return self._begin(fault)
@@ -108,7 +111,7 @@ class Faults(StreamFaults, Screen):
         by: int = 1,
         to: str | int | None = None,
     ) -> Fault:
-        """Let the n-th message come after the `by` ones that follow it."""
+        """Deliver the n-th message after the `by` ones that follow it."""
         fault = Reorder(self, pattern, nth, 1.0, to)
         fault.by = by
         return self._begin(fault)
@@ -122,7 +125,7 @@ class Faults(StreamFaults, Screen):
         probability: float = 1.0,
         to: str | int | None = None,
     ) -> Fault:
-        """Let `function(message, send)` decide: `send()` passes the message, `send(b"x")` another.
+        """Call `function(message, send)`: `send()` sends the message, `send(b"x")` another payload.
 
         It may send at once or later, once, several times or never.
         """
@@ -131,7 +134,7 @@ class Faults(StreamFaults, Screen):
         return self._begin(fault)
 
     def no_responders(self, pattern: str = ">", *, nth: int | Iterable[int] | None = None) -> Fault:
-        """Answer requests with 503, as if nobody were there."""
+        """Answer requests with 503, as if there were no responders."""
         return self._begin(NoResponders(self, pattern, nth, 1.0, None))
 
     # Faults of connections.
@@ -151,7 +154,7 @@ class Faults(StreamFaults, Screen):
         return self._begin(fault)
 
     def stop_reading(self, client: str | int) -> Fault:
-        """Take nothing from the client until the fault ends."""
+        """Read nothing from the client until the fault ends."""
         connection = self._find(client)
         transport: Any = connection.channel._transport  # noqa: SLF001
         transport.pause_reading()
@@ -160,17 +163,17 @@ class Faults(StreamFaults, Screen):
         )
 
     def refuse_accepts(self) -> Fault:
-        """Let nobody connect until the fault ends; those that are there go on."""
+        """Refuse new connections until the fault ends; existing ones go on."""
         self._server.pause_accepting()
         return self._begin(Undoable(self, self._server.resume_accepting))
 
     def slow_consumer(self, client: str | int) -> Fault:
-        """End the client as a slow consumer."""
+        """Close the client as a slow consumer."""
         self._find(client).close(ClosedReason.SLOW_CONSUMER_PENDING)
         return self._begin(Undoable(self, lambda: None))
 
     def info(self, **changes: Any) -> Fault:
-        """Let INFO tell new clients something else, such as `max_payload=10`.
+        """Change fields of INFO for new clients, such as `max_payload=10`.
 
         Raises:
             ValueError: INFO has no such field.
@@ -186,7 +189,7 @@ class Faults(StreamFaults, Screen):
         return self._begin(fault)
 
     async def lame_duck(self) -> None:
-        """Go into lame duck mode now, for good; return once clients have been told.
+        """Enter lame duck mode, permanently; return once clients have been informed.
 
         They are closed one by one, by the server's clock; see `Server.lame_duck`.
         """
@@ -203,7 +206,7 @@ class Faults(StreamFaults, Screen):
     # Screen.
 
     def publish(self, passage: Passage) -> None:
-        """Do to a published message what the first fault that strikes it does."""
+        """Apply the first matching fault to a published message."""
         account, publisher, frame = passage.account, passage.publisher, passage.frame
         subject = frame.subject_bytes()
         struck = self._first_striking(subject, None)
@@ -222,7 +225,7 @@ class Faults(StreamFaults, Screen):
         publisher: Client | None,
         frame: Frame,
     ) -> Frame | None:
-        """Do to a delivery what the first fault of its client that strikes does."""
+        """Apply the first matching fault of its client to a delivery."""
         for fault in self._active:
             if isinstance(fault, AfterDeliveries):
                 fault.delivered(frame)
@@ -292,7 +295,7 @@ class Faults(StreamFaults, Screen):
     def _write(
         self, connection: Connection, subscription: RoutedSubscription, frame: Frame
     ) -> None:
-        """Write a delivery to its client, unless it has gone."""
+        """Write a delivery to its client, unless it has disconnected."""
         if connection.reason is None:
             if connection.tracer is not None:
                 connection.tracer.message_sent(subscription, frame)
@@ -303,7 +306,7 @@ class Faults(StreamFaults, Screen):
             self.broker.router.flush_soon()
 
     def _find(self, client: str | int) -> Connection:
-        """Find a client. Raises: ValueError when none, or several, are called so."""
+        """Find a client. Raises: ValueError when none, or several, have that name."""
         clients = self.broker.clients.values()
         found = [one for one in clients if client in (one.cid, one.options.name)]
         if len(found) != 1:

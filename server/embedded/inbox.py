@@ -1,8 +1,7 @@
 """Messages for receivers within the server's own process, from the router to a callback.
 
-The router hands a frame over while it lies in somebody's buffer; an `Inbox` keeps it as a `Message`
-of its own until the receiver's turn of the loop. What waits for the receiver, and the ways to
-wait with coroutines, are in `midge.server.embedded.direct`.
+The router passes a frame that lies in a read buffer; an `Inbox` keeps a copy as a `Message` until
+the receiver's turn of the loop. Waiting with coroutines is in `midge.server.embedded.direct`.
 """
 
 from collections import deque
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Message:
-    """A message as a receiver within the process gets it: its own copy."""
+    """A message for a receiver within the process: its own copy."""
 
     __slots__ = (
         "_header_block",
@@ -46,7 +45,7 @@ class Message:
         self.payload = frame.payload_bytes()
         """Payload, without the headers."""
         self.account = account
-        """Account that it was delivered in."""
+        """Account in which it was delivered."""
         self._header_block = frame.header_bytes()
         self._headers: dict[str, list[str]] | None = None
         self._publisher = publisher
@@ -60,14 +59,14 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The payload as text; bytes that are no UTF-8 are shown as escapes."""
+        """The payload as text; invalid UTF-8 is escaped."""
         return self.payload.decode("utf-8", "backslashreplace")
 
     def respond(self, payload: bytes | str = b"", headers: "Headers | None" = None) -> int:
-        """Answer to `reply`; give how many have taken the answer.
+        """Publish an answer to `reply`; return how many subscriptions have taken it.
 
         Raises:
-            ValueError: the message asks for no answer.
+            ValueError: the message has no reply subject.
         """
         if self.reply is None or self._publisher is None:
             raise ValueError(f"a message to {self.subject!r} without a reply subject")
@@ -79,10 +78,10 @@ class Message:
 
 
 class Inbox(RoutedSubscription):
-    """A subscription whose messages wait here for `callback`, or for whoever reads them.
+    """A subscription whose messages wait here for `callback`, or for a reader.
 
-    `dropped` counts what came while `pending_max` messages waited. Subclasses wake readers, await
-    what a callback gives, and tell of its exceptions.
+    `dropped` counts messages that arrived while `pending_max` waited. Subclasses wake readers,
+    await async callbacks, and report their exceptions.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class Inbox(RoutedSubscription):
         self._is_awaiting = False
 
     def receive(self, publisher: "Client | None", frame: "Frame") -> bool:
-        """Keep a copy of `frame` for the receiver; False when too many wait already."""
+        """Keep a copy of `frame` for the receiver; False when too many messages wait."""
         if not self._is_open:
             return False
         if len(self._waiting) >= self.pending_max:
@@ -125,7 +124,7 @@ class Inbox(RoutedSubscription):
         return len(self._waiting)
 
     def _hand_over(self) -> None:
-        """Call the callback for all that waits; go on in a task once it proves to be async."""
+        """Call the callback for all waiting messages; continue in a task if it is async."""
         self._is_scheduled = False
         callback = self._callback
         assert callback is not None, "only subscriptions with a callback are scheduled"
@@ -141,10 +140,10 @@ class Inbox(RoutedSubscription):
                 self._go_on_awaiting(answer)
 
     def _wake_reader(self) -> None:
-        """Wake one who waits for a message."""
+        """Wake one reader."""
 
     def _go_on_awaiting(self, first: "Awaitable[Any]") -> None:
-        """Await `first`, and then what the callback gives for all that waits."""
+        """Await `first`, then the callback for each waiting message."""
 
     def _report(self, error: Exception) -> None:
-        """Tell that the callback has raised `error`."""
+        """Report that the callback has raised `error`."""

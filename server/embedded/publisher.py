@@ -1,7 +1,7 @@
 """Publishing within the server's own process: from a call to the router, without a socket.
 
-Most of what is checked for a message is the same for the next one: a subject that was valid stays
-so. A message that nobody is there to see is counted, and no frame is made of it.
+Most checks of a message hold for the next one: a valid subject stays valid. A message without
+receivers and observers is counted, but no frame is made of it.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from midge.server.embedded.direct import Headers
 
 SUBJECTS_MAX = 1024
-"""Subjects that are known to be valid; one more, and the list begins anew."""
+"""Most valid subjects that are cached; a full cache is cleared."""
 
 
 class Publisher:
@@ -52,10 +52,10 @@ class Publisher:
         *,
         account: str = GLOBAL_ACCOUNT,
     ) -> int:
-        """Route one message; give how many have taken it.
+        """Route one message; return how many subscriptions have taken it.
 
         Raises:
-            ValueError: a subject that nobody may publish to, or a payload that is too large.
+            ValueError: the subject is invalid for publishing, or the payload is too large.
         """
         return self.send(subject, payload, headers, reply, account)
 
@@ -67,7 +67,7 @@ class Publisher:
         reply: str | bytes | None,
         account: str,
     ) -> int:
-        """Do what `publish` does, with every argument in its place, which is quicker."""
+        """`publish` with positional arguments only, which is faster."""
         topic = self._valid(subject, "subject")
         answer_to = None if reply is None else self._valid(reply, "reply")
         block = None if headers is None else format_headers(headers)
@@ -98,7 +98,7 @@ class Publisher:
         return account
 
     def _valid(self, subject: str | bytes, what: str) -> bytes:
-        """Do what `literal_subject` does, and remember it."""
+        """`literal_subject`, with a cache."""
         if not isinstance(subject, str):
             return literal_subject(subject, what)
         known = self._subjects.get(subject)
@@ -110,7 +110,7 @@ class Publisher:
         return known
 
     def _mapped(self, account: Account, subject: bytes, frame: Frame) -> int:
-        """Route `frame` under the subject that the account's mappings give it."""
+        """Route `frame` under its subject after the account's mappings."""
         if account.mapper is not None:
             mapped = account.mapper.map(subject)
             if mapped is None:
@@ -122,11 +122,11 @@ class Publisher:
 
 
 def literal_subject(subject: str | bytes, what: str = "subject") -> bytes:
-    """Return `subject` as bytes, sure to be one that may be published to; errors name it `what`.
+    """Return `subject` as bytes after checking that it may be published to; errors name it `what`.
 
     Raises:
         ValueError: it is empty, or has a blank, a line end, an empty token or a wildcard.
-        TypeError: it is no text at all.
+        TypeError: it is not text.
     """
     raw: Any = encode(subject) if isinstance(subject, str) else subject
     if not isinstance(raw, bytes):
@@ -138,7 +138,7 @@ def literal_subject(subject: str | bytes, what: str = "subject") -> bytes:
 
 
 def payload_bytes(payload: bytes | str) -> bytes:
-    """Return a payload as bytes. Raises: TypeError for what is neither bytes nor text."""
+    """Return a payload as bytes. Raises: TypeError if it is neither bytes nor text."""
     if isinstance(payload, str):
         return payload.encode()
     if isinstance(payload, bytes):

@@ -1,8 +1,8 @@
-"""The server as a library has it: `async with midge.Server(port=-1) as server:`.
+"""The server as a library: `async with midge.Server(port=-1) as server:`.
 
 A facade over `midge.server.server.Server`, which the daemon runs: keyword options, URLs for
-clients, the direct way to the router, and snapshots of what is going on. Nothing here is on the
-message path of clients.
+clients, direct access to the router, and snapshots of its state. Nothing here is on the message
+path of clients.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
 
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - to connect to  # nosec B104 - compared, not bound
 _NEVER_S = 20 * 365 * 86400.0
-_LOOP_TICKS_AFTER_STOP = 3  # for cancelled tasks and closed transports to be done with
+_LOOP_TICKS_AFTER_STOP = 3  # turns for cancelled tasks and closed transports to finish
 
 
 class Server:
     """A NATS server within the running event loop, uvloop's or asyncio's own.
 
     Settings are keyword arguments (`port=-1` takes a free port, `user=`, `token=`, `max_payload=`,
-    …), an `Options` structure, or both; the keywords count more. `interceptors` maps `connect`,
+    …), an `Options` structure, or both; keywords take precedence. `interceptors` maps `connect`,
     `subscribe`, `publish` and `deliver` to functions, or to their names `module:function`; see
-    `intercept`. `clock`, `random` and `seed` replace real time and chance in tests, and `disk`, a
-    `midge.testing.SimulatedDisk`, the directory of file streams. Where streams are on, a clock that
-    a test turns leaves out the PINGs to clients, which cannot answer while it turns, unless
-    `ping_interval` is set.
+    `intercept`. `clock`, `random` and `seed` replace real time and randomness in tests, and `disk`,
+    a `midge.testing.SimulatedDisk`, replaces the directory of file streams. With JetStream on and a
+    virtual clock, clients get no PINGs unless `ping_interval` is set, since they cannot answer
+    while a test advances the clock.
 
     Raises:
         ConfigError: an unknown option, a wrong value, or two that contradict each other.
@@ -91,14 +91,14 @@ class Server:
         self._direct: Direct | None = None
         self._faults: Faults | None = None
 
-    # Life.
+    # Start, stop and settings.
 
     async def start(self) -> Self:
         """Open the listeners and return the server.
 
         Raises:
             OSError: an address cannot be bound.
-            ConfigError: the settings name files or rules that cannot be.
+            ConfigError: the settings name invalid files or rules.
         """
         if self._direct is not None:
             raise MidgeError("the server has been started already")
@@ -130,15 +130,16 @@ class Server:
         await self.stop()
 
     async def reload(self, options: Options | None = None, /, **settings: Unpack[Keywords]) -> None:
-        """Take new settings for what can change while serving; keywords are laid over the old ones.
+        """Apply new settings that can change while serving; keywords are merged into the old ones.
 
         Raises:
-            ConfigError: they cannot be, or would change what cannot; nothing has changed then.
+            ConfigError: they are invalid, or would change a fixed setting; then nothing has
+            changed.
         """
         await self._core.reload(options_from_keywords(options or self.options, settings))
 
     async def lame_duck(self) -> None:
-        """Refuse new clients, tell the others, and close them one by one; then return."""
+        """Refuse new clients, inform the others, and close them one by one; then return."""
         await self._core.lame_duck()
 
     def intercept(
@@ -149,10 +150,10 @@ class Server:
         publish: Interceptor | None = None,
         deliver: Interceptor | None = None,
     ) -> None:
-        """Ask these functions from now on, and those of the settings for what is not given.
+        """Use these interceptors from now on; those not given are the settings' own.
 
-        See `midge.server.interceptors` for what they get and return. Call it before `start` or in
-        the loop's thread. Clients that are there already are not asked to connect again.
+        See `midge.server.interceptors` for their arguments and results. Call it before `start` or
+        in the loop's thread. Connected clients are not checked again.
         """
         given = {
             "connect": connect,
@@ -164,7 +165,7 @@ class Server:
         if self._direct is not None:
             self._core.broker.intercept(self._interceptors)
 
-    # What it is.
+    # State.
 
     @property
     def options(self) -> Options:
@@ -183,7 +184,7 @@ class Server:
 
     @property
     def broker(self) -> Broker:
-        """The inside of the server, for extensions; it may change with every version."""
+        """The server's internals, for extensions; they may change with every version."""
         self._started()
         return self._core.broker
 
@@ -194,7 +195,7 @@ class Server:
 
     @property
     def host(self) -> str:
-        """The address that clients in this machine connect to."""
+        """The address for clients on this machine."""
         bound = self.broker.host
         return _ANY_ADDRESS.get(bound, bound)
 
@@ -214,7 +215,7 @@ class Server:
         return "".join(self._core.urls().get("leafnodes", ()))
 
     def client_url(self, user: str | None = None) -> str:
-        """Return the URL with the credentials of `user`, or those that everybody shares.
+        """Return the URL with the credentials of `user`, or with the shared ones.
 
         Raises:
             ValueError: no such user, or only a hash of the password is known here.
@@ -255,7 +256,7 @@ class Server:
 
     @property
     def faults(self) -> Faults:
-        """What can be made to go wrong, for tests of those who depend on the server."""
+        """Fault injection, for tests of the server's clients."""
         self._started()
         if self._faults is None:
             from midge.server.embedded.faults import Faults  # noqa: PLC0415 - few need it
@@ -287,7 +288,7 @@ class Server:
         direct.known_account(account)
         return JetStream(direct, account)
 
-    # The direct way.
+    # Direct access.
 
     def publish(
         self,
@@ -304,8 +305,8 @@ class Server:
         thread only.
 
         Raises:
-            ValueError: a subject that nobody may publish to, or a payload that is too large.
-            TypeError: a payload that is neither bytes nor text.
+            ValueError: the subject is invalid for publishing, or the payload is too large.
+            TypeError: the payload is neither bytes nor text.
         """
         direct = self._direct or self._started()
         return direct.send(subject, payload, headers, reply, account)
@@ -319,13 +320,13 @@ class Server:
         account: str = GLOBAL_ACCOUNT,
         pending_max: int = PENDING_MAX,
     ) -> DirectSubscription:
-        """Subscribe without a socket: `callback`, plain or async, gets every `Message`.
+        """Subscribe without a socket: `callback`, plain or async, is called with every `Message`.
 
         Without a callback, iterate over the subscription or await its `next`. At most `pending_max`
-        messages wait for a slow receiver; what comes then is dropped and counted.
+        messages wait for a slow receiver; further ones are dropped and counted.
 
         Raises:
-            ValueError: a pattern or a queue name that cannot be.
+            ValueError: the pattern or the queue name is invalid.
         """
         direct = self._started()
         return direct.subscribe(pattern, callback, queue, account=account, pending_max=pending_max)
@@ -342,8 +343,8 @@ class Server:
         """Publish a request and return the first answer.
 
         Raises:
-            NoRespondersError: nobody was there to take it.
-            TimeoutError: no answer came in time.
+            NoRespondersError: the request has no responders.
+            TimeoutError: no answer arrived in time.
             ValueError: as `publish`.
         """
         direct = self._started()
@@ -353,7 +354,7 @@ class Server:
         state = "stopped" if self._direct is None else self.url
         return f"<midge.Server {state}>"
 
-    # Inside.
+    # Internals.
 
     def _started(self) -> Direct:
         if self._direct is None:
@@ -365,7 +366,7 @@ class Server:
         return f"{scheme}://{credentials}{host_in_url(self.host)}:{self.port}"
 
     def _users(self) -> Iterator[User]:
-        """Give everybody who has a name and a password."""
+        """Yield all users with a name and a password."""
         from midge.server.config.options import User  # noqa: PLC0415 - only needed here
 
         authorization = self.options.authorization
@@ -377,7 +378,7 @@ class Server:
 
 
 def _without_pings(options: Options) -> Options:
-    """Return the options with PINGs put off for years, unless their interval is set."""
+    """Return the options with an interval of years for PINGs, unless it is set."""
     if options.keepalive.ping_interval_s != Keepalive().ping_interval_s:
         return options
     keepalive = replace(options.keepalive, ping_interval_s=_NEVER_S)
@@ -387,7 +388,7 @@ def _without_pings(options: Options) -> Options:
 def _split_interceptors(
     given: Mapping[str, Any] | None,
 ) -> tuple[dict[str, Interceptor], Mapping[str, Any] | None]:
-    """Part functions from settings. Raises: ConfigError for a function of an unknown event."""
+    """Separate functions from settings. Raises: ConfigError for a function of an unknown event."""
     if not isinstance(given, Mapping):
         return {}, given
     functions = {name: one for name, one in given.items() if callable(one)}
@@ -408,5 +409,5 @@ def _secret(text: str, what: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Quote what a URL cannot carry, and no more: nats-py never takes the quoting away."""
+    """Quote only the characters that a URL cannot hold: nats-py never unquotes."""
     return quote(text, safe="!$&'()*+,;=~")

@@ -1,4 +1,4 @@
-"""What a server in the process says of itself: typed, immutable snapshots."""
+"""Typed, immutable snapshots of an embedded server's state."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionView:
-    """One client connection at the moment of asking."""
+    """A snapshot of one client connection."""
 
     cid: int
     name: str
-    """Name that the client gave itself in CONNECT."""
+    """Client name in CONNECT."""
     user: str
     account: str
     host: str
     port: int
     kind: str
-    """How it came: `STANDARD` or `WEBSOCKET`."""
+    """Its listener's kind: `STANDARD` or `WEBSOCKET`."""
     lang: str
     version: str
     """Version of the client library."""
@@ -46,7 +46,7 @@ class ConnectionView:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionView:
-    """One subscription at the moment of asking."""
+    """A snapshot of one subscription."""
 
     subject: str
     queue: str | None
@@ -54,14 +54,14 @@ class SubscriptionView:
     delivered: int
     """Messages delivered to it so far."""
     cid: int | None
-    """Connection it belongs to; None for one of the process itself."""
+    """Its connection; None for one of the process itself."""
     sid: str
     client_name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts since the start; what went out within the process is not in `out_messages`."""
+    """Counts since the start; `out_messages` leaves out deliveries within the process."""
 
     connections: int
     total_connections: int
@@ -76,7 +76,7 @@ class Stats:
 
 
 def view_connection(connection: Connection) -> ConnectionView:
-    """Take the facts of one connection."""
+    """Return the snapshot of one connection."""
     options, identity = connection.options, connection.identity
     now = connection.broker.clock.monotonic()
     return ConnectionView(
@@ -114,7 +114,7 @@ def view_subscriptions(broker: Broker, direct: Direct) -> list[SubscriptionView]
 
 
 def view_stats(broker: Broker, direct: Direct) -> Stats:
-    """Add up the counts of those who are there and those who have gone."""
+    """Return the counts of open and closed connections together."""
     live, gone = list(broker.clients.values()), broker.totals
     in_process = len(direct.subscriptions)
     return Stats(

@@ -1,7 +1,7 @@
 """Faults of JetStream: acks and confirmations lost, streams purged or deleted, disks full or slow.
 
-They are methods of `midge.server.embedded.faults.Faults`. What is done to a stream is done by its
-own code, and a fault of the disk is one of the simulated disk that the server was given.
+They are methods of `midge.server.embedded.faults.Faults`. Changes to a stream go through its own
+code, and faults of the disk are those of the server's simulated disk.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 _ACK_PREFIX = "$JS.ACK."
 _SECOND_ACK_PREFIX = "$JS.ACK.*.*."
 _ADVISORY = b"$JS.EVENT.ADVISORY."
-_NO_CLIENT = 0  # no cid: it strikes no publish and no delivery
+_NO_CLIENT = 0  # not a cid: it matches no publish and no delivery
 _NO_ROOM = 1 << 62  # bytes, more than any limit
 
 
 class StreamFaults(FaultHost):
-    """The faults of one server's streams; `account` is the one that they are in."""
+    """The faults of one server's streams; `account` is the streams' account."""
 
     _server: Server
 
@@ -50,7 +50,7 @@ class StreamFaults(FaultHost):
         nth: int | Iterable[int] | None = None,
         probability: float = 1.0,
     ) -> Fault:
-        """Let acks vanish on their way to the server: messages come again after their ack wait."""
+        """Drop acks on their way to the server: messages are redelivered after their ack wait."""
         has_second = self._engine().context.options.ack_format == "v2"
         prefix = _SECOND_ACK_PREFIX if has_second else _ACK_PREFIX
         return self._begin(Drop(self, f"{prefix}{stream}.{consumer}.>", nth, probability, None))
@@ -63,16 +63,16 @@ class StreamFaults(FaultHost):
         probability: float = 1.0,
         account: str = GLOBAL_ACCOUNT,
     ) -> Fault:
-        """Let PubAcks vanish: messages are stored, and their publishers are not told."""
+        """Drop PubAcks: messages are stored, but their publishers get no confirmation."""
         found = self._stream(stream, account)
         return self._begin(_LosingSink.put_before(self, found, nth, probability))
 
     def redeliver(
         self, stream: str, consumer: str, *, seq: int = 0, account: str = GLOBAL_ACCOUNT
     ) -> Fault:
-        """Deliver what awaits its ack again at once, as if the ack wait were over.
+        """Redeliver messages that await their ack at once, as if the ack wait were over.
 
-        `seq` names one message; `hits` tells how many there were.
+        `seq` selects one message; `hits` counts the redelivered ones.
         """
         found = self._consumer(stream, consumer, account)
         entries = [found.pending.get(seq)] if seq else list(found.pending.entries.values())
@@ -86,7 +86,7 @@ class StreamFaults(FaultHost):
     def purge_stream(
         self, stream: str, *, after_deliveries: int = 0, account: str = GLOBAL_ACCOUNT
     ) -> Fault:
-        """Purge a stream, now or once its consumers' clients have got so many more messages."""
+        """Purge a stream, now or after a number of further deliveries to its consumers' clients."""
 
         def purge() -> None:
             self._stream(stream, account).purge(None, 0, 0)
@@ -96,7 +96,7 @@ class StreamFaults(FaultHost):
     def delete_stream(
         self, stream: str, *, after_deliveries: int = 0, account: str = GLOBAL_ACCOUNT
     ) -> Fault:
-        """Delete a stream with its consumers, now or after so many more deliveries."""
+        """Delete a stream with its consumers, now or after a number of further deliveries."""
 
         def delete() -> None:
             self._jetstream(account).streams.delete(self._stream(stream, account))
@@ -111,7 +111,7 @@ class StreamFaults(FaultHost):
         after_deliveries: int = 0,
         account: str = GLOBAL_ACCOUNT,
     ) -> Fault:
-        """Delete a consumer, now or after so many more deliveries of its stream."""
+        """Delete a consumer, now or after a number of further deliveries of its stream."""
 
         def delete() -> None:
             found = self._consumer(stream, consumer, account)
@@ -120,10 +120,11 @@ class StreamFaults(FaultHost):
         return self._do_after(stream, after_deliveries, delete)
 
     def leader_change(self, stream: str, *, account: str = GLOBAL_ACCOUNT) -> Fault:
-        """Tell clients that the stream and its consumers have another leader.
+        """Report a new leader of the stream and its consumers to clients.
 
-        Pull requests that wait end with `409 Leadership Change`, and advisories tell of the leader;
-        `hits` counts the requests. A server of one has no other leader: it goes on as before.
+        Waiting pull requests end with `409 Leadership Change`, and advisories name the leader;
+        `hits` counts the requests. A single server has no other leader, so otherwise nothing
+        changes.
         """
         found = self._stream(stream, account)
         self._advise(found, b"STREAM.LEADER_ELECTED." + found.name, "stream", {})
@@ -136,7 +137,7 @@ class StreamFaults(FaultHost):
         return self._done(ended)
 
     def store_full(self) -> Fault:
-        """Refuse every message, as when all that JetStream may use is used (10023)."""
+        """Refuse every message, as when JetStream's storage is used up (10023)."""
         context = self._engine().context
         usages = (context.memory, context.storage)
         limits = [usage.limit for usage in usages]
@@ -154,7 +155,7 @@ class StreamFaults(FaultHost):
     # Faults of the disk; they need `Server(disk=SimulatedDisk())`.
 
     def slow_disk(self, latency_s: float) -> Fault:
-        """Let each write with its sync take so long, by the server's clock."""
+        """Delay each write with its sync, by the server's clock."""
         disk = self._disk()
         before_s, disk.latency_s = disk.latency_s, latency_s
 
@@ -164,10 +165,10 @@ class StreamFaults(FaultHost):
         return self._begin(Undoable(self, undo))
 
     def failing_disk(self, *, after_syncs: int = 0) -> Fault:
-        """Let a sync fail after so many more, as a disk that dies.
+        """Fail a sync after a number of successful ones, like a dying disk.
 
-        What that sync was to make durable is refused (10077), and so is all that comes later, until
-        the server starts anew; nothing acknowledged is lost.
+        The messages of that sync and all later ones are refused (10077) until the server restarts;
+        no acknowledged message is lost.
         """
         disk = self._disk()
         fault = _FailingDisk(self, disk)
@@ -175,10 +176,10 @@ class StreamFaults(FaultHost):
         return self._begin(fault)
 
     def full_disk(self, *, free_bytes: int = 0) -> Fault:
-        """Let the disk have no room beyond what the store has taken ahead, 64 KiB or more.
+        """Leave the disk no room beyond the store's preallocation of 64 KiB or more.
 
-        Messages are refused (10077) once that is used; acks and removals go on. When the fault ends
-        there is room again, and the store takes messages within a second.
+        Messages are refused (10077) once that is used; acks and removals still work. When the fault
+        ends there is room again, and the store accepts messages within a second.
         """
         disk = self._disk()
         before, disk.free = disk.free, free_bytes
@@ -188,14 +189,14 @@ class StreamFaults(FaultHost):
 
         return self._begin(Undoable(self, undo))
 
-    # Inside.
+    # Internals.
 
     def _begin(self, fault: Fault) -> Fault:
         """Put a fault in force."""
         raise NotImplementedError
 
     def _done(self, hits: int) -> Fault:
-        """Return a fault that has struck and is over."""
+        """Return a fault that has already struck and ended."""
         fault = Undoable(self, lambda: None)
         fault.hits = hits
         return fault
@@ -262,7 +263,7 @@ class StreamFaults(FaultHost):
 
 
 class AfterDeliveries(Fault):
-    """Something that is done once clients have got a number of messages of a stream."""
+    """An action after a number of deliveries of a stream to clients."""
 
     def __init__(
         self, faults: FaultHost, stream: str, count: int, do: Callable[[], object]
@@ -274,7 +275,7 @@ class AfterDeliveries(Fault):
         self._do = do
 
     def delivered(self, frame: Frame) -> None:
-        """Count a delivery to a client; the deed is done right after it."""
+        """Count a delivery to a client; the action follows the last one."""
         reply = frame.reply_bytes()
         if not self._left or reply is None:
             return
@@ -286,7 +287,7 @@ class AfterDeliveries(Fault):
 
 
 class _FailingDisk(Fault):
-    """A disk whose sync is going to fail, or has failed."""
+    """A disk whose sync will fail, or has failed."""
 
     def __init__(self, faults: FaultHost, disk: SuppliedDisk) -> None:
         super().__init__(faults)
@@ -301,7 +302,7 @@ class _FailingDisk(Fault):
 
 
 class _LosingSink(Sink, MessageFault):
-    """Stands before the sink that a stream answers by, and loses what confirms a message."""
+    """Wraps a stream's sink for answers, and drops the confirmations of messages."""
 
     _stream: Stream
     _behind: Sink
@@ -321,19 +322,19 @@ class _LosingSink(Sink, MessageFault):
         return fault
 
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
-        """Pass an answer on, unless it is a confirmation that is to be lost."""
+        """Pass an answer on, unless it is a confirmation to drop."""
         is_confirmation = payload.startswith(self._stream.ack_head)
         if is_confirmation and self.strikes(subject):
             return 0
         return self._behind.send(subject, reply, headers, payload)
 
     def undo(self) -> None:
-        """Answer as before."""
+        """Restore the stream's own sink."""
         self._stream.answers.sink = self._behind
 
 
 def _end_requests(consumer: PullConsumer) -> int:
-    """End the requests that wait, with the leader; return how many there were."""
+    """End the waiting requests because of the leader change; return how many there were."""
     requests = list(consumer.requests)
     consumer.requests.clear()
     for request in requests:

@@ -46,13 +46,13 @@ def run_in_thread(
     interceptors: Mapping[str, Any] | None = None,
     **settings: Unpack[Keywords],
 ) -> ThreadedServer:
-    """Start a server in a thread and return once clients can connect; takes what `Server` takes.
+    """Start a server in a thread and return once clients can connect; same arguments as `Server`.
 
-    Use it in a `with` block, or call `stop()` in the end.
+    Use it in a `with` block, or call `stop()` at the end.
 
     Raises:
         OSError: the address cannot be bound.
-        ConfigError: the settings cannot be.
+        ConfigError: the settings are invalid.
     """
     server = Server(
         options,
@@ -67,10 +67,10 @@ def run_in_thread(
 
 
 class ThreadedServer:
-    """A running server whose loop is in another thread; every method may be called from any thread.
+    """A running server whose loop is in another thread; its methods are thread-safe.
 
-    Callbacks of subscriptions run in the server's thread, so they must be quick, and must not wait
-    for the server: there, `request`, `wait` and `stop` are errors.
+    Callbacks of subscriptions run in the server's thread, so they must be fast and must not wait
+    for the server: there, `request`, `wait` and `stop` raise.
     """
 
     def __init__(self, server: Server) -> None:
@@ -85,7 +85,7 @@ class ThreadedServer:
         started.result()
 
     def stop(self) -> None:
-        """Stop the server and end its thread; no harm when that has happened."""
+        """Stop the server and end its thread; a second call does nothing."""
         if self.is_own_thread():
             raise MidgeError("a threaded server cannot be stopped in its own thread")
         if self.is_running:
@@ -104,7 +104,7 @@ class ThreadedServer:
 
     @property
     def is_running(self) -> bool:
-        """Whether `stop` has not been called yet."""
+        """Whether the server runs: `stop` has not been called yet."""
         return self._thread.is_alive()
 
     @property
@@ -114,7 +114,7 @@ class ThreadedServer:
 
     @property
     def host(self) -> str:
-        """The address that clients in this machine connect to."""
+        """The address for clients on this machine."""
         return self.call(lambda server: server.host)
 
     @property
@@ -172,7 +172,7 @@ class ThreadedServer:
     ) -> ThreadedSubscription:
         """Subscribe; `callback` runs in the server's thread. See `Server.subscribe`.
 
-        Without a callback, iterate over the subscription or call its `next`, which block.
+        Without a callback, iterate over the subscription or call its `next`, both of which block.
         """
         __tracebackhide__ = True
         inner = self.call(
@@ -202,28 +202,28 @@ class ThreadedServer:
         )
 
     def reload(self, options: Options | None = None, /, **settings: Unpack[Keywords]) -> None:
-        """Take new settings for what can change while serving; see `Server.reload`."""
+        """Apply new settings that can change while serving; see `Server.reload`."""
         __tracebackhide__ = True
         self.wait(lambda server: server.reload(options, **settings))
 
     def lame_duck(self) -> None:
-        """Refuse new clients, send the others away one by one, and return when they have gone."""
+        """Refuse new clients, close the others one by one, and return when all are closed."""
         __tracebackhide__ = True
         self.wait(lambda server: server.lame_duck())
 
     def intercept(self, **interceptors: Interceptor | None) -> None:
-        """Ask these functions from now on, in the server's thread; see `Server.intercept`."""
+        """Use these interceptors from now on, in the server's thread; see `Server.intercept`."""
         __tracebackhide__ = True
         self.call(lambda server: server.intercept(**interceptors))
 
     @property
     def faults(self) -> Faults:
-        """What can be made to go wrong; see `Server.faults`. Each fault is that of this thread."""
+        """Fault injection; see `Server.faults`. Faults are started and ended from this thread."""
         return cast("Faults", _FaultsElsewhere(self))
 
     def call(self, function: Callable[[Server], T]) -> T:
         """Run `function(server)` in the server's thread and return what it returns."""
-        __tracebackhide__ = True  # pytest then shows the line of the test, not these
+        __tracebackhide__ = True  # pytest then shows the test's line instead of these
 
         async def within() -> T:
             __tracebackhide__ = True
@@ -272,7 +272,7 @@ class ThreadedServer:
 
 
 class _FaultsElsewhere:
-    """The faults of a server in another thread: each is begun and ended there."""
+    """The faults of a server in another thread: each is started and ended there."""
 
     def __init__(self, server: ThreadedServer) -> None:
         self._server = server
@@ -300,11 +300,11 @@ class _FaultElsewhere:
 
     @property
     def hits(self) -> int:
-        """How often it has struck."""
+        """How often the fault has struck."""
         return self._fault.hits
 
     def end(self) -> None:
-        """Let things go right again."""
+        """End the fault."""
         self._server.call(lambda _: self._fault.end())
 
     def __enter__(self) -> Self:

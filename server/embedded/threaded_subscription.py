@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class ThreadedSubscription:
-    """What `ThreadedServer.subscribe` gives; every method may be called from any thread.
+    """The result of `ThreadedServer.subscribe`; its methods are thread-safe.
 
-    With a callback, each message is handed to it in the server's thread; without one, iterate or
+    With a callback, each message is passed to it in the server's thread; without one, iterate or
     call `next`. Ends with its `with` block, or by `unsubscribe`.
     """
 
@@ -26,17 +26,17 @@ class ThreadedSubscription:
 
     @property
     def subject(self) -> str:
-        """The pattern that it stands for."""
+        """The pattern subscribed to."""
         return decode(self._inner.subject)
 
     @property
     def queue(self) -> str | None:
-        """The queue group that it is a member of."""
+        """The queue group, if any."""
         return None if self._inner.queue is None else decode(self._inner.queue)
 
     @property
     def dropped(self) -> int:
-        """How many messages came while as many waited as may."""
+        """How many messages were dropped because too many waited."""
         return self._inner.dropped
 
     def pending(self) -> int:
@@ -44,16 +44,19 @@ class ThreadedSubscription:
         return self._inner.pending()
 
     def next(self, timeout_s: float | None = None) -> Message:
-        """Block until the next message is there, and return it.
+        """Block until the next message, and return it.
 
         Raises:
-            TimeoutError: none came within `timeout_s`, by the server's clock.
+            TimeoutError: none arrived within `timeout_s`, by the server's clock.
             MidgeError: the subscription or the server has ended.
         """
         return self._server.wait(lambda _: self._inner.next(timeout_s))
 
     def unsubscribe(self) -> None:
-        """End the subscription; what waits is still handed over. No harm when it has ended."""
+        """End the subscription; waiting messages are still delivered.
+
+        A second call does nothing.
+        """
         if self._server.is_running:
             self._server.call(lambda _: self._inner.unsubscribe())
 

@@ -1,6 +1,6 @@
-"""Listening sockets: bind an address as nats-server does, and name the peers of what is accepted.
+"""Listening sockets: bind an address as nats-server does, and format the peers' addresses.
 
-As there, `0.0.0.0` is every address of the machine, those of IPv6 among them.
+As there, `0.0.0.0` is every address of the machine, including those of IPv6.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import socket
 _ANYWHERE = "0.0.0.0"  # noqa: S104  # nosec B104 - compared, not bound
 _NO_IPV6 = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 _MAPPED = "::ffff:"
-"""How the addresses of IPv4 begin that come in on a socket of IPv6."""
+"""Prefix of IPv4 addresses on an IPv6 socket."""
 
 
 def listen(host: str, port: int, backlog: int) -> tuple[socket.socket, tuple[str, int]]:
@@ -38,13 +38,13 @@ def listen(host: str, port: int, backlog: int) -> tuple[socket.socket, tuple[str
 
 
 def peer_of(address: tuple[str, int] | tuple[str, int, int, int]) -> tuple[str, int]:
-    """Return host and port of an accepted `address`; one of IPv4 is written as such."""
+    """Return host and port of an accepted `address`; an IPv4-mapped one as plain IPv4."""
     host, port = address[0], address[1]
     return host.removeprefix(_MAPPED) if "." in host else host, port
 
 
 def host_in_url(host: str) -> str:
-    """Write `host` as a URL has it: an address of IPv6 in brackets."""
+    """Return `host` in the form of URLs: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
 

@@ -1,8 +1,8 @@
-"""Where connections come in: accept, say INFO, settle TLS, hand over to a Connection.
+"""The TCP listener: accept, send INFO, shake hands by TLS, hand over to a Connection.
 
-The INFO goes out on the bare socket before any transport exists, so that a TLS handshake, when one
+INFO is written to the bare socket before any transport exists, so that a TLS handshake, when one
 follows, is an ordinary one from its first byte. Running out of file descriptors closes nothing: the
-listener pauses, longer each time, and goes on.
+listener pauses, longer each time, and resumes.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from midge.server.listeners.tls_alert import alerting
 from midge.server.log.logger import get_logger
 
 _BACKLOG = 1024
-_ACCEPTS_PER_TURN = 64  # so that a storm of connections does not starve those that are there
+_ACCEPTS_PER_TURN = 64  # a storm of connections must not starve the existing ones
 _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 1.0
 _GRACE_S = 60.0
@@ -34,7 +34,7 @@ log = get_logger()
 
 
 class Listener:
-    """A listening socket of `broker`; `tls` gives its handshakes' contexts, None for plain TCP."""
+    """A listening socket of `broker`; `tls` has the contexts of handshakes, None for plain TCP."""
 
     def __init__(self, broker: Broker, tls: TlsContexts | None = None) -> None:
         self._broker = broker
@@ -43,11 +43,11 @@ class Listener:
         self._socket: socket.socket | None = None
         self._pause_s = _FIRST_PAUSE_S
         self._resume_timer: Any = None
-        self._tasks: set[asyncio.Task[None]] = set()  # shaking hands; they end with the listener
+        self._tasks: set[asyncio.Task[None]] = set()  # handshakes; they end with the listener
         self._connecting: set[asyncio.Task[None]] = set()
 
     def open(self, host: str, port: int) -> tuple[str, int]:
-        """Listen on `host` and `port`, 0 or -1 for a free one; give the address bound.
+        """Listen on `host` and `port`, 0 or -1 for a free one; return the bound address.
 
         Raises:
             OSError: the address cannot be bound.
@@ -57,12 +57,12 @@ class Listener:
         return bound
 
     def adopt(self, listener: socket.socket) -> None:
-        """Accept on a socket that listens already; it is closed with this."""
+        """Accept on an already listening socket, which is closed with this listener."""
         self._socket = listener
         self._watch()
 
     def close(self) -> None:
-        """Take no more connections; those that are there go on."""
+        """Take no more connections; existing ones go on."""
         if self._resume_timer is not None:
             self._resume_timer.cancel()
             self._resume_timer = None
@@ -79,7 +79,7 @@ class Listener:
             asyncio.get_running_loop().add_reader(self._socket, self._accept)
 
     def _accept(self) -> None:
-        """Take the connections that wait, up to a turn's worth."""
+        """Accept waiting connections, up to one turn's share."""
         if self._socket is None:
             return
         for _ in range(self._room()):
@@ -92,16 +92,16 @@ class Listener:
                 return
             self._pause_s = _FIRST_PAUSE_S
             accepted.setblocking(False)
-            with contextlib.suppress(OSError):  # uvloop does it again, asyncio would not
+            with contextlib.suppress(OSError):  # uvloop sets it again, asyncio would not
                 accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._begin(accepted, peer_of(address))
 
     def _room(self) -> int:
-        """Say how many of those that wait to accept now."""
+        """Return how many of the waiting connections to accept now."""
         return _ACCEPTS_PER_TURN
 
     def _pause(self, error: OSError) -> None:
-        """Wait before accepting again: file descriptors, or memory, have run out."""
+        """Pause accepting: file descriptors, or memory, have run out."""
         log.error(
             "accept_failed", error=errno.errorcode.get(error.errno or 0, ""), delay_s=self._pause_s
         )
@@ -109,13 +109,13 @@ class Listener:
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
     def _stop_accepting(self, delay_s: float) -> None:
-        """Let others wait in the system's queue for `delay_s`."""
+        """Stop accepting for `delay_s`; the system queues connections meanwhile."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._resume_timer = self._broker.clock.call_later(delay_s, self._watch)
 
     def _go_on_accepting(self) -> None:
-        """Accept again before that time is over."""
+        """Accept again before the pause is over."""
         if self._resume_timer is not None:
             self._resume_timer.cancel()
             self._watch()
@@ -124,7 +124,7 @@ class Listener:
         under_way = len(self._tasks) + len(self._connecting)
         if under_way > self._broker.options.limits.max_connections:
             self._broker.limit_hits["handshakes"] += 1
-            accepted.close()  # more than may connect are still shaking hands
+            accepted.close()  # more handshakes in progress than connections allowed
             return
         connection = self._broker.make_connection(peer)
         if self._tls is None:
@@ -134,7 +134,7 @@ class Listener:
             self._run(self._settle(accepted, connection, self._tls))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do `work` until it is done or the listener closes."""
+        """Run `work` until it is done or the listener closes."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -142,7 +142,7 @@ class Listener:
     async def _settle(
         self, accepted: socket.socket, connection: Connection, tls: TlsContexts
     ) -> None:
-        """Bring `connection` onto the socket, by TLS if that is what was agreed."""
+        """Attach `connection` to the socket, with TLS where that applies."""
         try:
             context = await self._agree_on_tls(accepted, connection, tls)
         except asyncio.CancelledError:
@@ -156,10 +156,10 @@ class Listener:
     def _hand_over(
         self, accepted: socket.socket, connection: Connection, context: ssl.SSLContext | None
     ) -> None:
-        """Give the socket to the loop, in a task that nothing cancels.
+        """Make the transport, in a task that nothing cancels.
 
-        If that were cut short, a transport that is about to be would never say that it is lost, and
-        the server would wait for it when it stops.
+        If it were cancelled, a half-made transport would never call `connection_lost`, and the
+        server would wait for it when it stops.
         """
         loop = asyncio.get_running_loop()
         connecting = loop.create_task(self._connect(loop, accepted, connection, context))
@@ -167,7 +167,7 @@ class Listener:
         connecting.add_done_callback(self._connecting.discard)
 
     def _fail(self, accepted: socket.socket, connection: Connection, error: Exception) -> None:
-        """Give up on a connection that did not come to be."""
+        """Abandon a connection that failed before it had a transport."""
         accepted.close()
         if self._tls is not None:
             log.error(
@@ -177,12 +177,12 @@ class Listener:
                 error="TLS handshake timeout" if connection.reason else _text_of(error),
             )
             connection.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
-        connection.channel.let_go()  # no transport will ever tell it that it is lost
+        connection.channel.let_go()  # no transport will ever call `connection_lost`
 
     async def _agree_on_tls(
         self, accepted: socket.socket, connection: Connection, tls: TlsContexts
     ) -> ssl.SSLContext | None:
-        """Say INFO in plain text where that comes first; give the handshake's context, if any."""
+        """Send INFO in plain text if that comes first; return the handshake's context, if any."""
         info = self._broker.info_line(connection)
         table = tls.table
         context = tls.context
@@ -202,7 +202,7 @@ class Listener:
             accepted.send(info)
             return context
         begins_tls = asyncio.ensure_future(_begins_tls(accepted, clock, table.timeout_s))
-        await asyncio.sleep(0)  # now its timer exists
+        await asyncio.sleep(0)  # its timer exists from here on
         accepted.send(info)
         if not await begins_tls:
             return None
@@ -210,7 +210,7 @@ class Listener:
         return context
 
     def _admits_handshake(self, tls: TlsContexts) -> bool:
-        """Tell whether one more handshake may begin in this second."""
+        """Tell whether one more handshake may start in this second."""
         self._limit.per_second = tls.table.connection_rate_limit
         if self._limit.admit(self._broker.clock.monotonic()):
             return True
@@ -225,7 +225,7 @@ class Listener:
         context: ssl.SSLContext | None,
     ) -> None:
         protocol = protocol_for(loop, connection.channel)
-        # The connection's own timer, which goes by the server's clock, is to be the first.
+        # The connection's own timer, on the server's clock, must fire first.
         timeout_s = None if context is None else self._broker.options.tls.timeout_s + _GRACE_S
         try:
             with alerting(accepted):
@@ -233,7 +233,8 @@ class Listener:
                     lambda: protocol, accepted, ssl=context, ssl_handshake_timeout=timeout_s
                 )
         except (OSError, ssl.SSLError, TimeoutError) as error:
-            # asyncio's SSL protocol, a reference cycle, keeps the error and so this frame.
+            # asyncio's SSL protocol is in a reference cycle and keeps the error, and so this frame,
+            # alive.
             error.__traceback__ = None
             forget(protocol)
             self._fail(accepted, connection, error)
@@ -257,5 +258,5 @@ async def _begins_tls(accepted: socket.socket, clock: Clock, wait_s: float) -> b
     try:
         first = accepted.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
-        return False  # none has come
+        return False  # none has arrived
     return bool(first) and is_client_hello(first[0])

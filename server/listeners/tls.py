@@ -1,7 +1,7 @@
 """TLS: the one place where a context is built, for the command line, the file and a reload alike.
 
-`TlsContexts` holds what new handshakes use. A reload replaces it whole or, when the new settings or
-files are bad, not at all; connections that are up keep what they shook hands with.
+`TlsContexts` holds the context for new handshakes. A reload replaces it or, when the new settings
+or files are bad, changes nothing; established connections keep their context.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _OPENSSL_NAMES = {
     "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
 }
-"""TLS 1.2 suites with forward secrecy and authenticated encryption: all that may be chosen."""
+"""The TLS 1.2 suites that may be configured: forward secrecy and authenticated encryption."""
 
 _TLS13_SUITES = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
 )
-"""Always on where TLS 1.3 is; naming them is allowed, and changes nothing."""
+"""Suites that are always on with TLS 1.3; naming them is allowed and has no effect."""
 
 PEM_SIZE_MAX_BYTES = 1 << 20
-"""How far a certificate or a key is looked for in its file."""
+"""Bytes of a file that are searched for a certificate or a key."""
 
 _ALIASES = {
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
@@ -51,17 +51,17 @@ _ALIASES = {
 
 
 def for_anybody(table: Tls) -> Tls:
-    """Return `table` without what it asks of clients, for those that have no certificate."""
+    """Return `table` without its demands on clients, for clients without a certificate."""
     return structs.replace(
         table, verify=False, verify_and_map=False, ca_file="", pinned_certs=(), allow_non_tls=False
     )
 
 
 class TlsContexts:
-    """Give the context for the next handshake, and take new settings while serving."""
+    """The context for new handshakes, replaceable while serving."""
 
     def __init__(self, table: Tls) -> None:
-        """Load what `table` names.
+        """Load the files that `table` names.
 
         Raises:
             ConfigError: see `build_server_context`.
@@ -71,7 +71,7 @@ class TlsContexts:
         _warn_of_dates(table)
 
     def prepare(self, table: Tls) -> Callable[[], None]:
-        """Read the files of `table` anew; return what has new handshakes use them.
+        """Read the files of `table` again; return the function that puts them into use.
 
         Raises:
             ConfigError: the new settings are bad; the old ones stay in force.
@@ -118,17 +118,17 @@ def is_client_hello(first_byte: int) -> bool:
 
 
 class HandshakeLimit:
-    """Let through so many handshakes in each second; time is an argument."""
+    """Limits the handshakes of each second; time is an argument."""
 
     def __init__(self, per_second: int) -> None:
-        """Count against `per_second`, which may change; 0 lets everything through."""
+        """Allow `per_second`, which may change; 0 means no limit."""
         self.per_second = per_second
         self._second = 0
         self._count = 0
         self.refused = 0
 
     def admit(self, now_s: float) -> bool:
-        """Tell whether one more handshake may begin at `now_s` (monotonic), and count it."""
+        """Tell whether one more handshake may start at `now_s` (monotonic), and count it."""
         if not self.per_second:
             return True
         if int(now_s) != self._second:
@@ -155,7 +155,7 @@ def _cipher_names(suites: tuple[str, ...], where: str) -> list[str]:
 
 
 def _load_certificate(context: ssl.SSLContext, table: Tls, where: str) -> None:
-    """Give `context` its certificate and key."""
+    """Load certificate and key into `context`."""
     for name, path, kind in (
         ("cert_file", table.cert_file, "CERTIFICATE"),
         ("key_file", table.key_file, "PRIVATE KEY"),
@@ -175,13 +175,13 @@ def _load_certificate(context: ssl.SSLContext, table: Tls, where: str) -> None:
 
 
 def _warn_of_dates(table: Tls) -> None:
-    """Log that clients will refuse the certificate by its dates; nothing else would tell here."""
+    """Log that clients will refuse the certificate by its dates; nothing else here reports it."""
     from cryptography import x509  # noqa: PLC0415 - only TLS needs it
 
     try:
         certificate = x509.load_pem_x509_certificate(Path(table.cert_file).read_bytes())
     except (OSError, ValueError):
-        return  # OpenSSL could make something of it
+        return  # OpenSSL could parse it
     now = datetime.now(UTC)
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if not begin <= now <= end:
@@ -190,7 +190,7 @@ def _warn_of_dates(table: Tls) -> None:
 
 
 def _load_authorities(context: ssl.SSLContext, path: str, where: str) -> None:
-    """Give `context` the authorities that client certificates are checked against."""
+    """Load into `context` the authorities for client certificates."""
     _check_file(path, where)
     try:
         context.load_verify_locations(path)
@@ -199,7 +199,7 @@ def _load_authorities(context: ssl.SSLContext, path: str, where: str) -> None:
 
 
 def _check_file(path: str, where: str) -> bytes:
-    """Return what begins the file at `path`, or refuse one that cannot be read."""
+    """Return the start of the file at `path`; refuse an unreadable one."""
     if not path:
         raise ConfigError("expected the path of a file, got nothing", key=where)
     try:
@@ -211,11 +211,11 @@ def _check_file(path: str, where: str) -> bytes:
 
 
 def _no_password() -> str:
-    """Stand for the password of an encrypted key, which a server has nobody to ask for."""
+    """Refuse an encrypted key: a server cannot prompt for its password."""
     raise ValueError("the private key is encrypted")
 
 
 def _reason(error: Exception) -> str:
-    """Return what OpenSSL calls the mistake."""
+    """Return OpenSSL's name of the error."""
     reason = getattr(error, "reason", None)
     return str(reason or error).lower().replace("_", " ")

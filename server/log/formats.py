@@ -1,7 +1,7 @@
-"""How an event becomes a line: for people, as JSON, or in nats-server's form.
+"""The formats of log lines: for people, JSON, or nats-server's form.
 
-Whatever a peer sent is escaped before it is written: a log line is one line, and no terminal ever
-sees a control character that came over the network.
+Text from peers is escaped: an event is always one line, and control characters from the network
+never reach a terminal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NATS_LEVELS = {
 
 
 class Form(Protocol):
-    """Make one line, without its line end."""
+    """Formats one line, without its line end."""
 
     def __call__(self, time_s: float, level: str, event: str, fields: dict[str, Any]) -> str:
         """Return the line of an event at `time_s` (Unix time)."""
@@ -78,7 +78,7 @@ class JsonForm:
     """One JSON object per line, times in UTC."""
 
     def __init__(self, _options: Logging, _pid: int, _stream: TextIO) -> None:
-        """Need nothing: JSON looks the same everywhere."""
+        """Take the arguments of all formats; JSON needs none of them."""
 
     def __call__(self, time_s: float, level: str, event: str, fields: dict[str, Any]) -> str:
         """Return the line of an event."""
@@ -91,7 +91,7 @@ class NatsForm:
     """nats-server's line: `[pid] 2026/11/21 03:49:33.181474 [INF] text`."""
 
     def __init__(self, options: Logging, pid: int, _stream: TextIO) -> None:
-        """Begin lines with `pid`, and with the time unless `options` say no."""
+        """Start lines with `pid`, and with the time unless `options` turn it off."""
         self._pid = pid
         self._logtime = options.logtime
         self._utc = options.logtime_utc
@@ -105,7 +105,7 @@ class NatsForm:
 
 
 def sentence(event: str, fields: dict[str, Any]) -> str:
-    """Return nats-server's words for an event, with the connection in front when there is one."""
+    """Return nats-server's sentence for an event, preceded by its connection, if any."""
     shown = {name: printable(value) for name, value in fields.items()}
     prefix = ""
     if "cid" in shown and "peer" in shown:
@@ -132,4 +132,4 @@ FORMS: dict[str, type[HumanForm | JsonForm | NatsForm]] = {
     "json": JsonForm,
     "nats": NatsForm,
 }
-"""The forms by the names that `logging.format` has for them."""
+"""The formats by their names in `logging.format`."""

@@ -4,7 +4,7 @@
     log.info("client_connected", name="shop")
 
 Events are past-tense snake_case with fields. Until `configure` is called they go to the standard
-library's logger `midge`, as befits a library; the daemon configures a form, a level and a file.
+library's logger `midge`, as in any library; the daemon configures a format, a level and a file.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Journal:
     """The process's one place for log events: level, form, offender limit and output."""
 
     def __init__(self) -> None:
-        """Start as a library does: everything to the standard library's logger."""
-        self.level = 0  # the standard logger has a level of its own, which may change
+        """Start with all events going to the standard library's logger."""
+        self.level = 0  # the standard logger filters by its own level, which may change
         self._form: Form | None = None
         self._output: StreamOutput | FileOutput | None = None
         self._limiter = OffenderLimiter(0, time.monotonic)
@@ -55,11 +55,11 @@ class Journal:
         wall_clock: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Write as `options` say; `form` decides when they say `auto`.
+        """Configure by `options`; `form` is the format for `auto`.
 
-        Called again (a reload) it takes the new options at once for all loggers.
+        A further call (a reload) affects all loggers at once.
         """
-        # A server within a program that keeps its own log never gets here, nor pays for this.
+        # Imported here: a server embedded in a program with its own log never needs it.
         from midge.server.log.formats import FORMS  # noqa: PLC0415
         from midge.server.log.output import FileOutput, StreamOutput  # noqa: PLC0415
 
@@ -85,7 +85,7 @@ class Journal:
         self.__init__()  # type: ignore[misc]  # the one way to be as new
 
     def emit(self, level: str, event: str, fields: dict[str, Any]) -> None:
-        """Write one event, unless its offender has used up the lines of this second."""
+        """Write one event, unless its peer has used up the lines of this second."""
         if LEVELS[level] >= LEVELS["warning"] and level != "fatal":
             peer = fields.get("peer")
             if peer is not None and not self._limiter.admit(str(peer), fields):
@@ -101,7 +101,7 @@ class Journal:
 
     @property
     def suppressed_lines(self) -> int:
-        """Count the lines that were not written for the sake of the offender limit."""
+        """Count the lines suppressed by the limit per peer."""
         return self._suppressed + self._limiter.suppressed
 
     @property
@@ -127,17 +127,17 @@ JOURNAL = Journal()
 
 
 class ServerLogger:
-    """A bound logger with nats-server's levels; what the level hides costs one comparison.
+    """A bound logger with nats-server's levels; a suppressed event costs one comparison.
 
-    It has what structlog asks of a bound logger, without importing structlog.
+    It has structlog's interface of a bound logger, without importing structlog.
     """
 
     def __init__(self, logger: object, processors: object, context: dict[str, Any]) -> None:
-        """Bind `context`; the other two are structlog's, the journal does their work."""
+        """Bind `context`; structlog passes the other two, which the journal replaces."""
         self._context = context
 
     def bind(self, **fields: Any) -> Self:
-        """Return a logger with `fields` bound to it as well."""
+        """Return a logger with `fields` bound in addition."""
         return type(self)(None, None, {**self._context, **fields})
 
     def unbind(self, *names: str) -> Self:
@@ -153,7 +153,7 @@ class ServerLogger:
         return type(self)(None, None, left)
 
     def new(self, **fields: Any) -> Self:
-        """Return a logger with `fields` alone."""
+        """Return a logger with only `fields` bound."""
         return type(self)(None, None, fields)
 
     def _emit(self, level: str, event: str, fields: dict[str, Any]) -> None:
@@ -161,12 +161,12 @@ class ServerLogger:
 
     @property
     def is_tracing(self) -> bool:
-        """Tell whether traces are written, so that callers need not make the text."""
+        """Tell whether traces are written; callers need not build the text otherwise."""
         return JOURNAL.is_tracing
 
     @property
     def is_debugging(self) -> bool:
-        """Tell whether debug lines may be written, so that callers need not make the text."""
+        """Tell whether debug lines may be written; callers need not build the text otherwise."""
         return JOURNAL.level <= 10
 
     def trace(self, event: str, **fields: Any) -> None:
@@ -175,7 +175,7 @@ class ServerLogger:
             self._emit("trace", event, fields)
 
     def debug(self, event: str, **fields: Any) -> None:
-        """Log what helps to find a fault."""
+        """Log at debug level."""
         if JOURNAL.level <= 10:
             self._emit("debug", event, fields)
 
@@ -185,27 +185,27 @@ class ServerLogger:
             self._emit("info", event, fields)
 
     def warning(self, event: str, **fields: Any) -> None:
-        """Log what someone should look at."""
+        """Log an event that needs attention."""
         self._emit("warning", event, fields)
 
     def error(self, event: str, **fields: Any) -> None:
-        """Log what went wrong."""
+        """Log an error."""
         self._emit("error", event, fields)
 
     def fatal(self, event: str, **fields: Any) -> None:
-        """Log why the process ends."""
+        """Log the reason why the process ends."""
         self._emit("fatal", event, fields)
 
     critical = fatal
 
     def exception(self, event: str, **fields: Any) -> None:
-        """Log a fault of our own with the exception that is being handled."""
+        """Log an internal error with the exception that is being handled."""
         error = sys.exc_info()[1]
         self._emit("error", event, {**fields, "error": f"{type(error).__name__}: {error}"})
 
 
 def check_file(options: Logging) -> None:
-    """Make sure that the log file can be written, before anything relies on it.
+    """Check early that the log file can be written.
 
     Raises: OSError.
     """
@@ -226,9 +226,10 @@ def configure(options: Logging, **choices: Any) -> None:
 
 
 def adopt_structlog() -> None:
-    """Let the loggers of structlog write to the journal, if anything has imported it by now.
+    """Route structlog's loggers to the journal, if structlog has been imported.
 
-    A hook may; midge itself does without, for importing it takes as long as all of the server.
+    A hook may import it; midge itself does not, since that takes as long as importing the whole
+    server.
     """
     if "structlog" not in sys.modules:
         return

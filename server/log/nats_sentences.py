@@ -1,6 +1,6 @@
 """nats-server's sentences for midge's events.
 
-Harnesses and dashboards look for these; an event that is not here is written as its name and
+Test harnesses and dashboards search for these; an event that is not here is written as its name and
 fields. A `{name}` is the event's field of that name.
 """
 
@@ -69,4 +69,4 @@ SENTENCES = {
 }
 
 ADDITIONS = {"authentication_failed": ("offered", " - {offered}")}
-"""What follows a sentence when the field of that name is not empty."""
+"""Text appended to a sentence when the field of that name is not empty."""

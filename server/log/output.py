@@ -1,6 +1,6 @@
-"""Where log lines end up: a stream, or a file that can be reopened and rotates by size.
+"""Outputs of log lines: a stream, or a file that can be reopened and rotates by size.
 
-A log that cannot be written loses lines and counts them; it never stops the server.
+A write error loses lines, which are counted; it never stops the server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RETRY_AFTER_S = 1.0
 
 
 class StreamOutput:
-    """Lines to a stream that somebody else owns, such as standard error."""
+    """Writes lines to a stream that it does not own, such as standard error."""
 
     def __init__(self, stream: TextIO) -> None:
         """Write to `stream`, which is never closed here."""
@@ -41,14 +41,14 @@ class StreamOutput:
         """Do nothing: a stream has no file to open."""
 
     def close(self) -> None:
-        """Do nothing: the stream is somebody else's."""
+        """Do nothing: the stream is not owned."""
 
 
 class FileOutput:
-    """Lines to a file, unbuffered, so that nothing is lost when the process is killed."""
+    """Writes lines to a file, unbuffered, so that nothing is lost when the process is killed."""
 
     def __init__(self, options: Logging, wall_clock: Callable[[], float] = time.time) -> None:
-        """Append to `options.file`; wait for the first line before failing over to losing."""
+        """Append to `options.file`; while it cannot be opened, lines are lost and counted."""
         self._path = Path(options.file)
         self._size_max_bytes = options.file_size_limit_bytes
         self._files_max = options.file_max_count
@@ -73,7 +73,7 @@ class FileOutput:
             self.lost += 1
 
     def reopen(self) -> None:
-        """Close the file and open its path anew."""
+        """Close the file and open its path again."""
         self.close()
         self._open()
 
@@ -100,7 +100,7 @@ class FileOutput:
         return self._open()
 
     def _rotate(self) -> None:
-        """Rename the full file to `<file>.<time>`, as nats-server does, and start anew."""
+        """Rename the full file to `<file>.<time>`, as nats-server does, and start a new one."""
         moment = datetime.fromtimestamp(self._wall_clock(), UTC)
         full = self._path.with_name(f"{self._path.name}.{moment:%Y.%m.%d.%H.%M.%S.%f}")
         self.close()

@@ -1,4 +1,4 @@
-"""Keep one misbehaving peer from filling the log."""
+"""Keep a single peer from filling the log."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 OFFENDERS_MAX = 1024
-"""Most peers that are counted at a time; beyond it the counts start anew."""
+"""Most peers that are counted at a time; beyond it all counts are cleared."""
 
 
 class OffenderLimiter:
-    """Admit a number of lines per second for each peer; count the others.
+    """Admits a number of lines per second for each peer; counts the others.
 
-    Peers are told apart by address, without the port and without what a proxy says of them, since
-    both cost an attacker nothing.
+    Peers are identified by address, without the port and without a proxy's header, since an
+    attacker can vary both at no cost.
     """
 
     def __init__(self, lines_max_per_s: int, clock: Callable[[], float]) -> None:
@@ -29,7 +29,7 @@ class OffenderLimiter:
     def admit(self, peer: str, fields: dict[str, Any]) -> bool:
         """Tell whether a line about `peer` may be written.
 
-        The first line of a new second carries in `suppressed` how many were not.
+        The first line of a new second has the number of dropped ones in `suppressed`.
         """
         if self._lines_max_per_s == 0:
             return True

@@ -1,4 +1,4 @@
-"""The pages of what one midge does not have."""
+"""The pages of features that midge does not have."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def routez(state: "State", arguments: Arguments) -> dict[str, Any]:
-    """Say that there are no routes."""
+    """Return the page without routes."""
     arguments.subscriptions()
     return {
         "server_id": state.broker.keys.server_id,
@@ -22,7 +22,7 @@ def routez(state: "State", arguments: Arguments) -> dict[str, Any]:
 
 
 def gatewayz(state: "State", arguments: Arguments) -> dict[str, Any]:
-    """Say that there are no gateways."""
+    """Return the page without gateways."""
     arguments.flag("accs")
     return {**_head(state), "outbound_gateways": {}, "inbound_gateways": {}}
 

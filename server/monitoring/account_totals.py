@@ -1,17 +1,17 @@
-"""What monitoring remembers of connections that have gone: totals for each account."""
+"""Totals per account, including closed connections."""
 
 from midge.server.broker.broker import Broker, Observer, Totals
 from midge.server.clients.connection import Connection
 
 
 class AccountTotals(Observer):
-    """Counts by account; add it to the observers of a broker, then ask for `totals`."""
+    """Counts by account: an observer of a broker; `totals` returns them."""
 
     def __init__(self) -> None:
         self._gone: dict[str, Totals] = {}
 
     def client_closed(self, connection: Connection) -> None:
-        """Keep the counts of a client that has gone."""
+        """Keep the counts of a client that has disconnected."""
         totals = self._gone.setdefault(connection.account.name, Totals())
         totals.connections += 1
         totals.add(connection)
@@ -19,7 +19,7 @@ class AccountTotals(Observer):
             totals.slow_consumers += 1
 
     def totals(self, broker: Broker, name: str) -> Totals:
-        """Sum up an account: those who have gone and those who are there."""
+        """Return the totals of an account: open and closed connections."""
         gone = self._gone.get(name, Totals())
         account = broker.accounts.get(name)
         live = list(account.clients.values()) if account else []
@@ -34,7 +34,7 @@ class AccountTotals(Observer):
 
 
 def server_totals(broker: Broker) -> Totals:
-    """Sum up the server: those who have gone and those who are there."""
+    """Return the totals of the server: open and closed connections."""
     totals = Totals()
     for field in Totals.__slots__:
         setattr(totals, field, getattr(broker.totals, field))

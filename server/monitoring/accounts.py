@@ -1,4 +1,4 @@
-"""`/accountz` and `/accstatz`: the accounts and what passes through them."""
+"""`/accountz` and `/accstatz`: the accounts and their traffic."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ _NO_OTHERS = {"gateways": _NOTHING, "routes": _NOTHING, "leafs": _NOTHING}
 
 
 def accountz(state: "State", arguments: Arguments) -> dict[str, Any]:
-    """Make the list of accounts, or the page of one.
+    """Return the list of accounts, or the page of one.
 
     Raises:
         BadArgument: there is no such account.
@@ -39,10 +39,10 @@ def accountz(state: "State", arguments: Arguments) -> dict[str, Any]:
 
 
 def accstatz(state: "State", arguments: Arguments) -> dict[str, Any]:
-    """Make the page of what each account sent and received; `unused=1` adds those at rest.
+    """Return the page of each account's traffic; `unused=1` adds those without any.
 
     Raises:
-        BadArgument: `unused` is no boolean.
+        BadArgument: `unused` is not a boolean.
     """
     broker = state.broker
     unused = arguments.flag("unused")
@@ -57,7 +57,7 @@ def accstatz(state: "State", arguments: Arguments) -> dict[str, Any]:
 
 
 def account_statistics(state: "State", account: "Account") -> dict[str, Any]:
-    """Count what one account sent and received."""
+    """Return one account's traffic."""
     totals = state.account_totals.totals(state.broker, account.name)
     links = len(links_of(state, account.name))
     return {
@@ -94,7 +94,7 @@ def _detail(state: "State", account: "Account") -> dict[str, Any]:
 
 
 def _sharing(state: "State", name: str) -> dict[str, Any]:
-    """List what the account maps and shares by its configuration."""
+    """Return the account's configured mappings, exports and imports."""
     for table in state.broker.options.accounts:
         if table.name == name:
             exports = [_export(one) for one in table.exports]

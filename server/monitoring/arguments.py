@@ -9,21 +9,21 @@ _LARGEST = {"int": 2**63 - 1, "uint64": 2**64 - 1}
 
 DEFAULT_LIMIT = 1024
 MAX_LIMIT = 10_000
-"""Entries on one page at most, however many are asked for."""
+"""Most entries on one page, whatever `limit` is."""
 
 
 class BadArgument(Exception):
-    """An argument that cannot be; the text goes to whoever asked."""
+    """An invalid argument; the text is the response."""
 
 
 class Arguments:
-    """The arguments of one request; each is read by the type it should have."""
+    """The arguments of one request; each is parsed by its expected type."""
 
     def __init__(self, query: Mapping[str, str]) -> None:
         self._query = query
 
     def text(self, name: str) -> str:
-        """Return an argument as it is, empty when it is not there."""
+        """Return an argument as text, empty when absent."""
         return self._query.get(name, "")
 
     def flag(self, name: str) -> bool:
@@ -40,7 +40,7 @@ class Arguments:
         raise BadArgument(_refusal("boolean", name, "ParseBool", text))
 
     def integer(self, name: str) -> int:
-        """Read a whole number, 0 when it is not there.
+        """Read an integer, 0 when absent.
 
         Raises:
             BadArgument: it is something else, or too large.
@@ -53,10 +53,10 @@ class Arguments:
         return int(text)
 
     def cid(self) -> int:
-        """Read the `cid`, 0 when it is not there.
+        """Read the `cid`, 0 when absent.
 
         Raises:
-            BadArgument: it is no number.
+            BadArgument: it is not a number.
         """
         text = self.text("cid")
         if not text:
@@ -65,7 +65,7 @@ class Arguments:
         return int(text)
 
     def subscriptions(self) -> tuple[bool, bool]:
-        """Read `subs`: whether subscriptions are wanted, and whether with details.
+        """Read `subs`: whether to list subscriptions, and whether with details.
 
         Raises:
             BadArgument: it is neither a boolean nor `detail`.
@@ -75,10 +75,10 @@ class Arguments:
         return self.flag("subs"), False
 
     def page(self) -> tuple[int, int]:
-        """Read `offset` and `limit`, clamped to what is served.
+        """Read `offset` and `limit`, clamped to valid values.
 
         Raises:
-            BadArgument: one of them is no number.
+            BadArgument: one of them is not a number.
         """
         offset = max(self.integer("offset"), 0)
         limit = self.integer("limit")

@@ -1,4 +1,4 @@
-"""`/connz`: the connections, those that are there and the last ones that went."""
+"""`/connz`: the open connections, and the last closed ones."""
 
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 Client = Connection | ClosedClient
 SortKey = Callable[[Client], Any]
 
-_ENTRY_STEPS = 16  # so many as making an entry takes
-_BATCH = 1024  # subscriptions looked through at a time
+_ENTRY_STEPS = 16  # steps per entry
+_BATCH = 1024  # subscriptions examined at a time
 
 _TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
 _STATES = {
@@ -77,7 +77,7 @@ _ONLY_CLOSED = frozenset({"stop", "reason"})
 
 
 class ConnzOptions(Struct, frozen=True, kw_only=True):
-    """What is asked of the page."""
+    """The arguments of the page."""
 
     sort: str = "cid"
     offset: int = 0
@@ -97,7 +97,7 @@ def read_options(arguments: Arguments) -> ConnzOptions:
     """Read the arguments of a request.
 
     Raises:
-        BadArgument: one of them cannot be.
+        BadArgument: one of them is invalid.
     """
     sort = arguments.text("sort") or "cid"
     if sort not in _SORTS:
@@ -123,7 +123,7 @@ def read_options(arguments: Arguments) -> ConnzOptions:
         subscriptions=subscriptions,
         detail=detail,
         cid=cid,
-        # A filter for MQTT clients leaves nobody.
+        # No client matches a filter for MQTT clients.
         live=live and not arguments.text("mqtt_client"),
         closed=closed and not arguments.text("mqtt_client"),
         user=arguments.text("user"),
@@ -133,7 +133,7 @@ def read_options(arguments: Arguments) -> ConnzOptions:
 
 
 async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
-    """Make the page, letting others have their turn between slices of a long one."""
+    """Return the page; yield to the event loop between slices of a long one."""
     broker = state.broker
     now = broker.clock.monotonic()
     if options.cid:
@@ -162,12 +162,12 @@ async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
         "limit": limit,
         "connections": entries,
     }
-    # Of midge's own, and only there when a page would have been too long.
+    # A field of midge's own, only present when the page would have been too long.
     return page | {"subscriptions_left_out": room.left_out} if room.left_out else page
 
 
 def _put_in_order(clients: list[Client], sort: str, now: float) -> None:
-    """Sort `clients` as asked; by uptime the shortest comes first, gone or not."""
+    """Sort `clients` as requested; by uptime the shortest comes first, closed or not."""
     if sort == "uptime":
         clients.sort(key=lambda client: _uptime(client, now))
     else:
@@ -175,7 +175,7 @@ def _put_in_order(clients: list[Client], sort: str, now: float) -> None:
 
 
 def _by_cid(state: "State", options: ConnzOptions) -> list[Client]:
-    """Find the one that is asked for, if it is of the account that is asked for."""
+    """Return the requested client, if it is in the requested account."""
     live = state.broker.clients.get(options.cid)
     if live is not None and options.live:
         return [live] if options.account in {"", live.account.name} else []
@@ -186,7 +186,7 @@ def _by_cid(state: "State", options: ConnzOptions) -> list[Client]:
 
 
 def _candidates(state: "State", options: ConnzOptions) -> list[Client]:
-    """List those in the state and the account asked for."""
+    """List the clients in the requested state and account."""
     broker = state.broker
     found: list[Client] = []
     if options.live and options.account:
@@ -202,7 +202,7 @@ def _candidates(state: "State", options: ConnzOptions) -> list[Client]:
 
 
 async def _select(candidates: list[Client], options: ConnzOptions) -> list[Client]:
-    """Keep those of the user, and with an interest in the subject, that are asked for."""
+    """Filter by the requested user and subject of interest."""
     if not options.user and not options.filter_subject:
         return candidates
     found, steps = [], StepBudget()
@@ -228,7 +228,7 @@ async def _is_interested(client: Client, pattern: bytes, steps: StepBudget) -> b
 
 
 def _overlaps(subject: bytes, pattern: bytes) -> bool:
-    """Tell whether `subject` covers the literal `pattern`, or is covered by it, or is it."""
+    """Tell whether one of `subject` and `pattern` covers the other, or both are equal."""
     return (
         subject == pattern
         or subjects.matches(pattern, subject)
@@ -252,7 +252,7 @@ def _user(client: Client) -> str:
 
 
 def _entry(client: Client, options: ConnzOptions, now: float, wall_offset: float) -> dict[str, Any]:
-    """Describe one connection, in nats-server's order; what does not apply is left out."""
+    """Return the applicable fields of one connection, in nats-server's order."""
     closed = isinstance(client, ClosedClient)
     until = _stopped_at(client) if closed else now
     entry: dict[str, Any] = {
@@ -287,7 +287,7 @@ def _entry(client: Client, options: ConnzOptions, now: float, wall_offset: float
 
 
 def _introduction(client: Client) -> dict[str, Any]:
-    """Say what the client told of itself, and of its encryption."""
+    """Return the fields of the client's CONNECT and of its encryption."""
     said: Any = client if isinstance(client, ClosedClient) else client.options
     facts = {"name": said.name, "lang": said.lang, "version": said.version}
     tls = client.tls if isinstance(client, ClosedClient) else client.channel.tls_facts()
@@ -308,7 +308,7 @@ def _identity(client: Client) -> dict[str, Any]:
 
 
 def _interest(client: Client, held: list[Any], *, detail: bool) -> dict[str, Any]:
-    """List what the client subscribed to."""
+    """List the client's subscriptions."""
     if not detail:
         return {"subscriptions_list": [go_format.text(one.subject) for one in held]}
     account = {}

@@ -1,4 +1,4 @@
-"""How monitoring writes times, durations and documents: as Go does, for readers expect that."""
+"""Times, durations and documents of monitoring in Go's format, which its readers expect."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +11,7 @@ _ZERO_TIME = "0001-01-01T00:00:00Z"
 
 
 def timestamp(wall_s: float) -> str:
-    """Write a Unix time as RFC 3339 with as many decimals as a float is good for, in UTC."""
+    """Format a Unix time as RFC 3339 in UTC, with as many decimals as a float has."""
     if wall_s <= 0:
         return _ZERO_TIME
     whole, rest = divmod(round(wall_s * _MICROSECONDS), _MICROSECONDS)
@@ -26,12 +26,12 @@ def nanoseconds(duration_s: float) -> int:
 
 
 def number(value: float) -> float | int:
-    """Return a float as the whole number that it is, if it is one."""
+    """Return a float as an int if it is integral."""
     return int(value) if value == int(value) else value
 
 
 def uptime(duration_s: float) -> str:
-    """Write a duration as `1y2d3h4m5s`, from its largest unit down to seconds."""
+    """Format a duration as `1y2d3h4m5s`, from its largest unit down to seconds."""
     minutes, seconds = divmod(max(int(duration_s), 0), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -43,7 +43,7 @@ def uptime(duration_s: float) -> str:
 
 
 def duration(duration_s: float) -> str:
-    """Write a duration as Go's `time.Duration` does: `1.063661943s`, `761µs`, `1m0.5s`."""
+    """Format a duration as Go's `time.Duration`: `1.063661943s`, `761µs`, `1m0.5s`."""
     total = nanoseconds(duration_s)
     if total < 1_000:
         return f"{total}ns" if total else "0s"
@@ -70,7 +70,7 @@ def compact(value: Any) -> bytes:
 
 
 def text(value: bytes) -> str:
-    """Return bytes from the wire as text; what is not UTF-8 is replaced."""
+    """Return bytes from the wire as text; invalid UTF-8 is replaced."""
     return value.decode("utf-8", "replace")
 
 

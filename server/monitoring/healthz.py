@@ -1,4 +1,4 @@
-"""Whether the server is well: ready for clients, and with the streams and consumers asked about."""
+"""The server's health: ready for clients, and with the requested streams and consumers."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ def healthz(state: "State", arguments: Arguments) -> Health:
 
 
 def _health_of(engine: "Engine", account: str, stream: str, consumer: str) -> Health:
-    """Look for what is asked about."""
+    """Check the requested stream and consumer."""
     home = engine.accounts.get(account)
     if home is None or home.limits is None:
         return 404, _unwell("unavailable", f'JetStream account "{account}" not found')

@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Page = Callable[[web.Request], Awaitable[web.Response]]
 
-_SHUTDOWN_S = 0.2  # how long a request under way may take when the server stops
+_SHUTDOWN_S = 0.2  # seconds that a request under way may take when the server stops
 _LARGEST_REQUEST_BYTES = 64 * 1024
 
-# What a stranger sends wrong is answered, not logged with a traceback.
+# A client's error is answered, not logged with a traceback.
 _QUIET = logging.getLogger("midge.monitoring.http")
 _QUIET.addHandler(logging.NullHandler())
 _QUIET.propagate = False
 
 
 class Monitor:
-    """Serves the pages of one broker; `state` is what they are made from."""
+    """Serves the pages of one broker, made from `state`."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -68,7 +68,7 @@ class Monitor:
         self._actions[path] = action
 
     async def start(self, listener: socket.socket, tls: "TlsContexts | None" = None) -> None:
-        """Answer on `listener`, which listens already: by HTTPS with `tls`, by HTTP without."""
+        """Answer on the open `listener`: by HTTPS with `tls`, by HTTP without."""
         options = self.state.broker.options.monitoring
         runner = web.AppRunner(
             self._application(),
@@ -83,7 +83,7 @@ class Monitor:
         self._listener.adopt(listener)
 
     async def stop(self) -> None:
-        """Close the listener and what is open."""
+        """Close the listener and its connections."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -92,7 +92,7 @@ class Monitor:
             self._runner = None
 
     def _answering(self) -> asyncio.Protocol:
-        """Make what reads the requests of one connection and answers them."""
+        """Make the request handler of one connection."""
         assert self._runner is not None
         assert self._runner.server is not None
         return self._runner.server()
@@ -139,7 +139,7 @@ class Monitor:
 
     @web.middleware
     async def _timed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Tell the connection when it is idle and when it is not."""
+        """Mark the connection idle or busy around each request."""
         connection = request.transport.get_protocol() if request.transport else None
         if not isinstance(connection, HttpConnection):
             return await handler(request)
@@ -182,7 +182,8 @@ class Monitor:
 
     async def _metrics_page(self, _request: web.Request) -> web.Response:
         if self._metrics is None:
-            # Most servers are never scraped, and start faster without. The others go on serving.
+            # Imported here: most servers are never scraped, and start faster without; others import
+            # in a thread.
             await asyncio.to_thread(importlib.import_module, "midge.server.monitoring.metrics")
             from midge.server.monitoring.metrics import Metrics  # noqa: PLC0415
 
@@ -220,7 +221,7 @@ def _text(text: str, status: int) -> web.Response:
 
 
 async def _made(request: web.Request, page: Page) -> web.Response:
-    """Make a page, or say in nats-server's plain words what is wrong with the request."""
+    """Return a page, or nats-server's plain text about a wrong request."""
     try:
         return await page(request)
     except BadArgument as error:
@@ -229,7 +230,7 @@ async def _made(request: web.Request, page: Page) -> web.Response:
 
 @web.middleware
 async def _refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn what cannot be answered into nats-server's plain words."""
+    """Convert HTTP errors to nats-server's plain text."""
     try:
         return await handler(request)
     except Busy:

@@ -1,9 +1,9 @@
-"""Where the monitoring's HTTP connections come in: how many, how idle and how slow they may be.
+"""The listener of HTTP monitoring: limits on connections, their idle time and slowness.
 
-aiohttp reads the requests and answers them. Here is what it leaves open: a client that sends
-nothing, or half a request, or does not read its answer would stay for as long as it likes. Until a
-connection's first request is there it waits outside, where it takes the place of nobody who has
-one: hundreds of half requests do not delay a whole one.
+aiohttp reads the requests and answers them, but sets no limits: a client that sends nothing, or
+half a request, or does not read its answer could stay for ever. Until its first request is complete
+a connection does not count against the limit, so that hundreds of half requests do not delay a
+whole one.
 """
 
 import asyncio
@@ -20,27 +20,28 @@ from midge.server.listeners.tls_alert import alerting
 from midge.server.log.logger import get_logger
 
 LOOK_EVERY_S = 10.0
-"""How often it is looked at how far a client has come with reading its answer."""
+"""Seconds between two checks of how much of its answer a client has read."""
 
 SLOWEST_BYTES_PER_S = 4096
-"""Who reads an answer more slowly than that is cut off."""
+"""A client that reads its answer more slowly is disconnected."""
 
 OUTSIDE_PER_CONNECTION = 4
-"""Connections without a whole request, for each that may be answered; the oldest make room."""
+"""Connections without a complete request, per connection allowed; a further one closes the
+oldest."""
 
-_RETRY_S = 0.05  # after which accepting is tried again when there is no room
+_RETRY_S = 0.05  # seconds until accepting is tried again when there is no room
 _HEAD_MAX_BYTES = 16 * 1024  # of a first request kept here; aiohttp refuses longer ones
 _HEAD_ENDS = (b"\n\r\n", b"\n\n")
-_KERNEL_BUFFER_BYTES = 64 * 1024  # a larger one would hide for long whether a client reads
+_KERNEL_BUFFER_BYTES = 64 * 1024  # a larger one would hide for long that a client does not read
 
 log = get_logger()
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection; passes everything on to aiohttp's protocol, and ends what takes too long.
+    """One connection; passes everything on to aiohttp's protocol, and closes what takes too long.
 
-    It is idle from its beginning, or the end of an answer, until a request has come whole: bytes
-    that trickle in do not prolong that. `listener` admits it when its first request is there.
+    It is idle from its start, or the end of an answer, until a request is complete: bytes that
+    trickle in do not restart that time. `listener` admits it when its first request is complete.
     """
 
     def __init__(
@@ -61,12 +62,12 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Tell whether there is a transport that is not about to go."""
+        """Tell whether there is a transport that is not closing."""
         return self._transport is not None and not self._transport.is_closing()
 
     @property
     def unread_bytes(self) -> int:
-        """Count what waits for the client to read on."""
+        """Return the size of the unsent output."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     @property
@@ -76,7 +77,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """Whether its first request has come whole, or is too long to ever do so here."""
+        """Whether its first request is complete, or too long to be buffered here."""
         return len(self._head) > _HEAD_MAX_BYTES or self._is_whole
 
     @property
@@ -84,7 +85,7 @@ class HttpConnection(asyncio.Protocol):
         return any(end in self._head for end in _HEAD_ENDS)
 
     def admit(self) -> None:
-        """Have the request that is there answered."""
+        """Pass the buffered request on to be answered."""
         self._answering = self._make_answering()
         if self._is_whole:
             self.asked()
@@ -94,12 +95,12 @@ class HttpConnection(asyncio.Protocol):
         self._answering.data_received(head)
 
     def asked(self) -> None:
-        """Hear that a request has come whole."""
+        """Called when a request is complete."""
         self.is_idle = False
         self._stop_idle_timer()
 
     def answered(self) -> None:
-        """Hear that its answer is made; it may take a while until it is read."""
+        """Called when its answer is written; reading it may take the client a while."""
         self.is_idle = True
         self._stop_idle_timer()
         if self._transport is not None:
@@ -107,19 +108,19 @@ class HttpConnection(asyncio.Protocol):
             self._idle_timer = self._broker.clock.call_later(delay_s, self._expire)
 
     def abort(self) -> None:
-        """End it at once."""
+        """Close it at once."""
         if self._transport is not None:
             self._transport.abort()
 
     # Called by asyncio.
 
     def connection_made(self, transport: Any) -> None:
-        """Begin, and wait for the first request."""
+        """Start to wait for the first request."""
         self._transport = transport
         self.answered()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of a request."""
+        """Called with bytes of a request."""
         if self._answering is not None:
             self._answering.data_received(data)
             return
@@ -129,23 +130,23 @@ class HttpConnection(asyncio.Protocol):
             self._listener.ready(self)
 
     def eof_received(self) -> bool | None:
-        """Hear that the client sends no more."""
+        """Called at the end of the client's input."""
         return None if self._answering is None else self._answering.eof_received()
 
     def pause_writing(self) -> None:
-        """Hear that the client does not read as fast as it is answered."""
+        """Called when the write buffer fills."""
         if self._answering is not None:
             self._answering.pause_writing()
         self._watch()
 
     def resume_writing(self) -> None:
-        """Hear that the client has caught up."""
+        """Called when the write buffer has drained."""
         self._look_away()
         if self._answering is not None:
             self._answering.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Hear that the transport is gone."""
+        """Called when the transport is lost."""
         self._transport = None
         self._stop_idle_timer()
         self._look_away()
@@ -154,7 +155,7 @@ class HttpConnection(asyncio.Protocol):
         self._listener.forget(self)
 
     def _expire(self) -> None:
-        """End a connection that was idle for long, unless it still reads its answer."""
+        """Close a connection that was idle too long, unless it still reads its answer."""
         self._idle_timer = None
         if self._look_timer is not None:
             self.answered()
@@ -173,7 +174,7 @@ class HttpConnection(asyncio.Protocol):
         self._look_timer = self._broker.clock.call_later(LOOK_EVERY_S, self._look, waiting)
 
     def _look(self, waited: int) -> None:
-        """Cut off a client that has read too little since the last look, or has read it all."""
+        """Disconnect a client that has read too little since the last check."""
         waiting = self.unread_bytes
         if not waiting or waited - waiting < min(waited, SLOWEST_BYTES_PER_S * LOOK_EVERY_S):
             self.abort()
@@ -187,7 +188,7 @@ class HttpConnection(asyncio.Protocol):
 
 
 class HttpListener(Listener):
-    """The listening socket of the monitoring; `answering` makes what answers a connection."""
+    """The listening socket of the monitoring; `answering` makes the handler of a connection."""
 
     def __init__(
         self,
@@ -203,7 +204,7 @@ class HttpListener(Listener):
         self._retry_timer: Timer | None = None
 
     def answered(self, connection: HttpConnection) -> None:
-        """Hear that `connection` has an answer: it is the least idle one now."""
+        """Called when `connection` has an answer: it is the least idle one now."""
         if connection in self._open:
             del self._open[connection]
             self._open[connection] = None
@@ -211,20 +212,20 @@ class HttpListener(Listener):
             self._admit_next()
 
     def ready(self, connection: HttpConnection) -> None:
-        """Answer the first request of `connection`, now or when there is room."""
+        """Have the first request of `connection` answered, now or when there is room."""
         self._outside.pop(connection, None)
         self._ready[connection] = None
         self._admit_next()
 
     def forget(self, connection: HttpConnection) -> None:
-        """Count `connection`, which is gone, no more."""
+        """Remove the lost `connection`."""
         for group in (self._outside, self._ready, self._open):
             group.pop(connection, None)
         self._admit_next()
         self._go_on_accepting()
 
     def _admit_next(self) -> None:
-        """Admit those with a request; the longest idle ones make room for them."""
+        """Admit connections with a request, in place of the longest idle ones."""
         self._stop_retrying()
         while self._ready and self._socket is not None:
             if not self._has_place():
@@ -242,21 +243,21 @@ class HttpListener(Listener):
             self._retry_timer = None
 
     def close(self) -> None:
-        """Take no more connections, and end those whose request was not begun."""
+        """Take no more connections, and close those without a request in progress."""
         super().close()
         self._stop_retrying()
         for connection in [*self._outside, *self._ready]:
             connection.abort()
 
     def _has_place(self) -> bool:
-        """Tell whether one more may be answered, and make room for it if that can be."""
+        """Tell whether one more may be answered; make room for it if possible."""
         if len(self._open) < self._broker.options.monitoring.max_connections:
             return True
         self._broker.limit_hits["monitoring_connections"] += 1
         return self._make_room(self._open)
 
     def _room(self) -> int:
-        """Make room for one if there is none; if that cannot be, the others wait for a while."""
+        """Make room for one more; if impossible, pause accepting for a while."""
         there = len(self._tasks) + len(self._outside) + len(self._ready) + len(self._open)
         most = self._broker.options.monitoring.max_connections * (1 + OUTSIDE_PER_CONNECTION)
         if most > there:
@@ -273,7 +274,7 @@ class HttpListener(Listener):
         self._run(self._connect_http(accepted))
 
     def _make_room(self, group: dict[HttpConnection, None]) -> bool:
-        """End the connection of `group` that has been idle for longest, if there is one."""
+        """Close the connection of `group` that has been idle longest, if there is one."""
         idle = next((one for one in group if one.may_make_room), None)
         if idle is None:
             return False
@@ -282,7 +283,7 @@ class HttpListener(Listener):
         return True
 
     async def _connect_http(self, accepted: socket.socket) -> None:
-        """Bring a connection onto the socket, by TLS if configured, within the time for it."""
+        """Make a connection of the socket, with TLS if configured, within the time limit."""
         loop = asyncio.get_running_loop()
         tls = self._tls
         connection = HttpConnection(self._broker, self._answering, self)

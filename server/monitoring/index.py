@@ -37,7 +37,7 @@ code {{ color: #667; font-size: 0.8em; margin-left: 0.6em }}
 
 
 def index_page(version: str, more: Sequence[str] = ()) -> str:
-    """Make the page; `more` are paths to list in front."""
+    """Return the page; `more` are paths to list first."""
     pages = {path.strip("/"): path.strip("/").capitalize() for path in more} | _PAGES
     items = "\n".join(
         f'<li><a href="./{path}">{escape(title)}</a><code>/{path}</code></li>'

@@ -35,7 +35,7 @@ async def jsz(state: "State", arguments: Arguments) -> dict[str, Any]:
 
 
 def _off(state: "State") -> dict[str, Any]:
-    """Say that there is no JetStream."""
+    """Return the page without JetStream."""
     return {
         "memory": 0,
         "storage": 0,

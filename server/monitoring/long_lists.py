@@ -1,4 +1,4 @@
-"""Long lists on pages: made a turn's worth at a time, and no longer than a page may be."""
+"""Long lists on pages: made in turns, and bounded by the size of a page."""
 
 import asyncio
 from collections.abc import Collection
@@ -8,24 +8,24 @@ from typing import Any
 from midge.server.monitoring import go_format
 
 MAX_LISTED_BYTES = 8 * 1024 * 1024
-"""What the subscriptions on one page may take."""
+"""Most bytes of the subscriptions on one page."""
 
 DETAIL_STEPS = 4
-"""StepBudget that it takes to describe a subscription with its details."""
+"""Steps of describing a subscription with its details."""
 
-_TURN_STEPS = 4096  # of looking at something, of which each takes less than some microseconds
-_ENTRY_BYTES = 32  # of a subscription on a page, beside its names
+_TURN_STEPS = 4096  # steps, each of at most some microseconds
+_ENTRY_BYTES = 32  # bytes of a subscription on a page, besides its names
 _DETAIL_BYTES = 160
 
 
 class StepBudget:
-    """Counts the steps of long work, and lets others have their turn after some of them."""
+    """Counts the steps of long work, and yields to the event loop after a number of them."""
 
     def __init__(self) -> None:
         self._steps_left = _TURN_STEPS
 
     async def charge(self, steps: int) -> None:
-        """Note so many `steps`."""
+        """Count `steps`."""
         self._steps_left -= steps
         if self._steps_left <= 0:
             self._steps_left = _TURN_STEPS
@@ -33,7 +33,7 @@ class StepBudget:
 
 
 class SizeBudget:
-    """The room that a page has for subscriptions; `left_out` counts those that found none."""
+    """The room of a page for subscriptions; `left_out` counts those beyond it."""
 
     def __init__(self, *, detail: bool) -> None:
         self._each_bytes = _DETAIL_BYTES if detail else _ENTRY_BYTES
@@ -55,7 +55,7 @@ class SizeBudget:
 
 
 def subscription_detail(subscription: Any, cid: int) -> dict[str, Any]:
-    """Describe one subscription; what does not apply is left out."""
+    """Return the fields of one subscription; inapplicable ones are left out."""
     detail: dict[str, Any] = {"subject": go_format.text(subscription.subject)}
     if subscription.queue is not None:
         detail["qgroup"] = go_format.text(subscription.queue)

@@ -32,13 +32,13 @@ _PER_ACCOUNT = ("in_messages", "in_bytes", "out_messages", "out_bytes", "slow_co
 
 
 class HubCollector(Collector):
-    """Collects from the broker whenever it is scraped, so that counting costs nothing between."""
+    """Collects from the broker at each scrape, so that it costs nothing in between."""
 
     def __init__(self, state: "State") -> None:
         self._state = state
 
     def collect(self) -> Iterator[Metric]:
-        """Return all metrics as they are now."""
+        """Return the current value of all metrics."""
         yield from self._server()
         yield from self._accounts()
         yield from self._process()
@@ -68,7 +68,7 @@ class HubCollector(Collector):
         )
 
     def _limits(self) -> Iterator[Metric]:
-        """Return how connections ended, what was refused, and how often each limit was met."""
+        """Return the counts of closed connections, refusals and reached limits."""
         broker = self._state.broker
         closed = CounterMetricFamily(
             "midge_closed_connections", "Connections that ended, by reason", labels=["reason"]
@@ -136,7 +136,7 @@ class HubCollector(Collector):
 
 
 def _limits_met(broker: "Broker") -> dict[str, int]:
-    """Count, for all that a peer can make grow, how often its bound was met."""
+    """Return for each limit how often it was reached."""
     met, closed, errors_sent = broker.limit_hits, broker.closed_by_reason, broker.errors_sent
     return {
         "bytes_before_authentication": met["bytes_before_authentication"],
@@ -189,5 +189,5 @@ class Metrics:
         self._registry.register(HubCollector(state))
 
     def page(self) -> bytes:
-        """Make the page."""
+        """Return the page."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""What the process uses of the machine: CPU time and memory."""
+"""The process's use of CPU time and memory."""
 
 import os
 import resource
@@ -12,7 +12,7 @@ _SHORTEST_SAMPLE_S = 0.5
 
 
 class ProcessUsage:
-    """Measures the process; CPU is in per cent of one core, over the time since last asked."""
+    """Measures the process; CPU is in per cent of one core, since the previous call."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class ProcessUsage:
         self._percent = 0.0
 
     def cpu_percent(self) -> float:
-        """Return the CPU share; the last one again when asked in quick succession."""
+        """Return the CPU share; calls in quick succession return the same one."""
         now = self._clock()
         elapsed = now - self._at
         if elapsed >= _SHORTEST_SAMPLE_S:

@@ -1,8 +1,7 @@
-"""Monitoring as the server starts and stops it: a listener at once, the HTTP behind it soon after.
+"""Start and stop of monitoring: the listener at once, the HTTP server soon after.
 
-Importing the HTTP server takes about as long as everything else that a start needs. So the socket
-listens first, a thread imports while clients are being served, and who asks for a page in the
-meantime waits in the socket's backlog.
+Importing the HTTP server takes about as long as the rest of a start. So the socket listens first, a
+thread imports while clients are being served, and early requests wait in the socket's backlog.
 """
 
 import asyncio
@@ -55,7 +54,7 @@ class MonitoringService:
         self._serving = asyncio.ensure_future(self._serve())
 
     async def stop(self) -> None:
-        """Close the listener and what is open."""
+        """Close the listener and its connections."""
         if self._serving is not None:
             self._serving.cancel()
             with contextlib.suppress(asyncio.CancelledError):

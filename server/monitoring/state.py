@@ -1,4 +1,4 @@
-"""What the pages are made from: the broker, and what monitoring itself keeps count of."""
+"""The data of the pages: the broker, and monitoring's own counts."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from midge.server.leafnodes.nodes import LeafNodes
 
 _CLOCK_SLACK_S = 0.5
-"""Below this, a connection's times stay the same from one page to the next."""
+"""Smallest change of the clocks' difference, in seconds, that counts: below it, a connection's
+times are equal on all pages."""
 
 
 class State:
-    """Everything a page may look at; `started_at` and `configured_at` are Unix times.
+    """Everything that pages use; `started_at` and `configured_at` are Unix times.
 
     `jetstream` is None while JetStream is off, or has not recovered yet, and `leafnodes` where the
     settings have none.
@@ -53,9 +54,9 @@ class State:
         return {name: found for name, found in labels.items() if found}
 
     def wall_offset(self) -> float:
-        """Give what turns the clock's monotonic times into Unix times."""
+        """Return the difference between Unix times and the clock's monotonic times."""
         clock = self.broker.clock
         offset = clock.wall() - clock.monotonic()
         if abs(offset - self._wall_offset) > _CLOCK_SLACK_S:
-            self._wall_offset = offset  # somebody has set the clock
+            self._wall_offset = offset  # the system's clock was set
         return self._wall_offset

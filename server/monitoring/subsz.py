@@ -1,4 +1,4 @@
-"""`/subsz`: the subscriptions, and how the SubLists do."""
+"""`/subsz`: the subscriptions, and statistics of the SubLists."""
 
 from collections.abc import AsyncIterator
 from itertools import islice
@@ -26,10 +26,10 @@ Found = tuple[Account, Any, int]
 
 
 async def subsz(state: "State", arguments: Arguments) -> dict[str, Any]:
-    """Make the page.
+    """Return the page.
 
     Raises:
-        BadArgument: an argument cannot be.
+        BadArgument: an argument is invalid.
     """
     wanted = arguments.flag("subs")
     offset, limit = arguments.page()
@@ -89,7 +89,7 @@ def _accounts(state: "State", name: str) -> list[Account]:
 def _matching(
     accounts: list[Account], subject: bytes, offset: int, limit: int
 ) -> tuple[int, list[Found]]:
-    """Count those who would get a message on `subject`, and give a page of them."""
+    """Return the number of subscriptions that match `subject`, and a page of them."""
     total = 0
     found: list[Found] = []
     for account in accounts:
@@ -129,11 +129,11 @@ async def _clients(accounts: list[Account]) -> AsyncIterator[tuple[Account, Conn
 
 
 async def _listed(found: list[Found]) -> list[dict[str, Any]]:
-    """Describe the subscriptions that were found, as many as a page has room for."""
+    """Return the fields of the found subscriptions, as many as a page has room for."""
     listed, steps, room = [], StepBudget(), SizeBudget(detail=True)
     for account, one, cid in found:
         if not room.take([one], 1):
-            break  # the next page goes on here
+            break  # the next page starts here
         listed.append(_detail(account, one, cid))
         await steps.charge(DETAIL_STEPS)
     return listed

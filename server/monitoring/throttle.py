@@ -1,7 +1,7 @@
-"""Keep monitoring from harming what it looks at: a page at a time, and few waiting to be read.
+"""Limits on monitoring, for the sake of clients: one page at a time, and few unread ones.
 
-Whoever asks for a page while somebody waits for the very same one gets that one: it is made after
-both have asked, so it is no older than one of their own would be.
+A request for a page that is already queued shares it: the page is made after both requests, so it
+is no older than one of their own would be.
 """
 
 import asyncio
@@ -14,20 +14,20 @@ from aiohttp import web
 
 Make = Callable[[web.Request], Awaitable[web.Response]]
 
-_WAITING_MAX = 2048  # requests that may wait for their turn
-_TURN_TIMEOUT_S = 10.0  # for so long at most
-_READ_TIMEOUT_S = 5.0  # how long a page may take to be read
+_WAITING_MAX = 2048  # waiting requests
+_TURN_TIMEOUT_S = 10.0  # longest wait, in seconds
+_READ_TIMEOUT_S = 5.0  # seconds for reading a page
 _UNREAD_MAX_BYTES = 32 * 1024 * 1024
-_BEGUN_PER_TURN = 16  # answers, of those that many requests share
-_PIECE_BYTES = 64 * 1024  # of a page that a connection is given at a time
+_BEGUN_PER_TURN = 16  # bytes of unread answers, shared ones counted once
+_PIECE_BYTES = 64 * 1024  # bytes of a page written to a connection at a time
 
 
 class Busy(Exception):
-    """Too much has been asked for; try again later."""
+    """Too many requests; try again later."""
 
 
 class _Page:
-    """What one request or more wait for: `response` is None until it is made, or if that fails."""
+    """A page that requests wait for: `response` is None until it is made, or if that fails."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -41,11 +41,11 @@ class _Page:
 
 
 class Throttle:
-    """Answers requests in their turn; counts in `limit_hits` what was too much or too slow."""
+    """Answers requests in turn; `limit_hits` counts those refused or too slow."""
 
     def __init__(self, limit_hits: Counter[str]) -> None:
         self._limits_met = limit_hits
-        self._asked: dict[str, _Page] = {}  # by path and query, until they are begun
+        self._asked: dict[str, _Page] = {}  # by path and query, until they are started
         self._waiting = 0
         self._turn = asyncio.Lock()
         self._unread_bytes = 0
@@ -54,12 +54,12 @@ class Throttle:
     async def answer(
         self, request: web.Request, make: Make, *, is_shared: bool
     ) -> web.StreamResponse:
-        """Make a page and send it; who does not read it in time is cut off.
+        """Make a page and send it; a client that does not read it in time is disconnected.
 
-        `is_shared` says that the page depends on path and query alone.
+        `is_shared` is set when the page depends on path and query only.
 
         Raises:
-            Busy: its turn does not come.
+            Busy: too many requests wait, or for too long.
         """
         page = self._asked.get(request.path_qs) if is_shared else None
         is_first = page is None
@@ -78,13 +78,13 @@ class Throttle:
             self._let_go(page)
 
     async def _make(self, page: _Page, request: web.Request, make: Make) -> None:
-        """Fill `page` when its turn has come."""
+        """Make `page` in its turn."""
         try:
             async with self._in_turn():
                 self._begin(page, request)
                 response = await make(request)
                 await self._room_for(response)
-                await asyncio.sleep(0)  # others than those who ask for pages have their turn
+                await asyncio.sleep(0)  # yield to the event loop
                 page.fill(response)
                 self._unread_bytes += len(page.body)
         finally:
@@ -92,12 +92,12 @@ class Throttle:
             page.done.set()
 
     def _begin(self, page: _Page, request: web.Request) -> None:
-        """See to it that who asks from now on gets a newer page."""
+        """Make later requests get a newer page."""
         if self._asked.get(request.path_qs) is page:
             del self._asked[request.path_qs]
 
     def _let_go(self, page: _Page) -> None:
-        """Forget a page that nobody reads any more; the requests themselves may live on."""
+        """Drop a page after its last reader; the requests themselves may live on."""
         page.requests -= 1
         if page.requests == 0:
             self._unread_bytes -= len(page.body)
@@ -105,7 +105,7 @@ class Throttle:
             self._was_read.set()
 
     async def _wait_for(self, page: _Page) -> None:
-        """Wait until somebody else has made `page`, and those before have begun to get it."""
+        """Wait until another request has made `page` and the earlier ones are being sent it."""
         place = page.requests
         with self._waits():
             await page.done.wait()
@@ -116,7 +116,7 @@ class Throttle:
 
     @contextlib.asynccontextmanager
     async def _in_turn(self) -> AsyncIterator[None]:
-        """Wait for the turn, and end it."""
+        """Wait for the turn; end it on exit."""
         with self._waits():
             try:
                 async with asyncio.timeout(_TURN_TIMEOUT_S):
@@ -130,7 +130,7 @@ class Throttle:
 
     @contextlib.contextmanager
     def _waits(self) -> Iterator[None]:
-        """Be one of the few requests that may wait."""
+        """Take one of the few places of waiting requests."""
         if self._waiting >= _WAITING_MAX:
             self._refuse()
         self._waiting += 1
@@ -144,14 +144,14 @@ class Throttle:
         raise Busy
 
     async def _room_for(self, response: web.Response) -> None:
-        """Wait until so much has been read that `response` is not too much."""
+        """Wait until enough has been read to leave room for `response`."""
         size = len(response.body) if isinstance(response.body, bytes) else 0
         while self._unread_bytes and self._unread_bytes + size > _UNREAD_MAX_BYTES:
             self._was_read.clear()
             await self._was_read.wait()
 
     async def _send(self, page: _Page, request: web.Request) -> web.StreamResponse:
-        """Send `page`, at any time no more of it than the client reads."""
+        """Send `page` at the pace of the client's reading."""
         assert page.response is not None
         response = web.StreamResponse(status=page.response.status, headers=page.response.headers)
         response.content_length = len(page.body)
@@ -163,7 +163,7 @@ class Throttle:
                         await response.write(page.body[start : start + _PIECE_BYTES])
                 await response.write_eof()
         except TimeoutError:
-            pass  # raised anew below, for this one's frames hold a piece of the page
+            pass  # raised anew below: this one's frames reference a piece of the page
         else:
             return response
         self._limits_met["monitoring_pages"] += 1

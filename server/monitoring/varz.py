@@ -1,4 +1,4 @@
-"""`/varz`: what the server is, how it is set up, and what it has done so far."""
+"""`/varz`: the server's identity, settings and counts."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ _NONE_OF_ALL = {"routes": 0, "gateways": 0, "leafs": 0}
 
 
 def varz(state: "State") -> dict[str, Any]:
-    """Make the page."""
+    """Return the page."""
     return {**_identity(state), **_settings(state), **_activity(state)}
 
 
@@ -40,7 +40,7 @@ def _identity(state: "State") -> dict[str, Any]:
 
 
 def _encryption(state: "State") -> dict[str, Any]:
-    """Say what clients have to bring; absent is what they need not."""
+    """Return the demands on clients; those that do not apply are absent."""
     broker = state.broker
     tls = broker.options.tls
     facts = {
@@ -80,14 +80,14 @@ def _settings(state: "State") -> dict[str, Any]:
 
 
 def _auth_timeout_s(options: "Options") -> float:
-    """Return the time to authenticate; by default a second more than TLS has for its handshake."""
+    """Return the authentication time-out; by default the TLS handshake's plus a second."""
     return options.authorization.timeout_s or (
         options.tls.timeout_s + 1 if options.tls.enabled else _AUTH_TIMEOUT_S
     )
 
 
 def _websocket(state: "State") -> dict[str, Any]:
-    """Describe the WebSocket listener; empty when there is none."""
+    """Return the fields of the WebSocket listener; empty without one."""
     settings = state.broker.options.websocket
     if not settings.port:
         return {}
@@ -109,7 +109,7 @@ def _websocket(state: "State") -> dict[str, Any]:
 
 
 def _unless_default(handshake_timeout_s: float) -> int:
-    """Return the time for a handshake in nanoseconds, 0 where nobody has set it."""
+    """Return the handshake time-out in nanoseconds, 0 if not set."""
     default = WebSocket().handshake_timeout_s
     return 0 if handshake_timeout_s == default else go_format.nanoseconds(handshake_timeout_s)
 
@@ -176,7 +176,7 @@ def _activity(state: "State") -> dict[str, Any]:
 
 
 def _jetstream(state: "State") -> dict[str, Any]:
-    """Return what there is to say of JetStream, whose modules only its users load."""
+    """Return JetStream's fields; its modules are loaded only where it is on."""
     if state.jetstream is None:
         return {}
     # It imports midge.jetstream, for which a server without JetStream should not pay.

@@ -1,7 +1,7 @@
 """What the command line does: `midge-server`, and `midge serve`, `check` and `convert`.
 
-`midge-server` answers as nats-server does, down to the exit code 0 for an unknown flag; the
-sub-commands of `midge` say one line and exit with 1.
+`midge-server` behaves as nats-server does, down to the exit code 0 for an unknown flag; the
+sub-commands of `midge` print one line and exit with 1.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Exit code 0, or 1 with one line, FILE:LINE:COLUMN, for each key that midge canno
 
 
 def midge_server(arguments: Sequence[str]) -> int:
-    """Be `midge-server`; return the exit code."""
+    """Run `midge-server`; return the exit code."""
     try:
         line = parse_flags(arguments)
     except FlagError as error:
@@ -65,7 +65,7 @@ def midge_server(arguments: Sequence[str]) -> int:
 
 
 def serve(arguments: Sequence[str]) -> int:
-    """Be `midge serve`: a server with the same flags, logging for people or machines."""
+    """Run `midge serve`: a server with the same flags, but midge's own log formats."""
     try:
         line = parse_flags(arguments)
     except FlagError as error:
@@ -78,7 +78,7 @@ def serve(arguments: Sequence[str]) -> int:
 
 
 def check(arguments: Sequence[str]) -> int:
-    """Be `midge check`: print the effective options and where each came from."""
+    """Run `midge check`: print the effective options and the origin of each."""
     has_file = bool(arguments) and not arguments[0].startswith("-")
     try:
         line = parse_flags(["-c", *arguments] if has_file else arguments)
@@ -99,7 +99,7 @@ def check(arguments: Sequence[str]) -> int:
 
 
 def convert(arguments: Sequence[str]) -> int:
-    """Be `midge convert FILE`: print a configuration file's settings as TOML."""
+    """Run `midge convert FILE`: print a configuration file's settings as TOML."""
     if len(arguments) != 1 or arguments[0].startswith("-"):
         wants_help = arguments[:1] in (["-h"], ["--help"])
         _say(CONVERT_USAGE, sys.stdout if wants_help else sys.stderr)
@@ -117,11 +117,11 @@ def convert(arguments: Sequence[str]) -> int:
 
 
 def _say(text: object, stream: TextIO | None = None) -> None:
-    """Print `text`; a reader that has had enough is no reason to complain."""
+    """Print `text`; a reader that closes the pipe early is not an error."""
     try:
         print(text, file=stream, flush=True)
     except BrokenPipeError:
-        # The interpreter flushes once more at its end.
+        # The interpreter flushes once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -58,7 +58,7 @@ SIGNAL_TEXTS = {
 
 
 class ServerLike(Protocol):
-    """What the daemon needs of a server."""
+    """The interface that the daemon needs of a server."""
 
     async def start(self) -> None:
         """Open the listeners. Raises: OSError, MidgeError."""
@@ -73,13 +73,13 @@ class ServerLike(Protocol):
         """Call `load_again` when a client of the system account asks for a reload."""
 
     async def lame_duck(self) -> None:
-        """Refuse new clients, send the others away in time, and return."""
+        """Refuse new clients, disconnect the others gradually, and return."""
 
     def urls(self) -> Mapping[str, Sequence[str]]:
         """Return the listeners' URLs by kind: `nats`, `websocket`, `monitoring`."""
 
     def name_configuration(self, digest: str) -> None:
-        """Take the digest of the file that the options came from, for monitoring."""
+        """Set the digest of the configuration file, for monitoring."""
 
     @property
     def server_id(self) -> str:
@@ -87,7 +87,7 @@ class ServerLike(Protocol):
 
 
 class Daemon:
-    """One server process from its first log line to its exit code."""
+    """One server process, from its first log line to its exit code."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Daemon:
         log_form: str = "",
         source: str = "",
     ) -> None:
-        """Take what makes options and servers.
+        """Keep the functions that load options and make servers.
 
         `load` is called again for every reload; `source` is the configuration file's name, if any;
         `log_form` is what `logging.format = "auto"` means.
@@ -122,7 +122,7 @@ class Daemon:
         self._server = self._make_server(loaded.options)
         self._server.reload_on_request(self._reload_in_turn)
         self._server.name_configuration(self._digest(loaded))
-        logging.adopt_structlog()  # which a hook may have imported
+        logging.adopt_structlog()  # structlog, which a hook may have imported
         self._options = loaded.options
         self._announce(loaded)
         self._handle_signals()
@@ -141,7 +141,7 @@ class Daemon:
         return 0
 
     def _configure_logging(self, options: Options) -> None:
-        """Log as `options` say; raise MidgeError, and log as before, when that cannot be."""
+        """Configure the log by `options`; on failure keep the old log and raise MidgeError."""
         try:
             logging.check_file(options.logging)
         except OSError as error:
@@ -149,7 +149,7 @@ class Daemon:
         logging.configure(options.logging, form=self._log_form)
 
     async def _start(self) -> None:
-        """Start the server; name the address when it cannot be bound."""
+        """Start the server; the error names an address that cannot be bound."""
         try:
             await self._server.start()
         except OSError as error:
@@ -237,11 +237,11 @@ class Daemon:
         task.add_done_callback(self._tasks.discard)
 
     async def _reload_on_signal(self) -> None:
-        with contextlib.suppress(MidgeError):  # which the log has told
+        with contextlib.suppress(MidgeError):  # which has been logged
             await self._reload_in_turn()
 
     async def _reload_in_turn(self) -> None:
-        """Reload after those who asked before; raise MidgeError when everything stays as it was."""
+        """Reload after earlier requests; raise MidgeError when nothing has changed."""
         async with self._reloading:
             try:
                 await self._reload()
@@ -251,7 +251,7 @@ class Daemon:
                 raise
 
     async def _reload(self) -> None:
-        """Load the options again, off the loop, and take them all or none."""
+        """Load the options again, off the loop, and apply all or none."""
         loaded = await asyncio.to_thread(self._load)
         options = loaded.options
         await self._server.reload(options)
@@ -289,7 +289,7 @@ def run(daemon_of: Callable[[], Daemon]) -> int:
     shorten_pauses()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = runner.run(_run(daemon_of))
-    # The loop has given the signals back; a second SIGTERM must not turn a clean end into a kill.
+    # The loop's handlers are gone; a second SIGTERM must not turn a clean exit into a kill.
     for number in SIGNAL_TEXTS:
         signal.signal(number, signal.SIG_IGN)
     return code
@@ -300,7 +300,7 @@ async def _run(daemon_of: Callable[[], Daemon]) -> int:
 
 
 def _explain(error: OSError) -> str:
-    """Say what went wrong with a file in nats-server's way: `open /x: permission denied`."""
+    """Return the error of a file in nats-server's form: `open /x: permission denied`."""
     return f"open {error.filename}: {_reason(error)}" if error.filename else _reason(error)
 
 

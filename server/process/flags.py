@@ -25,7 +25,7 @@ ACTIONS = (
     Flag(("c", "config"), "str", ("config",)),
     Flag(("sl", "signal"), "str", ("signal",)),
 )
-"""Flags that say what to do rather than set something."""
+"""Flags that select an action instead of a setting."""
 
 SETTINGS = (
     Flag(("a", "addr", "net"), "str", ("listen", "host")),
@@ -58,7 +58,7 @@ SETTINGS = (
     Flag(("sd", "store_dir"), "str", ("jetstream", "store_dir")),
     Flag(("record",), "str", ("recorder", "directory")),
 )
-"""nats-server's flags that set something, and `--record`."""
+"""nats-server's flags for settings, and `--record`."""
 
 
 def _refused(names: tuple[str, ...], kind: Kind, feature: str) -> Flag:
@@ -75,10 +75,10 @@ UNSUPPORTED = (
     _refused(("s", "syslog"), "bool", "syslog"),
     _refused(("r", "remote_syslog"), "str", "syslog"),
 )
-"""nats-server's flags for what midge does not have; the target names it."""
+"""nats-server's flags for features that midge does not have; the target names the feature."""
 
 DEFAULT_PORT = 4222
-"""The port that nats-server takes for `-p 0`."""
+"""The port that nats-server uses for `-p 0`."""
 
 _LEVELS: dict[str, tuple[str, ...]] = {
     "VV": ("trace", "trace_verbose"),
@@ -181,7 +181,7 @@ def parse_flags(arguments: Sequence[str]) -> CommandLine:
 
 @functools.lru_cache(maxsize=1)
 def server_flags() -> tuple[Flag, ...]:
-    """Return every flag that a server takes."""
+    """Return every flag of a server."""
     own = tuple(
         Flag((setting.flag,), "switch" if _is_switch(setting) else "str", setting.path)
         for setting in schema.settings()

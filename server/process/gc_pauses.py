@@ -1,9 +1,9 @@
 """Keep the pauses of Python's garbage collector short, in a process that has many clients.
 
-A full collection looks at every object that might be part of a reference cycle, and nobody is
-served meanwhile. Subscriptions and the SubList are not among them (`@cython.no_gc`), so a million
-of them cost a collection 3 ms. Tens of thousands of connections still cost it more than a client
-may wait: then the survivors are set aside for some minutes, and collections look at what is new.
+A full collection visits every object that might be part of a reference cycle, and no client is
+served meanwhile. Subscriptions and the SubList are exempt (`@cython.no_gc`), so a million of them
+cost a collection 3 ms. Tens of thousands of connections still make it longer than a client may
+wait: then the survivors are frozen for some minutes, and collections visit new objects only.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 
 YOUNG_MAX = 5_000
-"""Objects made since the last collection that start the next one; it takes 2 ms at most."""
+"""New objects that start a young collection, which takes 2 ms at most."""
 
 FULL_MAX_S = 0.04
-"""Processor time of a full collection from which on its survivors are set aside: two turns."""
+"""Processor time of a full collection above which its survivors are frozen: two turns."""
 
 SET_ASIDE_S = 600.0
-"""For so long; then one collection looks at everything again."""
+"""Seconds for which they stay frozen; then one collection visits everything again."""
 
 _YOUNG_PER_MIDDLE = 5
 _MIDDLE_PER_FULL = 5
@@ -28,20 +28,20 @@ Clock = Callable[[], float]
 
 
 class PauseLimit:
-    """A callback for `gc.callbacks` that sets aside what a full collection takes too long to see.
+    """A callback for `gc.callbacks` that freezes the survivors of a slow full collection.
 
-    What is set aside has just been found to be alive, and cycles that die later wait for
-    `SET_ASIDE_S` at most, so no memory is kept for ever.
+    Frozen objects have just been found alive, and cycles that die later wait for `SET_ASIDE_S` at
+    most, so no memory leaks.
     """
 
     def __init__(self, processor: Clock = time.thread_time, now: Clock = time.monotonic) -> None:
         self._processor = processor
         self._now = now
         self._begun_s = 0.0
-        self._until_s: float | None = None  # while something is set aside
+        self._until_s: float | None = None  # while objects are frozen
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
-        """Take the start or the end of a collection."""
+        """Called by Python at the start and the end of a collection."""
         if info["generation"] != 2:
             return
         if phase == "start":
@@ -62,7 +62,7 @@ _limit = PauseLimit()
 
 
 def shorten_pauses() -> None:
-    """Collect in this way from now on; for a process that is nothing but a server."""
+    """Install this for the process, which must be a server only."""
     gc.enable()
     gc.set_threshold(YOUNG_MAX, _YOUNG_PER_MIDDLE, _MIDDLE_PER_FULL)
     if _limit not in gc.callbacks:

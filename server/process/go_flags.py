@@ -1,8 +1,8 @@
 """Parse command lines in Go's spelling, as nats-server does.
 
 `-p 4222`, `--p 4222`, `-p=4222` and `--port=4222` are the same; a boolean is `-D` or `-D=false`,
-and never takes the next word, other than a switch of our own. Parsing stops at the first word that
-is no flag, or after `--`.
+and never takes the next word, unlike midge's own switches. Parsing stops at the first word that is
+not a flag, or after `--`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _INTEGER = re.compile(r"[+-]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]*|[1-9][0-9]*)")
 _DIGITS_MAX = 66
-"""More digits than any 64-bit number has, so that a long text never becomes arithmetic."""
+"""Longest number in digits, more than 64 bits need; a longer text is not converted."""
 
 
 class FlagError(Exception):
-    """A command line that cannot be understood, in Go's words."""
+    """A command line that cannot be parsed; the text is Go's."""
 
 
 class Flag(msgspec.Struct, frozen=True):
@@ -38,15 +38,16 @@ class Flag(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     """Names without dashes."""
     kind: Kind
-    """What it takes; a `switch` is a bool whose value may also follow, as `--flag true`."""
+    """The type of its value; a `switch` is a bool whose value may also follow, as in `--flag
+    true`."""
     target: tuple[str, ...]
-    """The setting it sets, or one word for what the command itself looks at."""
+    """The setting it sets, or one word for a flag that the command itself handles."""
     is_refused: bool = False
-    """Whether it is known only to say that it is not supported; never suggested."""
+    """Whether it is known but not supported; never suggested."""
 
 
 class Given(NamedTuple):
-    """A flag that stood on the command line."""
+    """A flag of a command line."""
 
     flag: Flag
     spelling: str
@@ -59,7 +60,7 @@ class CommandLine(NamedTuple):
 
     given: list[Given]
     words: list[str]
-    """What came after the flags."""
+    """The words after the flags."""
 
 
 def parse(arguments: Sequence[str], flags: Iterable[Flag]) -> CommandLine:
@@ -92,7 +93,7 @@ def parse(arguments: Sequence[str], flags: Iterable[Flag]) -> CommandLine:
 
 
 def _nearest(name: str, known: Mapping[str, Flag]) -> str:
-    """Return what was probably meant; short names resemble each other too much."""
+    """Return the most similar flag; none for short names, which are all similar."""
     offered = [one for one, flag in known.items() if len(one) > 2 and not flag.is_refused]
     hint = nearest(name, offered) if len(name) > 2 else ""
     return hint.replace("mean '", "mean '--")

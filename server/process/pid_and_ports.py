@@ -24,11 +24,11 @@ def write_pid_file(path: str) -> None:
 class PortsFile:
     """`<executable>_<pid>.ports` in a directory: the URLs of all listeners as JSON.
 
-    It appears whole, by renaming, so a reader that polls for it never sees half of it.
+    It is written by renaming, so a reader that polls for it never sees a partial file.
     """
 
     def __init__(self, directory: str) -> None:
-        """Name the file; nothing is written yet."""
+        """Set the file's name; nothing is written yet."""
         self.path = Path(directory) / f"{executable_name()}_{os.getpid()}.ports"
 
     def write(self, urls: Mapping[str, Sequence[str]]) -> None:

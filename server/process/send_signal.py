@@ -16,7 +16,7 @@ COMMANDS = {
     "ldm": signal.SIGUSR2,
     "reload": signal.SIGHUP,
 }
-"""nats-server's names for what a signal does."""
+"""nats-server's names for the actions of signals."""
 
 PROGRAMS = ("midge-server",)
 """Names of executables that count as a server when no pid is given."""
@@ -64,7 +64,7 @@ def _pid_of(target: str) -> int:
             text = Path(target).read_text(encoding="ascii").strip()
         except (OSError, ValueError):
             raise ConfigError(f"invalid pid: {target}") from None
-    # Never 0 or less, which would mean a group of processes, or all of them.
+    # Never 0 or less, which would signal a group of processes, or all of them.
     if not (text.isascii() and text.isdecimal() and 0 < len(text) < 10 and int(text) > 0):
         raise ConfigError(f"invalid pid: {target}")
     return int(text)

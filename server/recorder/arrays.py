@@ -1,4 +1,4 @@
-"""From noted rows to Arrow tables; fixed-width columns are wrapped where they lie, not copied."""
+"""Convert recorded rows to Arrow tables; fixed-width columns are wrapped in place, not copied."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ WRITTEN_MESSAGES = pa.schema(
         for field in MESSAGES
     ]
 )
-"""`MESSAGES` with its dictionary columns as they are in memory; a file is the same for both."""
+"""`MESSAGES` with dictionary columns, as in memory; the files of both are the same."""
 
 
 def text(raw: bytes) -> str:
-    r"""Decode what should be UTF-8; what is not comes out escaped as `\xNN`."""
+    r"""Decode UTF-8; invalid bytes are escaped as `\xNN`."""
     return raw.decode(errors="backslashreplace")
 
 
 def messages_table(rows: MessageRows, server: str) -> pa.Table:
-    """Wrap `rows`, which must stay as they are for as long as the table lives."""
+    """Wrap `rows`, which must not change while the table lives."""
     table = _runs_table(rows, server)
     return table if rows.runs == rows.count else _expanded(table, rows)
 
 
 def _runs_table(rows: MessageRows, server: str) -> pa.Table:
-    """Make a table of one row per run."""
+    """Return a table with one row per run."""
     count = rows.runs
     plain, queued = (_fixed(pa.int32(), column, count) for column in (rows.plain, rows.queued))
     columns = [
@@ -62,7 +62,7 @@ def _runs_table(rows: MessageRows, server: str) -> pa.Table:
 
 
 def _expanded(table: pa.Table, rows: MessageRows) -> pa.Table:
-    """Repeat every run of `table` as often as it happened."""
+    """Repeat each run of `table` by its count."""
     ends = pc.cumulative_sum(_fixed(pa.int32(), rows.repeats, rows.runs))
     columns = [_expanded_column(chunked.chunk(0), ends, rows) for chunked in table.columns]
     return pa.Table.from_arrays(columns, schema=table.schema)
@@ -86,7 +86,7 @@ def _repeated(ends: pa.Array, values: pa.Array) -> pa.Array:
 
 
 def rows_table(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
-    """Make a table of tuples in the order of `schema`."""
+    """Return a table of tuples in the order of `schema`."""
     columns = [
         pa.array(column, field.type)
         for column, field in zip(zip(*rows, strict=True), schema, strict=True)
@@ -104,7 +104,7 @@ def _coded(codes: Any, words: Iterable[str], count: int) -> pa.Array:
 
 
 def _constant(word: str | pa.Scalar, count: int) -> pa.Array:
-    """Return `count` times the same word."""
+    """Return an array of `count` times the same word."""
     return _coded(bytes(4 * count), [word], count)
 
 
@@ -125,7 +125,7 @@ def _strings(texts: Texts, count: int) -> pa.Array:
 
 
 def _headers(texts: Texts, count: int) -> pa.Array:
-    """Parse header blocks, a few at a time so that the loop gets the interpreter in between."""
+    """Parse header blocks, a few at a time so that the loop's thread gets the GIL in between."""
     if not texts.present:
         return pa.nulls(count, HEADERS)
     raw = _binary(texts, count)

@@ -1,6 +1,6 @@
-"""The recorder as the server sees it: looks on, notes rows on the loop, hands them to the writer.
+"""The recorder: an observer that collects rows on the loop and hands them to the writer.
 
-Nothing here waits for the disk. What the writer cannot keep up with is dropped and counted.
+Nothing here waits for the disk. Rows that the writer cannot keep up with are dropped and counted.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ log = get_logger()
 
 _RUNS_AT_A_TIME = 65536
 _ROWS_AT_A_TIME = 262144
-"""At full speed: large, so that the writer seldom takes the interpreter from the loop."""
-_QUEUED_BYTES_MAX = 256 * 1024 * 1024  # of payloads and other texts, however few the rows
+"""Message rows per hand-over: large, so that the writer seldom takes the GIL from the loop."""
+_QUEUED_BYTES_MAX = 256 * 1024 * 1024  # bytes of payloads and other texts, however few the rows
 _EVENTS_AT_A_TIME = 4096
-_STOP_S_MIN = 5.0  # records last longer than output; the grace of process managers is 10 s
+_STOP_S_MIN = 5.0  # longer than for output; process managers allow 10 s
 
 _INTEREST_EVENTS = {
     "unsubscribed": "unsub",
@@ -42,12 +42,12 @@ _INTEREST_EVENTS = {
 
 
 class RecorderCounts(NamedTuple):
-    """What has become of the rows so far."""
+    """Counts of rows, failures and files."""
 
     written: int
     """Rows in visible segments."""
     dropped: int
-    """Rows that the writer was too far behind for."""
+    """Rows dropped because the writer was too far behind."""
     lost: int
     """Rows that could not be written."""
     errors: int
@@ -95,7 +95,7 @@ class Recorder(Observer):
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        """Begin to record.
+        """Start to record.
 
         Raises:
             ConfigError: the directory cannot be made or written to.
@@ -114,7 +114,7 @@ class Recorder(Observer):
         log.info("recorder_started", directory=self._options.directory)
 
     async def stop(self) -> None:
-        """Write what has been noted, within the time that a shutdown may take."""
+        """Write the collected rows, within the time limit of a shutdown."""
         if self._timer is None:
             return
         self._timer.cancel()
@@ -142,25 +142,25 @@ class Recorder(Observer):
             writer.segments,
         )
 
-    # What it sees.
+    # Called by the broker.
 
     def client_connected(self, connection: Connection) -> None:
-        """Note a client that has been let in."""
+        """Record an admitted client."""
         self._note_client(connection, "connect", None)
 
     def client_closed(self, connection: Connection) -> None:
-        """Note that a client has gone, and why."""
+        """Record a client's disconnect and its reason."""
         reason = connection.reason
         self._note_client(connection, "disconnect", reason.value if reason else "")
 
     def subscribed(self, connection: Connection, subscription: RoutedSubscription) -> None:
-        """Note a new subscription."""
+        """Record a new subscription."""
         self._note_interest(connection, subscription, "sub")
 
     def unsubscribed(
         self, connection: Connection, subscription: RoutedSubscription, cause: str
     ) -> None:
-        """Note the end of a subscription."""
+        """Record the end of a subscription."""
         self._note_interest(connection, subscription, _INTEREST_EVENTS[cause])
 
     def _note_client(self, connection: Connection, event: str, reason: str | None) -> None:
@@ -197,7 +197,7 @@ class Recorder(Observer):
         self._note("interest", connection, row)
 
     def _note(self, data_set: str, connection: Connection, row: tuple[Any, ...]) -> None:
-        """Note an event; the rows that are handed over together are of one hour."""
+        """Record an event; rows that are handed over together are of one hour."""
         time_us = int(self._broker.clock.wall() * 1e6)
         if time_us // HOUR_US != self._events_hour:
             self._hand_over_events()
@@ -210,7 +210,7 @@ class Recorder(Observer):
     # Handing over.
 
     def _exchange(self, full: MessageRows) -> MessageRows | None:
-        """Queue `full` and give empty rows, or None while too many rows wait already."""
+        """Queue `full` and return empty rows, or None while too many rows wait."""
         writer = self._writer
         waiting = self._handed - writer.taken
         if (
@@ -243,7 +243,7 @@ class Recorder(Observer):
         self._hand_over_events()
 
     def _roll(self) -> None:
-        """Have everything noted so far become visible."""
+        """Make all rows so far visible."""
         self._timer = self._broker.clock.call_later(self._options.roll_age_s, self._roll)
         self._hand_over_all()
         self._writer.put("roll")
@@ -254,7 +254,7 @@ class Recorder(Observer):
 
 
 def chooser_of(options: RecorderOptions) -> Callable[[bytes], int] | None:
-    """Give what says for a subject whether it is recorded, and with its payload; None for all.
+    """Return the function that tells whether to record a subject, and its payload; None for all.
 
     Raises:
         ConfigError: a pattern is not a subject.
@@ -278,7 +278,7 @@ def chooser_of(options: RecorderOptions) -> Callable[[bytes], int] | None:
 
 
 def _filter(name: str, allow: tuple[str, ...], deny: tuple[str, ...]) -> Callable[[bytes], bool]:
-    """Give what tells of a subject whether it passes; no pattern to allow allows all."""
+    """Return the filter of subjects; without patterns to allow it allows all."""
     allowed = _patterns(f"{name}_allow", allow)
     denied = _patterns(f"{name}_deny", deny)
     return lambda subject: (not allowed or allowed.matches(subject)) and not denied.matches(subject)

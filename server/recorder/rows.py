@@ -1,8 +1,8 @@
-"""The columns that messages are noted in, one after the other, until the writer takes them over.
+"""The columns that messages are recorded in until the writer takes them over.
 
-They are laid out as Arrow wants them, so that the writer wraps them and copies nothing: fixed-width
-columns are arrays, texts are bytes with the offsets of their ends, subjects and accounts are codes
-into a dictionary of their own.
+They have Arrow's layout, so that the writer wraps them without copying: fixed-width columns are
+arrays, texts are bytes with the offsets of their ends, subjects and accounts are codes into a
+dictionary of their own.
 """
 
 from array import array
@@ -16,9 +16,9 @@ _BYTES_AT_FIRST = 4096
 
 
 class Texts:
-    """One column of optional byte strings: value `i` ends where ``ends[i + 1]`` says.
+    """One column of optional byte strings: value `i` ends at ``ends[i + 1]``.
 
-    As long as no value is `present`, neither `ends` nor `valid` mean anything.
+    While no value is `present`, `ends` and `valid` are undefined.
     """
 
     __slots__ = ("_data", "_ends", "_valid", "buffer", "ends", "present", "used", "valid")
@@ -51,19 +51,19 @@ class Texts:
         self._ends[row + 1] = self.used
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Clear the column."""
         self.used = 0
         if self.present:
             self.present = 0
             self.valid[:] = bytes(len(self.valid))
 
     def _begin(self, rows: int) -> None:
-        """Make up for `rows` that were left without a value."""
+        """Fill in `rows` that were left without a value."""
         for i in range(rows + 1):
             self._ends[i] = 0
 
     def _grow(self, wanted: int) -> None:
-        """Have room for `wanted` bytes."""
+        """Make room for `wanted` bytes."""
         buffer = memory.allocate(max(wanted, 2 * len(self.buffer)))
         memory.copy(buffer, 0, self._data, 0, self.used)
         self.buffer = buffer
@@ -73,11 +73,11 @@ class Texts:
 class MessageRows:
     """Up to `count_max` messages of one hour, `count` of them so far.
 
-    Messages that differ in nothing share a run: there are `runs` of them, `capacity` at most, and
-    run `i` stands for ``repeats[i]`` messages. A publisher at full speed fills few runs.
+    Equal consecutive messages share a run: there are `runs` of them, at most `capacity`, and run
+    `i` stands for ``repeats[i]`` messages. A publisher at full speed fills few runs.
 
     `hour` is counted from the epoch. `subjects` and `accounts` are dictionaries of codes, in their
-    order. `closed` rows take no more, whatever room there is.
+    order. `closed` rows take no more messages even if there is room.
     """
 
     __slots__ = (
@@ -166,7 +166,7 @@ class MessageRows:
         queued: int,
         keeps_payload: bool,
     ) -> None:
-        """Note `frame`; `account` and `subject` are codes of these rows."""
+        """Record `frame`; `account` and `subject` are codes of these rows."""
         row = self.runs
         self._repeats[row] = 1
         self._times[row] = time_us
@@ -198,7 +198,7 @@ class MessageRows:
         self.count += 1
 
     def repeat(self, count: int) -> int:
-        """Note up to `count` messages that differ in nothing from the last; give how many."""
+        """Record up to `count` messages equal to the last; return how many."""
         room = self.count_max - self.count
         count = min(count, room)
         self._repeats[self.runs - 1] += count
@@ -206,7 +206,7 @@ class MessageRows:
         return count
 
     def clear(self) -> None:
-        """Begin anew, for another hour perhaps."""
+        """Clear the rows, for any hour."""
         self.count = 0
         self.runs = 0
         self.bytes = 0

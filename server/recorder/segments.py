@@ -1,8 +1,8 @@
-"""Segments on disk: what they are called, how one becomes visible, and when they go.
+"""Segments on disk: their names, how one becomes visible, and their retention.
 
-A segment is `<data set>/date=YYYY-MM-DD/hour=HH/part-<server>-<n>.parquet`. Until it is whole its
-name begins with a dot and ends with the process that writes it, so that readers pass it over and
-the next start knows what a crash has left behind.
+A segment is `<data set>/date=YYYY-MM-DD/hour=HH/part-<server>-<n>.parquet`. Until it is complete
+its name begins with a dot and ends with the writing process's id, so that readers skip it and the
+next start recognizes leftovers of a crash.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _HOUR_S = 3600
 
 
 class Segment:
-    """One Parquet file in the making."""
+    """One Parquet file being written."""
 
     def __init__(self, path: Path, schema: pa.Schema, hour: int) -> None:
-        """Begin the segment that will be `path`.
+        """Start the segment that will be at `path`.
 
         Raises:
             OSError: the file cannot be made.
@@ -59,7 +59,7 @@ class Segment:
             column_encoding=delta,
             # Readers prune files by time; the bounds of the texts would cost more than the rest.
             write_statistics=["time"],
-            # A reader is to find the format's own types, not those that the writer had in memory.
+            # Store the format's own types, not those of the writer's memory.
             store_schema=False,
         )
 
@@ -77,7 +77,7 @@ class Segment:
         """Make the segment visible.
 
         Raises:
-            OSError, pyarrow.ArrowException: it could not be written to its end.
+            OSError, pyarrow.ArrowException: it could not be completed.
         """
         self._writer.close()
         self._file.flush()
@@ -86,17 +86,17 @@ class Segment:
         self.scratch.replace(self.path)
 
     def abandon(self) -> None:
-        """Leave nothing behind of a segment that could not be written."""
+        """Delete a segment that could not be written."""
         for attempt in (self._writer.close, self._file.close, self.scratch.unlink):
-            with contextlib.suppress(Exception):  # it failed already, and is of no more use
+            with contextlib.suppress(Exception):  # writing has already failed
                 attempt()
 
 
 class Numbering:
-    """Gives the segments of one server their paths; numbers go on where the last process ended."""
+    """Assigns paths to one server's segments; numbers continue from the previous process's."""
 
     def __init__(self, root: Path, server: str) -> None:
-        """Look at what is there under `root`, and remove what dead processes left half-written."""
+        """Scan `root`, and remove partial segments of dead processes."""
         self._root = root
         self._server = file_safe(server)
         self._numbers = dict.fromkeys(SCHEMAS, 0)
@@ -105,7 +105,7 @@ class Numbering:
                 self._look_at(name, path)
 
     def path(self, data_set: str, hour: int) -> Path:
-        """Return the path of the next segment, `hour` being counted from the epoch."""
+        """Return the path of the next segment; `hour` counts from the epoch."""
         number = self._numbers[data_set]
         self._numbers[data_set] += 1
         begin = datetime.fromtimestamp(hour * _HOUR_S, UTC)
@@ -122,14 +122,14 @@ class Numbering:
 
 
 def file_safe(server: str) -> str:
-    """Return a server's name as part of a file name; what a path cannot hold becomes `_`."""
+    """Return a server's name for file names; invalid characters become `_`."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", server) or "_"
 
 
 def retain(root: Path, age_s: float, total_bytes: int, now_s: float | None = None) -> int:
-    """Delete segments older than `age_s`, and the oldest while all are larger than `total_bytes`.
+    """Delete segments older than `age_s`, and the oldest while the total exceeds `total_bytes`.
 
-    0 means no such limit. Returns how many were deleted.
+    0 means no limit. Returns how many were deleted.
     """
     if not age_s and not total_bytes:
         return 0
@@ -171,7 +171,7 @@ def _remove_empty(hour: Path) -> None:
 
 def _is_alive(pid: int) -> bool:
     if pid == os.getpid():
-        return False  # in a container the process before had the same number
+        return False  # in a container the previous process had the same id
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,8 +1,8 @@
-"""Where the router's messages leave it for the recorder: one short call per message or run.
+"""The router's observer for the recorder: one short call per message or run.
 
-Everything here runs on the loop, between two deliveries. So nothing allocates, waits or asks for
-the time per message: rows go into columns, the time is that of the batch of reads, and what the
-filters say of a subject is remembered while the subject stays the same.
+Everything here runs on the loop, between two deliveries. So nothing allocates, waits or reads the
+clock per message: rows go into columns, the time is that of the batch of reads, and the filters'
+answer is kept while the subject stays the same.
 """
 
 from collections.abc import Callable
@@ -18,19 +18,19 @@ from midge.server.routing.router import Router
 HOUR_US = 3_600_000_000
 
 SKIPPED, BARE, WHOLE = 0, 1, 2
-"""What becomes of a message: nothing, a row without its payload, a row with it."""
+"""What to record of a message: nothing, a row without its payload, a row with it."""
 
 _SKIPPED, _WHOLE, _HOUR_US = SKIPPED, WHOLE, HOUR_US  # C constants in the compiled build
 
-_CHOICES_MAX = 65536  # subjects whose choice is remembered; inboxes never end
+_CHOICES_MAX = 65536  # most subjects whose choice is cached, since inboxes are endless
 
 
 class MessageTap(Observer):
-    """Notes every routed message in `rows`, and has `exchange` swap them when they are full.
+    """Records every routed message in `rows`, which `exchange` swaps when they are full.
 
-    `exchange` takes full rows and gives empty ones, or None when the writer is too far behind: then
-    messages are `dropped`, and each new batch of reads asks again. `choose` says what becomes of a
-    subject's messages; None keeps everything. `wall` gives the time in seconds since the epoch.
+    `exchange` takes full rows and returns empty ones, or None when the writer is too far behind:
+    then messages are `dropped`, and each new batch of reads tries again. `choose` returns what to
+    record of a subject's messages; None records everything. `wall` returns seconds since the epoch.
     """
 
     def __init__(
@@ -58,27 +58,27 @@ class MessageTap(Observer):
         self._choice = _WHOLE
         self._account_code = -1
         self._subject_code = -1
-        self._frame: Frame | None = None  # the last one that passed the filters
+        self._frame: Frame | None = None  # the last message that passed the filters
         self._plain = 0
         self._queued = 0
-        self._repeatable = False  # whether its row would do for a message like it
+        self._repeatable = False  # whether an equal message may share its row
         self.begin_batch()
 
     def message_routed(
         self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
     ) -> None:
-        """Note a message: as one more of the kind before it, or as a row of its own."""
+        """Record a message: by counting up the last row, or as a row of its own."""
         if not self._count_again(frame, 1, plain, queued):
             self._note(account, publisher, frame, plain, queued)
 
     def sees_runs(self) -> bool:
-        """Say that it does: most often, a run is one row."""
+        """Return True: mostly, a run is one row."""
         return True
 
     def run_routed(
         self, account: Account, publisher: Client | None, frame: Frame, count: int, plain: int
     ) -> None:
-        """Note messages that differ in no more than payload and headers."""
+        """Record messages that differ in payload and headers only."""
         first = frame.base
         seen = 0
         while seen < count:
@@ -87,17 +87,17 @@ class MessageTap(Observer):
             if again == 0:
                 self._note(account, publisher, frame, plain, 0)
                 if self._choice == _SKIPPED:
-                    break  # so will the others be
+                    break  # so are the others
                 again = 1
             seen += again
         frame.base = first
 
     def _count_again(self, frame: Frame, count: int, plain: int, queued: int) -> int:
-        """Note or drop up to `count` messages like the last; give how many.
+        """Record or drop up to `count` messages equal to the last; return how many.
 
-        0 when only a row of its own will do for `frame`.
+        0 when `frame` needs a row of its own.
         """
-        # A repeated frame has the line of the one before it, and came in the same batch of reads.
+        # A repeated frame has the control line of the previous one, in the same batch of reads.
         if (
             not frame.repeated
             or frame is not self._frame
@@ -113,7 +113,7 @@ class MessageTap(Observer):
     def _note(
         self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
     ) -> None:
-        """Note a message in a row of its own, unless it is filtered out or there is no room."""
+        """Record a message in a row of its own, unless it is filtered out or there is no room."""
         if self._router.batches != self._batch:
             self.begin_batch()
         start = frame.base + frame.subject_start
@@ -166,7 +166,7 @@ class MessageTap(Observer):
                 self.rows.hour = hour
 
     def swap(self) -> bool:
-        """Exchange the rows for empty ones; False when there are none to be had."""
+        """Exchange the rows for empty ones; False when there are none."""
         rows = self._exchange(self.rows)
         if rows is None:
             self._refused = True
@@ -180,7 +180,7 @@ class MessageTap(Observer):
         return True
 
     def _change_subject(self, account: Account, frame: Frame) -> None:
-        """Turn to the subject of `frame`."""
+        """Switch to the subject of `frame`."""
         if account is not self._account:
             self._account = account
             self._account_code = -1
@@ -197,7 +197,7 @@ class MessageTap(Observer):
             self._choice = known & 3
 
     def _chosen(self, subject: bytes) -> int:
-        """Return what the filters say of `subject`."""
+        """Return the filters' answer for `subject`."""
         if self._choose is None:
             return _WHOLE
         choice = self._choices.get(subject)

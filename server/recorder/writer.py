@@ -33,10 +33,10 @@ ROLL, STOP = "roll", "stop"
 
 
 class Writer:
-    """Writes what `put` takes in, in a thread of its own, from `start` to `stop`.
+    """Writes the rows passed to `put`, in a thread of its own, from `start` to `stop`.
 
-    The counts are the thread's alone to change: `written` and `lost` count rows, `taken` message
-    rows that have left the queue one way or the other, `errors` failures, `segments` visible files.
+    Only the thread changes the counts: `written` and `lost` count rows, `taken` message rows that
+    have left the queue, written or lost, `errors` failures, `segments` visible files.
     """
 
     def __init__(self, options: RecorderOptions, server: str) -> None:
@@ -59,7 +59,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="midge-recorder", daemon=True)
 
     def start(self) -> None:
-        """Make the directory and begin.
+        """Make the directory and start.
 
         Raises:
             OSError: the directory cannot be made or written to.
@@ -75,7 +75,7 @@ class Writer:
         self._queue.put(item)
 
     def stop(self, timeout_s: float) -> bool:
-        """Write what is queued and end; False when that takes longer than `timeout_s`."""
+        """Write the queued rows and stop; False when that takes longer than `timeout_s`."""
         self._is_ending = True
         self._queue.put(STOP)
         last = threading.Thread(target=self._finish, name="midge-recorder-end", daemon=True)
@@ -89,14 +89,14 @@ class Writer:
             self._take(self._queue.get())
 
     def _finish(self) -> None:
-        """Write the rest in a thread that need not yield: a busy machine would leave no time."""
+        """Write the rest in a thread of normal priority, which a busy machine does not starve."""
         self._thread.join()
         while not self._queue.empty():
             self._take(self._queue.get())
         self._roll_all()
 
     def _take(self, item: MessageRows | tuple[str, int, list[tuple[Any, ...]]] | str) -> None:
-        """Do what an item of the queue asks for; STOP only ends the waiting for it."""
+        """Handle an item of the queue; STOP only ends the waiting for items."""
         if isinstance(item, MessageRows):
             self._take_messages(item)
         elif isinstance(item, tuple):
@@ -171,7 +171,7 @@ class Writer:
             self._note(error)
 
     def _fail(self, data_set: str, error: Exception) -> None:
-        """Give up the open segment, and try again in a while."""
+        """Abandon the open segment; writing is retried after a while."""
         segment = self._open.pop(data_set, None)
         if segment is not None:
             self.lost += segment.rows
@@ -180,7 +180,7 @@ class Writer:
         self._note(error)
 
     def _note(self, error: Exception) -> None:
-        """Count and log a failure, though not more often than people can read."""
+        """Count a failure; log it at a limited rate."""
         self.errors += 1
         now = time.monotonic()
         if now - self._logged_at < _LOG_INTERVAL_S:
@@ -198,7 +198,7 @@ class Writer:
 
 
 def _yield_to_the_loop() -> None:
-    """Have this thread run when the machine has time to spare: rather drop rows than slow traffic.
+    """Lower this thread's priority: dropping rows is better than slowing traffic.
 
     Only Linux gives threads a priority of their own.
     """

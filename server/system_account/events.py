@@ -1,6 +1,6 @@
-"""What the server tells of itself in the system account: clients that come and go, and its counts.
+"""The server's events in the system account: clients that connect and disconnect, and counts.
 
-Events are made only while somebody listens to them.
+Events are made only while they have a subscriber.
 """
 
 import os
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _STATISTICS_INTERVAL_S = 10.0
 _FIRST_STATISTICS_INTERVAL_S = 0.25
-"""Doubles until it is the other: a server that has just started tells of itself more often."""
+"""The interval doubles from the first to the second: a new server publishes more often."""
 _ADVISORY = "io.nats.server.advisory.v1."
 
 
@@ -44,7 +44,7 @@ class SystemEvents(Observer):
         self._requests = SystemRequests(self)
 
     def start(self) -> None:
-        """Begin to watch and to answer."""
+        """Start to observe and to answer."""
         self._requests.subscribe_system()
         for account in list(self._broker.accounts.values()):
             self.account_made(account)
@@ -62,10 +62,10 @@ class SystemEvents(Observer):
         self._requests.close()
 
     def lame_duck(self) -> None:
-        """Tell that the server takes no more clients."""
+        """Publish the event of lame duck mode."""
         self._publish_own("LAMEDUCK", self.server_info())
 
-    # Seen by the broker.
+    # Called by the broker.
 
     def account_made(self, account: Account) -> None:
         """Offer the common services in a new account."""
@@ -74,13 +74,13 @@ class SystemEvents(Observer):
             self._requests.subscribe_account(account)
 
     def client_connected(self, connection: Connection) -> None:
-        """Tell of a client that has been let in."""
+        """Publish the event of an admitted client."""
         if self._has_listeners():
             self._tell_connections(connection.account)
             self._tell(connection, "CONNECT", self._connect_event(connection))
 
     def client_closed(self, connection: Connection) -> None:
-        """Tell of a client that has gone, or has never been let in."""
+        """Publish the event of a client that has disconnected, or was refused."""
         if not self._has_listeners():
             return
         if connection.introduced:
@@ -99,7 +99,7 @@ class SystemEvents(Observer):
             self.publish(self._broker.system_account, subject, document)
 
     def publish(self, account: Account, subject: bytes, document: Any) -> None:
-        """Publish `document` as JSON to those in `account` who listen."""
+        """Publish `document` as JSON in `account`, if it has subscribers."""
         result = account.sublist.match(subject)
         if not result:
             return
@@ -113,7 +113,7 @@ class SystemEvents(Observer):
         self.publish(account, subject, {"server": self.server_info(), **trace})
 
     def _has_listeners(self) -> bool:
-        """Tell whether anybody but the server itself has subscribed in the system account."""
+        """Tell whether any client has subscribed in the system account."""
         return len(self._broker.system_account.sublist) > self._requests.subscribed
 
     def _publish_own(self, name: str, document: Any) -> None:
@@ -124,7 +124,7 @@ class SystemEvents(Observer):
         self.publish(self._broker.system_account, subject.encode(), event)
 
     def _tell_connections(self, account: Account, leaving: int = 0) -> None:
-        """Tell the counts of an account, without the `leaving` subscriptions of who goes."""
+        """Publish the counts of an account, less the `leaving` subscriptions of a client."""
         name = account.name
         document = self.account_connections(account)
         document["num_subscriptions"] -= leaving
@@ -132,7 +132,7 @@ class SystemEvents(Observer):
             self.publish(self._broker.system_account, subject.encode(), document)
 
     def _tick(self) -> bool:
-        """Tell the counts, now and every few seconds; False when nobody subscribes to them."""
+        """Publish the counts, now and every few seconds; False without a subscriber."""
         self._timer = self._broker.clock.call_later(self._interval_s, self._tick)
         self._interval_s = min(2 * self._interval_s, _STATISTICS_INTERVAL_S)
         is_heard = bool(self._broker.system_account.sublist.match(self._own_subject("STATSZ")))
@@ -146,7 +146,7 @@ class SystemEvents(Observer):
     # Documents.
 
     def server_info(self) -> dict[str, Any]:
-        """Say which server this is; each time with the next sequence number."""
+        """Return the fields of this server, each time with the next sequence number."""
         self._sequence += 1
         broker = self._broker
         return {
@@ -162,7 +162,7 @@ class SystemEvents(Observer):
         }
 
     def statistics(self) -> dict[str, Any]:
-        """Count, as `STATSZ` tells it."""
+        """Return the counts of `STATSZ`."""
         broker = self._broker
         totals = server_totals(broker)
         usage = self.state.usage
@@ -186,7 +186,7 @@ class SystemEvents(Observer):
         return {"server": self.server_info(), "statsz": statistics}
 
     def account_connections(self, account: Account) -> dict[str, Any]:
-        """Count the connections of an account, as `CONNS` tells it."""
+        """Return the counts of an account for `CONNS`."""
         counts = accounts.account_statistics(self.state, account)
         return {**self._head("account_connections"), **counts}
 
@@ -194,7 +194,7 @@ class SystemEvents(Observer):
         return {**self._head("client_connect"), "client": self._client(connection)}
 
     def _disconnect_event(self, connection: Connection) -> dict[str, Any]:
-        """Describe the end of a connection; what is sent here is what the client sent."""
+        """Describe the end of a connection; `sent` here counts from the client's side."""
         now = go_format.timestamp(self._broker.clock.wall())
         round_trip_s = connection.keepalive.round_trip_s
         measured = {"rtt": go_format.nanoseconds(round_trip_s)} if round_trip_s else {}

@@ -1,4 +1,4 @@
-"""The system account's services: what `$SYS.REQ...` answers, as the `nats` command line asks it."""
+"""The system account's services: `$SYS.REQ...`, as the `nats` command line uses them."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 Answer = dict[str, Any]
 Handler = Callable[["Account", "Client | None", Answer, bytes], Awaitable[Answer | None]]
-"""Makes the answer within an account for a publisher, from what was given and the subject; or none,
-when this server is not the one to answer."""
+"""Returns the answer to a request in an account by a publisher, from its arguments and subject;
+None when another server is to answer."""
 
 _STATES = ("open", "closed", "all")
 _RENAMED = {"account": "acc", "subscriptions": "subs", "subject_filter": "filter_subject"}
 _MAX_WAITING = 64
-"""Requests of one account that may wait for their turn; further ones get no answer."""
+"""Most waiting requests of one account; further ones get no answer."""
 
 
 class SystemRequests:
-    """Subscribes the services, and answers; `events` lends its state and publishes the answers."""
+    """Subscribes the services and answers; `events` has the state and publishes the answers."""
 
     def __init__(self, events: "SystemEvents") -> None:
         self._events = events
@@ -68,7 +68,7 @@ class SystemRequests:
             self._offer(f"$SYS.REQ.ACCOUNT.*.{name}", account, handler)
 
     def subscribe_account(self, account: "Account") -> None:
-        """Offer what every account has: who am I, and the account's own counts."""
+        """Offer the services of every account: user information, and the account's own counts."""
         self._offer("$SYS.REQ.USER.INFO", account, self._user_info)
         if account is not self._broker.system_account:
             self._offer("$SYS.REQ.ACCOUNT.PING.STATZ", account, self._own_statistics)
@@ -86,13 +86,13 @@ class SystemRequests:
         self._broker.limit_hits["system_requests"] += 1
 
     def close(self) -> None:
-        """Answer nothing more."""
+        """Stop answering."""
         self._services.close()
 
     # Answering.
 
     async def _answer(self, handler: Handler, request: Request) -> bytes | None:
-        """Make the answer to `request`, or say what is wrong with it."""
+        """Return the answer to `request`, or the error."""
         try:
             given = json.loads(request.payload) if request.payload.strip() else {}
             if not isinstance(given, dict):
@@ -107,7 +107,7 @@ class SystemRequests:
         return None if answer is None else msgspec.json.encode(answer)
 
     def _is_meant(self, given: Answer) -> bool:
-        """Tell whether this is one of the servers that a request to all of them is for."""
+        """Tell whether a request to all servers includes this one."""
         own = {"server_name": self._state.server_name, "host": self._broker.host, "cluster": ""}
         for field, value in own.items():
             wanted = given.get(field) or value
@@ -125,7 +125,8 @@ class SystemRequests:
         )
 
     def _refusal(self, code: int, text: str) -> Answer:
-        # It may name what the request holds, and JSON can write what nothing could encode.
+        # The error may quote the request, and JSON can express a lone surrogate, which cannot be
+        # encoded.
         shown = text[:256].encode(errors="replace").decode()
         problem = {"code": code, "description": shown}
         return {"server": self._events.server_info(), "error": problem}
@@ -193,7 +194,7 @@ class SystemRequests:
     async def _account_jsz(
         self, _account: Any, _publisher: Any, given: Answer, subject: bytes
     ) -> Answer:
-        """Answer about JetStream of the account that the subject names."""
+        """Return the JetStream page of the account in the subject."""
         name = _account_in(subject)
         if self._state.jetstream is None:
             raise BadArgument("jetstream not enabled")
@@ -206,7 +207,7 @@ class SystemRequests:
         return self._wrapped(page["account_details"][0])
 
     def _named(self, handler: Handler, **always: Any) -> Handler:
-        """Answer about the account that stands in the subject; `always` is what is asked."""
+        """Return a page of the account in the subject, with `always` as arguments."""
 
         async def answer(
             account: "Account", publisher: "Client | None", given: Answer, subject: bytes
@@ -248,7 +249,7 @@ class SystemRequests:
             {"server_id": self._broker.keys.server_id, "now": now, "account_statz": page}
         )
 
-    # What every account may ask.
+    # Services of every account.
 
     async def _own_statistics(self, account: "Account", *_: Any) -> Answer:
         return self._account_statistics([account.name])
@@ -267,7 +268,7 @@ class SystemRequests:
             data |= _permissions(self._broker.options, publisher.identity)
         return self._wrapped(data)
 
-    # What changes something.
+    # Services that change something.
 
     async def _kick(self, _account: Any, _publisher: Any, given: Answer, _subject: bytes) -> Answer:
         self._client(given, "no such client or leafnode id").close(ClosedReason.KICKED)
@@ -307,13 +308,13 @@ def _account_in(subject: bytes) -> str:
 
 
 def _about(name: str, given: Answer) -> Answer:
-    """Return what is `given` as asked about the account `name`, whichever it names itself."""
+    """Return the arguments `given`, with `name` as their account."""
     kept = {field: value for field, value in given.items() if _RENAMED.get(field, field) != "acc"}
     return {**kept, "acc": name}
 
 
 def _arguments(given: Answer) -> Arguments:
-    """Read the JSON of a request as if its fields had been query arguments."""
+    """Parse the JSON of a request to query arguments."""
     query = {}
     for name, value in given.items():
         if isinstance(value, bool):
@@ -328,7 +329,7 @@ def _arguments(given: Answer) -> Arguments:
 
 
 def _permissions(options: "Options", identity: "Identity") -> Answer:
-    """Show what a user may do, as the configuration says."""
+    """Return a user's permissions in the form of the configuration."""
     users = [*options.authorization.users, *(one for acc in options.accounts for one in acc.users)]
     named = (one.permissions for one in users if identity.user == (one.user or one.nkey))
     table = next(named, None)

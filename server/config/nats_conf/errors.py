@@ -6,9 +6,9 @@ from midge.server.errors import ConfigError
 
 
 class ConfError(ConfigError):
-    """A wrong line; `where` is `file:line:column`, or empty when the text says it."""
+    """A wrong line; `where` is `file:line:column`, or empty when the text has it."""
 
     def __str__(self) -> str:
-        """Return the place and what is wrong there."""
+        """Return the position and the fault."""
         text = f"{self.key}: {self.text}" if self.key else self.text
         return f"{self.where}: {text}" if self.where else text

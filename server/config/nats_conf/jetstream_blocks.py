@@ -48,7 +48,7 @@ def _sync(node: Node) -> str:
     """Return `always`, or a duration as it is written."""
     if isinstance(node.value, str) and node.value.lower() == "always":
         return "always"
-    seconds(node)  # says what is wrong with it
+    seconds(node)  # raises with the reason
     return node.value if isinstance(node.value, str) else f"{node.value}ns"
 
 
@@ -63,7 +63,7 @@ def _unused_switch(_: Section, node: Node) -> None:
 
 
 def _cluster_traffic(_: Section, node: Node) -> None:
-    """Accept what only replicated streams would use."""
+    """Accept a value that only replicated streams would use."""
     if text(node).lower() not in {"system", "owner", ""}:
         fail(node, f"expected 'system' or 'owner' for cluster_traffic, got {node.value!r}")
 
@@ -147,7 +147,7 @@ ACCOUNT: dict[str, Handler] = {
 
 
 def _read(section: Section, node: Node, table: Mapping[str, Handler]) -> None:
-    """Read `true`, `enabled`, `disabled` or a map, which enables unless it says otherwise."""
+    """Read `true`, `enabled`, `disabled` or a map, which enables unless it has `enabled: false`."""
     value = node.value
     if isinstance(value, dict):
         section.put("enabled", True, node)

@@ -1,8 +1,8 @@
 r"""Cut a nats-server configuration text into tokens.
 
-The grammar depends on the place: a key runs to a blank, `=` or `:`; a value's first character says
-what it is; entries end at a line's end, `,`, `;` or `}`. The lexer therefore keeps a stack of the
-maps and arrays that are open. It does not recurse, and the stack is bounded.
+The grammar depends on the place: a key runs to a blank, `=` or `:`; a value's first character
+determines its kind; entries end at a line's end, `,`, `;` or `}`. The lexer therefore keeps a stack
+of the maps and arrays that are open. It does not recurse, and the stack is bounded.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ DEPTH_MAX = 100
 
 
 ENDS_OF_VALUES = ("", ",", ";", "]", "}")
-"""What ends a bare word; right behind a key's separator there is no value."""
+"""Characters that end a bare word; directly after a key's separator they mean no value."""
 
 SHOWN_MAX = 64
 """Characters of a wrong number that an error repeats."""
 
 
 class Kind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     KEY = auto()
     SCALAR = auto()
@@ -42,7 +42,7 @@ class Kind(Enum):
 
 
 class Token(NamedTuple):
-    """A piece of the text and where it began."""
+    """A piece of the text and its position."""
 
     kind: Kind
     value: Any
@@ -56,7 +56,7 @@ _SPACE = re.compile(r"\s*")
 _SPACE_AND_COMMENTS = re.compile(r"(?:\s+|#[^\r\n]*|//[^\r\n]*)*")
 _COMMENT = re.compile(r"(?:#|//)[^\r\n]*")
 _KEY = re.compile(r"[^\s=:]+")
-# Long stretches at a time: a step for each character would keep others waiting meanwhile.
+# Consume long runs at once: a step per character would hold the GIL too long.
 _WORD = re.compile(r"""[^\s,;\]}'\\]*(?:\\.[^\s,;\]}'\\]*)*""")
 _DOUBLE_QUOTED = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 _BLOCK_END = re.compile(r"\n\)(?=\n|\Z)")
@@ -105,7 +105,7 @@ class Lexer:
             if token.kind not in (Kind.MAP_START, Kind.ARRAY_START):
                 yield from self._after_value(open_ends)
 
-    # The three places where something may stand: before a key, in an array, after a value.
+    # The three states of the lexer: before a key, in an array, after a value.
 
     def _entry(self, context: Kind | None) -> Token | None:
         """Read a key up to where its value begins, an include, or the end of the map or text."""
@@ -162,7 +162,7 @@ class Lexer:
         return self._value(Kind.ARRAY_END)
 
     def _after_value(self, open_ends: list[Kind]) -> Iterator[Token]:
-        """Read what ends an entry, and close what ends with it."""
+        """Read the end of an entry, and close the maps and arrays that end with it."""
         while True:
             context = open_ends[-1] if open_ends else None
             self._match(_BLANK)
@@ -229,7 +229,7 @@ class Lexer:
         return self._word()
 
     def _nothing(self, end: str, context: Kind | None) -> Token:
-        """Read what is not there as an empty text, but in a map only before a semicolon."""
+        """Read an absent value as an empty text, in a map only before a semicolon."""
         if context is Kind.MAP_END and end == ",":
             self._fail('Unexpected map value terminator ",".')
         if context is Kind.MAP_END and end == "}":
@@ -308,7 +308,7 @@ class Lexer:
             raise ConfError(f"expected Zulu formatted DateTime, but got '{word}'") from None
 
     def _check_text_that_begins_as_number(self, word: str) -> None:
-        """Refuse what nats-server takes for a broken number or date; `1abc` is a text."""
+        """Refuse what nats-server takes for a malformed number or date; `1abc` is a text."""
         if word.startswith("-"):
             self._fail_after_value(None, re.sub(r"^-[0-9]+", "", word)[:1])
         whole, dot, rest = word.partition(".")
@@ -364,7 +364,7 @@ class Lexer:
         return found
 
     def _match(self, pattern: re.Pattern[str]) -> str:
-        """Consume what matches `pattern`, which may be nothing."""
+        """Consume the match of `pattern`, which may be empty."""
         found = pattern.match(self._text, self._position)
         if found is None:
             return ""
@@ -372,7 +372,7 @@ class Lexer:
         return found[0]
 
     def _until_quote(self, quote: str) -> str:
-        """Consume a quoted text, quotes included, that knows no escapes."""
+        """Consume a quoted text without escapes, quotes included."""
         start, end = self._position + 1, self._text.find(quote, self._position + 1)
         if end < 0:
             self._position = len(self._text)

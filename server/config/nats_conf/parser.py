@@ -1,7 +1,6 @@
 """Build a tree of nodes from the tokens: variables looked up, includes read and merged.
 
-Everything is bounded: the nesting, the bytes of all included files together, and cycles of files
-and variables are found.
+Nesting and the total bytes of included files are bounded; cycles of files and variables are errors.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Node:
 
 
 class Source:
-    """What all files of one configuration share: environment, size budget, open files."""
+    """State that all files of one configuration share: environment, size budget, open files."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Look variables up in `environment` when no file defines them."""
@@ -65,7 +64,7 @@ class Source:
         self.open_variables: list[str] = []
 
     def read(self, file: Path) -> str:
-        """Return the text of `file`, within what is left of the budget."""
+        """Return the text of `file`, within the remaining budget."""
         self.files_left -= 1
         if self.files_left < 0:
             raise ConfError(f"{file}: expected at most {INCLUDES_MAX} files with all includes")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from midge.server.config.type_check import Path as KeyPath
 
 ERRORS_MAX = 100
-"""Most errors of one file that are told."""
+"""Most errors of one file that are reported."""
 
 
 def read_conf_file(file: Path, environment: Mapping[str, str] | None = None) -> Layer:
@@ -47,7 +47,7 @@ def read_conf_file(file: Path, environment: Mapping[str, str] | None = None) -> 
 
 
 def _all_of(errors: list[ConfigError], file: str) -> ConfigError:
-    """Return one error that tells all, or as many as anybody would read."""
+    """Return one error for all, or for the first `_ERRORS_MAX`."""
     if len(errors) == 1:
         return errors[0]
     told = errors[:ERRORS_MAX]

@@ -1,7 +1,7 @@
 """Read maps by a table of their keys.
 
-A table says for each key (in small letters; nats-server ignores case) which setting it fills and
-how its value is read. What the table does not know is refused, never ignored.
+A table has for each key (in small letters; nats-server ignores case) the setting it fills and the
+reader of its value. Keys that are not in the table are refused, never ignored.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Result:
-    """The plain values of a file, with the place of each, and everything that is wrong."""
+    """The plain values of a file, with the position of each, and all errors."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start empty."""
         self.values: dict[str, Any] = {}
         self.places: dict[Path, str] = {}
         self.errors: list[ConfigError] = []
@@ -32,7 +32,7 @@ class Result:
 
 
 class Section(NamedTuple):
-    """Somewhere to put what a map says: a table of the plain values, and its path."""
+    """The target of a map: a table of the plain values, and its path."""
 
     result: Result
     values: dict[str, Any]
@@ -63,7 +63,7 @@ class Section(NamedTuple):
         return Section(self.result, elements[-1], path)
 
     def warn(self, node: Node, text: str) -> None:
-        """Note what is probably a mistake."""
+        """Add a warning about a probable mistake."""
         self.result.warnings.append(f"{node.where}: {text}")
 
 
@@ -76,13 +76,13 @@ class Key(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A key for something that midge does not have; only `false` is accepted."""
+    """A key for a feature that midge does not have; only `false` is accepted."""
 
     feature: str
 
 
 Handler = Key | Missing | Callable[[Section, "Node"], None]
-"""What a table says about a key: its setting, that midge lacks it, or how to read it."""
+"""A table's entry for a key: its setting, a missing feature, or a handler."""
 
 
 def read_map(
@@ -93,7 +93,7 @@ def read_map(
 ) -> None:
     """Read the map `node` into `section`; collect what is wrong in the section's result.
 
-    `unknown` is what nats-server says here of a key that no table has.
+    `unknown` is nats-server's error text here for a key that no table has.
     """
     for name, entry in entries(node).items():
         try:
@@ -127,7 +127,7 @@ def _read_entry(
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Say of the key as it is written what is said to be expected of its value."""
+    """Return the error with the key as it is written in the file."""
     try:
         yield
     except ConfError as error:

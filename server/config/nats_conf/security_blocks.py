@@ -1,4 +1,4 @@
-"""The keys that decide who may do what: authorization, accounts, mappings, operator mode, TLS."""
+"""The keys of security: authorization, accounts, mappings, operator mode, TLS."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def read_mappings(section: Section, node: Node) -> None:
 
 
 def _exchanged(kind: str, section: Section, node: Node) -> None:
-    """Read what an export offers, refusing a second kind in the same entry."""
+    """Read the subject of an export; refuse a second kind in the same entry."""
     other = "service" if kind == "stream" else "stream"
     if other in section.values:
         fail(node, f'Detected {kind} "{node.value}" but already saw a {other}')
@@ -356,7 +356,7 @@ def _resolver_type(node: Node) -> str:
 
 
 def _resolver_timeout(_section: Section, node: Node) -> None:
-    """Check the time that other servers have to answer; a server on its own asks none."""
+    """Check the resolver's time-out for other servers; a single server has no use for it."""
     seconds(node)
 
 

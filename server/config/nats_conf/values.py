@@ -1,4 +1,4 @@
-"""Turn nodes into plain values of the types that the options want."""
+"""Convert nodes to plain values of the options' types."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ DEFAULT_PORT = 4222
 
 
 def fail(node: Node, text: str) -> NoReturn:
-    """Refuse `node`, naming its place."""
+    """Refuse `node`; the error has its position."""
     raise ConfError(text, where=node.where)
 
 
 def show(node: Node) -> str:
-    """Say what a node is, for an error."""
+    """Return the kind of a node, for an error."""
     if isinstance(node.value, dict):
         return "a map"
     if isinstance(node.value, list):
@@ -48,7 +48,7 @@ def text(node: Node) -> str:
 
 
 def secret(node: Node) -> str:
-    """Return a text that an error must not repeat; an empty one would let everybody in."""
+    """Return a secret text, never quoted in errors; refuse an empty one, which admits everyone."""
     if not isinstance(node.value, str):
         fail(node, "expected a string; quote it if it looks like a number")
     if not node.value:
@@ -76,7 +76,7 @@ def integer(node: Node) -> int:
 
 
 def limit(node: Node) -> int:
-    """Return a count; every negative number is nats-server's way to say none."""
+    """Return a count; in nats-server's files any negative number means none."""
     return max(integer(node), 0)
 
 
@@ -114,7 +114,7 @@ def duration(node: Node, written: str, prefix: str = "") -> float:
 
 
 def _duration_fault(written: str) -> str:
-    """Say what is wrong with a duration, as Go does: `unknown unit "y" in`, or just `invalid`."""
+    """Return what is wrong with a duration in Go's words: `unknown unit "y" in`, or `invalid`."""
     for number, unit in _DURATION_STEP.findall(written.removeprefix("-").removeprefix("+")):
         if not number.strip("."):
             break

@@ -1,4 +1,4 @@
-"""Where WebSocket clients come in: accept, TLS if configured, the upgrade within its time."""
+"""The WebSocket listener: accept, TLS if configured, then the upgrade within its time limit."""
 
 import asyncio
 import socket
@@ -29,15 +29,15 @@ class WebSocketListener(Listener):
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
         if len(self._tasks) >= self._broker.options.limits.max_connections:
             self._broker.limit_hits["handshakes"] += 1
-            accepted.close()  # as many as may connect are still shaking hands
+            accepted.close()  # as many handshakes in progress as connections allowed
             return
         if self._tls is not None and not self._admits_handshake(self._tls):
-            accepted.close()  # it could be told nothing before the handshake
+            accepted.close()  # nothing can be sent to it before the handshake
             return
         self._run(self._upgrade(accepted, peer))
 
     async def _upgrade(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        """Shake hands, by TLS and by HTTP, within the time for it."""
+        """Complete the TLS and HTTP handshakes within their time limit."""
         loop = asyncio.get_running_loop()
         protocol = WebSocketProtocol(
             self._judge,
@@ -56,7 +56,7 @@ class WebSocketListener(Listener):
                     )
                 await protocol.upgraded
         except (OSError, ssl.SSLError, TimeoutError) as error:
-            error.__traceback__ = None  # asyncio's SSL protocol keeps it, and it keeps this frame
+            error.__traceback__ = None  # the SSL protocol keeps it, and it keeps this frame
             if transport is not None:
                 transport.abort()
             else:
@@ -76,8 +76,8 @@ class WebSocketListener(Listener):
     def _make_connection(self, request: Request, peer: tuple[str, int]) -> Connection:
         """Make the Connection of an upgraded client.
 
-        The address that a proxy names goes to the log alone: anybody may send such a header, so no
-        limit and no rule must depend on it.
+        The address from a proxy's header is only logged: any client may send such a header, so no
+        limit and no rule may depend on it.
         """
         connection = self._broker.make_connection(peer, "WEBSOCKET")
         connection.channel.forwarded_for = request.forwarded_for()

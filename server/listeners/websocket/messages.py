@@ -1,8 +1,8 @@
-"""What has come in WebSocket frames and waits for the parser: deflated until the parser takes it.
+"""Received WebSocket frames that wait for the parser, kept compressed until it takes them.
 
-The `websockets` library inflates a frame whole: 1.6 MB on the wire can become 800 MB while nobody
-else is served. Here a frame stays as it came, and is inflated in pieces of 64 KiB, each of which
-costs a part of the turn.
+The `websockets` library inflates a whole frame at once: 1.6 MB on the wire can become 800 MB while
+no other client is served. Here a frame stays compressed, and is inflated in pieces of 64 KiB, each
+charged to the turn.
 """
 
 import zlib
@@ -14,32 +14,32 @@ from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import CTRL_OPCODES, Frame, Opcode
 
 PIECE_BYTES = 64 * 1024
-"""What is inflated, and given to the parser, at a time."""
+"""Bytes that are inflated, and passed to the parser, at a time."""
 
 INFLATED_MAX_BYTES = 64 * 1024 * 1024
-"""What all connections together may hold inflated: unfinished commands in the parser's buffers."""
+"""Most inflated bytes of all connections together: unfinished commands in the parsers' buffers."""
 
-_SOURCE_BYTES = 4 * 1024  # deflated bytes given to zlib at a time: it copies what it leaves over
-_MESSAGE_END = b"\x00\x00\xff\xff"  # RFC 7692, 7.2.2: what the sender has cut off
+_SOURCE_BYTES = 4 * 1024  # compressed bytes passed to zlib at a time: it copies the unused rest
+_MESSAGE_END = b"\x00\x00\xff\xff"  # RFC 7692, 7.2.2: the tail that the sender removes
 
-# What inflating uses up of a turn, in bytes copied, which take 0.6 ns each: a byte that comes out
-# takes 1 to 2 ns, whatever it is, and one that goes in up to 5.
+# The charge for inflating, in the time to copy one byte (0.6 ns): an output byte takes 1 to 2 ns,
+# whatever the data, and an input byte up to 5.
 _COST_PER_INFLATED_BYTE = 3
 _COST_PER_DEFLATED_BYTE = 8
 
 
 class DeflatedFrame(Frame):
-    """A data frame of a compressed message, as it came."""
+    """A data frame of a compressed message, still compressed."""
 
 
 class KeepDeflated(PerMessageDeflate):
-    """permessage-deflate that leaves what comes deflated, and deflates what is sent."""
+    """permessage-deflate that compresses output and leaves input compressed."""
 
     def decode(self, frame: Frame, *, max_size: int | None = None) -> Frame:
         """Return `frame`, marked by its class if it is deflated; `max_size` was checked before.
 
         Raises:
-            ProtocolError: the frame goes on with a compressed message and says that it begins one.
+            ProtocolError: a continuation frame of a compressed message has the bit of a first one.
         """
         if frame.opcode in CTRL_OPCODES:
             return frame
@@ -56,14 +56,14 @@ class KeepDeflated(PerMessageDeflate):
 
 
 class WaitingFrames:
-    """Frames in their order, taken piece by piece."""
+    """A queue of frames, read piece by piece."""
 
     def __init__(self) -> None:
         self._frames: deque[tuple[Frame, int]] = deque()  # each with the most its message may be
-        self._source = memoryview(b"")  # what is left of the frame at hand
-        self._inflater: Any = None  # of the message at hand, of which so much has come out:
+        self._source = memoryview(b"")  # the rest of the current frame
+        self._inflater: Any = None  # of the current message, and its output so far:
         self._inflated_bytes = 0
-        self._is_ended = False  # whether the inflater has been given the end of the message
+        self._is_ended = False  # whether the inflater has had the end of the message
 
     def __bool__(self) -> bool:
         return bool(self._frames)
@@ -81,17 +81,17 @@ class WaitingFrames:
         self._end_message()
 
     def first(self) -> Frame:
-        """Return the frame that comes next; there must be one."""
+        """Return the next frame; there must be one."""
         return self._frames[0][0]
 
     def drop_first(self) -> None:
-        """Drop the frame that comes next."""
+        """Drop the next frame."""
         frame, _ = self._frames.popleft()
         frame.data = b""  # the library's parser keeps its last frame until the next one comes
         self._source = memoryview(self._frames[0][0].data if self._frames else b"")
 
     def take(self) -> tuple[bytes, int]:
-        """Take a piece of the data that comes next; return it and what that has cost.
+        """Take the next piece of data; return it and its charge.
 
         Raises:
             PayloadTooBig: the message inflates to more than it may.
@@ -107,7 +107,7 @@ class WaitingFrames:
         return piece, len(piece)
 
     def _inflate(self, frame: Frame, message_max_bytes: int) -> tuple[bytes, int]:
-        """Inflate the next bytes of `frame` to a piece, an empty one perhaps."""
+        """Inflate the next bytes of `frame` to a piece, which may be empty."""
         if self._inflater is None:
             self._inflater = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
         source = self._next_source(self._inflater, frame)
@@ -115,7 +115,7 @@ class WaitingFrames:
         self._inflated_bytes += len(piece)
         if self._inflated_bytes > message_max_bytes:
             raise PayloadTooBig(None, message_max_bytes)
-        # After a full piece zlib may hold more back, even when it has taken all that there was.
+        # After a full piece zlib may have more output, even when it has consumed all input.
         is_through = not (self._inflater.unconsumed_tail or self._source)
         if is_through and len(piece) < PIECE_BYTES and self._is_ended >= frame.fin:
             self._end_frame(frame)
@@ -123,7 +123,7 @@ class WaitingFrames:
         return piece, cost
 
     def _next_source(self, inflater: Any, frame: Frame) -> bytes:
-        """Return what the inflater takes next; at the end of a message, what ends it."""
+        """Return the inflater's next input; at the end of a message, its tail."""
         tail: bytes = inflater.unconsumed_tail
         if tail:
             return tail
@@ -137,7 +137,7 @@ class WaitingFrames:
     @staticmethod
     def _inflated(inflater: Any, source: bytes) -> bytes:
         if inflater.eof:
-            return b""  # a last block: what follows it belongs to no message
+            return b""  # a final block: bytes behind it belong to no message
         try:
             piece: bytes = inflater.decompress(source, PIECE_BYTES)
         except zlib.error as error:
@@ -157,24 +157,24 @@ class WaitingFrames:
 
 
 class Holder(Protocol):
-    """A connection that inflates."""
+    """The interface of a connection that inflates."""
 
     @property
     def has_more(self) -> bool:
-        """Whether more of what has come waits to be inflated."""
+        """Whether received data waits to be inflated."""
 
     def wake(self) -> None:
-        """Go on soon; the room for it may be there."""
+        """Called when there may be room to go on."""
 
     def evict(self) -> None:
-        """End: this holds more than any other and has nothing to go on with."""
+        """Close: this connection holds the most and has no data to go on with."""
 
 
 class InflatedBytes:
-    """How much the connections of one server hold inflated, and who must wait when it is too much.
+    """The inflated bytes that the connections of one server hold, and which of them must wait.
 
-    Over the limit only the one that holds most goes on, so that its command comes to an end; when
-    it has nothing to go on with, it is ended.
+    Over the limit only the connection that holds the most goes on, so that it can finish its
+    command; when it has no data to go on with, it is closed.
     """
 
     def __init__(self, most: int = INFLATED_MAX_BYTES) -> None:
@@ -184,7 +184,7 @@ class InflatedBytes:
         self.total = 0
 
     def note(self, holder: Holder, held: int) -> None:
-        """Note what `holder` holds now; less than a piece does not count."""
+        """Record the bytes that `holder` holds; less than one piece does not count."""
         before = self._held.pop(holder, 0)
         if held >= PIECE_BYTES:
             self._held[holder] = held
@@ -196,7 +196,7 @@ class InflatedBytes:
                 one.wake()
 
     def may_inflate(self, holder: Holder) -> bool:
-        """Tell whether `holder` may take another piece; if not, it is woken when it may."""
+        """Tell whether `holder` may take another piece; if not, it is called when it may."""
         if self.total + PIECE_BYTES <= self._most:
             return True
         largest = max(self._held, key=self._held.__getitem__)
@@ -208,6 +208,6 @@ class InflatedBytes:
         return False
 
     def forget(self, holder: Holder) -> None:
-        """Count `holder` no more."""
+        """Remove `holder` from the count."""
         self._waiting.pop(holder, None)
         self.note(holder, 0)

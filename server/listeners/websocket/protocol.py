@@ -1,6 +1,6 @@
 """One client of a WebSocket listener: its HTTP request, then its frames, to a Connection.
 
-Frames are parsed by the sans-I/O protocol of the `websockets` library. What they hold goes to the
+Frames are parsed by the sans-I/O protocol of the `websockets` library. Their data goes to the
 parser piece by piece, in turns, and only while the parser takes more.
 """
 
@@ -30,8 +30,8 @@ from midge.server.log.logger import get_logger
 _MESSAGE_PAYLOADS = 8  # payloads of the largest size that fit one WebSocket message
 _MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 _MAX_UNAUTHENTICATED_BYTES = 64 * 1024
-_SLICE_BYTES = 4 * 1024  # of what has been read, parsed at a time
-_FRAME_BYTES = 32 * 1024  # what a frame uses up of a turn
+_SLICE_BYTES = 4 * 1024  # bytes of input parsed at a time
+_FRAME_BYTES = 32 * 1024  # the charge for a frame
 
 log = get_logger()
 
@@ -39,8 +39,8 @@ log = get_logger()
 class WebSocketProtocol(asyncio.Protocol):
     """The asyncio protocol of one client.
 
-    `judge` turns the request into an Upgrade, and `make_connection` the two into a Connection.
-    While anything waits here for the parser, `more_input` of the Connection says so.
+    `judge` makes an Upgrade of the request, and `make_connection` a Connection of both. The
+    Connection's `more_input` is set while data waits here for the parser.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class WebSocketProtocol(asyncio.Protocol):
         self._below: WebSocketTransport | None = None
         self._frames: Protocol | None = None
         self._connection: ChannelOwner | None = None
-        self._rest = bytearray()  # of the request, and then what is no frame yet
+        self._rest = bytearray()  # of the request, and later of an incomplete frame
         self._waiting = WaitingFrames()
-        self._error: Exception | None = None  # of the frames, to be told after what comes before it
+        self._error: Exception | None = None  # of the frames; reported after the data before it
         self._is_working = False
         self._waits_for_turn = False
         self.upgraded = asyncio.get_running_loop().create_future()
@@ -72,7 +72,7 @@ class WebSocketProtocol(asyncio.Protocol):
         self._tls = transport.get_extra_info("ssl_object")
 
     def data_received(self, data: bytes) -> None:
-        """Take what has been read."""
+        """Called by asyncio with input."""
         self._rest += data
         if self._connection is not None:
             self._go_on()
@@ -86,11 +86,11 @@ class WebSocketProtocol(asyncio.Protocol):
             self._transport.close()
 
     def eof_received(self) -> bool:
-        """Answer whether to stay open for what the client is still to be told."""
+        """Return whether to keep the transport open for pending output."""
         return self._connection is not None and self._connection.channel.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let everything go; what came before an orderly end is done first."""
+        """Release everything; input before an orderly end is handled first."""
         self._settle()
         if self._below is not None:
             self._below.lost()
@@ -107,27 +107,27 @@ class WebSocketProtocol(asyncio.Protocol):
             self._let_go()
 
     def pause_writing(self) -> None:
-        """Tell the Connection that the socket is full."""
+        """Called by asyncio when the write buffer fills; passed on to the Connection."""
         if self._connection is not None:
             self._connection.channel.pause_writing()
 
     def resume_writing(self) -> None:
-        """Go on writing: the socket has taken everything."""
+        """Called by asyncio when the write buffer has drained."""
         if self._below is not None:
             self._below.caught_up()
         if self._connection is not None:
             self._connection.channel.resume_writing()
 
     def _let_go(self) -> None:
-        """Drop what waits, and break the reference cycles."""
+        """Drop waiting input, and break the reference cycles."""
         if self._frames is not None:
-            # The library's parser is a suspended generator that refers to its own owner.
+            # The library's parser is a suspended generator that references its owner.
             self._frames.parser.close()
         self._frames = self._connection = self._below = None
         self._forget_input()
 
     def _forget_input(self) -> None:
-        """Drop what waits."""
+        """Drop waiting input."""
         self._inflated.forget(self)
         self._rest.clear()
         self._waiting.clear()
@@ -136,7 +136,7 @@ class WebSocketProtocol(asyncio.Protocol):
     # The upgrade.
 
     def _begin(self, head: bytes) -> None:
-        """Answer the request; when it is an upgrade, be a Connection from now on."""
+        """Answer the request; an upgrade makes the Connection."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -164,7 +164,7 @@ class WebSocketProtocol(asyncio.Protocol):
         self._go_on()
 
     def _settle(self) -> None:
-        """Note that the time for the request is no longer needed."""
+        """Cancel the time limit of the request."""
         if not self.upgraded.done():
             self.upgraded.set_result(None)
 
@@ -183,7 +183,7 @@ class WebSocketProtocol(asyncio.Protocol):
             turns.wait(partial(self._take_turn, turns))
 
     def evict(self) -> None:
-        """End a connection that holds more than any other when all hold too much."""
+        """Close this connection, which holds the most inflated bytes when all hold too many."""
         if self._connection is not None:
             self._connection.channel.host.limit_hits["inflated_bytes"] += 1
             self._connection.close(ClosedReason.MAXIMUM_PAYLOAD)
@@ -199,11 +199,11 @@ class WebSocketProtocol(asyncio.Protocol):
 
     @property
     def _has_input(self) -> bool:
-        """Whether anything waits that could be gone on with."""
+        """Whether input waits that could be handled now."""
         return bool(self._waiting or self._rest or self._error)
 
     def _go_on(self, turn_bytes: int = PORTION_BYTES) -> None:
-        """Go on with what waits, unless that is being done or will be in the next turn."""
+        """Handle waiting input, unless that is running or scheduled."""
         connection = self._connection
         if connection is None or self._is_working or self._waits_for_turn:
             return
@@ -217,7 +217,7 @@ class WebSocketProtocol(asyncio.Protocol):
         self._note_rest(connection)
 
     def _note_rest(self, connection: ChannelOwner) -> None:
-        """Read no further while anything waits, and tell the Connection of it."""
+        """Pause reading while input waits, and set the Connection's `more_input`."""
         if connection.reason is not None:
             self._forget_input()
             if self._transport is None:
@@ -233,9 +233,9 @@ class WebSocketProtocol(asyncio.Protocol):
             connection.channel.resume()
 
     def _work(self, connection: ChannelOwner, turn_bytes: int) -> int:
-        """Take what waits until all is done, the turn is over or the parser takes no more.
+        """Handle waiting input until it is used up, the turn is over or the parser takes no more.
 
-        Returns what is left of the turn.
+        Returns the rest of the turn.
         """
         while connection.reason is None and self._has_input:
             if self._waiting and not self._may_take(connection):
@@ -265,7 +265,7 @@ class WebSocketProtocol(asyncio.Protocol):
     # Frames.
 
     def _parse(self, connection: ChannelOwner) -> int:
-        """Parse a slice of what has been read into frames; return what that has cost."""
+        """Parse a slice of the input into frames; return the charge."""
         frames = self._frames
         if frames is None:
             self._rest.clear()
@@ -274,7 +274,7 @@ class WebSocketProtocol(asyncio.Protocol):
         frames.max_message_size = most
         frames.receive_data(bytes(self._rest[:_SLICE_BYTES]))
         del self._rest[:_SLICE_BYTES]
-        frames.data_to_send()  # what the library would answer is answered here, unmasked
+        frames.data_to_send()  # replies of the library are sent here instead, unmasked
         events = frames.events_received()
         for event in events:
             if isinstance(event, Frame):
@@ -285,7 +285,7 @@ class WebSocketProtocol(asyncio.Protocol):
         return len(events) * _FRAME_BYTES
 
     def _take(self, connection: ChannelOwner) -> int:
-        """Take the next frame, or a piece of it; return what that has cost beyond the parser."""
+        """Take the next frame, or a piece of it; return the charge besides the parser's."""
         frame = self._waiting.first()
         if frame.opcode in CTRL_OPCODES:
             data = bytes(frame.data)
@@ -303,7 +303,7 @@ class WebSocketProtocol(asyncio.Protocol):
         return cost
 
     def _answer(self, opcode: Opcode, data: bytes, connection: ChannelOwner) -> None:
-        """Answer a ping or a close frame; after that the client has nothing more to say."""
+        """Answer a ping or a close frame; input behind a close frame is ignored."""
         if opcode is Opcode.PING and self._below is not None:
             self._below.answer_ping(data)
         elif opcode is Opcode.CLOSE:
@@ -314,7 +314,7 @@ class WebSocketProtocol(asyncio.Protocol):
             connection.channel.eof_received()
 
     def _fail(self, error: Exception, connection: ChannelOwner) -> None:
-        """End on frames that cannot be."""
+        """Close after invalid frames."""
         too_big = isinstance(error, PayloadTooBig)
         if too_big and connection.channel.parser.connect_required:
             connection.channel.host.limit_hits["bytes_before_authentication"] += 1
@@ -323,7 +323,7 @@ class WebSocketProtocol(asyncio.Protocol):
 
 
 def _most_bytes(connection: ChannelOwner) -> int:
-    """Return the size that a message may inflate to: little until it is known who sends it."""
+    """Return the size that a message may inflate to: small before authentication."""
     if connection.channel.parser.connect_required:
         return _MAX_UNAUTHENTICATED_BYTES
     most = _MESSAGE_PAYLOADS * connection.channel.parser.max_payload

@@ -1,4 +1,4 @@
-"""A WebSocket as the transport of a Connection: what is written becomes binary frames."""
+"""A WebSocket as the transport of a Connection: writes become binary frames."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,8 +8,8 @@ from websockets.frames import Close, Frame, Opcode
 
 from midge.server.clients.closed_reason import ClosedReason
 
-_COMPRESS_FROM_BYTES = 64  # below it compression costs more than it saves
-_LONGEST_REASON_BYTES = 123  # what a control frame has room for
+_COMPRESS_FROM_BYTES = 64  # smaller frames cost more to compress than it saves
+_LONGEST_REASON_BYTES = 123  # room in a control frame
 
 _NORMAL = 1000
 _GOING_AWAY = 1001
@@ -41,13 +41,13 @@ CLOSE_CODES = {
     ClosedReason.SLOW_CONSUMER_PENDING: _POLICY_VIOLATION,
     ClosedReason.SLOW_CONSUMER_DEADLINE: _POLICY_VIOLATION,
 }
-"""What the close frame says; a reason that is not here is an internal error."""
+"""Status codes of the close frame; a reason that is not here is an internal error."""
 
 
 class WebSocketTransport:
-    """What a Connection writes to: every write becomes one frame on the transport below.
+    """The transport of a Connection: every write becomes one frame on the transport below.
 
-    `resumed` is called when the Connection, which has paused reading, reads on.
+    `resumed` is called when the Connection resumes reading after a pause.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class WebSocketTransport:
         self._pong: bytes | None = None
 
     def write(self, data: memoryview) -> None:
-        """Send `data` in a binary frame, compressed if that was agreed and is worth it."""
+        """Send `data` in a binary frame, compressed if negotiated and worthwhile."""
         if self._said_close or self._is_lost:
             return
         extensions = self._extensions if len(data) > _COMPRESS_FROM_BYTES else []
@@ -92,31 +92,31 @@ class WebSocketTransport:
             self.control(Opcode.PONG, data)
 
     def caught_up(self) -> None:
-        """Send the pong that has waited; the socket has taken everything before it."""
+        """Send the delayed pong: the write buffer has drained."""
         data, self._pong = self._pong, None
         if data is not None:
             self.control(Opcode.PONG, data)
 
     def lost(self) -> None:
-        """Write nothing more and call nothing: the transport below is gone."""
+        """Stop writing and calling back: the transport below is lost."""
         self._is_lost = True
         self._resumed = None
         self._pauses.clear()
 
     def get_write_buffer_size(self) -> int:
-        """Count the bytes that the socket has not taken yet."""
+        """Return the number of bytes that the socket has not taken yet."""
         return self._below.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Say from how many waiting bytes on the writer is told to pause."""
+        """Set the number of waiting bytes above which the writer is paused."""
         self._below.set_write_buffer_limits(high, low)
 
     def pause_reading(self) -> None:
-        """Read nothing more for now."""
+        """Pause reading."""
         self.pause("connection")
 
     def resume_reading(self) -> None:
-        """Read on, what waits in frames first."""
+        """Resume reading, with waiting frames first."""
         self.resume("connection")
         if self._resumed is not None:
             self._resumed()
@@ -127,38 +127,38 @@ class WebSocketTransport:
         return "connection" in self._pauses
 
     def pause(self, whose: str) -> None:
-        """Read nothing more until everybody who paused has resumed."""
+        """Pause reading for `whose` reason; reading resumes when all reasons have ended."""
         self._pauses.add(whose)
         if not (self._is_lost or self._below.is_closing()):
             self._below.pause_reading()
 
     def resume(self, whose: str) -> None:
-        """Read on, for all that `whose` pause was about."""
+        """End the pause of `whose`."""
         self._pauses.discard(whose)
         if not self._pauses and not self._below.is_closing():
             self._below.resume_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Tell about the transport below."""
+        """Return information about the transport below."""
         return self._below.get_extra_info(name, default)
 
     def can_write_eof(self) -> bool:
-        """Tell that the end can be said without closing: by a close frame."""
+        """Return True: a close frame ends the output without closing the transport."""
         return True
 
     def write_eof(self) -> None:
-        """Say the end, and read on for what is under way."""
+        """Send the close frame, and read the input under way."""
         self._say_close()
         if self._below.can_write_eof():
             self._below.write_eof()
 
     def close(self) -> None:
-        """Say the end and close once everything is written."""
+        """Send the close frame, and close once everything is written."""
         self._say_close()
         self._below.close()
 
     def abort(self) -> None:
-        """Close now, whatever waits."""
+        """Close at once, dropping unsent output."""
         self._below.abort()
 
     def _say_close(self) -> None:

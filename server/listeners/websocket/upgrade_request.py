@@ -1,4 +1,4 @@
-"""The HTTP request that opens a WebSocket: read, judged and answered, without any I/O."""
+"""The HTTP request that opens a WebSocket: parsed, checked and answered, without any I/O."""
 
 import base64
 import binascii
@@ -12,13 +12,13 @@ from midge.server.config.options import WebSocket
 from midge.server.listeners.websocket.messages import KeepDeflated
 
 MAX_HEAD_BYTES = 16 * 1024
-"""Longest request, to its blank line."""
+"""Longest request head in bytes, up to its blank line."""
 
 _MAX_HEADERS = 100
 _KEY_BYTES = 16
 _DEFLATE = "permessage-deflate"
 _NO_TAKEOVER = "server_no_context_takeover; client_no_context_takeover"
-_ELSEWHERE = frozenset({"/leafnode", "/mqtt"})  # protocols that are not served
+_ELSEWHERE = frozenset({"/leafnode", "/mqtt"})  # protocols that are not supported
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
@@ -26,10 +26,10 @@ Place = tuple[str, str, int]
 
 
 class Refusal(Exception):
-    """A request that is answered with an HTTP status instead of an upgrade."""
+    """The request gets an HTTP status instead of an upgrade."""
 
     def __init__(self, status: HTTPStatus, text: str, phrase: str = "") -> None:
-        """Take what the log is told and, if the status is to say more than usual, its `phrase`."""
+        """`detail` is for the log; `phrase` replaces the status's usual one."""
         super().__init__(text)
         self.status = status
         self._phrase = phrase
@@ -85,7 +85,7 @@ class Request:
         return self.headers.get(name, [""])[0]
 
     def lists(self, name: str, word: str) -> bool:
-        """Tell whether a header that is a list has `word` in it, in any case."""
+        """Tell whether a list header contains `word`, ignoring case."""
         values = ",".join(self.headers.get(name, ()))
         return word in (value.strip().lower() for value in values.split(","))
 
@@ -100,7 +100,7 @@ class Request:
         return found
 
     def forwarded_for(self) -> str:
-        """Return the address that a proxy says the client has, empty when it says none."""
+        """Return the client's address in the proxy's header; untrusted, empty when absent."""
         first = self.header("x-forwarded-for").partition(",")[0].strip()
         try:
             return str(ipaddress.ip_address(first))
@@ -109,10 +109,10 @@ class Request:
 
 
 class Upgrade:
-    """What a request agreed to: whether frames are compressed, and whether they come unmasked."""
+    """The negotiated extensions: whether frames are compressed, and whether they are unmasked."""
 
     def __init__(self, request: Request, options: WebSocket, *, encrypted: bool) -> None:
-        """Judge `request` by `options`; `encrypted` tells whether it came over TLS.
+        """Check `request` against `options`; `encrypted` tells whether it came over TLS.
 
         Raises:
             Refusal: it cannot be upgraded.
@@ -155,7 +155,7 @@ class Upgrade:
 
 
 def credentials(cookies: dict[str, str], options: WebSocket) -> dict[str, str]:
-    """Pick from `cookies` the fields of CONNECT that `options` want to be taken from them."""
+    """Return the fields of CONNECT that `options` take from `cookies`."""
     names = {
         "jwt": options.jwt_cookie,
         "user": options.user_cookie,
@@ -169,7 +169,7 @@ def place_of(origin: str) -> Place:
     """Return scheme, host and port of an origin.
 
     Raises:
-        ValueError: it is none.
+        ValueError: `text` is not an origin.
     """
     parts = urlsplit(origin)
     if not parts.scheme or not parts.hostname:
@@ -182,7 +182,7 @@ def _bad_request(text: str) -> Refusal:
 
 
 def _check(request: Request) -> None:
-    """Refuse what is no upgrade to a WebSocket of version 13."""
+    """Refuse a request that is not an upgrade to a WebSocket of version 13."""
     if request.path in _ELSEWHERE:
         raise Refusal(HTTPStatus.NOT_FOUND, f"{request.path} is not served")
     if request.method != "GET":
