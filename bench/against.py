@@ -23,7 +23,7 @@ from bench.scenarios import SCENARIOS, Scenario, select
 ROOT = Path(__file__).resolve().parent.parent
 
 NOT_JUDGED = {"max_us", "p99_us", "p999_us"}
-"""What a single pause of the machine decides; shown, but no reason to fail."""
+"""Scenarios that a single pause of the machine decides; shown, but never a failure."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,7 +9,7 @@ from bench import servers
 
 
 class NoBuildError(Exception):
-    """A folder is no checkout of midge, or not compiled."""
+    """A folder is not a checkout of midge, or not compiled."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Build:
         """Look at a checkout.
 
         Raises:
-            NoBuildError: it is none, or it is not compiled.
+            NoBuildError: it is not a checkout, or not compiled.
         """
         if not (folder / "midge" / "__init__.py").exists():
             raise NoBuildError(f"{folder}: expected a checkout of midge")

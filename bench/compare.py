@@ -32,7 +32,7 @@ class Setup:
 
 @dataclass
 class Comparison:
-    """All rounds of one scenario on both servers, or why there are none."""
+    """All rounds of one scenario on both servers, or the reason why it was not run."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""What connections and subscriptions cost: churn, and memory that idle ones hold."""
+"""The cost of connections and subscriptions: churn, and the memory of idle ones."""
 
 import itertools
 import random

@@ -1,6 +1,6 @@
 """Byte counters that the processes of the load generator share.
 
-Each slot is written by one process only, as one aligned 8-byte store, so nobody needs a lock.
+Each slot is written by one process only, as one aligned 8-byte store, so no lock is needed.
 """
 
 import mmap

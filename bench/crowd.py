@@ -76,7 +76,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _raise_files_limit(wanted: int) -> int:
-    """Let this process and its children open as many files as wanted, or as allowed; return it."""
+    """Raise the limit of open files to `wanted`, or as far as allowed; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= wanted:
         return soft
@@ -110,7 +110,7 @@ def _measure(command: servers.Command, count: int) -> None:
 
 
 def _gather(server: servers.Server, workers: list[Worker], count: int) -> list[Worker]:
-    """Let processes open `count` connections."""
+    """Open `count` connections in processes."""
     crowd = []
     for number, start in enumerate(range(0, count, _WORKER_COUNT)):
         share = min(_WORKER_COUNT, count - start)
@@ -123,7 +123,7 @@ def _gather(server: servers.Server, workers: list[Worker], count: int) -> list[W
 
 
 def _let_go(crowd: list[Worker], bystander: Worker) -> float:
-    """Let all of the crowd leave at once, and give the bystander's longest wait."""
+    """Disconnect the whole crowd at once; return the bystander's longest wait."""
     _longest_wait(bystander)
     for worker in crowd:
         worker.ask("leave")

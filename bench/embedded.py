@@ -1,4 +1,4 @@
-"""What a server in the process costs and gives: its start, its direct way, and tests per second.
+"""The embedded server: start time, direct publishing, and tests per second.
 
     python -m bench.embedded            # everything that is installed here
     python -m bench.embedded direct     # one part: start, direct or tests

@@ -55,7 +55,7 @@ class Flow:
     subjects: int = 1
     """Distinct subjects that the publisher goes through, in a fixed shuffled order."""
     prefix: bytes = b"load"
-    """What the subjects begin with."""
+    """Prefix of the subjects."""
     wildcard: bool = False
     """Subscribe with one `>` instead of one subscription per subject."""
     headers: bytes = b""
@@ -171,7 +171,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class _Report:
-    """What a publisher did on one request."""
+    """A publisher's counts for one request."""
 
     messages: int
     started_ns: int

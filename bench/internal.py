@@ -65,7 +65,7 @@ INTERNAL = (
 
 @dataclass(frozen=True)
 class Finding:
-    """What the figures of one build, and of the other, come to."""
+    """The summary of the figures of both builds."""
 
     text: str
     value: float

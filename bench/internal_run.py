@@ -35,7 +35,7 @@ while receiver.recv(1 << 20):
 """A client of a process of its own that subscribes to everything and drops what it gets."""
 
 AHEAD_BYTES = 1 << 20
-"""What may wait for that client."""
+"""Most bytes that wait for that client."""
 
 COMPILED = """
 # cython: language_level=3

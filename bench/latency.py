@@ -1,7 +1,7 @@
 """Request and reply through the server: the scenarios that measure latency.
 
 The loop is closed: a new request leaves when a reply comes in. Requester and responder are one
-connection each, so replies come in the order of the requests and nobody has to parse. Every
+connection each, so replies come in the order of the requests and need no parsing. Every
 request has a reply subject of its own under the requester's inbox, as client libraries do it.
 """
 

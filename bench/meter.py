@@ -1,4 +1,4 @@
-"""Who used the CPU during a round: the server, the load generator, or somebody else."""
+"""CPU use during a round: by the server, the load generator, and other processes."""
 
 import os
 import time

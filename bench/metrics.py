@@ -1,4 +1,4 @@
-"""What a scenario measures, and how it reads in a report."""
+"""The metrics of scenarios, and their form in a report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -18,7 +18,7 @@ EVENTS = ("created", "changed", "closed")
 SENSORS = ("temperature", "load", "rpm")
 
 _CYCLE_BYTES = 4 * 1024 * 1024
-"""What a publisher sends before it begins again: longer than any cache of lines would be."""
+"""Bytes that a publisher sends in a cycle: more than any cache of lines would hold."""
 
 
 def service_subjects() -> list[bytes]:

@@ -89,7 +89,7 @@ class OpenLoop:
     def _exchange(
         self, workers: Sequence[Worker], counters: Counters, seconds: float
     ) -> Sequence[int]:
-        """Have messages sent for so long and all received; return latencies in nanoseconds."""
+        """Send messages for a duration and receive all; return latencies in nanoseconds."""
         receiver, sender = workers[:2]
         sender.ask(seconds)
         sender.answer(seconds + STALL_TIMEOUT_S)

@@ -171,7 +171,7 @@ CROSS_JOIN_MIN = 100.0
 
 @dataclass
 class Cost:
-    """What a method takes: seconds on the clock, and of CPU time in all processes."""
+    """The cost of a method: seconds of wall time, and of CPU time in all processes."""
 
     wall_s: float = float("inf")
     cpu_s: float = float("inf")

@@ -1,4 +1,4 @@
-"""What the kernel accounts to a process: CPU time and memory, read from /proc.
+"""CPU time and memory of a process, read from /proc.
 
 A server is measured with all its threads and all its descendants, so that work does not vanish
 from the books by moving to a worker process.

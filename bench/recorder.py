@@ -27,7 +27,7 @@ from bench.scenarios import select
 
 SCENARIOS = ["one_16", "wildcard_1k"]
 RATE_LOSS_MAX = 0.30
-"""What recording without payloads may cost of the rate of `TARGET_SCENARIO` at full speed."""
+"""Largest loss of rate of `TARGET_SCENARIO` at full speed by recording without payloads."""
 TARGET_SCENARIO = "one_16"
 PACE = 500_000.0
 PACED_CHUNK_BYTES = 32 * 1024

@@ -35,7 +35,7 @@ class Verdict:
 
 
 def judge(comparison: Comparison, metric: str) -> Verdict | None:
-    """Compare a ratio with its target; None when there is none.
+    """Compare a ratio with its target; None without a target.
 
     A scenario without a target of its own still must not have a lower rate than B.
     """

@@ -96,7 +96,7 @@ def running(
 
 
 def unwind_on_sigterm() -> None:
-    """Let SIGTERM end the program by way of its `finally` blocks, so that no server outlives it."""
+    """Make SIGTERM run the program's `finally` blocks, so that no server outlives it."""
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(128 + signal.SIGTERM))
 
 

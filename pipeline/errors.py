@@ -1,4 +1,4 @@
-"""What can go wrong in the pipeline, one class per thing a user can do about it.
+"""Errors of the pipeline, one class per action that a user can take.
 
 MidgeError
 +-- PipelineError              anything the pipeline reports to its user

@@ -29,7 +29,7 @@ _INBOX = b"_INBOX.fAIwrFpQNsPhVcCdLbO4Xy"
 _DISTINCT = 20_000
 """Frames that are prepared; where each has a subject, an id or a reply of its own, so many."""
 _MARK = b'"seq":'
-"""What each acknowledgement holds once, as the fields of a PubAck are in a fixed order."""
+"""Bytes that occur once per acknowledgement, since the fields of a PubAck have a fixed order."""
 _RECEIVE_BYTES = 1024 * 1024
 
 
@@ -56,7 +56,7 @@ class StreamPublish:
     per_subject: int = -1
     """`max_msgs_per_subject` of the streams; -1 is unlimited."""
     sync_always: bool = False
-    """Have nats-server sync before it acknowledges, as midge does by default."""
+    """Configure nats-server to sync before it acknowledges, as midge does by default."""
 
     @property
     def configuration(self) -> str:

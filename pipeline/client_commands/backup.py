@@ -86,7 +86,7 @@ def _remove(partial: Path) -> None:
 
 
 def _receive_into(session: Session, path: Path) -> tuple[dict[str, Any], int]:
-    """Ask for a snapshot and write its chunks; return the answer and how many bytes came."""
+    """Request a snapshot and write its chunks; return the answer and the number of bytes."""
     args, client = session.args, session.client
     inbox = client.new_inbox().replace(b"_INBOX.", b"_INBOX.snapshot.")
     sid = client.subscribe(inbox)
@@ -130,7 +130,7 @@ def _snapshot_chunks(client: Client, sid: bytes) -> Iterator[bytes]:
 
 
 def _check_end(message: Message) -> None:
-    """Check that the message behind the last chunk tells of no failure."""
+    """Check that the message after the last chunk reports no failure."""
     if not message.headers:
         return
     status, description, _ = parse_headers(message.headers)
@@ -171,7 +171,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _send(session: Session, stream: str, kept: dict[str, Any]) -> dict[str, Any]:
-    """Send what was backed up; return the info of the new stream."""
+    """Send the backup's chunks; return the info of the new stream."""
     path = session.args.directory / DATA_NAME
     try:
         with path.open("rb") as file, output.progress(stream, path.stat().st_size) as shown:
@@ -202,7 +202,7 @@ class _Upload:
         self._send(chunk)
 
     def finish(self) -> dict[str, Any]:
-        """Say that this was all; return the server's answer."""
+        """Send the end of the backup; return the server's answer."""
         while self._waiting:
             self._receive()
         last = self._send(b"")

@@ -54,7 +54,7 @@ def start_of(text: str | None) -> dict[str, Any]:
     """Return the keys for where a consumer starts.
 
     Raises:
-        OptionError: `text` is none of a sequence, a time and a policy.
+        OptionError: `text` is neither a sequence nor a time nor a policy.
 
     """
     if not text:

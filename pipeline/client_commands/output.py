@@ -1,4 +1,4 @@
-"""What the client's commands print: tables and fields for people, JSON for programs."""
+"""Output of the client's commands: tables and fields for people, JSON for programs."""
 
 import base64
 import json
@@ -102,7 +102,7 @@ def header_fields(block: bytes) -> dict[str, Any]:
 
 
 def payload_fields(payload: bytes) -> dict[str, str]:
-    """Return `payload`, or `payload_base64` for bytes that are no text."""
+    """Return `payload`, or `payload_base64` for bytes that are not text."""
     try:
         return {"payload": payload.decode()}
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""What durations, sizes, times and headers look like on the command line, and how they print."""
+"""Durations, sizes, times and headers on the command line: parsing and printing."""
 
 import argparse
 import re
@@ -105,7 +105,7 @@ def subject(text: str) -> str:
     """Return a subject to publish to.
 
     Raises:
-        ArgumentTypeError: it is none, or holds a wildcard.
+        ArgumentTypeError: it is not a subject, or holds a wildcard.
     """
     if not is_valid_publish_subject(text.encode("utf-8", "surrogateescape")):
         raise argparse.ArgumentTypeError(f"expected a subject without wildcards, got {text!r}")
@@ -116,7 +116,7 @@ def subject_filter(text: str) -> str:
     """Return a subject that may hold wildcards.
 
     Raises:
-        ArgumentTypeError: it is none.
+        ArgumentTypeError: it is not a subject.
     """
     if not is_valid_subject(text.encode("utf-8", "surrogateescape")):
         raise argparse.ArgumentTypeError(f"expected a subject such as orders.>, got {text!r}")
@@ -127,7 +127,7 @@ def header(text: str) -> tuple[str, str]:
     """Return name and value of `NAME: VALUE`.
 
     Raises:
-        ArgumentTypeError: `text` is no header.
+        ArgumentTypeError: `text` is not a header.
     """
     field, colon, value = text.partition(":")
     try:

@@ -1,4 +1,4 @@
-"""What the client's commands share: arguments, the connection, errors in one line, exit codes."""
+"""Shared parts of the client's commands: arguments, connection, one-line errors, exit codes."""
 
 import argparse
 import dataclasses
@@ -60,7 +60,7 @@ def add_verb(parser: argparse.ArgumentParser, verb: Verb) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Connect, act, and print what went wrong in one line; return the exit code."""
+    """Connect and run the command; print an error as one line; return the exit code."""
     try:
         options = dataclasses.replace(
             connect_options(args),
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def confirm(args: argparse.Namespace, what: str) -> None:
-    """Ask on the terminal before `what` is done, unless `--yes` was given.
+    """Ask for confirmation on the terminal before `what` is done, unless `--yes` was given.
 
     Raises:
         OptionError: the answer is no, or there is no terminal to ask on.

@@ -1,4 +1,4 @@
-"""What numbers and pairs on the command line may be; anything else is an error of one line."""
+"""Numbers and pairs on the command line; anything else is an error of one line."""
 
 import argparse
 import math

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the arguments say; return the exit code."""
+    """Run the command; return the exit code."""
     codes: list[int] = []
     with errors_told(f"midge pipeline {args.action}", codes):
         command: _Command = args.command

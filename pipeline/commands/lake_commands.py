@@ -1,4 +1,4 @@
-"""What `midge pipeline run`, `stream`, `match`, `plan` and `report` do, given their arguments."""
+"""The commands `midge pipeline run`, `stream`, `match`, `plan` and `report`."""
 
 import argparse
 import json
@@ -245,7 +245,7 @@ def _read_parquet(spark: "SparkSession", option: str, path: str) -> "DataFrame":
 
 @contextmanager
 def spark_errors_told(what: str) -> Iterator[None]:
-    """Raise what Spark raises as an error of one line that begins with `what`."""
+    """Convert Spark's exceptions to an error of one line that starts with `what`."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

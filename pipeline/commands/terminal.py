@@ -1,4 +1,4 @@
-"""What the pipeline's commands show: progress bars on a terminal, plain lines anywhere else."""
+"""Output of the pipeline's commands: progress bars on a terminal, plain lines elsewhere."""
 
 import logging
 import signal

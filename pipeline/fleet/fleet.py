@@ -1,9 +1,9 @@
-"""A believable fleet: who connects, what they listen to and what they publish.
+"""A realistic fleet: its clients, their subscriptions and their messages.
 
 A parcel company: vans that report positions, trackers that share the load in a queue group,
 dispatchers that ask services for routes, dashboards, an audit log. It has the faults that real
 ones have as well: a forgotten billing subscriber, a dashboard that subscribes twice, debug traces
-that no one listens to, a tracker that joins late and a wall map that is too slow.
+without a subscriber, a tracker that joins late and a wall map that is too slow.
 
 `midge.pipeline.fleet.recorded` turns it into record files, `midge.pipeline.fleet.live` into
 traffic.
@@ -23,7 +23,7 @@ SLOW_CONSUMER = "Slow Consumer (Pending Bytes)"
 
 @dataclass(frozen=True)
 class Publication:
-    """What a member publishes again and again; with `inbox` every message asks for a reply."""
+    """A recurring message of a member; with `inbox` every message is a request."""
 
     subject: str
     every_s: float
@@ -57,7 +57,7 @@ class Member:
 
 @dataclass
 class Truth:
-    """What the generator knows it did: the other side of every comparison with the gold tables."""
+    """The generator's own counts, which tests compare with the gold tables."""
 
     messages: Counter[str] = field(default_factory=Counter)
     """Messages by subject, replies included."""
@@ -98,7 +98,7 @@ def build_fleet(vans: int = 60, seed: int = 1) -> list[Member]:
         for listening in van.listens
         if listening.subject.endswith(".cmd")
     ]
-    # Large enough that who does not keep up with them is noticed.
+    # Large enough that a client that does not keep up is noticed.
     tiles = Publication("map.tiles", 0.5, 28_000, 36_000)
     commands.append(tiles)
     control = Member(name="control-room", publishes=tuple(commands))
@@ -111,7 +111,7 @@ def duplicate_listeners() -> set[str]:
 
 
 def dead_subjects() -> set[str]:
-    """Return the subjects that members listen to and no one ever publishes to."""
+    """Return the subjects that have subscribers but no publisher."""
     return {"billing.v1.>", "fleet.*.drone.*.pos"}
 
 

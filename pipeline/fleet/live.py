@@ -34,7 +34,7 @@ _STALLED_RECEIVE_BYTES = 16 * 1024
 
 @dataclass(order=True)
 class _Step:
-    """What happens at a time of the fleet; `order` keeps equal times as they were planned."""
+    """An event of the fleet; `order` keeps events of equal times as planned."""
 
     time_s: float
     order: int
@@ -58,7 +58,7 @@ class Connection(asyncio.Protocol):
         self._listens = {str(sid).encode(): each for sid, each in enumerate(member.listens, 1)}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Introduce the member and subscribe to what it listens to."""
+        """Connect the member and make its subscriptions."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.is_open = True
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
         self._send(publication.subject, reply, headers.encode(), size)
 
     def close(self) -> None:
-        """Leave: in good order, or as a van does that drives into a tunnel."""
+        """Disconnect: cleanly, or without a word, as in a tunnel."""
         if self._transport is None:
             return
         if self._member.reason == CLIENT_CLOSED:

@@ -90,7 +90,7 @@ class Simulation:
         self._note_client(client, "connect", None)
         for number, listening in enumerate(member.listens, 1):
             self._subscribe(client, str(number), listening)
-        # What leaves with everyone else still gets the last replies.
+        # Members that leave at the end still get the last replies.
         ends_s = member.leaves * self._duration_s
         leaves_s = ends_s if member.leaves < 1.0 else ends_s + 1.0
         for publication in member.publishes:

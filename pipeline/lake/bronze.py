@@ -1,4 +1,4 @@
-"""Bronze: the recorded segments as they are, and the quarantine for files that are no segments.
+"""Bronze: the recorded segments unchanged, and the quarantine for files that are not segments.
 
 Every file is read whole by pyarrow in a worker before Spark reads it, so a bad one is named in the
 quarantine instead of failing the job or, worse, being left out in silence.
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 LISTING = "path string, modificationTime timestamp, length long, content binary"
-"""What Spark's `binaryFile` source gives for a file; `content` is never asked for."""
+"""The columns of Spark's `binaryFile` source; `content` is never selected."""
 
 
 class Verdict(NamedTuple):
-    """A file, its path under the record root, and why it is no segment: None for a good one."""
+    """A file, its path under the record root, and why it is not a segment; None for a valid one."""
 
     path: str
     segment: str
@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
 def inspect_segments(
     spark: "SparkSession", paths: Sequence[str], record_root: str
 ) -> list[Verdict]:
-    """Read all the files in the workers and judge them; `paths` are URIs."""
+    """Read and check all files in the workers; `paths` are URIs."""
 
     def inspect(paths: Iterable[str]) -> Iterator[Verdict]:
         for path in paths:
@@ -51,7 +51,7 @@ def inspect_segments(
 def quarantine(
     spark: "SparkSession", listing: "Sequence[Row]", bad: Sequence[Verdict]
 ) -> "DataFrame":
-    """Return the files that are no segments, with what is known of them."""
+    """Return the files that are not segments, with the reason."""
     files = {row.path: row for row in listing}
     seen = datetime.now(UTC)
     rows = [

@@ -1,8 +1,8 @@
-"""What a lake was made with: the settings that shape its tables, their columns, and the versions.
+"""The description of a lake: the settings that shape its tables, their columns, the versions.
 
 It is kept in the lake as `_lake.json` and compared at every run that adds to the lake: sums over
 windows of a minute and of an hour in one table, or files that a Delta log knows beside files that
-it does not, are wrong without looking wrong.
+it does not, give wrong results without an error.
 """
 
 import json
@@ -36,7 +36,7 @@ REMEDY = "run it with what it was made with, name another --lake, or make it ove
 
 @dataclass(frozen=True)
 class Description:
-    """What a lake is made with."""
+    """The description of a lake."""
 
     settings: Mapping[str, Any]
     tables: Mapping[str, str]

@@ -48,8 +48,8 @@ def subjects(traffic: "DataFrame") -> "DataFrame":
 def talkers(traffic: "DataFrame", sessions: "DataFrame") -> "DataFrame":
     """Return all publishing clients with what they sent and their place, the busiest first.
 
-    A cid that was given twice is counted as one client under its latest name. What a listener
-    recorded has no publishers.
+    A cid that was given twice is counted as one client under its latest name. Messages recorded by
+    a listener have no publishers.
     """
     summed = (
         traffic.where(_has_publisher())
@@ -225,7 +225,8 @@ def reconciliation(traffic: "DataFrame", matches: "DataFrame") -> "DataFrame":
     """Return what the server counted as plain deliveries beside what matching finds.
 
     They differ where permissions, `no echo` or a dying connection kept a message from a match, and
-    where records were lost. What a listener recorded counts no deliveries and is left out.
+    where records were lost. Messages recorded by a listener have no delivery counts and are left
+    out.
     """
     counted = (
         traffic.where(_is_counted())
@@ -317,8 +318,8 @@ def _each() -> "Column":
 def _is_counted() -> "Column":
     """Tell traffic of which a server counted the deliveries.
 
-    A message that a server routed was delivered or had no interest. What a listener records has
-    neither: it cannot know.
+    A message that a server routed was delivered or had no interest. Messages recorded by a listener
+    have neither, since it cannot know.
     """
     return (_each() > 0) | (sf.col("no_interest") > 0)
 

@@ -55,7 +55,7 @@ class ConnectOptions:
     request_timeout_s: float = 30.0
     domain: str = ""
     name: str = "midge-pipeline"
-    """What the server shows the connection as."""
+    """The connection's name on the server."""
 
     @property
     def tls(self) -> bool:
@@ -67,7 +67,7 @@ class ConnectOptions:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What to read, from where to where, and in which portions."""
+    """The stream to read, its range, and the size of portions."""
 
     connect: ConnectOptions
     stream: str

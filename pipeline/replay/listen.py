@@ -30,7 +30,7 @@ _WAIT_S = 0.25
 
 @dataclass(frozen=True)
 class TapOptions:
-    """What to listen to, and when a segment is full."""
+    """The subjects to record, and the size of segments."""
 
     connect: ConnectOptions
     subjects: tuple[str, ...] = (">",)
@@ -52,7 +52,7 @@ class TapOptions:
 
 @dataclass
 class Tapped:
-    """What was recorded so far."""
+    """Counts of the recording so far."""
 
     messages: int = 0
     bytes: int = 0
@@ -110,7 +110,7 @@ class _Segments:
     _begun_s: float = 0.0
 
     def __post_init__(self) -> None:
-        # What an earlier run wrote stays.
+        # Files of an earlier run are kept.
         self._number = next_number(self.root, MESSAGES, self.server)
 
     def add(self, messages: Sequence[Message]) -> None:

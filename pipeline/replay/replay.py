@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from midge.pipeline.records.format import DataSet
 
 COLUMNS = ("time", "account", "subject", "reply", "headers", "payload", "size")
-"""What replay needs to know of a message."""
+"""The fields of a message that replay uses."""
 
 _FLUSH_BYTES = 64 * 1024
 _MESSAGES_PER_PING = 10_000
@@ -35,7 +35,7 @@ _MESSAGES_PER_PING = 10_000
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """What to replay, where to and how fast."""
+    """The source, target and pace of a replay."""
 
     connect: ConnectOptions
     subjects: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class ReplayOptions:
 
 @dataclass
 class Replayed:
-    """What a replay has done so far."""
+    """Counts of a replay so far."""
 
     messages: int = 0
     bytes: int = 0
@@ -160,7 +160,7 @@ def publish(
         if len(buffer) >= _FLUSH_BYTES:
             _flush(client, buffer)
         if done.messages % _MESSAGES_PER_PING == 0:
-            # What the server has not read yet is never more than that, and its errors come in.
+            # This bounds the unread output, and lets the server's errors arrive.
             _settle(client, buffer)
             progress(done)
     _settle(client, buffer)

@@ -1,4 +1,4 @@
-"""What the report makes of the rows of gold before it shows them."""
+"""Preparation of gold's rows for the report."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -31,7 +31,7 @@ class Section:
     needs_server: bool = True
     """Whether only a server that records by itself knows it, and no listener."""
     chosen: Callable[[Gold], Sequence[Row]] | None = None
-    """What of gold is shown; by default all rows of `table`."""
+    """The rows of gold to show; by default all rows of `table`."""
 
     def rows(self, gold: Gold) -> Sequence[Row]:
         """Return the rows that are shown."""

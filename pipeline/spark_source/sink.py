@@ -57,14 +57,14 @@ class Row(NamedTuple):
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task wrote; `duplicates` the stream had already."""
+    """Counts of one task; `duplicates` were already in the stream."""
 
     rows: int
     duplicates: int
 
 
 class _Sink:
-    """What the batch and the streaming writer share."""
+    """Base of the batch and the streaming writer."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_schema(schema, options)

@@ -88,7 +88,7 @@ def source_schema(*, include_headers: bool) -> StructType:
 
 
 class NatsDataSource(DataSource):
-    """What `format("nats")` stands for."""
+    """The data source of `format("nats")`."""
 
     @classmethod
     def name(cls) -> str:
@@ -146,7 +146,7 @@ class NatsPartition(InputPartition):
 
 
 class _Planner:
-    """What both readers do on the driver: look at the stream and cut ranges into partitions."""
+    """The driver's part of both readers: query the stream and split ranges into partitions."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options

@@ -1,1 +1,1 @@
-"""What a change of subscriptions would do to recorded traffic."""
+"""The effect of a change of subscriptions on recorded traffic."""

@@ -33,7 +33,7 @@ _FLOW = ("flow", "account", "subject", "home", "messages", "bytes", "first_time"
 
 @dataclass(frozen=True)
 class Totals:
-    """What all servers do together."""
+    """The load of all servers together."""
 
     messages: int
     bytes: int
@@ -53,7 +53,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class ServerLoad:
-    """What one server does. Queue groups make some of it an expected value."""
+    """The load of one server. With queue groups, parts of it are expected values."""
 
     server: int
     clients: int
@@ -78,7 +78,7 @@ class SubjectFanOut:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a change would lead to."""
+    """The outcome of a change."""
 
     totals: Totals
     servers: Sequence[ServerLoad]
