@@ -1,4 +1,4 @@
-"""What holds for every test: the code under test is the code in the checkout, freshly built."""
+"""Common to all tests: the code under test is the code in the checkout, freshly built."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def dial(address: tuple[str, int], *lines: bytes, receive_bytes: int = 0) -> soc
 
 
 def shared_progress(path: Path) -> Progress:
-    """Give the counts that all processes see in the file at `path`."""
+    """Return the counts that all processes see in the file at `path`."""
     return np.memmap(path, np.int64, "r+", shape=(RECEIVERS, PUBLISHERS))
 
 
@@ -159,7 +159,7 @@ class Receiver:
             failures.append(f"{type(error).__name__}: {error}")
 
     def close(self) -> None:
-        """Have `run` end."""
+        """Make `run` end."""
         self._is_over = True
         with contextlib.suppress(OSError):
             self._client.shutdown(socket.SHUT_RDWR)

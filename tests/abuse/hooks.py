@@ -9,7 +9,7 @@ from midge.server.auth import AuthRequest, User
 
 
 async def authenticate(request: AuthRequest) -> Any:
-    """Let bystanders in; go wrong, in the way the user name says, for everybody else."""
+    """Admit bystanders; fail in the way that the user name selects for all others."""
     if request.user == "bystander":
         return User(name="bystander")
     return await WRONG[request.user](request)

@@ -225,7 +225,8 @@ def test_hooks_that_hang_keep_nobody_out(victim: Victim, monkeypatch: pytest.Mon
         crowd = [target.dial(is_connected=False) for _ in range(16)]
         for client in crowd:
             client.sendall(user_line("hang") + b"\r\n")
-        # Who waits longer than the time-out for a place is refused too, and may try again.
+        # A client that waits longer than the time-out for a place is refused too, and may try
+        # again.
         wait_until(lambda: ask(target.dial()) == b"PONG\r\n", "a place", timeout_s=5.0)
         for client in crowd:
             assert b"PONG" not in ask(client)

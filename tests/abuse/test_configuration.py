@@ -46,7 +46,7 @@ RELOADED = "Reloaded server configuration"
 
 @pytest.fixture(scope="module")
 def huge(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a valid file that nobody would want to read."""
+    """Write a valid file that is unreadable for people."""
     path = tmp_path_factory.mktemp("huge") / "huge.conf"
     path.write_bytes((b"# " + b"x" * 1021 + b"\n") * (HUGE_MIB * 1024))
     return path

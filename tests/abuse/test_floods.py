@@ -61,7 +61,7 @@ def test_many_subscriptions_come_and_go(victim: Victim, count: int) -> None:
 
 @pytest.mark.row(4)
 def test_subscribing_amid_remembered_matches_takes_turns(victim: Victim) -> None:
-    """What is remembered of a thousand subjects has to be brought up to date for each of them."""
+    """The cached results of a thousand subjects have to be updated for each of them."""
     with victim() as target:
         client = target.dial(connect=NO_ECHO)
         ask(client, b"SUB x.> 0", b"SUB x.* 1", *(b"PUB x.%d 0\r\n" % i for i in range(1000)))

@@ -40,7 +40,7 @@ class Role:
         assert self.process.stdout.readline() == "ready\n"
 
     def end(self, word: str = "") -> Any:
-        """Have it end; give what it saw."""
+        """End it; return its counts."""
         out, _ = self.process.communicate(word + "\n", timeout=DRAIN_S)
         assert self.process.returncode == 0
         return json.loads(out)

@@ -1,1 +1,1 @@
-"""What a person sees in a browser, and what a page there can do: headless Chromium."""
+"""The console in a real browser, and the limits of other pages there: headless Chromium."""

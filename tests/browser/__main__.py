@@ -17,7 +17,7 @@ SETTLING_MS = 2_000
 
 
 def main() -> None:
-    """Let the scene play for a while, and write the picture."""
+    """Run the scene for a while, and write the picture."""
     with tempfile.TemporaryDirectory() as directory, launched() as browser:
         config = Path(directory) / "midge.toml"
         named = 'server_name = "harbour"\n' + CONFIG.format(token="any")

@@ -78,7 +78,7 @@ class Outcome(NamedTuple):
     test: str
     result: str
     reason: str = ""
-    """What a failed test said: the first line of it."""
+    """The first line of a failed test's message."""
     node: str = ""
     """Where pytest finds it."""
 
@@ -205,7 +205,7 @@ def _write_wrapper(path: Path, server: list[str]) -> None:
 
 
 def _alone(command: list[str]) -> list[str]:
-    """Give `command` a loopback network of its own, where that is possible."""
+    """Return `command` a loopback network of its own, where that is possible."""
     if shutil.which("unshare") is None or shutil.which("ip") is None:
         return command
     alone = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]

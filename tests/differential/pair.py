@@ -44,7 +44,7 @@ class ServerPair:
             server.stop()
 
     async def play(self, name: str, script: Script, split: Splitter) -> Outcome:
-        """What the server of that name does when the bytes arrive as `split` cuts them."""
+        """The outcome of the server of that name for bytes that are split by `split`."""
         if name in self._running:
             return await play(script, self._running[name], split)
         fresh = self._start(name)
@@ -61,7 +61,7 @@ class ServerPair:
 
 @functools.cache
 def certificates() -> dict[str, bytes]:
-    """What a TLS server needs, made anew for this run."""
+    """Files of a TLS server, made for this run."""
     authority = Authority()
     certificate, key = authority.issue("CN=127.0.0.1")
     return {

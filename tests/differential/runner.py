@@ -52,7 +52,7 @@ class Received:
 
 
 Outcome = dict[str, list[Received]]
-"""What came back, by connection."""
+"""The received bytes, by connection."""
 
 
 def whole(data: bytes) -> Iterable[bytes]:
@@ -208,7 +208,7 @@ class _Wire:
         self.unsettled = False
 
     async def listen(self, number: int, for_s: float) -> None:
-        """Let a moment pass, then note whether the server has closed; frames show in between."""
+        """Wait a moment, then note whether the server has closed; frames may arrive meanwhile."""
         try:
             async with asyncio.timeout(for_s):
                 await self._until(lambda: self.ended)

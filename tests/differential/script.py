@@ -66,7 +66,7 @@ class Respond:
 
 @dataclasses.dataclass(frozen=True)
 class Quiet:
-    """Let a moment pass and note whether the connection is open: silence is the outcome."""
+    """Wait a moment and note whether the connection is open: silence is the outcome."""
 
     conn: str
     for_s: float = 0.12
@@ -108,7 +108,7 @@ Step: TypeAlias = Open | Send | Respond | Quiet | Await | AwaitClose | HalfClose
 
 @dataclasses.dataclass(frozen=True)
 class Script:
-    """What one or more clients do; its outcome is every byte that each of them gets back.
+    """The steps of one or more clients; the outcome is every byte that each of them receives.
 
     A script ends by sending PING on every connection left open and shutting down its sending
     side: whoever is still served answers PONG, and the end of the stream ends the transcript.

@@ -1,4 +1,4 @@
-"""What clients of a server ask it through the system account, and the events they see meanwhile.
+"""Requests of clients through the system account, and the events they see meanwhile.
 
 The same happens on whichever server: a client of the system account asks, two others come, publish,
 are kicked and go, one is refused, one says nothing, and at last the server goes.
@@ -86,7 +86,7 @@ QUESTIONS = (
     *(Question(f"{_ACCOUNT}.PING.{page}", user="a") for page in ("CONNZ", "STATZ")),
     Question(f"{_EVERY}.CONNZ", user="b"),
 )
-"""What both answer, in the order in which it is asked."""
+"""Requests that both servers answer, in order."""
 
 RELOAD = Question(f"{_ONE}.RELOAD")
 """Asked by itself: nats-server tells of all connections anew when it loads again."""
@@ -99,7 +99,7 @@ REFUSED = (
     Question(f"{_ONE}.KICK", {"cid": 999}),
     Question(f"{_ONE}.LDM", {"cid": 999}),
 )
-"""What both refuse in the same words."""
+"""Requests that both servers refuse with the same text."""
 
 SILENT = (
     *(Question(_EVERY, {name: "other"}) for name in ("server_name", "host", "cluster", "domain")),
@@ -109,7 +109,7 @@ SILENT = (
     Question(f"{_ACCOUNT}.none.STATZ"),
     Question(f"{_ACCOUNT}.none.CONNS"),
 )
-"""What is for another server, and gets no answer from this one."""
+"""Requests for another server, which this one does not answer."""
 
 NOBODY = (
     Question(_EVERY, user="a"),
@@ -117,7 +117,7 @@ NOBODY = (
     Question(f"{_ACCOUNT}.A.CONNZ", user="b"),
     Question(f"{_ONE}.KICK", {"cid": 1}, user="a"),
 )
-"""What nobody hears outside of the system account."""
+"""Subjects without a responder outside of the system account."""
 
 NOT_OFFERED = {
     f"{_EVERY}.EXPVARZ": "counters of Go's runtime, and the command line with its passwords",
@@ -125,7 +125,7 @@ NOT_OFFERED = {
     f"{_EVERY}.IPQUEUESZ": "queues between parts of nats-server",
     f"{_EVERY}.RAFTZ": "groups of JetStream",
 }
-"""What only nats-server answers, and what it is about."""
+"""Requests that only nats-server answers, and their features."""
 
 
 class Told(NamedTuple):
@@ -224,7 +224,7 @@ async def _let_go(server: Server, clients: dict[str, Client], audience: _Audienc
 
 
 async def _reload_and_end(command: list[str]) -> Told:
-    """Let another server load its configuration again, then end it."""
+    """Make another server reload its configuration, then stop it."""
     with Server(command, CONFIG) as server:
         system, audience = await _listen(server)
         answer = await _ask(system, RELOAD)

@@ -1,4 +1,4 @@
-"""Clients that do not read: both servers cut them off alike, and nobody else is disturbed."""
+"""Clients that do not read: both servers cut them off alike, without disturbing other clients."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def output_matches(expected: str, actual: str) -> bool:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on right now."""
+    """Return a port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

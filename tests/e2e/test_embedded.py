@@ -215,7 +215,7 @@ def test_stopping_leaves_nothing(loop_factory: object) -> None:
 
 
 async def test_a_connection_that_has_gone_is_let_go() -> None:
-    """What is remembered of the subjects that came last holds nobody who has left."""
+    """The cache of recent subjects does not keep closed clients alive."""
 
     async def come_and_go(server: midge.Server, number: int) -> None:
         reader, writer = await asyncio.open_connection(server.host, server.port)

@@ -1,4 +1,4 @@
-"""What a client sent before it left in order is done, though its transport is gone at once."""
+"""Input before an orderly close is handled, though the transport is lost at once."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ class Serving:
         self.server = Server(options)
 
     async def visit(self, way: Callable[[Client], None]) -> None:
-        """Have a client come, end in that `way`, and be gone."""
+        """Connect a client, and end it in that `way`."""
         listener = "websocket" if self.kind.startswith("w") else "nats"
         parts = urlsplit(self.server.urls()[listener][0])
         address = (str(parts.hostname), int(parts.port or 0))

@@ -1,4 +1,4 @@
-"""Requests, replies, and the answer when nobody is there."""
+"""Requests, replies, and no-responders."""
 
 from __future__ import annotations
 

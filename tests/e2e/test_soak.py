@@ -25,7 +25,7 @@ RSS_MARGIN_BYTES = 16 * 1024 * 1024
 """How far an allocator's keep varies; thousands of connections kept alive would need far more."""
 
 CONFIG = "max_closed_clients: 50\n"
-"""What is remembered of closed connections is bounded; here it is full before the measurement."""
+"""The list of closed connections is bounded; it is full before the measurement."""
 
 WORKERS = 6
 

@@ -1,4 +1,4 @@
-"""What a start costs before the first client, in which order it opens, and how it is cut short."""
+"""The start: its cost before the first client, the order of listeners, and interruption."""
 
 from __future__ import annotations
 

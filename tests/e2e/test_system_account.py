@@ -1,4 +1,4 @@
-"""What a client of the system account asks of a running server process."""
+"""Requests of a client of the system account to a running server process."""
 
 from __future__ import annotations
 

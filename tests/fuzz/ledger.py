@@ -1,4 +1,4 @@
-"""Who should have got what: an account of every subscription and message, kept beside the server.
+"""The expected deliveries: a model of every subscription and message, kept beside the server.
 
 The ledger is told of subscriptions and routed messages as any observer is. For each message it
 works out by splitting subjects who must get it, compares that with what the router says it did, and
@@ -224,7 +224,7 @@ class Ledger(Observer):
                 assert set(found) == {s for s in expected if oracle_matches(subject, s.subject)}
 
     def check_end(self, sockets: list[Socket]) -> None:
-        """See that everybody got what was theirs, and that nothing of them is left."""
+        """Check that every client received its messages, and that none is left over."""
         broker = self._broker
         assert not broker.clients
         assert not self._held
@@ -292,7 +292,7 @@ def _is_able(
 
 
 def _delivery(frame: Frame, subscription: RoutedSubscription) -> Message:
-    """Give `frame` as the client of `subscription` is to see it."""
+    """Return `frame` as the client of `subscription` is to see it."""
     client: Any = subscription.client
     headers = frame.header_bytes()
     if headers is not None and (not client.parser.headers or not headers):

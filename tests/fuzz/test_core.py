@@ -129,7 +129,7 @@ def test_no_split_changes_what_anybody_is_sent(
     expected = World(options, read_bytes=read_bytes, is_tls=is_tls).play(script, whole)
     for split in (byte_by_byte, at_random(seed)):
         assert World(options, read_bytes=read_bytes, is_tls=is_tls).play(script, split) == expected
-    # Where nobody looks on, messages that are alike are routed in runs.
+    # Without observers, equal messages are routed in runs.
     for split, size in ((whole, 1 << 18), (whole, read_bytes), (at_random(seed), read_bytes)):
         world = World(
             options,

@@ -1,4 +1,4 @@
-"""What the fuzzed clients send: mostly lines of the protocol, some of them damaged.
+"""Input of the fuzzed clients: mostly lines of the protocol, some of them damaged.
 
 A script is a list of steps, plain tuples, so that a failing one can be read and pasted:
 
@@ -21,7 +21,7 @@ Step = tuple[object, ...]
 
 
 class Script(NamedTuple):
-    """What happens: how each client introduces itself, and then the steps."""
+    """A script: the CONNECT of each client, and then the steps."""
 
     introductions: list[bytes]
     steps: list[Step]
@@ -155,7 +155,7 @@ REPEATED = st.builds(lambda line, times: line * times, publishes(), st.integers(
 
 
 def _run(head: bytes, headers: bytes, size: int, times: int) -> bytes:
-    """Give messages that are alike but for their payloads, of `size` bytes each."""
+    """Return messages that are alike but for their payloads, of `size` bytes each."""
     block = b"%d %d" % (len(headers), len(headers) + size) if headers else b"%d" % size
     line = b"%b %b %b\r\n%b" % (b"HPUB" if headers else b"PUB", head, block, headers)
     return b"".join(

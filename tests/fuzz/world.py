@@ -282,7 +282,7 @@ class World:
     # The end.
 
     def _finish(self) -> None:
-        """Have every client go, and see that nothing is left of them."""
+        """Disconnect every client, and check that nothing is left of them."""
         for socket in self.sockets:
             if not socket.is_lost:
                 socket.drain()

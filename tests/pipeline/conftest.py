@@ -1,4 +1,4 @@
-"""What the pipeline's tests share: one Spark session, and NATS servers with JetStream."""
+"""Shared by the pipeline's tests: one Spark session, and NATS servers with JetStream."""
 
 import json
 import shutil

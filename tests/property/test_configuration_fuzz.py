@@ -1,4 +1,4 @@
-"""Whatever a configuration file holds, it is read or refused; nothing else happens."""
+"""Any configuration file is either read or refused with an error."""
 
 from __future__ import annotations
 

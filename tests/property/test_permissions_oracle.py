@@ -96,7 +96,7 @@ def test_publishing_agrees_with_the_oracle(table: Table, subject: str) -> None:
 def test_no_denied_delivery_gets_through(
     table: Table, subscription: str, queue: str | None, subject: str
 ) -> None:
-    """What subscribe and deliver let through together is allowed and not denied."""
+    """A message that passes both subscribe and deliver is allowed and not denied."""
     checked = Permissions(PermissionRules(table))
     queue_bytes = queue.encode() if queue else None
     if not stands_for(subscription, subject):

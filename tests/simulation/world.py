@@ -315,7 +315,7 @@ def same(expected: Model, found: Model, _: object) -> bool:
 
 
 def run(seed: int, crashes: int, make: type[World] = World) -> World:
-    """Have a store live and crash; it stops at any step of the disk.
+    """Run a store until it crashes, at any step of the disk.
 
     Raises:
         WrongState: what recovered is not what it may be.

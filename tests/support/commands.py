@@ -1,4 +1,4 @@
-"""What a parser reported, written down so that two runs can be compared."""
+"""The commands that a parser reported, recorded so that two runs can be compared."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 def publish(
     subject: bytes, payload: bytes = b"", reply: bytes | None = None, headers: bytes | None = None
 ) -> tuple[object, ...]:
-    """Give what a Recorder notes of such a message."""
+    """Return what a Recorder notes of such a message."""
     return ("publish", subject, reply, headers, payload)
 
 
 def tail(frame: Frame) -> bytes:
-    """Give the part of `frame` that every delivery copies."""
+    """Return the part of `frame` that every delivery copies."""
     start = frame.base + frame.tail
     return bytes(frame.buffer[start : frame.base + frame.end])
 

@@ -55,7 +55,7 @@ class TurnedClock:
         return call
 
     def advance(self, seconds: float, after_each: Callable[[], object] = lambda: None) -> None:
-        """Let time pass, and make the calls that fall due in order."""
+        """Advance the clock, and make the calls that fall due in order."""
         end_ns = self.now_ns + round(seconds * SECOND_NS)
         while self._calls and self._calls[0][0] <= end_ns:
             due_ns, _, call = heapq.heappop(self._calls)
@@ -135,7 +135,7 @@ class CollectingSink(Sink):
         self.watchers = [one for one in self.watchers if one is not token]
 
     def set_interest(self, subject: bytes, *, is_there: bool) -> None:
-        """Have a subject gain or lose its subscriber."""
+        """Add or remove a subject's subscriber."""
         (self.without_interest.discard if is_there else self.without_interest.add)(subject)
         for watched, changed in list(self.watchers):
             if watched == subject:
@@ -189,12 +189,12 @@ class Rig:
         self.run()
 
     def run(self, budget: int = 1 << 20) -> None:
-        """Give all who ask for turns one after another."""
+        """Return all who ask for turns one after another."""
         while self.turns:
             self.turns.pop(0).deliver(budget)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.clock.advance(seconds, self.run)
 
     def pull(self, consumer: Consumer, body: bytes | str = b"", reply: bytes = b"_INBOX.1") -> None:

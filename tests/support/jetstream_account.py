@@ -172,7 +172,7 @@ class FileAccountRig(AccountRig):
         return answer
 
     def hand_over(self) -> None:
-        """Have the disk begin to write what was stored so far."""
+        """Make the disk start to write the messages stored so far."""
         self.directory.flush()
 
     def settle(self) -> None:

@@ -113,7 +113,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """What a client connects to."""
+        """The address for clients."""
         host, port = self.address()
         return f"nats://{host}:{port}"
 

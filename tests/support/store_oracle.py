@@ -11,7 +11,7 @@ Message = tuple[int, bytes, bytes, bytes]  # time, subject, headers, payload
 
 @dataclass
 class Oracle:
-    """What a store must answer, found the slow way."""
+    """The expected answers of a store, computed naively."""
 
     kept: dict[int, Message] = field(default_factory=dict)
     last_seq: int = 0

@@ -1,4 +1,4 @@
-"""Who comes in, and who may stay after a reload."""
+"""Admission of clients, and their re-authentication at a reload."""
 
 from __future__ import annotations
 

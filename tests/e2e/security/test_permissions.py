@@ -1,4 +1,4 @@
-"""What a user may publish, subscribe to and receive."""
+"""Permissions to publish, subscribe and receive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the client's commands take and print for durations, sizes, times and headers."""
+"""Durations, sizes, times and headers in the client's commands: parsing and printing."""
 
 import argparse
 from datetime import UTC, datetime

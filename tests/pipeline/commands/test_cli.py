@@ -40,7 +40,7 @@ def records(simulation, tmp_path):
 
 @pytest.fixture
 def one_session(spark, monkeypatch):
-    """Let the commands use the session that there is; a second one cannot be started."""
+    """Make the commands use the existing session; a second one cannot be started."""
 
     @contextmanager
     def session(settings, show):

@@ -1,4 +1,4 @@
-"""What a lake was made with is kept and compared, without Spark."""
+"""A lake's description is kept and compared, without Spark."""
 
 import json
 from dataclasses import fields, replace

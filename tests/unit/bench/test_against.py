@@ -1,4 +1,4 @@
-"""What counts as worse than another build, and what in-process figures come to."""
+"""The criteria for a worse build, and the summary of in-process figures."""
 
 from itertools import pairwise
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a flow publishes, what it expects to be delivered, and how it counts."""
+"""A flow's messages, expected deliveries and counts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is said about packages that are not installed can be typed, and works."""
+"""The hints about missing packages can be typed as they are, and work."""
 
 from __future__ import annotations
 

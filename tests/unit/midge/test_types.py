@@ -1,4 +1,4 @@
-"""What a type checker says of programs that use the public names."""
+"""The public names under a type checker."""
 
 from __future__ import annotations
 

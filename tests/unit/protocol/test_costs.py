@@ -31,7 +31,7 @@ PLENTY = 1 << 40
 
 
 def charged(parser: Parser, data: bytes) -> int:
-    """What is taken off the budget for `data`, all of which is used."""
+    """The charge for `data`, which must be used up."""
     parser.budget = PLENTY
     assert parser.feed(bytearray(data), 0, len(data)) == len(data)
     return PLENTY - parser.budget

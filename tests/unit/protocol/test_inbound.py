@@ -1,4 +1,4 @@
-"""What is kept between reads: little, and never more than has arrived.
+"""Little is kept between reads, and never more than has arrived.
 
 The verb of an unfinished line is used as soon as it is seen, so it is not among what is held.
 """
@@ -154,7 +154,7 @@ class Resuming(Recorder):
 
 @pytest.mark.parametrize("size", [5, 600, 5000])
 def test_resume_from_inside_a_command(size: int) -> None:
-    """What is being parsed already is not parsed once more."""
+    """A buffer that is being parsed is not parsed again."""
     recorder = Resuming()
     inbound = recorder.inbound = Inbound(Parser(recorder), SharedBuffer(SHARED_BYTES))
     message = b"PUB a %d\r\n%b\r\n" % (size, b"x" * size)

@@ -1,4 +1,4 @@
-"""What the parser makes of every verb, separator, number and limit, as nats-server does."""
+"""The parser on every verb, separator, number and limit, compared with nats-server."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SILENT = ""
 
 
 def commands(data: bytes) -> list[tuple[object, ...]]:
-    """Give the commands in `data`, all of which must be used."""
+    """Return the commands in `data`, all of which must be used."""
     reading = Reading().feed(data)
     assert reading.rest == b""
     return reading.commands
 
 
 def whole_and_byte_by_byte(data: bytes, **limits: int) -> str | None:
-    """Give what `data` ends in, which must not depend on how it is split."""
+    """Return what `data` ends in, which must not depend on how it is split."""
     whole = Reading(**limits).outcome([data])
     assert Reading(**limits).outcome(data[i : i + 1] for i in range(len(data))) == whole
     return whole
@@ -424,7 +424,7 @@ def test_a_run_ends_before_a_payload_without_its_end() -> None:
 
 
 def outcome(data: bytes, **limits: int) -> tuple[object, ...]:
-    """Give all that can be seen of how `data` was read."""
+    """Return all that can be seen of how `data` was read."""
     reading = Reading(**limits)
     told = reading.outcome([data])
     recorder = reading.recorder

@@ -1,4 +1,4 @@
-"""What a reload does to clients that are there."""
+"""The effect of a reload on connected clients."""
 
 from pathlib import Path
 

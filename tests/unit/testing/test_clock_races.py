@@ -27,7 +27,7 @@ LOOPS = pytest.mark.parametrize("loop", [uvloop.new_event_loop, asyncio.new_even
 
 @pytest.fixture
 def on_loop(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Have servers in threads use the loop of the test's parameter."""
+    """Make servers in threads use the loop of the test's parameter."""
     monkeypatch.setattr(uvloop, "new_event_loop", request.getfixturevalue("loop"))
 
 

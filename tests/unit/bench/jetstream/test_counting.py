@@ -1,4 +1,4 @@
-"""What the generators count: each answer once, however the reads cut the stream."""
+"""The generators count each answer once, however the reads split the stream."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What nats-server 2.15.1 itself has written."""
+"""Archives that nats-server 2.15.1 itself has written."""
 
 from base64 import b64decode
 

@@ -1,4 +1,4 @@
-"""What a stream answers to those who publish, and when."""
+"""A stream's answers to publishers, and their time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What streams keep for their consumers, and what consumers are told."""
+"""The messages that streams keep for their consumers, and the calls to consumers."""
 
 from __future__ import annotations
 

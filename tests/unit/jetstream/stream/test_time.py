@@ -1,4 +1,4 @@
-"""What streams do as time passes: age, TTLs and their markers, schedules."""
+"""Streams and time: age, TTLs and their markers, schedules."""
 
 from __future__ import annotations
 

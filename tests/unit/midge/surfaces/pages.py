@@ -1,4 +1,4 @@
-"""What a fresh server says: its monitoring and console pages, their keys, and its metrics."""
+"""A fresh server's monitoring and console pages, their keys, and its metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from the sources: log events, documented import paths, the distribution's files."""
+"""Surfaces read from the sources: log events, documented import paths, the distribution's files."""
 
 from __future__ import annotations
 

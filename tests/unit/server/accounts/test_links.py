@@ -287,7 +287,7 @@ class TestServices:
         assert world.service().waiting() == 9
 
     def test_an_answer_that_comes_too_late_does_not_cross(self) -> None:
-        """Also when nobody has asked for anything since."""
+        """Also without a later request."""
         world = World(A, importing(service="svc.req"))
         server = world.subscribe("A", "svc.req")
         client = world.subscribe("B", "inbox")

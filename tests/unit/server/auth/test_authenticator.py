@@ -311,7 +311,7 @@ class TestCertificates:
 
 @pytest.mark.parametrize("name", ["plain", "hashed", "nobody"])
 async def test_names_cannot_be_probed_by_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever there is of the user, a wrong password takes one look at a hash."""
+    """A wrong password always costs one hash check, whether the user exists or not."""
     looked: list[str] = []
 
     def check(stored: str, offered: str) -> bool:
@@ -348,7 +348,7 @@ class TestMistakes:
 
 
 class TestWebSocket:
-    """The WebSocket listener's own rules, and that they are nobody else's."""
+    """The WebSocket listener's own rules, which apply to it alone."""
 
     @staticmethod
     def settings(shared: Authorization | None = None, **own: Any) -> Options:

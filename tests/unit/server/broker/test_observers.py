@@ -1,4 +1,4 @@
-"""Observers of a server: what one of them raises is the concern of nobody else."""
+"""Observers of a server: an exception in one of them affects no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a turn's worth of work takes in truth: no command is charged less than it makes to do."""
+"""The real cost of a turn's work: no command is charged less than the work it causes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RULES = Table(
     )
 )
 SLOW = 10
-"""What the interpreted build may take beyond that."""
+"""The factor allowed for the interpreted build."""
 
 
 class Sink(Transport):

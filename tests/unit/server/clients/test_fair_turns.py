@@ -1,4 +1,5 @@
-"""What one read holds is done in turns, so that nobody waits long: in order, and all of it."""
+"""The input of one read is handled in turns, in order and completely, so that no client waits
+long."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ class Peers:
         return connection, socket
 
     def turn(self) -> None:
-        """Let everybody have a turn."""
+        """Run one turn of every client."""
         self.clock.advance(0)
 
     def take(self) -> list[bytes]:

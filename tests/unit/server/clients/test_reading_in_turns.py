@@ -41,7 +41,7 @@ def connected(kind: type[Connection] = Connection) -> tuple[Ticking, Connection,
 
 
 def read(connection: Connection) -> None:
-    """Let it have one read that fills the buffer."""
+    """Feed it one read that fills the buffer."""
     connection.channel.feed(READ * (READ_BYTES // len(READ) + 1))
 
 

@@ -1,4 +1,4 @@
-"""All who share a loop share its turns: nobody gets so much that the others wait for long."""
+"""Clients of one loop share its turns: none gets so much that the others wait long."""
 
 from __future__ import annotations
 

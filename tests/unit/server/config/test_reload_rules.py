@@ -1,4 +1,4 @@
-"""What a reload may change."""
+"""The settings that a reload may change."""
 
 from __future__ import annotations
 

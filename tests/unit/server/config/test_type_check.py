@@ -1,4 +1,4 @@
-"""What a wrong value is told."""
+"""The errors about wrong values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What interceptors make of a message on its way to one receiver."""
+"""Interceptors of deliveries."""
 
 from __future__ import annotations
 

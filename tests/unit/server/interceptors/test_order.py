@@ -1,4 +1,4 @@
-"""Whatever waits for interceptors keeps its order, has bounds, and comes to an end."""
+"""Commands that wait for interceptors keep their order, are bounded, and end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What interceptors make of a message before it is routed."""
+"""Interceptors of published messages, before routing."""
 
 from __future__ import annotations
 

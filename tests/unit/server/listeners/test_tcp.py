@@ -54,7 +54,7 @@ class Entrance:
         self.broker.make_connection = make_and_act  # type: ignore[method-assign]
 
     async def serve_one_and_close(self) -> None:
-        """Have one client come, alone, and go; then end."""
+        """Connect and disconnect a single client; then end."""
         client = await Raw.open(self.url)
         await client.connect()
         assert len(self.broker.clients) == 1

@@ -51,7 +51,7 @@ async def test_it_is_sent_by_asyncios_loop(table: Tls) -> None:
 
 
 def fail_a_handshake(bare: socket.socket) -> None:
-    """Have a handshake fail whose alert goes to `bare`."""
+    """Make a handshake fail; its alert goes to `bare`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.sslobject_class = AlertingSSLObject
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -27,7 +27,7 @@ FROM_SCRAPING = {"instance"}
 
 
 def panels(within: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Give the panels, those in rows too."""
+    """Return the panels, those in rows too."""
     for panel in within.get("panels", ()):
         yield panel
         yield from panels(panel)
@@ -39,7 +39,7 @@ QUERIES = [target["expr"] for panel in panels(DASHBOARD) for target in panel.get
 @pytest.fixture
 async def metrics(http: aiohttp.ClientSession, server: Server) -> dict[str, set[str]]:
     """The names of the samples of `/metrics`, with their labels."""
-    server.broker.errors_sent["Permissions Violation"] += 1  # what nobody was sent has no sample
+    server.broker.errors_sent["Permissions Violation"] += 1  # no value, no sample
     async with http.get("/metrics") as answer:
         text = await answer.text()
     found: defaultdict[str, set[str]] = defaultdict(set)

@@ -1,4 +1,4 @@
-"""What the process uses."""
+"""The process's resource usage."""
 
 from midge.server.monitoring.process_usage import ProcessUsage
 

@@ -1,4 +1,4 @@
-"""What outbound makes of messages of every length: short pieces are copied in ways of their own."""
+"""Outbound with messages of every length: short pieces are copied by special code."""
 
 from __future__ import annotations
 

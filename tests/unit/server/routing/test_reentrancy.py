@@ -1,7 +1,7 @@
-"""What happens in the middle of routing: somebody leaves, comes, publishes or is closed.
+"""Changes during routing: clients disconnect, connect, publish or are closed.
 
 A subscription within the process does it from inside the delivery of a message, in the middle of a
-run of messages that are alike. However the run is cut into reads, everybody is sent the same.
+run of messages that are alike. However the run is split into reads, every client is sent the same.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class RunMeddler(Meddler):
 
 
 def connection(world: World, client: int) -> Connection | None:
-    """Give a client's connection, unless it has ended."""
+    """Return a client's connection, unless it has ended."""
     return next(
         (one for one in world.broker.clients.values() if one.peer_port == 1000 + client), None
     )
@@ -227,7 +227,7 @@ def connections() -> int:
 
 
 def test_nobody_who_left_is_kept() -> None:
-    """What publishers and the SubList remember of matches holds on to nobody for long."""
+    """The caches of publishers and of the SubList do not keep clients alive for long."""
     gc.collect()
     before = connections()
     world = World(Options(), is_observed=False)

@@ -1,4 +1,5 @@
-"""Who gets a message: every plain subscription, and exactly one member of each queue group."""
+"""The receivers of a message: every plain subscription, and exactly one member of each queue
+group."""
 
 from __future__ import annotations
 
