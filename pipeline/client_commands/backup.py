@@ -39,7 +39,11 @@ def backup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("stream", type=name, help="its name")
     parser.add_argument("directory", type=Path, help="where to write it; must not exist yet")
     parser.add_argument("--no-consumers", action="store_true", help="leave consumers out")
-    parser.add_argument("--check", action="store_true", help="verify checksums first")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="ask the server to verify its files first; midge verifies each record as it reads it",
+    )
     parser.add_argument(
         "--chunk-size", type=size_bytes, default=_CHUNK_BYTES, metavar="SIZE", help="(128KB)"
     )
