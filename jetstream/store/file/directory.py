@@ -192,19 +192,11 @@ class StoreDirectory:
         self.log.group = replay.group + 1
         self.log.durable = replay.group
         self.repaired = len(replay.repairs)
-        for stream in self._streams.values():
-            stream.finish_replay()
-        self.damages = [one for one in replay.damages if self._is_loss(one)]
-
-    def _is_loss(self, damage: Damage) -> bool:
-        """Tell whether damage concerns a message that is not removed, or something unknown.
-
-        The bytes of a message that was erased do not check, and are missed by nobody.
-        """
-        if not damage.seq:
-            return True
-        stream = self._streams.get(damage.stream)
-        return stream is not None and damage.seq in stream.lost
+        missed = {number: one.finish_replay() for number, one in self._streams.items()}
+        # The bytes of a message that was erased do not check: that is no loss.
+        self.damages = [
+            one for one in replay.damages if not one.seq or one.seq in missed.get(one.stream, ())
+        ]
 
     def _stream_of(self, number: int) -> FileStore | None:
         """Return the store of a stream's number, a new one if it has not been deleted."""

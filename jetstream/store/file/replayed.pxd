@@ -23,9 +23,10 @@ cdef class ReplayedStore(RecordWriter):
     cdef public dict _consumers
     cdef public list _ids
     cdef public list _ttls
+    cdef unsigned long long _removed_below
 
     @cython.locals(kind=int, seq="unsigned long long", end=Py_ssize_t, position=Py_ssize_t,
-                   time_ns="long long")
+                   time_ns="long long", subject=bytes)
     cpdef void replay(
         self, bytearray data, Py_ssize_t at, Segment segment, Py_ssize_t offset
     ) except *

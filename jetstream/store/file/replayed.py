@@ -10,6 +10,7 @@ from midge.jetstream.store.file.writer import RecordWriter
 
 _HEAD = 48  # records.HEAD and records.MESSAGE, as C numbers
 _MESSAGE = 2
+_ALL = b">"
 
 
 class StoredConsumer:
@@ -30,6 +31,7 @@ class ReplayedStore(RecordWriter):
         self._consumers: dict[bytes, StoredConsumer] = {}
         self._ids: list[tuple[bytes, int, int]] = []
         self._ttls: list[tuple[int, int]] = []
+        self._removed_below = 0
 
     def replay(self, data: bytearray, at: int, segment: Segment, offset: int) -> None:
         """Do again what the record at ``data[at]`` says, which lies at `offset` of a segment."""
@@ -46,7 +48,10 @@ class ReplayedStore(RecordWriter):
             time_ns = numbers.u64_at(data, at + 32)
             self.last_time_ns = max(self.last_time_ns, time_ns)
         elif kind == records.PURGED:
-            self._remove_matching(bytes(data[at + _HEAD : end]), seq)
+            subject = bytes(data[at + _HEAD : end])
+            self._remove_matching(subject, seq)
+            if subject == _ALL:
+                self._removed_below = max(self._removed_below, seq)
         elif kind == records.MESSAGE_ID:
             msg_id = bytes(data[at + _HEAD : end])
             self._ids.append((msg_id, seq, numbers.u64_at(data, at + 32)))
@@ -62,10 +67,12 @@ class ReplayedStore(RecordWriter):
         if self.messages == 0:
             self.first_seq = self.last_seq + 1
 
-    def finish_replay(self) -> None:
-        """Serve what has been recovered."""
+    def finish_replay(self) -> set[int]:
+        """Serve what has been recovered; return the messages that are lost and were not removed."""
         self.visible_seq = self.last_seq
+        missed = {seq for seq in self.lost if seq >= self._removed_below}
         self.lost = {seq for seq in self.lost if seq >= self.first_seq}
+        return missed
 
     def reset(self) -> None:
         """Forget everything, to be replayed anew."""
@@ -77,6 +84,7 @@ class ReplayedStore(RecordWriter):
         self._ids = []
         self._ttls = []
         self._removals = bytearray()
+        self._removed_below = 0
         self._is_moved = False
         self._ahead_segment = 0
 
@@ -108,6 +116,7 @@ class ReplayedStore(RecordWriter):
             self._ids.append((bytes(data[end : end + extra]), seq, incoming.time_ns))
 
     def _replay_bounds(self, first_seq: int, last_seq: int) -> None:
+        self._removed_below = max(self._removed_below, first_seq)
         if first_seq > self.last_seq:
             self._clear()
         while self.messages > 0 and self.first_seq < first_seq:
