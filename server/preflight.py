@@ -19,8 +19,6 @@ from midge.server.auth.users import compile_rules
 from midge.server.config import load as config
 from midge.server.config.type_check import Problem
 from midge.server.errors import ConfigError
-from midge.server.leafnodes.client_tls import build_client_context
-from midge.server.leafnodes.credentials import decode_seed, parse_address
 from midge.server.listeners.tls import build_server_context
 from midge.sublist.subjects import is_valid_subject
 
@@ -82,7 +80,8 @@ def _try_entries(options: tables.Options) -> Iterator[Problem]:
     ):
         if table.enabled:
             yield from _try(partial(build_server_context, table, where), ())
-    yield from _try_remotes(options)
+    if options.leafnodes.remotes:
+        yield from _try_remotes(options)
     operator = options.operator
     if operator.jwts or operator.trusted_keys:
         from midge.server.auth.operator import OperatorMode  # noqa: PLC0415 - few have one
@@ -92,6 +91,14 @@ def _try_entries(options: tables.Options) -> Iterator[Problem]:
 
 
 def _try_remotes(options: tables.Options) -> Iterator[Problem]:
+    from midge.server.leafnodes.client_tls import (  # noqa: PLC0415 - as above
+        build_client_context,
+    )
+    from midge.server.leafnodes.credentials import (  # noqa: PLC0415 - as above
+        decode_seed,
+        parse_address,
+    )
+
     """Yield what is wrong with the servers to connect to."""
     for index, remote in enumerate(options.leafnodes.remotes):
         path = ("leafnodes", "remotes", index)

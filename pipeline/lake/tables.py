@@ -183,7 +183,7 @@ _TABLES = (
     ),
     Table(
         "gold/no_interest",
-        "a subject with messages that reached nobody",
+        "a subject with messages without a receiver",
         f"account string, subject string, {_USE}, share double, last_time timestamp",
     ),
     Table(
