@@ -64,7 +64,7 @@ test-pure: $(STAMPS)/dev ## Build a wheel without extension modules; run the uni
 	rm -rf build/pure build/lib build/bdist*
 	MIDGE_PURE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/pure .
 	$(BIN)/python -m zipfile --extract build/pure/*.whl build/pure/tree
-	cp -R pyproject.toml setup.py Makefile LICENSE *.md tests bench docs $(wildcard config.example.toml) build/pure/tree
+	cp -R pyproject.toml setup.py Makefile LICENSE *.md tests bench docs examples $(wildcard config.example.toml) build/pure/tree
 	cd build/pure/tree && MIDGE_PURE=1 $(abspath $(BIN))/python -m pytest $(wildcard tests/unit tests/property tests/differential) $(ARGS)
 
 # A copy of the checkout, with only what is compiled in it compiled in another way.

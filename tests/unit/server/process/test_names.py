@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +43,8 @@ def test_one_line_has_both_versions_and_the_build(
     assert names.version_line() == line
 
 
-def test_under_nats_servers_name_the_line_is_its_own(tmp_path: Path) -> None:
+def test_under_nats_servers_name_the_line_is_its_own(tmp_path: Path, root: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(root)}
     script = tmp_path / "midge-server"
     script.write_text(f"#!{sys.executable}\n{SCRIPT}")
     script.chmod(0o755)
@@ -50,7 +52,11 @@ def test_under_nats_servers_name_the_line_is_its_own(tmp_path: Path) -> None:
     link.symlink_to(script)
     renamed = f"exec -a {sys.executable.rpartition('/')[0]}/nats-server {sys.executable} "
     for command in ([str(link), "-v"], ["bash", "-c", f"{renamed} -m midge.server -v"]):
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True, timeout=30
+        )
         assert done.stdout == "nats-server: v2.15.1\n"
-    done = subprocess.run([str(script), "-v"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [str(script), "-v"], env=environment, capture_output=True, text=True, check=True
+    )
     assert done.stdout == f"{names.version_line()}\n"
