@@ -14,7 +14,7 @@ from bench.metrics import METRICS, format_value
 from bench.scenarios import TARGETS
 
 _ROOT = Path(__file__).resolve().parent.parent
-_MEASURED = ("midge", "protocol", "server", "sublist", "setup.py", "pyproject.toml")
+_MEASURED = ("midge", "jetstream", "protocol", "server", "sublist", "setup.py", "pyproject.toml")
 
 UNCOMMITTED = "with uncommitted changes"
 """Marks a commit whose figures cannot be reproduced from the repository."""

@@ -15,15 +15,22 @@ RESULTS = _FOLDER / "RESULTS.md"
 README = _FOLDER.parent / "README.md"
 
 SHOWN = (
+    ("services, 20 to 400 B", "rate"),
+    ("telemetry, 8 to 32 B", "rate"),
+    ("services, 6 subscribers", "rate"),
+    ("200 writers, 20,000/s", "latency p50"),
     ("publish only, 16 B", "rate"),
     ("one-to-one, 16 B", "rate"),
-    ("one-to-one, 128 B", "rate"),
     ("one-to-one, 1 KiB", "rate"),
     ("fan-out 10, 16 B", "rate"),
     ("queue group of 4", "rate"),
-    ("wildcard, 1,000 subjects", "rate"),
     ("one-to-one over TLS, 16 B", "rate"),
     ("request/reply, alone", "latency p50"),
+    ("stream, file, window 2,000", "rate"),
+    ("stream, own replies and ids", "rate"),
+    ("stream, memory, window 2,000", "rate"),
+    ("pull, each acknowledged", "rate"),
+    ("push consumer", "rate"),
     ("5,000 idle connections", "memory each"),
 )
 """The scenarios of the table, and the metric of each."""

@@ -9,7 +9,6 @@ from bench.metrics import Measurement, ScenarioError
 from bench.mixed import Mixed
 from bench.servers import Server
 
-STREAM = "TAKES"
 _POLL_S = 0.25
 
 
@@ -32,11 +31,13 @@ class StreamTakes(Mixed):
         Raises:
             ScenarioError: the stream holds more than was published.
         """
+        # A name of its own for each round: nats-server may still be removing the last one's files.
+        stream = f"TAKES{time.monotonic_ns()}"
         roots = sorted({topic.partition(b".")[0].decode() for topic in self.topics})
         with asking(server) as api:
-            api.create_stream(STREAM, [f"{root}.>" for root in roots], storage=self.storage)
+            api.create_stream(stream, [f"{root}.>" for root in roots], storage=self.storage)
             measurement = super().run(server, seconds)
-            api.ask(f"STREAM.DELETE.{STREAM}")
+            api.ask(f"STREAM.DELETE.{stream}")
         return measurement
 
     def settle(self, server: Server, messages: int) -> Measurement:
@@ -46,11 +47,12 @@ class StreamTakes(Mixed):
             ScenarioError: more are there than were published.
         """
         with asking(server) as api:
-            held, before = api.messages(STREAM), -1
+            (stream,) = api.ask("STREAM.NAMES")["streams"]
+            held, before = api.messages(stream), -1
             while before < held < messages:
                 time.sleep(_POLL_S)
-                held, before = api.messages(STREAM), held
-            api.ask(f"STREAM.PURGE.{STREAM}")
+                held, before = api.messages(stream), held
+            api.ask(f"STREAM.PURGE.{stream}")
         if held > messages:
             raise ScenarioError(f"{messages} published, {held} are stored")
         return {"stored": held / messages}

@@ -51,7 +51,7 @@ def test_only_the_table_is_replaced_and_twice_is_once() -> None:
 
 
 def test_scenario_that_is_not_there_is_an_error() -> None:
-    with pytest.raises(KeyError, match="publish only"):
+    with pytest.raises(KeyError, match="services"):
         speed_table.table(RESULTS)
 
 
