@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import ClassVar
 
-from bench import frames, stats, wire
-from bench.meter import Reading, figures
+from bench import frames, wire
+from bench.closed_loop import exchange, measure
+from bench.cycle import Cycle
 from bench.metrics import Measurement, ScenarioError
 from bench.servers import Server
-from bench.workers import STALL_TIMEOUT_S, Worker, staff
+from bench.workers import Worker, staff
 
 WARM_UP_S = 0.3
 _INBOX = b"_INBOX.fAIwrFpQNsPhVcCdLbO4Xy"
@@ -56,48 +57,19 @@ class RequestReply:
                 sock.settimeout(None)
             workers.append(Worker("the responder", _respond, responder))
             workers.append(Worker("the requester", _request, requester, self.in_flight))
-            _measure(server, workers, WARM_UP_S)
-            return _measure(server, workers, seconds)
-
-
-def _measure(server: Server, workers: list[Worker], seconds: float) -> Measurement:
-    before = Reading.take(server, workers)
-    workers[-1].ask(seconds)
-    started = time.monotonic()
-    latencies_ns: list[int] = sorted(workers[-1].answer(seconds + STALL_TIMEOUT_S))
-    elapsed_s = time.monotonic() - started
-    after = Reading.take(server, workers)
-    return {
-        **figures(before, after, len(latencies_ns), elapsed_s),
-        "p50_us": stats.percentile(latencies_ns, 50) / 1e3,
-        "p99_us": stats.percentile(latencies_ns, 99) / 1e3,
-    }
+            measure(server, workers, WARM_UP_S)
+            _, measurement = measure(server, workers, seconds)
+        return measurement
 
 
 def _reply_subjects() -> list[bytes]:
     return frames.numbered(_INBOX, _DISTINCT_REPLIES)
 
 
-class _Endless:
-    """Equally long frames in a row, taken in turns and from the start again at the end."""
-
-    def __init__(self, sequence: list[bytes]) -> None:
-        self._count = len(sequence)
-        self._frame_bytes = len(sequence[0])
-        # Twice in a row, so that what runs over the end is still one slice.
-        self._data = memoryview(b"".join(sequence) * 2)
-        self._next = 0
-
-    def take(self, count: int) -> memoryview:
-        start = self._next
-        self._next = (start + count) % self._count
-        return self._data[start * self._frame_bytes : (start + count) * self._frame_bytes]
-
-
 def _respond(_pipe: Connection, sock: socket.socket) -> None:
     """Answer every request until dismissed (responder process)."""
     subjects = _reply_subjects()
-    replies = _Endless([frames.pub(subject, _PAYLOAD) for subject in subjects])
+    replies = Cycle([frames.pub(subject, _PAYLOAD) for subject in subjects])
     request_bytes = len(frames.msg(_SUBJECT, b"1", _PAYLOAD, reply=subjects[0]))
     for count in _arrivals(sock, request_bytes):
         sock.sendall(replies.take(count))
@@ -106,32 +78,12 @@ def _respond(_pipe: Connection, sock: socket.socket) -> None:
 def _request(pipe: Connection, sock: socket.socket, in_flight: int) -> None:
     """Serve "request for so many seconds" until dismissed (requester process)."""
     subjects = _reply_subjects()
-    requests = _Endless([frames.pub(_SUBJECT, _PAYLOAD, reply=name) for name in subjects])
+    requests = Cycle([frames.pub(_SUBJECT, _PAYLOAD, reply=name) for name in subjects])
     arrivals = _arrivals(sock, len(frames.msg(subjects[0], b"1", _PAYLOAD)))
     while True:
         seconds: float = pipe.recv()
         end_ns = time.monotonic_ns() + int(seconds * 1e9)
-        pipe.send(_exchange(sock, requests, arrivals, in_flight, end_ns))
-
-
-def _exchange(
-    sock: socket.socket, requests: _Endless, arrivals: Iterator[int], in_flight: int, end_ns: int
-) -> list[int]:
-    """Keep requests in flight until the time is over; return every latency in nanoseconds."""
-    latencies_ns: list[int] = []
-    sent_ns = [time.monotonic_ns()] * in_flight
-    sock.sendall(requests.take(in_flight))
-    answered = 0
-    for count in arrivals:
-        now_ns = time.monotonic_ns()
-        latencies_ns.extend(now_ns - start_ns for start_ns in sent_ns[answered : answered + count])
-        answered += count
-        if now_ns < end_ns:
-            sent_ns.extend([now_ns] * count)
-            sock.sendall(requests.take(count))
-        elif answered == len(sent_ns):
-            break
-    return latencies_ns
+        pipe.send(exchange(sock, requests, arrivals, in_flight, end_ns))
 
 
 def _arrivals(sock: socket.socket, frame_bytes: int) -> Iterator[int]:

@@ -8,16 +8,17 @@ import json
 import re
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import ClassVar
 
-from bench import frames, stats, wire
+from bench import frames, wire
+from bench.closed_loop import exchange, measure, percentiles
+from bench.cycle import Cycle
 from bench.jetstream.api import Api, asking
-from bench.jetstream.cycle import Cycle
-from bench.jetstream.publish import arrivals, exchange
+from bench.jetstream.publish import arrivals
 from bench.meter import Reading, figures
 from bench.metrics import Measurement, ScenarioError
 from bench.servers import Server
@@ -82,7 +83,7 @@ class StreamRead:
             self._check(api, consumer)
             api.ask(f"CONSUMER.DELETE.{STREAM}.{consumer}")
         elapsed_s = (ended_ns - started_ns) / 1e9
-        return {**figures(before, after, self.count, elapsed_s), **_percentiles(waits_ns)}
+        return {**figures(before, after, self.count, elapsed_s), **percentiles(waits_ns)}
 
     @property
     def count(self) -> int:
@@ -130,16 +131,6 @@ def fill(api: Api, server: Server, scenario: StreamRead) -> None:
             exchange(sock, cycle, answers, _FILL_WINDOW, 0)
     if api.messages(STREAM) != scenario.messages:
         raise ScenarioError(f"{api.messages(STREAM)} of {scenario.messages} messages are there")
-
-
-def _percentiles(waits_ns: Sequence[int]) -> Measurement:
-    if not waits_ns:
-        return {}
-    ordered = sorted(waits_ns)
-    return {
-        "p50_us": stats.percentile(ordered, 50) / 1e3,
-        "p99_us": stats.percentile(ordered, 99) / 1e3,
-    }
 
 
 def _read(pipe: Connection, sock: socket.socket, scenario: StreamRead) -> None:
@@ -262,15 +253,10 @@ class DirectGet:
             sock = stack.enter_context(closing(wire.connect(server.address)))
             workers = stack.enter_context(staff())
             workers.append(Worker("the reader", _get_directly, sock, self))
-            for _ in range(2):  # the first is the warm-up
-                before = Reading.take(server, workers)
-                workers[0].ask(seconds)
-                started = time.monotonic()
-                waits_ns = workers[0].answer(seconds + STALL_TIMEOUT_S)
-                elapsed_s = time.monotonic() - started
-                after = Reading.take(server, workers)
+            measure(server, workers, seconds)  # the warm-up
+            _, measurement = measure(server, workers, seconds)
             api.ask("STREAM.DELETE.DIRECT")
-        return {**figures(before, after, len(waits_ns), elapsed_s), **_percentiles(waits_ns)}
+        return measurement
 
 
 def _get_directly(pipe: Connection, sock: socket.socket, scenario: DirectGet) -> None:

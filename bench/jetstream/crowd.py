@@ -9,9 +9,10 @@ from multiprocessing.connection import Connection
 from typing import ClassVar
 
 from bench import frames, wire
+from bench.closed_loop import exchange
+from bench.cycle import Cycle
 from bench.jetstream.api import asking
-from bench.jetstream.cycle import Cycle
-from bench.jetstream.publish import arrivals, exchange
+from bench.jetstream.publish import arrivals
 from bench.meter import Reading, figures
 from bench.metrics import Measurement, ScenarioError
 from bench.servers import Server

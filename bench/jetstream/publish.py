@@ -9,19 +9,19 @@ they hold, which must be every one that was sent.
 import random
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import ClassVar
 
-from bench import frames, stats, wire
+from bench import frames, wire
+from bench.closed_loop import exchange, measure
+from bench.cycle import ROUND, Cycle
 from bench.jetstream.api import Api, asking
-from bench.jetstream.cycle import ROUND, Cycle
-from bench.meter import Reading, figures
 from bench.metrics import Measurement, ScenarioError
 from bench.servers import Server
-from bench.workers import STALL_TIMEOUT_S, Worker, staff
+from bench.workers import Worker, staff
 
 WARM_UP_S = 0.3
 STREAM = "BENCH"
@@ -74,8 +74,8 @@ class StreamPublish:
             workers = stack.enter_context(staff())
             sock = stack.enter_context(closing(wire.connect(server.address)))
             workers.append(Worker("the publisher", _publish, sock, self))
-            warm, _ = _measure(server, workers, WARM_UP_S)
-            count, measurement = _measure(server, workers, seconds)
+            warm, _ = measure(server, workers, WARM_UP_S)
+            count, measurement = measure(server, workers, seconds)
             self.check(api, warm + count)
         return measurement
 
@@ -133,21 +133,6 @@ def _message_id(index: int) -> bytes:
     return b"NATS/1.0\r\nNats-Msg-Id: %06d-%b\r\n\r\n" % (index, ROUND)
 
 
-def _measure(server: Server, workers: Sequence[Worker], seconds: float) -> tuple[int, Measurement]:
-    """Return how many messages went out in that time, and the figures."""
-    before = Reading.take(server, workers)
-    workers[-1].ask(seconds)
-    started = time.monotonic()
-    latencies_ns: list[int] = sorted(workers[-1].answer(seconds + STALL_TIMEOUT_S))
-    elapsed_s = time.monotonic() - started
-    after = Reading.take(server, workers)
-    return len(latencies_ns), {
-        **figures(before, after, len(latencies_ns), elapsed_s),
-        "p50_us": stats.percentile(latencies_ns, 50) / 1e3,
-        "p99_us": stats.percentile(latencies_ns, 99) / 1e3,
-    }
-
-
 def _publish(pipe: Connection, sock: socket.socket, scenario: StreamPublish) -> None:
     """Serve "publish for so many seconds" until dismissed (publisher process)."""
     sock.sendall(frames.sub(_INBOX + (b".*" if scenario.own_reply else b""), b"1"))
@@ -159,26 +144,6 @@ def _publish(pipe: Connection, sock: socket.socket, scenario: StreamPublish) -> 
         seconds: float = pipe.recv()
         end_ns = time.monotonic_ns() + int(seconds * 1e9)
         pipe.send(exchange(sock, cycle, answers, scenario.window, end_ns))
-
-
-def exchange(
-    sock: socket.socket, cycle: Cycle, answers: Iterator[int], window: int, end_ns: int
-) -> list[int]:
-    """Keep `window` messages unanswered until the time is over; return every latency in ns."""
-    latencies_ns: list[int] = []
-    sent_ns = [time.monotonic_ns()] * window
-    sock.sendall(cycle.take(window))
-    answered = 0
-    for count in answers:
-        now_ns = time.monotonic_ns()
-        latencies_ns.extend([now_ns - at_ns for at_ns in sent_ns[answered : answered + count]])
-        answered += count
-        if now_ns < end_ns:
-            sent_ns.extend([now_ns] * count)
-            sock.sendall(cycle.take(count))
-        elif answered == len(sent_ns):
-            break
-    return latencies_ns
 
 
 def arrivals(sock: socket.socket, mark: bytes) -> Iterator[int]:

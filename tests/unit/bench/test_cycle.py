@@ -1,6 +1,6 @@
 """Prebuilt frames in turns: nothing is left out, and each time round has another number."""
 
-from bench.jetstream.cycle import ROUND, Cycle
+from bench.cycle import ROUND, Cycle
 
 
 def test_pieces_of_any_size_join_to_the_frames_over_and_over() -> None:
