@@ -33,15 +33,7 @@ _GRACE_S = 1.0
 
 
 def _list_consumers(session: Session) -> Iterator[dict[str, Any]]:
-    offset, total = 0, 1
-    while offset < total:
-        page = session.call(f"CONSUMER.LIST.{session.args.stream}", {"offset": offset})
-        consumers = page.get("consumers") or []
-        yield from consumers
-        total = page.get("total", 0)
-        offset += len(consumers)
-        if not consumers:
-            return
+    return session.pages(f"CONSUMER.LIST.{session.args.stream}", "consumers", {})
 
 
 def _add_stream(parser: argparse.ArgumentParser) -> None:
@@ -166,10 +158,7 @@ def _rm(session: Session) -> None:
     args = session.args
     confirm(args, f"delete consumer {args.consumer} of stream {args.stream}")
     session.call(f"CONSUMER.DELETE.{args.stream}.{args.consumer}")
-    if args.json:
-        output.print_json({"deleted": args.consumer})
-    else:
-        output.write(f"consumer {args.consumer} is deleted")
+    session.tell({"deleted": args.consumer}, "consumer {deleted} is deleted")
 
 
 def _next_arguments(parser: argparse.ArgumentParser) -> None:

@@ -29,7 +29,7 @@ from midge.pipeline.client_commands.settings import (
     add_settings,
     settings_of,
 )
-from midge.pipeline.client_commands.streams import list_streams
+from midge.pipeline.client_commands.streams import list_buckets
 from midge.pipeline.client_commands.verbs import Session, Verb, add_yes, confirm
 from midge.pipeline.errors import StreamError
 
@@ -79,9 +79,7 @@ def _ls(session: Session) -> None:
 
 
 def _list_buckets(session: Session) -> None:
-    streams = [
-        info for info in list_streams(session, "$KV.>") if info["config"]["name"].startswith(PREFIX)
-    ]
+    streams = list_buckets(session, "$KV.>", PREFIX)
     if session.args.json:
         output.print_json(streams)
         return
@@ -270,10 +268,7 @@ def _rm(session: Session) -> None:
     args = session.args
     confirm(args, f"delete bucket {args.bucket} with all its keys")
     session.call(f"STREAM.DELETE.{PREFIX}{args.bucket}")
-    if args.json:
-        output.print_json({"deleted": args.bucket})
-    else:
-        output.write(f"bucket {args.bucket} is deleted")
+    session.tell({"deleted": args.bucket}, "bucket {deleted} is deleted")
 
 
 VERBS = {

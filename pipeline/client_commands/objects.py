@@ -28,7 +28,7 @@ from midge.pipeline.client_commands.settings import (
     add_settings,
     settings_of,
 )
-from midge.pipeline.client_commands.streams import list_streams
+from midge.pipeline.client_commands.streams import list_buckets
 from midge.pipeline.client_commands.verbs import Session, Verb, add_yes, confirm
 from midge.pipeline.client_commands.window import AckWindow
 from midge.pipeline.errors import DataLossError, OptionError, StreamError, reason_of
@@ -97,9 +97,7 @@ def _ls(session: Session) -> None:
 
 
 def _list_stores(session: Session) -> None:
-    streams = [
-        info for info in list_streams(session, "$O.>") if info["config"]["name"].startswith(_PREFIX)
-    ]
+    streams = list_buckets(session, "$O.>", _PREFIX)
     if session.args.json:
         output.print_json(streams)
         return
@@ -341,11 +339,7 @@ def _rm(session: Session) -> None:
         marker = {**found, "deleted": True, "size": 0, "chunks": 0, "digest": ""}
         _publish_metadata(session, args.object, marker)
         _purge_chunks(session, found["nuid"])
-    deleted = args.object or args.bucket
-    if args.json:
-        output.print_json({"deleted": deleted})
-    else:
-        output.write(f"{deleted} is deleted")
+    session.tell({"deleted": args.object or args.bucket}, "{deleted} is deleted")
 
 
 VERBS = {

@@ -28,16 +28,13 @@ from midge.pipeline.errors import OptionError
 
 def list_streams(session: Session, filtered: str = "") -> Iterator[dict[str, Any]]:
     """Yield the infos of all streams, those that take `filtered` if that is given."""
-    offset, total = 0, 1
-    while offset < total:
-        body = {"offset": offset, "subject": filtered}
-        page = session.call("STREAM.LIST", {key: value for key, value in body.items() if value})
-        streams = page.get("streams") or []
-        yield from streams
-        total = page.get("total", 0)
-        offset += len(streams)
-        if not streams:
-            return
+    return session.pages("STREAM.LIST", "streams", {"subject": filtered} if filtered else {})
+
+
+def list_buckets(session: Session, subjects: str, prefix: str) -> list[dict[str, Any]]:
+    """Return the infos of the streams below `subjects` whose names begin with `prefix`."""
+    found = list_streams(session, subjects)
+    return [info for info in found if info["config"]["name"].startswith(prefix)]
 
 
 def _add_name(parser: argparse.ArgumentParser) -> None:
@@ -137,7 +134,7 @@ def _purge(session: Session) -> None:
     given = {key: value for key, value in body.items() if value}
     answer = session.call(f"STREAM.PURGE.{args.stream}", given)
     purged = int(answer.get("purged", 0))
-    _tell(session, {"purged": purged}, f"{show_messages(purged)} removed")
+    session.tell({"purged": purged}, f"{show_messages(purged)} removed")
 
 
 def _rm_arguments(parser: argparse.ArgumentParser) -> None:
@@ -152,19 +149,12 @@ def _rm(session: Session) -> None:
     if args.seq is None:
         confirm(args, f"delete stream {args.stream} with all it holds")
         session.call(f"STREAM.DELETE.{args.stream}")
-        _tell(session, {"deleted": args.stream}, "stream {deleted} is deleted")
+        session.tell({"deleted": args.stream}, "stream {deleted} is deleted")
         return
     confirm(args, f"delete message {args.seq} of stream {args.stream}")
     body = {"seq": args.seq, "no_erase": args.no_erase}
     session.call(f"STREAM.MSG.DELETE.{args.stream}", body)
-    _tell(session, {"deleted": args.seq}, "message {deleted} is deleted")
-
-
-def _tell(session: Session, fields: dict[str, Any], text: str) -> None:
-    if session.args.json:
-        output.print_json(fields)
-    else:
-        output.write(text.format(**fields))
+    session.tell({"deleted": args.seq}, "message {deleted} is deleted")
 
 
 def _get_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,9 +3,10 @@
 import argparse
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from midge.pipeline.client_commands import output
 from midge.pipeline.client_commands.quantities import duration_ns
 from midge.pipeline.commands.connect_arguments import add_connect_arguments, connect_options
 from midge.pipeline.errors import OptionError, PipelineError
@@ -26,6 +27,25 @@ class Session(NamedTuple):
     def call(self, operation: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the answer of JetStream's API; see `JetStream.call`."""
         return self.jetstream.call(operation, body)
+
+    def pages(self, operation: str, key: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield what a list of JetStream's API has under `key`, page after page."""
+        offset, total = 0, 1
+        while offset < total:
+            page = self.call(operation, {**body, "offset": offset} if offset else body)
+            found = page.get(key) or []
+            yield from found
+            total = page.get("total", 0)
+            offset += len(found)
+            if not found:
+                return
+
+    def tell(self, fields: dict[str, Any], text: str) -> None:
+        """Print what was done: the fields as JSON, or `text` with them filled in."""
+        if self.args.json:
+            output.print_json(fields)
+        else:
+            output.write(text.format(**fields))
 
 
 class Verb(NamedTuple):
