@@ -258,7 +258,8 @@ class Interception(Screen):
         if deliveries is None and not isinstance(answer, Call):
             return frame if answer is event else self._permitted(connection, event, answer)
         if deliveries is None:
-            deliveries = self._deliveries[connection] = PendingDeliveries(self, connection)
+            deliveries = PendingDeliveries(connection, self.max_pending, self._advance_deliveries)
+            self._deliveries[connection] = deliveries
         apply_verdict = partial(self._conclude_deliver, connection, subscription, publisher, event)
         ticket = deliveries.queue.put(apply_verdict, frame.size)
         if isinstance(answer, Call):
@@ -328,8 +329,8 @@ class Interception(Screen):
         connection.pending = None
         return 0 if pending is None else pending.drop()
 
-    def leave(self, pending: PendingCommands) -> None:
-        """Forget a pending of which nothing waits."""
+    def _end_pending(self, pending: PendingCommands) -> None:
+        """Forget `pending`, of which nothing waits any more."""
         connection = pending.connection
         if self._pending.get(connection) is not pending:
             return
@@ -338,14 +339,12 @@ class Interception(Screen):
             connection.pending = None
             self._broker.screens.attach(connection)
 
-    def leave_deliveries(self, deliveries: PendingDeliveries) -> None:
-        """Forget deliveries of which none waits."""
-        if self._deliveries.get(deliveries.connection) is deliveries:
-            del self._deliveries[deliveries.connection]
-            self._broker.screens.attach(deliveries.connection)
-
-    def flush(self) -> None:
-        """Write what has been concluded."""
+    def _advance_deliveries(self, deliveries: PendingDeliveries) -> None:
+        """Write what was delivered, and forget `deliveries` if none of them waits any more."""
+        connection = deliveries.connection
+        if not deliveries.queue and self._deliveries.get(connection) is deliveries:
+            del self._deliveries[connection]
+            self._broker.screens.attach(connection)
         self._broker.router.flush_unless_due()
 
     def close(self) -> None:
@@ -373,7 +372,8 @@ class Interception(Screen):
         """Return a client's pending commands, made when the first of them has to wait."""
         pending = self._pending.get(connection)
         if pending is None:
-            pending = self._pending[connection] = PendingCommands(self, connection)
+            pending = PendingCommands(connection, self.max_pending, self._end_pending)
+            self._pending[connection] = pending
             if connection is not None:
                 connection.pending = pending
                 self._broker.screens.attach(connection)

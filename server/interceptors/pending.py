@@ -12,17 +12,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from midge.server.clients.connection import Connection
-    from midge.server.interceptors.interception import Interception
 
 
 class PendingCommands:
-    """What one client does, in its order; `connection` is None for the process itself."""
+    """What one client does, in its order; `connection` is None for the process itself.
 
-    def __init__(self, interception: Interception, connection: Connection | None) -> None:
+    When nothing waits any more, `ended` is called with this.
+    """
+
+    def __init__(
+        self,
+        connection: Connection | None,
+        max_pending: int,
+        ended: Callable[[PendingCommands], None],
+    ) -> None:
         self.connection = connection
-        self.queue = AnswerQueue(interception.max_pending, self._advanced)
+        self.queue = AnswerQueue(max_pending, self._advanced)
         self.full: set[PendingDeliveries] = set()
-        self._interception = interception
+        self._ended = ended
         self._has_halted = False
 
     @property
@@ -93,7 +100,7 @@ class PendingCommands:
         connection = self.connection
         is_idle = self.is_idle
         if is_idle:
-            self._interception.leave(self)
+            self._ended(self)
         if connection is None or connection.reason is not None:
             return
         if self._has_halted and not self.full and (is_idle or self.queue.has_room):
@@ -104,28 +111,34 @@ class PendingCommands:
 
 
 class PendingDeliveries:
-    """What is to be delivered to one client, in its order; `waiting` wait for room."""
+    """What is to be delivered to one client, in its order; `waiting` wait for room.
 
-    def __init__(self, interception: Interception, connection: Connection) -> None:
+    `advanced` is called with this after some of it has been delivered, or dropped.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        max_pending: int,
+        advanced: Callable[[PendingDeliveries], None],
+    ) -> None:
         self.connection = connection
-        self.queue = AnswerQueue(interception.max_pending, self._advanced)
+        self.queue = AnswerQueue(max_pending, self._advance)
         self.waiting: list[PendingCommands] = []
-        self._interception = interception
+        self._advanced = advanced
 
     def drop(self) -> None:
         """Deliver nothing of what waits."""
         self.queue.drop()
         self._let_go()
 
-    def _advanced(self) -> None:
-        if not self.queue:
-            self._interception.leave_deliveries(self)
+    def _advance(self) -> None:
         if self.queue.has_room:
             self._let_go()
-        self._interception.flush()
+        self._advanced(self)
 
     def _let_go(self) -> None:
-        """Let those go on who wait; later, for one of them may be at work right now."""
+        """Resume the publishers that wait, in a later turn: one of them may be running now."""
         waiting, self.waiting = self.waiting, []
         for pending in waiting:
             asyncio.get_running_loop().call_soon(pending.go_on, self)
