@@ -9,12 +9,15 @@ from typing import NamedTuple
 
 VERSION = b"NATS/1.0"
 
+Headers = Mapping[str, str | Iterable[str]]
+"""Header names with one value or several."""
+
 _STATUS = "Status"
 _DESCRIPTION = "Description"
 _FORBIDDEN_IN_NAMES = frozenset(" \t\r\n:")
 
 
-def format_headers(headers: Mapping[str, str | Iterable[str]]) -> bytes:
+def format_headers(headers: Headers) -> bytes:
     """Return the header block of `headers`, its blank line included.
 
     Raises:

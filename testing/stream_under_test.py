@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from os import PathLike
 
-    from midge.server.embedded.direct import Headers
+    from midge.protocol.headers import Headers
     from midge.server.embedded.server import Server
     from midge.server.embedded.threaded import ThreadedServer
 

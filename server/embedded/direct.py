@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,14 +22,12 @@ from midge.server.routing.account import GLOBAL_ACCOUNT
 from midge.sublist.subjects import is_valid_subject
 
 if TYPE_CHECKING:
+    from midge.protocol.headers import Headers
     from midge.server.broker.broker import Broker
     from midge.server.routing.account import Account
 
 PENDING_MAX = 65536
 """Default of `pending_max`: most messages that wait for a receiver within the process."""
-
-Headers = Mapping[str, str | Iterable[str]]
-"""Header names with one value or several."""
 
 Callback = Callable[[Message], object]
 """A subscription's callback: a plain function, whose result is ignored, or an async one, awaited

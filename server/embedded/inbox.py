@@ -8,7 +8,7 @@ from collections import deque
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
-from midge.protocol.headers import parse_headers
+from midge.protocol.headers import Headers, parse_headers
 from midge.server.routing.account import Account
 from midge.server.routing.subscription import RoutedSubscription
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from midge.protocol.frame import Frame
-    from midge.server.embedded.direct import Headers
     from midge.server.embedded.publisher import Publisher
     from midge.server.routing.client import Client
 
@@ -62,7 +61,7 @@ class Message:
         """The payload as text; invalid UTF-8 is escaped."""
         return self.payload.decode("utf-8", "backslashreplace")
 
-    def respond(self, payload: bytes | str = b"", headers: "Headers | None" = None) -> int:
+    def respond(self, payload: bytes | str = b"", headers: Headers | None = None) -> int:
         """Publish an answer to `reply`; return how many subscriptions have taken it.
 
         Raises:

@@ -10,7 +10,8 @@ from midge.protocol.errors import MidgeError
 from midge.server.embedded.direct import NoRespondersError
 
 if TYPE_CHECKING:
-    from midge.server.embedded.direct import Direct, Headers
+    from midge.protocol.headers import Headers
+    from midge.server.embedded.direct import Direct
     from midge.server.embedded.inbox import Message
 
 API = "$JS.API."

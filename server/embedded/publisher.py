@@ -7,7 +7,7 @@ receivers and observers is counted, but no frame is made of it.
 from typing import TYPE_CHECKING, Any
 
 from midge.protocol.frame import Frame, compose, with_subject
-from midge.protocol.headers import format_headers
+from midge.protocol.headers import Headers, format_headers
 from midge.protocol.text import encode
 from midge.server.internal.publisher import InternalPublisher
 from midge.server.routing.account import GLOBAL_ACCOUNT, Account
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import asyncio
 
     from midge.server.broker.broker import Broker
-    from midge.server.embedded.direct import Headers
 
 SUBJECTS_MAX = 1024
 """Most valid subjects that are cached; a full cache is cleared."""
@@ -47,7 +46,7 @@ class Publisher:
         self,
         subject: str | bytes,
         payload: bytes | str = b"",
-        headers: "Headers | None" = None,
+        headers: Headers | None = None,
         reply: str | bytes | None = None,
         *,
         account: str = GLOBAL_ACCOUNT,
@@ -63,7 +62,7 @@ class Publisher:
         self,
         subject: str | bytes,
         payload: bytes | str,
-        headers: "Headers | None",
+        headers: Headers | None,
         reply: str | bytes | None,
         account: str,
     ) -> int:

@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from midge.jetstream.store.disk import SuppliedDisk
+    from midge.protocol.headers import Headers
     from midge.server.broker.broker import Broker
     from midge.server.clock import Clock
     from midge.server.config.keywords import Keywords
     from midge.server.config.options import Options, User
-    from midge.server.embedded.direct import Callback, DirectSubscription, Headers
+    from midge.server.embedded.direct import Callback, DirectSubscription
     from midge.server.embedded.faults import Faults
     from midge.server.embedded.inbox import Message
     from midge.server.embedded.jetstream import JetStream

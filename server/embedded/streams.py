@@ -15,7 +15,7 @@ from midge.server.embedded.stream_messages import Consuming, StoredMessage
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from midge.server.embedded.direct import Headers
+    from midge.protocol.headers import Headers
 
 _NO_MESSAGE = 10037
 

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import threading
-from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-import uvloop
-
-from midge.protocol.errors import MidgeError
 from midge.server.embedded.direct import PENDING_MAX
 from midge.server.embedded.server import Server
+from midge.server.embedded.server_thread import ServerThread
 from midge.server.embedded.threaded_subscription import ThreadedSubscription
 from midge.server.routing.account import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Mapping
     from random import Random
 
     from midge.jetstream.store.disk import SuppliedDisk
+    from midge.protocol.headers import Headers
     from midge.server.clock import Clock
     from midge.server.config.keywords import Keywords
     from midge.server.config.options import Options
-    from midge.server.embedded.direct import Callback, Headers
+    from midge.server.embedded.direct import Callback
     from midge.server.embedded.fault_kinds import Fault
     from midge.server.embedded.faults import Faults
     from midge.server.embedded.inbox import Message
     from midge.server.embedded.snapshots import ConnectionView, Stats, SubscriptionView
     from midge.server.interceptors.api import Interceptor
-
-T = TypeVar("T")
 
 
 def run_in_thread(
@@ -66,31 +60,12 @@ def run_in_thread(
     return ThreadedServer(server)
 
 
-class ThreadedServer:
+class ThreadedServer(ServerThread):
     """A running server whose loop is in another thread; its methods are thread-safe.
 
     Callbacks of subscriptions run in the server's thread, so they must be fast and must not wait
     for the server: there, `request`, `wait` and `stop` raise.
     """
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._loop: asyncio.AbstractEventLoop
-        self._stopping: asyncio.Event
-        started: Future[None] = Future()
-        self._thread = threading.Thread(
-            target=self._run, args=(started,), name="midge-server", daemon=True
-        )
-        self._thread.start()
-        started.result()
-
-    def stop(self) -> None:
-        """Stop the server and end its thread; a second call does nothing."""
-        if self.is_own_thread():
-            raise MidgeError("a threaded server cannot be stopped in its own thread")
-        if self.is_running:
-            self._loop.call_soon_threadsafe(self._stopping.set)
-        self._thread.join()
 
     def __enter__(self) -> Self:
         return self
@@ -101,11 +76,6 @@ class ThreadedServer:
     def __repr__(self) -> str:
         state = self.url if self.is_running else "stopped"
         return f"<midge.ThreadedServer {state}>"
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the server runs: `stop` has not been called yet."""
-        return self._thread.is_alive()
 
     @property
     def options(self) -> Options:
@@ -221,60 +191,11 @@ class ThreadedServer:
         """Fault injection; see `Server.faults`. Faults are started and ended from this thread."""
         return cast("Faults", _FaultsElsewhere(self))
 
-    def call(self, function: Callable[[Server], T]) -> T:
-        """Run `function(server)` in the server's thread and return what it returns."""
-        __tracebackhide__ = True  # pytest then shows the test's line instead of these
-
-        async def within() -> T:
-            __tracebackhide__ = True
-            return function(self._server)
-
-        return function(self._server) if self.is_own_thread() else self._submit(within())
-
-    def wait(self, function: Callable[[Server], Awaitable[T]]) -> T:
-        """Await `function(server)` in the server's thread and return what it returns."""
-        __tracebackhide__ = True
-        if self.is_own_thread():
-            raise MidgeError("a threaded server cannot be waited for in its own thread")
-
-        async def within() -> T:
-            __tracebackhide__ = True
-            return await function(self._server)
-
-        return self._submit(within())
-
-    def is_own_thread(self) -> bool:
-        """Tell whether this is the thread of the server's loop."""
-        return threading.current_thread() is self._thread
-
-    def _submit(self, work: Coroutine[Any, Any, T]) -> T:
-        __tracebackhide__ = True
-        if not self.is_running:
-            work.close()
-            raise MidgeError("a threaded server cannot be called after stop()")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _run(self, started: Future[None]) -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._serve(started))
-
-    async def _serve(self, started: Future[None]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stopping = asyncio.Event()
-        try:
-            await self._server.start()
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
-            started.set_exception(error)
-            return
-        started.set_result(None)
-        await self._stopping.wait()
-        await self._server.stop()
-
 
 class _FaultsElsewhere:
     """The faults of a server in another thread: each is started and ended there."""
 
-    def __init__(self, server: ThreadedServer) -> None:
+    def __init__(self, server: ServerThread) -> None:
         self._server = server
 
     def __getattr__(self, name: str) -> Any:
@@ -294,7 +215,7 @@ class _FaultsElsewhere:
 class _FaultElsewhere:
     """One fault of a server in another thread."""
 
-    def __init__(self, server: ThreadedServer, fault: Fault) -> None:
+    def __init__(self, server: ServerThread, fault: Fault) -> None:
         self._server = server
         self._fault = fault
 

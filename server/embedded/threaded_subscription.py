@@ -10,7 +10,7 @@ from midge.protocol.text import decode
 if TYPE_CHECKING:
     from midge.server.embedded.direct import DirectSubscription
     from midge.server.embedded.inbox import Message
-    from midge.server.embedded.threaded import ThreadedServer
+    from midge.server.embedded.server_thread import ServerThread
 
 
 class ThreadedSubscription:
@@ -20,7 +20,7 @@ class ThreadedSubscription:
     call `next`. Ends with its `with` block, or by `unsubscribe`.
     """
 
-    def __init__(self, server: ThreadedServer, inner: DirectSubscription) -> None:
+    def __init__(self, server: ServerThread, inner: DirectSubscription) -> None:
         self._server = server
         self._inner = inner
 
