@@ -101,8 +101,7 @@ class Server:
             self._stop_jetstream()
             await self._stop_leafnodes()
             raise
-        self._events = SystemEvents(self._state)
-        self._events.reload = self._load_again
+        self._events = SystemEvents(self._state, self._load_again)
         if self._leafnodes is not None:
             self._leafnodes.nodes.joined = self._events.leafnode_connected
         self._events.start()
@@ -237,7 +236,7 @@ class Server:
 
         check_reload(self.options, options)
         # Whatever can fail does so before the first of them is put in force.
-        prepared = [*self._prepare_tls(options), self.broker.admission.prepare_reload(options)]
+        prepared = [*self._prepare_tls(options), self.broker.prepare_reload(options)]
         self.options = options
         self.broker.options = options
         for put_in_force in prepared:
@@ -265,7 +264,7 @@ class Server:
         """End the newest connections where the limit is now lower than their number."""
         allowed = max(0, self.options.limits.max_connections)
         for connection in self.connections()[allowed:]:
-            self.broker.turn_away(connection, "connections")
+            self.broker.admission.turn_away(connection, "connections")
 
     def _limit_anew(self) -> None:
         """Hold those who are there to the limits of the options at hand."""

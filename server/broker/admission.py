@@ -1,8 +1,7 @@
 """Who comes in, into which account, and what each client may do: the one place that decides it.
 
-Everything that could refuse a client, a subscription or a message asks here. A reload replaces who
-is known and what is allowed as a whole, and then puts every connected client to the same question
-again as if it came anew.
+Everything that could refuse a client, a subscription or a message asks here. A reload replaces the
+known users and their permissions as a whole, and then re-authenticates every connected client.
 """
 
 from __future__ import annotations
@@ -12,35 +11,35 @@ import base64
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from midge.protocol import errors
-from midge.server.accounts.links import AccountLinks
 from midge.server.accounts.plan import plan_accounts, plan_configured
 from midge.server.auth import Authenticator, Identity, Refusal, Verdict
 from midge.server.auth.permissions import Permissions
 from midge.server.broker.auth_request import request_of
 from midge.server.broker.pending_auth import PendingAuth
-from midge.server.clients.client_info import shared_info
+from midge.server.clients.client_info import offered_by
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.log.logger import get_logger
 from midge.server.routing.reserved import RESERVED_REPLIES, RESERVED_SUBJECTS
-from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Mapping
 
     from midge.protocol.frame import Frame
+    from midge.server.accounts.links import AccountLinks
     from midge.server.accounts.plan import AccountPlan
     from midge.server.auth.claims import AccountBody, Claims, TraceClaim
     from midge.server.auth.operator import OperatorMode
-    from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
+    from midge.server.clients.host import Host
     from midge.server.clients.publishing import PublishingClient
     from midge.server.clock import Timer
     from midge.server.config.options import Options
-    from midge.server.interceptors.api import Interceptor
-    from midge.server.routing.client import Client
+    from midge.server.interceptors.interception import Interception
+    from midge.server.routing.account import Account
 
 NO_LIMIT = -1
 
@@ -58,18 +57,25 @@ log = get_logger()
 class Admission:
     """Admit the connections of one server, and answer for each what it may do."""
 
-    def __init__(self, broker: Broker) -> None:
-        """Read the settings of `broker`.
+    def __init__(
+        self,
+        host: Host,
+        clients: Mapping[int, Connection],
+        account: Callable[[str], Account],
+        links: AccountLinks,
+    ) -> None:
+        """Read the settings of `host`; `account` returns, or makes, the account of a name.
 
         Raises:
-            ConfigError: they cannot be.
+            ConfigError: the settings are invalid.
         """
-        self._broker = broker
-        options = broker.options
-        self.authenticator = Authenticator(options, wall_clock=broker.clock.wall)
-        self.links = AccountLinks(
-            broker.internal.route_frame, broker.clock, broker.random, broker.account, self._describe
-        )
+        self.interception: Interception | None = None  # which has the last word on a CONNECT
+        self._host = host
+        self._clients = clients
+        self._account = account
+        self.links = links
+        options = host.options
+        self.authenticator = Authenticator(options, wall_clock=host.clock.wall)
         self.links.apply(plan_configured(options))
         self._by_address: Counter[str] = Counter()
         self._by_user: Counter[str] = Counter()
@@ -79,12 +85,6 @@ class Admission:
         self._pending_auth = PendingAuth()
         self._scan_timer: Timer | None = None
         self._schedule_scan()
-
-    def _describe(self, client: Client | None) -> dict[str, Any]:
-        """Return what a service may be told of a requesting client; nothing of this process."""
-        if client is None or client.role != Role.CLIENT:
-            return {}
-        return shared_info(self._broker, cast("Connection", client))
 
     # Coming in.
 
@@ -96,15 +96,15 @@ class Admission:
 
     def admit(self, connection: Connection) -> bool:
         """Take a connection in that has said nothing yet; False when it was turned away."""
-        limits = self._broker.options.limits
+        limits = self._host.options.limits
         self._present[connection.cid] = None
         self._by_address[connection.peer_host] += 1
         per_address = limits.max_connections_per_address
-        if len(self._broker.clients) > limits.max_connections:
-            self._broker.turn_away(connection, "connections")
+        if len(self._clients) > limits.max_connections:
+            self.turn_away(connection, "connections")
             return False
         if 0 < per_address < self._by_address[connection.peer_host]:
-            self._broker.turn_away(connection, "connections_per_address")
+            self.turn_away(connection, "connections_per_address")
             return False
         if self.admits_silent(connection) and self._admit_silent(connection):
             connection.keepalive.start()
@@ -112,9 +112,14 @@ class Admission:
             connection.require_connect(self._auth_timeout_s(connection))
         return connection.reason is None
 
+    def turn_away(self, connection: Connection, limit: str) -> None:
+        """End a connection that is one too many, by the limit of this name."""
+        self._host.limit_hits[limit] += 1
+        connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
+
     def await_handshake(self, connection: Connection, bare_socket: socket.socket) -> None:
         """Give the client of `connection` its time for the TLS handshake, and no more than that."""
-        handshake_s = self._broker.options.tls.timeout_s
+        handshake_s = self._host.options.tls.timeout_s
         connection.require_handshake(
             bare_socket, min(handshake_s, self._auth_timeout_s(connection))
         )
@@ -141,14 +146,14 @@ class Admission:
 
     @property
     def _intercepts_connects(self) -> bool:
-        interception = self._broker.interception
-        return interception is not None and interception.wants_connects
+        return self.interception is not None and self.interception.wants_connects
 
     def _ask(self, connection: Connection) -> Verdict | Awaitable[Verdict]:
         """Ask who the client is, and then the interceptor whether it may come in."""
         verdict = self.authenticator.authenticate(request_of(connection))
-        interception = self._broker.interception
-        return verdict if interception is None else interception.connect(connection, verdict)
+        if self.interception is None:
+            return verdict
+        return self.interception.connect(connection, verdict)
 
     def release(self, connection: Connection) -> None:
         """Forget a connection that has ended; nothing happens to one that never was admitted."""
@@ -187,7 +192,7 @@ class Admission:
             permissions is not None and not permissions.may_subscribe(subject, queue)
         ):
             return errors.subscription_violation(subject, queue)
-        most_tokens = self._broker.options.limits.max_subscription_tokens
+        most_tokens = self._host.options.limits.max_subscription_tokens
         if most_tokens and subject.count(b".") + 1 > most_tokens:
             return errors.too_many_tokens(subject)
         if 0 <= connection.max_subscriptions <= len(connection.subscriptions):
@@ -202,7 +207,7 @@ class Admission:
         allowed = not subject.startswith(RESERVED_SUBJECTS) and (
             permissions is None
             or permissions.may_publish(subject)
-            or permissions.use_response(subject, self._broker.clock.monotonic())
+            or permissions.use_response(subject, self._host.clock.monotonic())
         )
         if not allowed:
             return errors.publish_violation(subject)
@@ -221,8 +226,8 @@ class Admission:
         permissions = connection.permissions
         if reply is None or permissions is None:
             return
-        if permissions.grant_response(reply, self._broker.clock.monotonic()):
-            self._broker.limit_hits["response_grants"] += 1
+        if permissions.grant_response(reply, self._host.clock.monotonic()):
+            self._host.limit_hits["response_grants"] += 1
 
     # Changes while serving.
 
@@ -230,20 +235,18 @@ class Admission:
         """Check `options` and return what puts them in force.
 
         Raises:
-            ConfigError: they cannot be; nothing has changed.
+            ConfigError: they are invalid; nothing has changed.
         """
-        authenticator = Authenticator(options, wall_clock=self._broker.clock.wall)
+        authenticator = Authenticator(options, wall_clock=self._host.clock.wall)
         plans = plan_configured(options)
-        interceptors = configured_interceptors(options)
 
         def put_in_force() -> None:
-            self._broker.intercept_as_configured(interceptors)
             self.authenticator.close()
             self.authenticator = authenticator
             self._planned = {}
             self.links.apply(plans)
             self._schedule_scan()
-            for connection in list(self._broker.clients.values()):
+            for connection in list(self._clients.values()):
                 self._question_again(connection)
 
         return put_in_force
@@ -271,7 +274,7 @@ class Admission:
 
     def _conclude_again_and_flush(self, connection: Connection, verdict: Verdict) -> None:
         self._conclude_again(connection, verdict)
-        self._broker.router.flush_unless_due()
+        self._host.router.flush_unless_due()
 
     def _conclude_again(self, connection: Connection, verdict: Verdict) -> None:
         """Let a client stay with what it may do now, or send it away."""
@@ -305,8 +308,8 @@ class Admission:
             self._scan_timer.cancel()
             self._scan_timer = None
         if self.authenticator.operator is not None:
-            delay_s = max(self._broker.options.operator.resolver_interval_s, 1.0)
-            self._scan_timer = self._broker.clock.call_later(delay_s, self._scan)
+            delay_s = max(self._host.options.operator.resolver_interval_s, 1.0)
+            self._scan_timer = self._host.clock.call_later(delay_s, self._scan)
 
     def _scan(self) -> None:
         """Send those away whose account, key or token has been taken back.
@@ -319,9 +322,9 @@ class Admission:
             return
         before = self._planned
         self._plan_accounts_of_tokens(mode, set(before))
-        now_s = self._broker.clock.wall()
+        now_s = self._host.clock.wall()
         known: dict[str, Claims[AccountBody]] = {}
-        for connection in list(self._broker.clients.values()):
+        for connection in list(self._clients.values()):
             identity = connection.identity
             if identity is None:
                 continue
@@ -330,7 +333,7 @@ class Admission:
                 self._send_away(connection, ended)
             elif before.get(identity.account) is not known[identity.account]:
                 self._question_again(connection)
-        self._broker.router.flush_unless_due()
+        self._host.router.flush_unless_due()
         self._schedule_scan()
 
     # Conclusions.
@@ -357,19 +360,25 @@ class Admission:
     def _send_away(self, connection: Connection, refusal: Refusal) -> None:
         """End `connection`; the log gets the reason, the client nats-server's words."""
         if refusal.limit:
-            self._broker.limit_hits[refusal.limit] += 1
-        self._broker.note_refused(connection, refusal.detail)
+            self._host.limit_hits[refusal.limit] += 1
+        self.note_refused(connection, refusal.detail)
         connection.close(ClosedReason(refusal.reason), refusal.wire)
+
+    def note_refused(self, connection: Connection, detail: str) -> None:
+        """Log that the client of `connection` was not admitted, and as whom it came."""
+        offered = offered_by(connection.options)
+        cid, peer = connection.cid, connection.peer
+        log.error("authentication_failed", cid=cid, peer=peer, detail=detail, offered=offered)
 
     def _bind(self, connection: Connection, identity: Identity) -> bool:
         """Put `connection` into its account, with its permissions and limits; False when full."""
         self._unbind(connection)
-        limits = self._broker.options.limits
+        limits = self._host.options.limits
         plan = self._plan_for(identity)
         if plan is None:
             self._send_away(connection, Refusal("the account cannot be", reason="Missing Account"))
             return False
-        account = self._broker.account(plan.name)
+        account = self._account(plan.name)
         if 0 <= plan.max_connections <= len(account.clients):
             connection.close(
                 ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS, errors.MAXIMUM_ACCOUNT_CONNECTIONS
@@ -377,13 +386,13 @@ class Admission:
             return False
         per_user = limits.max_connections_per_user
         if identity.user and 0 < per_user <= self._by_user[_user_key(identity)]:
-            self._broker.turn_away(connection, "connections_per_user")
+            self.turn_away(connection, "connections_per_user")
             return False
         self._by_user[_user_key(identity)] += 1
         self._present[connection.cid] = identity
         connection.identity = identity
         connection.join(account)
-        account.clients[connection.cid] = connection
+        account.clients.add(connection.cid)
         connection.restrict(None if identity.rules is None else Permissions(identity.rules))
         connection.max_subscriptions = _tightest(
             limits.max_subscriptions or NO_LIMIT, plan.max_subscriptions, identity.max_subscriptions
@@ -400,7 +409,7 @@ class Admission:
 
     def _unbind(self, connection: Connection) -> None:
         """Take `connection` out of its account."""
-        connection.account.clients.pop(connection.cid, None)
+        connection.account.clients.discard(connection.cid)
         timer = self._expiries.pop(connection.cid, None)
         if timer is not None:
             timer.cancel()
@@ -420,7 +429,7 @@ class Admission:
         from midge.server.auth.claims import BadTokenError  # noqa: PLC0415 - operator mode's alone
 
         try:
-            claims = mode.account(identity.account, self._broker.clock.wall())
+            claims = mode.account(identity.account, self._host.clock.wall())
         except BadTokenError:
             return None  # it has expired, or has been taken back, since its user was let in
         if self._planned.get(identity.account) is not claims:
@@ -431,7 +440,7 @@ class Admission:
         """Read the tokens of the accounts `wanted`, and of those they import from, anew."""
         from midge.server.accounts import from_tokens as tokens  # noqa: PLC0415 - as above
 
-        now_s = self._broker.clock.wall()
+        now_s = self._host.clock.wall()
         self._planned = tokens.token_accounts(lambda key: mode.account(key, now_s), wanted)
         tables = tokens.account_tables(self._planned, now_s)
         self.links.apply(plan_accounts(tables, is_lenient=True))
@@ -440,18 +449,18 @@ class Admission:
         """End `connection` when its identity does."""
         if identity.expires_at_s is None:
             return
-        left_s = identity.expires_at_s - self._broker.clock.wall()
+        left_s = identity.expires_at_s - self._host.clock.wall()
         if left_s <= 0:
             connection.close(ClosedReason.AUTHENTICATION_EXPIRED, _expiry_text(identity))
-            self._broker.router.flush_unless_due()
+            self._host.router.flush_unless_due()
             return
-        self._expiries[connection.cid] = self._broker.clock.call_later(
+        self._expiries[connection.cid] = self._host.clock.call_later(
             min(left_s, _LONGEST_WAIT_S), self._watch_expiry, connection, identity
         )
 
     def _auth_timeout_s(self, connection: Connection) -> float:
         """Return how long the client of `connection` has for its CONNECT."""
-        options = self._broker.options
+        options = self._host.options
         own_s = options.websocket.authorization.timeout_s
         if connection.listener_kind == "WEBSOCKET" and own_s:
             return own_s
@@ -464,16 +473,6 @@ def _is_bound_as(connection: Connection, identity: Identity) -> bool:
     """Tell whether a client that had said nothing yet turns out to be whom it was taken for."""
     is_same = identity is connection.identity
     return is_same and identity.rules is None and identity.expires_at_s is None
-
-
-def configured_interceptors(options: Options) -> dict[str, Interceptor]:
-    """Import the interceptors that `options` name. Raises: ConfigError when one cannot be."""
-    table = options.interceptors
-    if not (table.connect or table.subscribe or table.publish or table.deliver):
-        return {}
-    from midge.server.interceptors.api import load_interceptors  # noqa: PLC0415 - few have any
-
-    return load_interceptors(table)
 
 
 def _expiry_text(identity: Identity) -> str:

@@ -10,13 +10,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import UNSET
 
-from midge.protocol import COMPATIBLE_VERSION, errors
+from midge.protocol import COMPATIBLE_VERSION
 from midge.protocol.messages import Info
-from midge.server.broker.admission import Admission, configured_interceptors
+from midge.server.accounts.links import AccountLinks
+from midge.server.broker.admission import Admission
 from midge.server.broker.hints import Hints
 from midge.server.broker.message_trace import MessageTraces
 from midge.server.broker.server_keys import ServerKeys
@@ -24,7 +25,7 @@ from midge.server.broker.totals import Totals
 from midge.server.clients.channel import ChannelOwner
 from midge.server.clients.charges import LOG_LINE_BYTES
 from midge.server.clients.clean_up import CleanUp
-from midge.server.clients.client_info import offered_by
+from midge.server.clients.client_info import shared_info
 from midge.server.clients.closed_clients import ClosedClient, ClosedClients
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
@@ -38,6 +39,7 @@ from midge.server.log.logger import get_logger
 from midge.server.routing.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
 from midge.server.routing.contained_faults import ContainedFaults
 from midge.server.routing.observer import Observer
+from midge.server.routing.role import Role
 from midge.server.routing.router import Router
 from midge.server.routing.several_observers import SeveralObservers
 from midge.server.routing.subscription import RoutedSubscription
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from midge.server.clients.publishing import PublishingClient
     from midge.server.interceptors.api import Interceptor
     from midge.server.interceptors.interception import Interception
+    from midge.server.routing.client import Client
 
 __all__ = ["Broker", "Observer", "Screen", "Totals"]
 
@@ -100,7 +103,8 @@ class Broker(Host):
         self._last_cid = 4  # nats-server's internal clients take the first few
         self._transports = set[ChannelOwner]()
         self._empty = asyncio.Event()
-        self.admission = Admission(self)
+        links = AccountLinks(self.internal.route_frame, clock, random, self.account, self._describe)
+        self.admission = Admission(self, self.clients, self.account, links)
         self.intercept_as_configured(configured_interceptors(options))
         operator = self.admission.authenticator.operator
         if operator is not None and operator.system_account:
@@ -130,6 +134,17 @@ class Broker(Host):
             self.accounts[name] = account
             self._show("account_made", account)
         return account
+
+    def clients_of(self, account: Account) -> list[Connection]:
+        """List the live connections in `account`, oldest first."""
+        clients = self.clients
+        return [clients[cid] for cid in sorted(account.clients) if cid in clients]
+
+    def _describe(self, client: Client | None) -> dict[str, Any]:
+        """Return what a service may be told of a requesting client; nothing of this process."""
+        if client is None or client.role != Role.CLIENT:
+            return {}
+        return shared_info(self, cast("Connection", client))
 
     def take_cid(self) -> int:
         """Give a cid that no other connection of this server has, or will have."""
@@ -162,11 +177,6 @@ class Broker(Host):
         wanted = self.options.logging.trace or self.options.logging.trace_verbose
         if wanted or connection.tracer is not None:
             connection.trace(Tracer(connection, self.options.logging) if wanted else None)
-
-    def turn_away(self, connection: Connection, limit: str) -> None:
-        """End a connection that is one too many, by the limit of this name."""
-        self.limit_hits[limit] += 1
-        connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
 
     def client_connected(self, connection: Connection) -> None:
         """Hear that the client has been let in."""
@@ -229,16 +239,6 @@ class Broker(Host):
             self._empty.clear()
             await self._empty.wait()
 
-    def note_refused(self, connection: Connection, detail: str) -> None:
-        """Log that the client of `connection` was not let in, and as whom it came."""
-        log.error(
-            "authentication_failed",
-            cid=connection.cid,
-            peer=connection.peer,
-            detail=detail,
-            offered=offered_by(connection.options),
-        )
-
     def error_sent(self, connection: PublishingClient, text: str) -> None:
         """Log and count an -ERR after which the connection goes on."""
         kind = _kind_of(text)
@@ -270,6 +270,21 @@ class Broker(Host):
         self._interceptors["program"] = dict(functions)
         self._choose_interceptors()
 
+    def prepare_reload(self, options: Options) -> Callable[[], None]:
+        """Check `options` and return what puts them in force.
+
+        Raises:
+            ConfigError: they are invalid; nothing has changed.
+        """
+        put_in_force = self.admission.prepare_reload(options)
+        interceptors = configured_interceptors(options)
+
+        def apply() -> None:
+            self.intercept_as_configured(interceptors)
+            put_in_force()
+
+        return apply
+
     def intercept_as_configured(self, functions: Mapping[str, Interceptor]) -> None:
         """Ask the `functions` of the settings, where the program has none of its own."""
         self._interceptors["settings"] = dict(functions)
@@ -283,6 +298,7 @@ class Broker(Host):
             from midge.server.interceptors.interception import Interception  # noqa: PLC0415 - few have any
 
             self.interception = Interception(self, functions)
+            self.admission.interception = self.interception
             self.screens.add(self.interception)
         self._screen_all_anew()
 
@@ -403,6 +419,16 @@ class Broker(Host):
         """Cut every transport that is still there."""
         for connection in list(self._transports):
             connection.channel.abort()
+
+
+def configured_interceptors(options: Options) -> dict[str, Interceptor]:
+    """Import the interceptors that `options` name. Raises: ConfigError when one is not found."""
+    table = options.interceptors
+    if not (table.connect or table.subscribe or table.publish or table.deliver):
+        return {}
+    from midge.server.interceptors.api import load_interceptors  # noqa: PLC0415 - few have any
+
+    return load_interceptors(table)
 
 
 def _kind_of(error: str) -> str:

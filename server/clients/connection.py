@@ -122,7 +122,7 @@ class Connection(PublishingClient):
     def broke_protocol(self, error: ProtocolError) -> None:
         """Log what the client did wrong; who does not introduce itself first is refused."""
         if error.wire == errors.AUTHORIZATION_VIOLATION:
-            self.broker.note_refused(self, error.detail)
+            self.broker.admission.note_refused(self, error.detail)
         else:
             PublishingClient.broke_protocol(self, error)
 

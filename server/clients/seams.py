@@ -107,6 +107,9 @@ class Gate(Protocol):
     def authenticate(self, connection: Any) -> None:
         """Find out who the client is."""
 
+    def note_refused(self, connection: Any, detail: str) -> None:
+        """Log that a client was not let in."""
+
     def refuse_subscription(
         self, connection: Any, subject: bytes, queue: bytes | None
     ) -> str | None:
@@ -219,9 +222,6 @@ class Home(Protocol):
 
     def client_closed(self, connection: Any) -> None:
         """Count, log and tell observers that the connection has ended."""
-
-    def note_refused(self, connection: Any, detail: str) -> None:
-        """Log that a client was not let in."""
 
     def error_sent(self, connection: Any, text: str) -> None:
         """Log and count an -ERR after which the connection goes on."""

@@ -22,7 +22,7 @@ class AccountTotals(Observer):
         """Return the totals of an account: open and closed connections."""
         gone = self._gone.get(name, Totals())
         account = broker.accounts.get(name)
-        live = list(account.clients.values()) if account else []
+        live = broker.clients_of(account) if account else []
         totals = Totals()
         totals.connections = gone.connections + len(live)
         totals.slow_consumers = gone.slow_consumers

@@ -191,8 +191,7 @@ def _candidates(state: "State", options: ConnzOptions) -> list[Client]:
     found: list[Client] = []
     if options.live and options.account:
         account = broker.accounts.get(options.account)
-        clients = account.clients.values() if account else ()
-        found += [client for client in clients if isinstance(client, Connection)]
+        found += broker.clients_of(account) if account else ()
     elif options.live:
         found += broker.clients.values()
     if options.closed:

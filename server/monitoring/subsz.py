@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from midge.server.clients.connection import Connection
 from midge.server.monitoring import go_format
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.long_lists import (
@@ -19,6 +18,8 @@ from midge.sublist import subjects
 from midge.sublist.sublist import SubListStats
 
 if TYPE_CHECKING:
+    from midge.server.broker.broker import Broker
+    from midge.server.clients.connection import Connection
     from midge.server.monitoring.state import State
 
 Found = tuple[Account, Any, int]
@@ -52,7 +53,7 @@ async def subsz(state: "State", arguments: Arguments) -> dict[str, Any]:
     if test:
         page["total"], found = _matching(accounts, test, offset, limit)
     else:
-        found = await _held(accounts, offset, limit)
+        found = await _held(state.broker, accounts, offset, limit)
     listed = await _listed(found)
     return {**page, "subscriptions_list": listed} if listed else page
 
@@ -103,10 +104,10 @@ def _matching(
     return total, found
 
 
-async def _held(accounts: list[Account], offset: int, limit: int) -> list[Found]:
+async def _held(broker: "Broker", accounts: list[Account], offset: int, limit: int) -> list[Found]:
     """Return a page of the clients' subscriptions, by account and connection."""
     found: list[Found] = []
-    async for account, client in _clients(accounts):
+    async for account, client in _clients(broker, accounts):
         count = len(client.subscriptions)
         if count <= offset:
             offset -= count
@@ -119,13 +120,14 @@ async def _held(accounts: list[Account], offset: int, limit: int) -> list[Found]
     return found
 
 
-async def _clients(accounts: list[Account]) -> AsyncIterator[tuple[Account, Connection]]:
+async def _clients(
+    broker: "Broker", accounts: list[Account]
+) -> AsyncIterator[tuple[Account, "Connection"]]:
     steps = StepBudget()
     for account in accounts:
-        for client in list(account.clients.values()):
+        for client in broker.clients_of(account):
             await steps.charge(1)
-            if isinstance(client, Connection):
-                yield account, client
+            yield account, client
 
 
 async def _listed(found: list[Found]) -> list[dict[str, Any]]:

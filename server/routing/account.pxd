@@ -8,7 +8,7 @@ cdef class Account:
     cdef object __weakref__
     cdef public str name
     cdef public SubList sublist
-    cdef public dict clients
+    cdef readonly set clients
     cdef public object mapper
     cdef public bint system
 

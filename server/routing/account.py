@@ -1,12 +1,9 @@
 """An account: an isolated subject space with its own SubList and its own counts."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from midge.sublist.sublist import InterestListener, SubList, SubListError
 from midge.sublist.subscription import Subscription
-
-if TYPE_CHECKING:
-    from midge.server.routing.client import Client
 
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
@@ -36,7 +33,7 @@ class Account:
     def __init__(self, name: str, sublist: SubList | None = None) -> None:
         self.name = name
         self.sublist = SubList() if sublist is None else sublist
-        self.clients: dict[int, Client] = {}
+        self.clients = set[int]()  # by cid
         self.mapper: Mapper | None = None  # when the account has mappings
         self.system = name == SYSTEM_ACCOUNT
 

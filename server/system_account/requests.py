@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from midge.server.config.options import Options
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
-    from midge.server.system_account.events import SystemEvents
+    from midge.server.system_account.documents import Documents
 
 Answer = dict[str, Any]
 Handler = Callable[["Account", "Client | None", Answer, bytes], Awaitable[Answer | None]]
@@ -32,12 +32,15 @@ _MAX_WAITING = 64
 
 
 class SystemRequests:
-    """Subscribes the services and answers; `events` has the state and publishes the answers."""
+    """Subscribes the services and answers by `documents`; `reload` loads the configuration."""
 
-    def __init__(self, events: "SystemEvents") -> None:
-        self._events = events
-        self._state = events.state
-        self._broker = events.state.broker
+    def __init__(
+        self, documents: "Documents", reload: Callable[[], Awaitable[None]] | None
+    ) -> None:
+        self._documents = documents
+        self._reload_configuration = reload
+        self._state = documents.state
+        self._broker = documents.state.broker
         self._services = Services(
             self._broker.internal, waiting_max=_MAX_WAITING, overfull=self._note_overfull
         )
@@ -129,10 +132,10 @@ class SystemRequests:
         # encoded.
         shown = text[:256].encode(errors="replace").decode()
         problem = {"code": code, "description": shown}
-        return {"server": self._events.server_info(), "error": problem}
+        return {"server": self._documents.server_info(), "error": problem}
 
     def _wrapped(self, data: Any) -> Answer:
-        return {"server": self._events.server_info(), "data": data}
+        return {"server": self._documents.server_info(), "data": data}
 
     # The pages.
 
@@ -159,10 +162,10 @@ class SystemRequests:
         return answer
 
     async def _statsz(self, *_: Any) -> Answer:
-        return self._events.statistics()
+        return self._documents.statistics()
 
     async def _idz(self, *_: Any) -> Answer:
-        info = self._events.server_info()
+        info = self._documents.server_info()
         return {field: info[field] for field in ("name", "host", "id")}
 
     async def _connz(
@@ -237,7 +240,7 @@ class SystemRequests:
         self, _account: Any, _publisher: Any, _given: Answer, subject: bytes
     ) -> Answer | None:
         account = self._broker.accounts.get(_account_in(subject))
-        return self._events.account_connections(account) if account is not None else None
+        return self._documents.account_connections(account) if account is not None else None
 
     def _account_statistics(self, names: list[str]) -> Answer:
         found = self._broker.accounts
@@ -272,7 +275,7 @@ class SystemRequests:
 
     async def _kick(self, _account: Any, _publisher: Any, given: Answer, _subject: bytes) -> Answer:
         self._client(given, "no such client or leafnode id").close(ClosedReason.KICKED)
-        return {"server": self._events.server_info()}
+        return {"server": self._documents.server_info()}
 
     async def _lame_duck(
         self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
@@ -282,13 +285,13 @@ class SystemRequests:
         client.outbound.append(line)
         self._broker.router.touch(client)
         self._broker.router.flush_unless_due()
-        return {"server": self._events.server_info()}
+        return {"server": self._documents.server_info()}
 
     async def _reload(self, *_: Any) -> Answer:
-        if self._events.reload is None:
+        if self._reload_configuration is None:
             raise BadArgument("this server has no configuration to load again")
-        await self._events.reload()
-        return {"server": self._events.server_info()}
+        await self._reload_configuration()
+        return {"server": self._documents.server_info()}
 
     def _client(self, given: Answer, otherwise: str) -> Connection:
         cid = given.get("cid")

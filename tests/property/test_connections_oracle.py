@@ -85,7 +85,7 @@ def denying(subject: str) -> Permissions:
 
 
 def reload(broker: Broker, options: Options) -> None:
-    put_in_force = broker.admission.prepare_reload(options)
+    put_in_force = broker.prepare_reload(options)
     broker.options = options
     put_in_force()
     broker.router.flush()

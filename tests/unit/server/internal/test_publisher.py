@@ -157,5 +157,5 @@ def test_a_producer_waits_for_a_receiver_that_is_behind(
 
 def test_a_producer_is_no_client_of_its_account(account: Account) -> None:
     producer = Producer(account, Role.SYSTEM)
-    assert (producer.cid, producer.role, account.clients) == (0, Role.SYSTEM, {})
+    assert (producer.cid, producer.role, account.clients) == (0, Role.SYSTEM, set())
     assert Receiver(account).role == Role.CLIENT

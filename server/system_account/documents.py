@@ -1,0 +1,102 @@
+"""What the system account tells of the server and its clients: the documents of events and answers.
+
+Field names and order are nats-server's.
+"""
+
+import os
+from typing import Any
+
+from midge.protocol import COMPATIBLE_VERSION
+from midge.server.clients.client_info import client_info
+from midge.server.clients.connection import Connection
+from midge.server.monitoring import accounts, go_format
+from midge.server.monitoring.account_totals import server_totals
+from midge.server.monitoring.state import State
+from midge.server.routing.account import Account
+
+_ADVISORY = "io.nats.server.advisory.v1."
+
+
+class Documents:
+    """Makes the documents of one server, and numbers those that name it."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._broker = state.broker
+        self._sequence = 0
+
+    def server_info(self) -> dict[str, Any]:
+        """Return the fields of this server, each time with the next sequence number."""
+        self._sequence += 1
+        broker = self._broker
+        return {
+            "name": self.state.server_name,
+            "host": broker.host,
+            "id": broker.keys.server_id,
+            "ver": COMPATIBLE_VERSION,
+            **self.state.labels,
+            "jetstream": False,
+            "flags": 0,
+            "seq": self._sequence,
+            "time": go_format.timestamp(broker.clock.wall()),
+        }
+
+    def statistics(self) -> dict[str, Any]:
+        """Return the counts of `STATSZ`."""
+        broker = self._broker
+        totals = server_totals(broker)
+        usage = self.state.usage
+        statistics = {
+            "start": go_format.timestamp(self.state.started_at),
+            "mem": usage.memory_bytes(),
+            "cores": usage.cores(),
+            "cpu": usage.cpu_percent(),
+            "connections": len(broker.clients),
+            "total_connections": totals.connections,
+            "active_accounts": sum(bool(account.clients) for account in broker.accounts.values()),
+            "subscriptions": sum(len(account.sublist) for account in broker.accounts.values()),
+            "sent": {"msgs": totals.out_messages, "bytes": totals.out_bytes},
+            "sent_to_clients": {"msgs": totals.out_messages, "bytes": totals.out_bytes},
+            "received": {"msgs": totals.in_messages, "bytes": totals.in_bytes},
+            "received_from_clients": {"msgs": totals.in_messages, "bytes": totals.in_bytes},
+            "slow_consumers": totals.slow_consumers,
+            "active_servers": 1,
+            "gomaxprocs": 1,
+        }
+        return {"server": self.server_info(), "statsz": statistics}
+
+    def account_connections(self, account: Account) -> dict[str, Any]:
+        """Return the counts of an account for `CONNS`."""
+        counts = accounts.account_statistics(self.state, account)
+        return {**self._head("account_connections"), **counts}
+
+    def connect_event(self, connection: Connection) -> dict[str, Any]:
+        """Describe an admitted client."""
+        return {**self._head("client_connect"), "client": self._client(connection)}
+
+    def disconnect_event(self, connection: Connection) -> dict[str, Any]:
+        """Describe the end of a connection; `sent` here counts from the client's side."""
+        now = go_format.timestamp(self._broker.clock.wall())
+        round_trip_s = connection.keepalive.round_trip_s
+        measured = {"rtt": go_format.nanoseconds(round_trip_s)} if round_trip_s else {}
+        return {
+            **self._head("client_disconnect"),
+            "client": {**self._client(connection), **measured, "stop": now},
+            "sent": {"msgs": connection.in_messages, "bytes": connection.in_bytes},
+            "received": {"msgs": connection.out_messages, "bytes": connection.out_bytes},
+            "reason": connection.reason.value if connection.reason else "",
+        }
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {
+            "type": _ADVISORY + kind,
+            "id": os.urandom(11).hex(),
+            "timestamp": go_format.timestamp(self._broker.clock.wall()),
+            "server": self.server_info(),
+        }
+
+    def _client(self, connection: Connection) -> dict[str, Any]:
+        return {
+            **client_info(connection, self.state.wall_offset()),
+            "name_tag": connection.account.name,
+        }
