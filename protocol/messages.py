@@ -40,7 +40,9 @@ class ConnectOptions(msgspec.Struct, kw_only=True):
 
 _2_63 = 1 << 63
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_FIELDS = {field.encode_name: field for field in msgspec.structs.fields(ConnectOptions)}
+_FIELDS = {
+    field.encode_name: (field.name, field.type) for field in msgspec.structs.fields(ConnectOptions)
+}
 
 
 def parse_connect(document: bytes, earlier: ConnectOptions | None = None) -> ConnectOptions:
@@ -58,14 +60,17 @@ def parse_connect(document: bytes, earlier: ConnectOptions | None = None) -> Con
         field = _FIELDS.get(name.lower())
         if field is None or value is None:
             continue
-        if type(value) is not field.type or (type(value) is int and not -_2_63 <= value < _2_63):
+        attribute, kind = field
+        if type(value) is not kind or (kind is int and not -_2_63 <= value < _2_63):
             # Name only the type: the value may be a password, and this is logged.
-            expected = "int of 64 bits" if type(value) is field.type else field.type.__name__
+            expected = "int of 64 bits" if type(value) is kind else kind.__name__
             got = type(value).__name__
             raise ProtocolError(None, f"CONNECT: {name}: expected {expected}, got {got}")
-        # A lone surrogate cannot be encoded, and names and passwords are encoded later.
-        kept = _SURROGATES.sub("\ufffd", value) if type(value) is str else value
-        setattr(options, field.name, kept)
+        if kind is str and not value.isascii():
+            # A lone surrogate cannot be encoded, and names and passwords are encoded later.
+            setattr(options, attribute, _SURROGATES.sub("\ufffd", value))
+        else:
+            setattr(options, attribute, value)
     return options
 
 

@@ -94,6 +94,18 @@ class Admission:
             raw = os.urandom(_NONCE_BYTES)
             connection.nonce = base64.urlsafe_b64encode(raw).rstrip(b"=")
 
+    def greet(self, connection: Connection, bare_socket: socket.socket, info: bytes) -> None:
+        """Send `info` in plain text, after the timers that a client may count on exist.
+
+        Raises:
+            OSError: the client has gone.
+        """
+        if self.admits_silent(connection):
+            connection.keepalive.start()
+        else:
+            connection.require_connect(self._auth_timeout_s(connection))
+        connection.channel.greet(bare_socket, info)
+
     def admit(self, connection: Connection) -> bool:
         """Take a connection in that has said nothing yet; False when it was turned away."""
         limits = self._host.options.limits
@@ -107,8 +119,10 @@ class Admission:
             self.turn_away(connection, "connections_per_address")
             return False
         if self.admits_silent(connection) and self._admit_silent(connection):
-            connection.keepalive.start()
-        elif connection.reason is None:
+            if not connection.keepalive.has_started:
+                connection.keepalive.start()
+        elif connection.reason is None and not connection.parser.connect_required:
+            connection.keepalive.stop()
             connection.require_connect(self._auth_timeout_s(connection))
         return connection.reason is None
 

@@ -5,8 +5,6 @@ and only while nothing halts it; what is sent piles up in the owner's `outbound`
 mean is none of this module's business: the parser gives them to the owner.
 """
 
-import contextlib
-import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -16,6 +14,7 @@ from midge.protocol.handler import Handler
 from midge.protocol.inbound import Inbound
 from midge.protocol.stream_parser import StreamParser
 from midge.server.clients.back_pressure import BackPressure
+from midge.server.clients.bare_transport import BareTransport, shut
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.farewell import Farewell
 from midge.server.clients.host import Host
@@ -30,6 +29,7 @@ from midge.server.routing.router import Router
 from midge.server.routing.slow_path import BEHIND, CLOSED
 
 if TYPE_CHECKING:
+    import socket
     import ssl
 
     from midge.server.clients.seams import Transport
@@ -232,6 +232,18 @@ class Channel:
         self.state = state
 
     # Made and heard.
+
+    def greet(self, bare_socket: "socket.socket", greeting: bytes) -> None:
+        """Send `greeting` on the socket that a transport is going to be made of.
+
+        What may end the channel must be in place: the peer acts on the greeting at once.
+
+        Raises:
+            OSError: the peer has gone.
+        """
+        self.bare_socket = bare_socket
+        self.outbound.attach(BareTransport(bare_socket))
+        bare_socket.send(greeting)
 
     def connection_made(self, transport: "Transport") -> None:
         """Start on `transport`; asyncio calls this once."""
@@ -472,20 +484,16 @@ class Channel:
         """Close the transport in the way that `reason` asks for."""
         transport = self._transport
         if transport is None:
-            self._shut_bare_socket()
+            self.outbound.finish()
+            if self.bare_socket is not None:
+                shut(self.bare_socket)
+                self.bare_socket = None
         elif reason.is_slow_consumer:
             self.abort()
         else:
             self.outbound.finish()
             self._farewell = Farewell(self.host, transport)
             self._farewell.begin(has_words=wire is not None)
-
-    def _shut_bare_socket(self) -> None:
-        """End a channel that has no transport yet; whoever is to make it sees the end."""
-        bare_socket, self.bare_socket = self.bare_socket, None
-        if bare_socket is not None:
-            with contextlib.suppress(OSError):
-                bare_socket.shutdown(socket.SHUT_RDWR)
 
     def _end_on_error(self, error: ProtocolError) -> None:
         """End on what the parser, or a command, found wrong."""

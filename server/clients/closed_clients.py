@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from midge.server.clients.client_info import user_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from midge.server.clients.connection import Connection
+    from midge.server.routing.subscription import RoutedSubscription
 
 SUBSCRIPTIONS_KEPT = 256
 """Subscriptions remembered of one connection; the count tells of the others."""
@@ -83,10 +85,7 @@ class ClosedClient:
         self.started_at = connection.started_at
         self.stopped_at = stopped_at
         self.subscription_count = len(held)
-        self.subscriptions = [
-            ClosedSubscription(one.subject, one.queue, one.sid, one.max_messages, one.delivered)
-            for one, _ in zip(held.values(), range(SUBSCRIPTIONS_KEPT), strict=False)
-        ]
+        self.subscriptions = _remembered(held.values()) if held else []
         self.tls = connection.channel.tls_facts()
         self.version = options.version
         self.weight_bytes = self._weigh()
@@ -101,6 +100,14 @@ class ClosedClient:
             + _CHARACTER_BYTES * sum(map(len, texts))
             + subjects
         )
+
+
+def _remembered(held: Iterable[RoutedSubscription]) -> list[ClosedSubscription]:
+    """Return the first SUBSCRIPTIONS_KEPT of `held`."""
+    return [
+        ClosedSubscription(one.subject, one.queue, one.sid, one.max_messages, one.delivered)
+        for one in islice(held, SUBSCRIPTIONS_KEPT)
+    ]
 
 
 class ClosedClients:

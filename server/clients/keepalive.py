@@ -69,6 +69,11 @@ class Keepalive:
         """Wait a whole interval for the first time; the client has said nothing yet."""
         self._schedule(self.interval_s)
 
+    @property
+    def has_started(self) -> bool:
+        """Tell whether a PING is due at some time."""
+        return self._timer is not None
+
     def connected(self) -> None:
         """Start over with an early PING, now that the client has introduced itself."""
         if self.round_trip_s is None:

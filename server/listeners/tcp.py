@@ -6,7 +6,6 @@ listener pauses, longer each time, and resumes.
 """
 
 import asyncio
-import contextlib
 import errno
 import socket
 import ssl
@@ -19,7 +18,7 @@ from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.clients.loop_adapter import forget, protocol_for
 from midge.server.clock import Clock
-from midge.server.listeners.sockets import listen, peer_of
+from midge.server.listeners.sockets import accept, listen
 from midge.server.listeners.tls import HandshakeLimit, TlsContexts, is_client_hello
 from midge.server.listeners.tls_alert import alerting
 from midge.server.log.logger import get_logger
@@ -84,17 +83,14 @@ class Listener:
             return
         for _ in range(self._room()):
             try:
-                accepted, address = self._socket.accept()
+                accepted, peer = accept(self._socket)
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
                 self._pause(error)
                 return
             self._pause_s = _FIRST_PAUSE_S
-            accepted.setblocking(False)
-            with contextlib.suppress(OSError):  # uvloop sets it again, asyncio would not
-                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._begin(accepted, peer_of(address))
+            self._begin(accepted, peer)
 
     def _room(self) -> int:
         """Return how many of the waiting connections to accept now."""
@@ -128,8 +124,7 @@ class Listener:
             return
         connection = self._broker.make_connection(peer)
         if self._tls is None:
-            connection.owes_info = True
-            self._hand_over(accepted, connection, None)
+            self._greet(accepted, connection)
         else:
             self._run(self._settle(accepted, connection, self._tls))
 
@@ -138,6 +133,19 @@ class Listener:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _greet(self, accepted: socket.socket, connection: Connection) -> None:
+        """Send INFO and attach `connection` to the socket, in plain text.
+
+        INFO does not wait for the transport: it takes two more turns of the loop, and a client that
+        connects and closes would pay 0.05 ms of CPU for having waited.
+        """
+        try:
+            self._broker.admission.greet(connection, accepted, self._broker.info_line(connection))
+        except OSError as error:
+            self._fail(accepted, connection, error)
+        else:
+            self._hand_over(accepted, connection, None)
 
     async def _settle(
         self, accepted: socket.socket, connection: Connection, tls: TlsContexts
@@ -225,9 +233,12 @@ class Listener:
         context: ssl.SSLContext | None,
     ) -> None:
         protocol = protocol_for(loop, connection.channel)
-        # The connection's own timer, on the server's clock, must fire first.
-        timeout_s = None if context is None else self._broker.options.tls.timeout_s + _GRACE_S
         try:
+            if context is None:
+                await loop.connect_accepted_socket(lambda: protocol, accepted)
+                return
+            # The connection's own timer, on the server's clock, must fire first.
+            timeout_s = self._broker.options.tls.timeout_s + _GRACE_S
             with alerting(accepted):
                 await loop.connect_accepted_socket(
                     lambda: protocol, accepted, ssl=context, ssl_handshake_timeout=timeout_s

@@ -13,6 +13,7 @@ import pytest
 import uvloop
 
 from midge.server.broker.broker import Broker
+from midge.server.clients.connection import Connection
 from midge.server.clock import LoopClock
 from midge.server.config.options import Options
 from midge.server.listeners.tcp import Listener
@@ -86,6 +87,28 @@ def test_who_was_gone_before_info_leaves_nothing_behind(run: Run) -> None:
         hasty.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         hasty.close()  # with a reset
         await entrance.serve_one_and_close()
+
+    run(scene)
+
+
+def test_info_waits_for_the_timers_and_not_for_the_transport(run: Run) -> None:
+    async def scene() -> None:
+        entrance = Entrance()
+        accepted: list[tuple[socket.socket, Connection]] = []
+        entrance.listener._hand_over = (  # type: ignore[method-assign]
+            lambda sock, connection, _context: accepted.append((sock, connection))
+        )
+        reader, writer = await asyncio.open_connection(*entrance.address)
+        assert (await reader.readline()).startswith(b"INFO ")
+        ((sock, connection),) = accepted
+        assert connection.keepalive.has_started
+        connection.channel.send_ping()
+        assert await reader.readline() == b"PING\r\n"
+        connection.channel.end_stale()
+        assert await reader.read() == b"-ERR 'Stale Connection'\r\n"
+        sock.close()
+        writer.close()
+        await entrance.close()
 
     run(scene)
 

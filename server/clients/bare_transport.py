@@ -1,0 +1,26 @@
+"""A socket that has no transport yet: what little is written to it, and its end."""
+
+import contextlib
+import socket
+
+
+class BareTransport:
+    """Writes to a socket with nothing in its send buffer yet: PINGs and last words."""
+
+    def __init__(self, bare_socket: socket.socket) -> None:
+        self._socket = bare_socket
+
+    def write(self, data: memoryview) -> None:
+        """Send `data`, unless the peer has gone."""
+        with contextlib.suppress(OSError):
+            self._socket.send(data)
+
+    def get_write_buffer_size(self) -> int:
+        """Return 0: the socket has taken everything."""
+        return 0
+
+
+def shut(bare_socket: socket.socket) -> None:
+    """End both directions; whoever is to make a transport of it sees the end."""
+    with contextlib.suppress(OSError):
+        bare_socket.shutdown(socket.SHUT_RDWR)
