@@ -46,6 +46,22 @@ class Sink:
         """
         raise NotImplementedError
 
+    def subscribe(
+        self, subject: bytes, take: Callable[[bytes, bytes, bytes, bytes], bool]
+    ) -> object:
+        """Have `take` called with subject, reply, headers and payload of what comes to `subject`.
+
+        It returns whether it took the message.
+
+        Returns:
+            A token for `unsubscribe`.
+        """
+        raise NotImplementedError
+
+    def unsubscribe(self, token: object) -> None:
+        """End what `subscribe` began."""
+        raise NotImplementedError
+
     def watch_interest(
         self, subject: bytes, changed: Callable[[bool], object], group: bytes
     ) -> object:

@@ -28,7 +28,7 @@ from midge.jetstream.stream.expiry import Expiry
 from midge.jetstream.stream.fast_batches import FastBatches
 from midge.jetstream.stream.header_scan import HeaderScan
 from midge.jetstream.stream.incoming import Incoming, Refused
-from midge.jetstream.stream.origins import Origins, Woken
+from midge.jetstream.stream.origins import Origins
 from midge.jetstream.stream.republish import Republisher
 from midge.jetstream.stream.schedules import Schedules
 from midge.jetstream.stream.surroundings import Surroundings
@@ -42,6 +42,7 @@ from midge.protocol.frame import Frame
 if TYPE_CHECKING:
     from midge.jetstream.account import JetStreamAccount
     from midge.jetstream.consumer.state import StoredState
+    from midge.jetstream.stream.follower import Woken
 
 _HEADERS_MAX = 65535  # nats-server notes the length of the headers in 16 bits
 _OVERLOADED = b"NATS/1.0 429 Too Many Requests\r\n\r\n"

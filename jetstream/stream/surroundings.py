@@ -23,7 +23,7 @@ class Surroundings:
 
     `domain` is empty without one, `account_hash` names the account in acks; `max_payload` is the
     server's limit of a message. `ready` is asked for a turn for a consumer that has something to
-    deliver. `bounds` is what all accounts of a server share.
+    deliver. `bounds` is what all accounts of a server share; `origin_notes` is for the operator.
     """
 
     def __init__(
@@ -48,10 +48,24 @@ class Surroundings:
         self.ready = ready or _deliver_at_once
         self.has_second_acks = has_second_acks
         self.bounds = Bounds(BatchLimits(), BacklogLimits())
+        self.origin_notes = OriginNotes()
 
     def new_id(self) -> str:
         """Return a unique identifier of 22 letters and digits."""
         return "".join(self.random.choices(_ID_LETTERS, k=22))
+
+
+class OriginNotes:
+    """What the operator should know of the origins in other domains; this one logs nothing."""
+
+    def gap(self, stream: str, origin: str, first_seq: int, last_seq: int) -> None:
+        """Take note that a mirror lacks messages, for the origin has them no more."""
+
+    def recreated(self, stream: str, origin: str) -> None:
+        """Take note that an origin is another stream than before, of which all is taken."""
+
+    def refused(self, stream: str, origin: str, error: str) -> None:
+        """Take note that an origin gives no consumer."""
 
 
 def _deliver_at_once(consumer: Consumer) -> None:

@@ -10,13 +10,14 @@ from midge.jetstream.account import UNFINISHED, JetStreamAccount
 from midge.jetstream.api import dispatch, routes
 from midge.jetstream.archive.transfers import PREFIX, Work
 from midge.jetstream.config.names import to_bytes
-from midge.jetstream.stream.surroundings import Surroundings
+from midge.jetstream.stream.surroundings import OriginNotes, Surroundings
 from midge.server.jetstream import subjects
 from midge.server.jetstream.acks import AckIntake
 from midge.server.jetstream.delivery import PORTION_BYTES, Deliveries
 from midge.server.jetstream.ingest import StreamSubscription
 from midge.server.jetstream.sink import AccountSink, Interest
 from midge.server.jetstream.subjects import ApiService, Intake
+from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
     from midge.jetstream.config.stream import StreamConfig
@@ -26,6 +27,40 @@ if TYPE_CHECKING:
     from midge.server.jetstream.context import Context
     from midge.server.routing.account import Account
     from midge.server.routing.subscription import RoutedSubscription
+
+log = get_logger()
+
+
+class LoggedNotes(OriginNotes):
+    """Logs what the operator should know of origins in other domains."""
+
+    def __init__(self, account: str) -> None:
+        self._account = account
+
+    def gap(self, stream: str, origin: str, first_seq: int, last_seq: int) -> None:
+        """Log that a mirror lacks messages, for the origin has them no more."""
+        log.warning(
+            "stream_origin_gap",
+            account=self._account,
+            stream=stream,
+            origin=origin,
+            first_seq=first_seq,
+            last_seq=last_seq,
+        )
+
+    def recreated(self, stream: str, origin: str) -> None:
+        """Log that an origin is another stream than before."""
+        log.warning("stream_origin_recreated", account=self._account, stream=stream, origin=origin)
+
+    def refused(self, stream: str, origin: str, error: str) -> None:
+        """Log that an origin gives no consumer."""
+        log.warning(
+            "stream_origin_refused",
+            account=self._account,
+            stream=stream,
+            origin=origin,
+            error=error,
+        )
 
 
 class AccountJetStream:
@@ -54,7 +89,7 @@ class AccountJetStream:
         self._own.append(self._api(subjects.API))
         if domain:
             prefix = b"$JS.%b.API." % domain.encode()
-            self._own.append(self._api(prefix))
+            self._own.append(self._api(prefix, self.sink))
         if self.limits is not None:
             self._own.append(AckIntake(self.streams))
             self._own.append(Intake(subjects.FLOW_CONTROL + b">", self._take_flow_control))
@@ -78,9 +113,11 @@ class AccountJetStream:
         self._own.clear()
         self.streams.stop()
 
-    def _api(self, prefix: bytes) -> ApiService:
+    def _api(self, prefix: bytes, domain_sink: AccountSink | None = None) -> ApiService:
         services = self._context.services
-        return ApiService(services, self.account, prefix, self.answer, self.take_at_once)
+        return ApiService(
+            services, self.account, prefix, self.answer, self.take_at_once, domain_sink
+        )
 
     def _make_streams(self) -> JetStreamAccount:
         context = self._context
@@ -95,6 +132,7 @@ class AccountJetStream:
             has_second_acks=context.options.ack_format == "v2",
         )
         surroundings.bounds = context.bounds
+        surroundings.origin_notes = LoggedNotes(self.account.name)
         streams = JetStreamAccount(
             self.account.name,
             surroundings,

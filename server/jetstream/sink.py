@@ -5,6 +5,7 @@ from collections.abc import Callable
 from midge.jetstream.sink import Sink
 from midge.protocol.frame import Frame, compose
 from midge.server.internal.publisher import InternalPublisher
+from midge.server.jetstream.subjects import Intake, Take
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.sublist.result import Remotes, SubListResult
@@ -77,6 +78,17 @@ class AccountSink(Sink):
     def is_subscribed(self, subject: bytes, group: bytes) -> bool:
         """Tell whether there is a subscription of exactly `subject`, in `group` if that is set."""
         return is_subscribed(self.account, subject, group)
+
+    def subscribe(self, subject: bytes, take: Take) -> object:
+        """Have `take` called with what comes to `subject`; returns a token."""
+        subscription = Intake(subject, take)
+        self.account.add(subscription)
+        return subscription
+
+    def unsubscribe(self, token: object) -> None:
+        """End what `subscribe` began."""
+        if isinstance(token, Intake):
+            self.account.remove(token)
 
     def watch_interest(
         self, subject: bytes, changed: Callable[[bool], object], group: bytes

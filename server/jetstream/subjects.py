@@ -10,6 +10,7 @@ from midge.server.internal.service import Request, Service
 from midge.server.routing.subscription import RoutedSubscription
 
 if TYPE_CHECKING:
+    from midge.jetstream.sink import Sink
     from midge.protocol.frame import Frame
     from midge.server.internal.service import Handler, Services
     from midge.server.routing.account import Account
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 API = b"$JS.API."
 ACK = b"$JS.ACK."
 FLOW_CONTROL = b"$JS.FC."
+
+_BUCKETS = (b"$KV.", b"$OBJ.")
+"""Subjects of buckets, which clients of a domain publish to behind its prefix."""
 
 _AT_ONCE = (routes.NEXT, routes.DIRECT_GET)
 """Requests that are answered with messages, and wait for none of the others."""
@@ -51,24 +55,36 @@ class Intake(RoutedSubscription):
 class ApiService(Service):
     """The API of one account, under a prefix that ends in a dot.
 
+    What is for a bucket, behind the prefix of a domain, is published by `domain_sink` as it is.
     Requests are answered in the order in which they came, also those without a reply subject, but
     for pulls and direct gets.
     """
 
     def __init__(
-        self, services: Services, account: Account, prefix: bytes, answer: Handler, at_once: Take
+        self,
+        services: Services,
+        account: Account,
+        prefix: bytes,
+        answer: Handler,
+        at_once: Take,
+        domain_sink: Sink | None = None,
     ) -> None:
         Service.__init__(self, services, account, prefix + b">", answer, None)
         self._prefix = prefix
         self._take_at_once = at_once
+        self._domain_sink = domain_sink
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Take a request; False when it is for a consumer or stream that is not there."""
-        subject = API + frame.subject_bytes()[len(self._prefix) :]
+        request = frame.subject_bytes()[len(self._prefix) :]
+        subject = API + request
         reply, headers = frame.reply_bytes() or b"", frame.header_bytes() or b""
+        if self._domain_sink is not None and request.startswith(_BUCKETS):
+            payload = frame.payload_bytes()
+            return self._domain_sink.send(request, reply, headers, payload) > 0
         if subject.startswith(_AT_ONCE):
             return self._take_at_once(subject, reply, headers, frame.payload_bytes())
         payload = frame.payload_bytes()
-        request = Request(self.account, publisher, subject, reply, headers, payload)
-        self._services.take(self, request)
+        taken = Request(self.account, publisher, subject, reply, headers, payload)
+        self._services.take(self, taken)
         return True

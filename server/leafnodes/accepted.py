@@ -7,13 +7,15 @@ import base64
 import secrets
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from midge.protocol import COMPATIBLE_VERSION, errors
 from midge.protocol.leaf_messages import LeafConnect, LeafInfo, SubjectRules, parse_leaf_connect
 from midge.server.auth import AuthRequest, Identity, Refusal, Verdict
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.reading import AUTHENTICATING
 from midge.server.leafnodes.interest import Told
-from midge.server.leafnodes.rules import JETSTREAM_SUBJECTS, rules_of
+from midge.server.leafnodes.rules import denied_for, rules_of
 from midge.server.leafnodes.side import Side
 
 if TYPE_CHECKING:
@@ -83,6 +85,8 @@ class Accepted(Side):
             tls_required=options.leafnodes.tls.enabled,
             max_payload=options.limits.max_payload_bytes,
             client_id=link.cid,
+            jetstream=options.jetstream.enabled or UNSET,
+            domain=(options.jetstream.enabled and options.jetstream.domain) or UNSET,
             ip=shown,
             leafnode_urls=() if options.leafnodes.no_advertise else (shown,),
             api_lvl=5,
@@ -169,6 +173,7 @@ class Accepted(Side):
         link.cluster = connect.cluster
         link.remote_account = connect.remote_account
         self._end_duplicates(link)
+        self.compare_domains(link, has_jetstream=connect.jetstream, domain=connect.domain)
         link.takes_headers(connect.headers and broker.options.limits.header_support)
         link.max_interest = self.nodes.max_interest()
         is_isolated = connect.isolate or broker.options.leafnodes.isolate_interest
@@ -193,15 +198,15 @@ class Accepted(Side):
 
         What the leaf may subscribe to is what goes to it, and what it may publish comes from it.
         """
-        own = JETSTREAM_SUBJECTS if self.nodes.broker.options.jetstream.enabled else ()
+        own = denied_for(self.nodes.broker.options.jetstream)
         if rules is None:
-            link.limit(rules_of((), (*deny_pub, *own)), rules_of((), own), 0)
+            link.limit(rules_of((), (*deny_pub, *own.send)), rules_of((), own.take), 0)
             return
         table = rules.table
         subscribe, publish = table.subscribe, table.publish
         link.limit(
-            rules_of(subscribe.allow, (*subscribe.deny, *deny_pub, *own)),
-            rules_of(publish.allow, (*publish.deny, *own), table.allow_responses),
+            rules_of(subscribe.allow, (*subscribe.deny, *deny_pub, *own.send)),
+            rules_of(publish.allow, (*publish.deny, *own.take), table.allow_responses),
             0,
         )
         if subscribe.allow or subscribe.deny:

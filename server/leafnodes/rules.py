@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from midge.protocol.leaf_messages import LOOP_PREFIX
 from midge.server.auth.permissions import PermissionRules, Permissions
@@ -13,8 +13,28 @@ from midge.sublist.subjects import is_literal, matches
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-JETSTREAM_SUBJECTS = ("$JS.API.>", "$KV.>", "$OBJ.>")
-"""What no link carries where JetStream is on here: whose streams are meant would be open."""
+    from midge.server.config.jetstream import JetStream
+
+_JETSTREAM_SUBJECTS = ("$JS.API.>", "$KV.>", "$OBJ.>")
+
+
+class Denied(NamedTuple):
+    """Subjects that are not sent over a link, and those that are not taken from it."""
+
+    send: tuple[str, ...]
+    take: tuple[str, ...]
+
+
+def denied_for(jetstream: JetStream) -> Denied:
+    """Return what no link carries where JetStream is on here.
+
+    Whose streams are meant by subjects without a domain would be open; and what is for the own
+    domain is answered here, even if the other side has the same one by mistake.
+    """
+    if not jetstream.enabled:
+        return Denied((), ())
+    own = (f"$JS.{jetstream.domain}.API.>",) if jetstream.domain else ()
+    return Denied(_JETSTREAM_SUBJECTS + own, _JETSTREAM_SUBJECTS)
 
 
 def may_tell(rules: Permissions | None, subject: bytes) -> bool:

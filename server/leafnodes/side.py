@@ -79,6 +79,21 @@ class Side:
             "leafnode_peer_error", cid=link.cid, peer=link.peer, error=errors.quote(text[:256])
         )
 
+    def compare_domains(self, link: LeafLink, *, has_jetstream: bool, domain: str) -> None:
+        """Warn of two servers with JetStream that cannot reach each other's by a domain."""
+        own = self.nodes.broker.options.jetstream
+        if not own.enabled or not has_jetstream:
+            return
+        if domain == own.domain or not domain or not own.domain:
+            log.warning(
+                "leafnode_domains_unclear",
+                cid=link.cid,
+                peer=link.peer,
+                server=link.name,
+                local=own.domain,
+                remote=domain,
+            )
+
     def ends_for(self, link: LeafLink, subject: bytes) -> bool:
         """Close a link over which this server's own interest comes back, and tell whether so."""
         if not subject.startswith(LOOP_PREFIX):

@@ -17,7 +17,7 @@ from midge.protocol.leaf_messages import (
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.leafnodes.credentials import prove
 from midge.server.leafnodes.interest import Told
-from midge.server.leafnodes.rules import JETSTREAM_SUBJECTS, rules_of
+from midge.server.leafnodes.rules import denied_for, rules_of
 from midge.server.leafnodes.side import LOOP_DELAY_S, Side
 
 if TYPE_CHECKING:
@@ -90,13 +90,16 @@ class Solicited(Side):
         link.name = info.server_name or info.server_id
         link.cluster = info.cluster or ""
         own = self.nodes.server_name()
+        jetstream = self.nodes.broker.options.jetstream
         connect = LeafConnect(
             version=COMPATIBLE_VERSION,
             server_id=self.nodes.broker.keys.server_id,
             name=own,
             cluster=own,
             headers=self.nodes.broker.options.limits.header_support,
-            deny_pub=self._denied(self._remote.table.deny_imports) or None,
+            jetstream=jetstream.enabled,
+            domain=jetstream.domain if jetstream.enabled else "",
+            deny_pub=(*self._remote.table.deny_imports, *denied_for(jetstream).take) or None,
             compress_mode="off" if info.compression else "not supported",
             remote_account=link.account.name,
             protocol=_PROTOCOL,
@@ -122,6 +125,7 @@ class Solicited(Side):
             self.fail(link, None, ClosedReason.MISSING_ACCOUNT, detail)
             return
         self._is_done = True
+        self.compare_domains(link, has_jetstream=info.jetstream is True, domain=info.domain or "")
         link.max_interest = self.nodes.max_interest()
         link.told = Told(
             link, self.nodes.broker.turns, is_hub=True, wants_leafs=True, wants_hubs=False
@@ -138,14 +142,10 @@ class Solicited(Side):
         """Limit `link` by what the hub allows, and by what our settings deny."""
         imports, exports = _rules(info.import_), _rules(info.export)
         table = self._remote.table
-        take = rules_of(imports.allow, imports.deny + self._denied(table.deny_imports))
-        send = rules_of(exports.allow, exports.deny + self._denied(table.deny_exports))
+        own = denied_for(self.nodes.broker.options.jetstream)
+        take = rules_of(imports.allow, imports.deny + table.deny_imports + own.take)
+        send = rules_of(exports.allow, exports.deny + table.deny_exports + own.send)
         link.limit(send, take, info.max_payload)
-
-    def _denied(self, subjects: tuple[str, ...]) -> tuple[str, ...]:
-        """Give what is denied in a direction."""
-        own = JETSTREAM_SUBJECTS if self.nodes.broker.options.jetstream.enabled else ()
-        return subjects + own
 
     def on_peer_error(self, link: LeafLink, text: bytes) -> None:
         """Log it, and stay away for a while after a loop or a violation of permissions."""

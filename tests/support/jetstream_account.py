@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -24,6 +25,8 @@ from .consumer_rig import TurnedClock
 
 REPLY = "_INBOX.1"
 
+Take = Callable[[bytes, bytes, bytes, bytes], bool]
+
 Sent = tuple[str, bytes, bytes]
 """A message that went out: subject, header block and payload."""
 
@@ -35,6 +38,7 @@ class Outbox(Sink):
         self.sent: list[Sent] = []
         self.delivered: list[bytes] = []
         self.interest: set[bytes] = set()
+        self.subscribed: dict[bytes, Take] = {}
 
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
         self.sent.append((subject.decode(), headers, payload))
@@ -53,6 +57,14 @@ class Outbox(Sink):
 
     def has_interest(self, subject: bytes) -> bool:
         return subject in self.interest or subject.startswith(b"_INBOX.")
+
+    def subscribe(self, subject: bytes, take: Take) -> object:
+        self.subscribed[subject] = take
+        return subject
+
+    def unsubscribe(self, token: object) -> None:
+        assert isinstance(token, bytes)
+        del self.subscribed[token]
 
     def watch_interest(self, subject: bytes, changed: Any) -> object:
         return None

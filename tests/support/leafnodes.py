@@ -13,6 +13,7 @@ from nats.aio.msg import Msg
 
 from midge.testing import SettlingClient
 from tests.support.processes import Server, midge_command, nats_server_command
+from tests.support.wires import Wire
 
 WAIT_S = 15.0
 
@@ -28,8 +29,11 @@ def command(kind: str) -> list[str]:
 class Pair:
     """A hub and a leaf; `hub_config` and `leaf_config` are added to what each needs.
 
-    In `remote`, the text of the leaf's remote, @port@ stands for the hub's port.
+    In `remote`, the text of the leaf's remote, @port@ stands for the hub's port. With `is_wired` it
+    is that of `wire` instead, by which the link can be cut.
     """
+
+    wire: Wire
 
     def __init__(
         self,
@@ -41,6 +45,7 @@ class Pair:
         leaf_config: str = "",
         remote: str = 'url: "nats-leaf://127.0.0.1:@port@"',
         files: dict[str, bytes] | None = None,
+        is_wired: bool = False,
     ) -> None:
         self._kinds = (hub, leaf)
         self._leafnodes = leafnodes
@@ -50,9 +55,12 @@ class Pair:
         self._files = files or {}
         self._clients: list[Client] = []
         self.port = -1
+        self._is_wired = is_wired
 
     async def __aenter__(self) -> Self:
         self.hub = await asyncio.to_thread(self.start_hub)
+        if self._is_wired:
+            self.wire = await Wire(self.port).__aenter__()
         self.leaf = await asyncio.to_thread(self.start_leaf)
         return self
 
@@ -60,6 +68,8 @@ class Pair:
         for client in self._clients:
             await client.close()
         await asyncio.to_thread(self.leaf.stop)
+        if self._is_wired:
+            await self.wire.__aexit__()
         await asyncio.to_thread(self.hub.stop)
 
     def start_hub(self) -> Server:
@@ -73,7 +83,8 @@ class Pair:
 
     def start_leaf(self) -> Server:
         """Start the leaf."""
-        remote = self._remote.replace("@port@", str(self.port))
+        port = self.wire.port if self._is_wired else self.port
+        remote = self._remote.replace("@port@", str(port))
         text = f"server_name: LEAF\nleafnodes {{ reconnect: 100ms, remotes: [ {{ {remote} }} ] }}\n"
         server = Server(command(self._kinds[1]), text + self._leaf_config, files=self._files)
         return server.wait_ready()

@@ -1,0 +1,206 @@
+"""How a stream takes the messages of one of its origins, a stream of the same account.
+
+The origin is read where it lies: what has become visible there, from the sequence after the last
+one taken, in turns. A mirror keeps sequence, time and headers; a sourcing stream gives its own, and
+notes in ``Nats-Stream-Source`` where a message comes from, by which it also finds its place after a
+restart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from midge.jetstream import errors
+from midge.jetstream.clock import Timer
+from midge.jetstream.config.names import short_hash, to_bytes
+from midge.jetstream.config.source import EXTERNAL, TRANSFORM, StreamSource
+from midge.jetstream.errors import ApiError
+from midge.jetstream.json.times import format_time
+from midge.jetstream.store.interface import StoredMessage
+from midge.jetstream.stream import headers
+from midge.jetstream.stream import incoming as names
+from midge.jetstream.stream.incoming import Incoming
+from midge.jetstream.transform import Transform
+
+if TYPE_CHECKING:
+    from midge.jetstream.stream.stream import Stream
+
+_TURN_MESSAGES = 500
+"""Most messages taken from an origin in one turn: a few milliseconds."""
+
+_RETRY_S = 1.0
+"""How long to wait when a message cannot be stored, for the stream may be full."""
+
+
+class Woken(Protocol):
+    """What is told when a stream shows more than before."""
+
+    def wake(self) -> None:
+        """Take note that more is visible."""
+
+
+class Follower:
+    """One origin of a stream: `last_seq` has been read, `taken_seq` is the last one stored.
+
+    `identity` tells the origin from another one of the same name, made later.
+    """
+
+    def __init__(self, stream: Stream, source: StreamSource, *, is_mirror: bool) -> None:
+        self.source = source
+        self.is_mirror = is_mirror
+        self.last_seq = 0
+        self.taken_seq = 0
+        self.identity = b""
+        self.seen_ns = 0
+        self.error: ApiError | None = None
+        self._stream = stream
+        self._filters = tuple(to_bytes(one) for one in source.filters() if one != ">")
+        if len(self._filters) != len(source.filters()):
+            self._filters = ()
+        random = stream.surroundings.random
+        self._transforms = [
+            (to_bytes(one.source or ">"), _transform(one.source, one.destination, random))
+            for one in source.subject_transforms
+        ]
+        self._origin: Stream | None = None
+        self._timer: Timer | None = None
+        self._created_ns = 0
+
+    def connect(self, origin: Stream | None) -> None:
+        """Follow `origin` from now on, None when it does not exist."""
+        if self._origin is not None:
+            self._origin.followers.discard(self)
+        self._origin = origin
+        if origin is None:
+            self.error = errors.STREAM_NOT_FOUND if not self.seen_ns else None
+            return
+        self.error = None
+        if self._created_ns and self._created_ns != origin.created_ns:
+            self.last_seq = 0  # another stream of the same name
+        self._created_ns = origin.created_ns
+        origin.followers.add(self)
+        origin.audience.announce_when_durable()
+        if not self.last_seq:
+            self.last_seq = self._start(origin) - 1
+        self.wake()
+
+    def stop(self) -> None:
+        """Read no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.connect_none()
+
+    def connect_none(self) -> None:
+        """Let the origin go."""
+        if self._origin is not None:
+            self._origin.followers.discard(self)
+            self._origin = None
+
+    def wake(self, delay_s: float = 0.0) -> None:
+        """Read soon what the origin shows by then."""
+        if self._timer is None and not self._stream.is_closed:
+            self._timer = self._stream.clock.call_later(delay_s, self.read)
+
+    def read(self) -> None:
+        """Take what is visible, some messages at a time."""
+        self._timer = None
+        origin = self._origin
+        if origin is None or self._stream.is_closed:
+            return
+        store = origin.store
+        self._stream.now_ns = self.seen_ns = self._stream.clock.wall_ns()
+        for _ in range(_TURN_MESSAGES):
+            if self.last_seq >= store.visible_seq:
+                return
+            message = store.load_next(self._filters, self.last_seq + 1, store.visible_seq)
+            if message is None:
+                self.last_seq = store.visible_seq
+                return
+            if not self.take(message, identity(origin.created_ns)):
+                self.wake(_RETRY_S)
+                return
+            self.last_seq = self.taken_seq = message.seq
+        self.wake()
+
+    def lag(self) -> int:
+        """Return how many messages of the origin are still to be taken."""
+        if self._origin is None or self.last_seq >= self._origin.store.visible_seq:
+            return 0
+        store = self._origin.store
+        return store.count_pending(self._filters, self.last_seq + 1, False, store.visible_seq)
+
+    def info(self, now_ns: int) -> dict[str, Any]:
+        """Return what the stream's info says of this origin."""
+        source = self.source
+        fields: dict[str, Any] = {"name": source.name}
+        if source.external is not None:
+            fields["external"] = EXTERNAL.encode(source.external)
+        fields["lag"] = self.lag()
+        if not self.is_mirror and self.taken_seq:
+            fields["seq"] = self.taken_seq
+        fields["active"] = now_ns - self.seen_ns if self.seen_ns else -1
+        if self.error is not None:
+            fields["error"] = self.error.fields()
+        if source.filter_subject:
+            fields["filter_subject"] = source.filter_subject
+        if source.subject_transforms:
+            fields["subject_transforms"] = [TRANSFORM.encode(o) for o in source.subject_transforms]
+        return fields
+
+    def _start(self, origin: Stream) -> int:
+        """Return the sequence to begin with."""
+        if self.source.start_seq:
+            return self.source.start_seq
+        if self.source.start_time is not None:
+            return origin.store.seq_at_time(self.source.start_time.ns)
+        return 1
+
+    def take(self, message: StoredMessage, origin: bytes) -> bool:
+        """Store a message of the stream that has the identity `origin`; False: not possible now."""
+        subject = self._mapped(message.subject)
+        block = headers.remove_prefix(message.headers, b"Nats-Expected-")
+        block = headers.remove_prefix(block, b"Nats-Batch-")
+        if not self.is_mirror:
+            block = headers.remove(block, names.STREAM_SOURCE)
+            block = headers.add(block, names.STREAM_SOURCE, self._where(message, origin))
+        taken = Incoming(subject, b"", block, message.payload)
+        taken.is_sourced = True
+        taken.values = headers.nats_headers(block) or {}
+        if self.is_mirror:
+            taken.is_checked = True
+            taken.seq = message.seq
+            taken.time_ns = message.time_ns
+            if taken.seq <= self._stream.store.last_seq:
+                return True
+        return self._stream.take(taken)
+
+    def _mapped(self, subject: bytes) -> bytes:
+        """Return the subject that a message is stored under."""
+        for _, transform in self._transforms:
+            if transform is not None:
+                mapped = transform.apply(subject)
+                if mapped is not None:
+                    return mapped
+        return subject
+
+    def _where(self, message: StoredMessage, origin: bytes) -> bytes:
+        """Return stream, sequence, filter, destination, subject and identity of the origin."""
+        name, pattern, destination = self.source.index_name().split(" ", 2)
+        where = b"%b %d %b %b %b" % (
+            to_bytes(name),
+            message.seq,
+            to_bytes(pattern),
+            to_bytes(destination),
+            message.subject,
+        )
+        return b"%b %b" % (where, origin) if origin else where
+
+
+def identity(created_ns: int) -> bytes:
+    """Return what tells a stream from another one of the same name, made later."""
+    return short_hash(format_time(created_ns)).encode()
+
+
+def _transform(source: str, destination: str, random: Any) -> Transform | None:
+    return Transform(source, destination, random) if destination else None
