@@ -34,11 +34,12 @@ import nats
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from bench import procfs
-from midge.pipeline.nats.client import Client, frame
+from midge.pipeline.nats.client import Client
 from midge.pipeline.nats.jetstream import JetStream
 from midge.pipeline.nats.options import ConnectOptions, SourceOptions
 from midge.pipeline.spark_session import spark_session
 from midge.pipeline.spark_source.source import register
+from midge.protocol.client_side import publish_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -166,7 +167,9 @@ def fill(url: str, count: int, size: int) -> None:
         for start in range(0, count, 1000):
             numbers = range(start, min(start + 1000, count))
             client.send(
-                b"".join(frame(b"fleet.%d" % (n % 1000), b"", b"", payload) for n in numbers)
+                b"".join(
+                    publish_frame(b"fleet.%d" % (n % 1000), b"", b"", payload) for n in numbers
+                )
             )
             while start % 50_000 == 0 and jetstream.stream_state(STREAM).last_seq < start:
                 time.sleep(0.01)

@@ -21,9 +21,10 @@ from midge.pipeline.client_commands.quantities import (
 )
 from midge.pipeline.client_commands.verbs import Session
 from midge.pipeline.errors import OptionError, ServerError, reason_of
-from midge.pipeline.nats.client import Client, frame
-from midge.pipeline.nats.framing import Message, parse_headers
+from midge.pipeline.nats.client import Client
+from midge.pipeline.nats.headers import parse_headers
 from midge.pipeline.nats.jetstream import checked_answer
+from midge.protocol.client_side import Message, publish_frame
 
 DATA_NAME = "stream.tar.s2"
 METADATA_NAME = "backup.json"
@@ -123,7 +124,7 @@ def _snapshot_chunks(client: Client, sid: bytes) -> Iterator[bytes]:
         messages = [one for one in client.receive(_SILENCE_S) if one.sid == sid]
         if not messages:
             raise ServerError(f"the server sent nothing of the snapshot for {_SILENCE_S:g} s")
-        acks = [frame(one.reply, b"", b"", b"") for one in messages if one.reply]
+        acks = [publish_frame(one.reply, b"", b"", b"") for one in messages if one.reply]
         if acks:
             client.send(b"".join(acks))
         for message in messages:
@@ -218,7 +219,7 @@ class _Upload:
     def _send(self, chunk: bytes) -> bytes:
         reply = self._client.new_inbox()
         self._waiting.add(reply)
-        self._client.send(frame(self._to, reply, b"", chunk))
+        self._client.send(publish_frame(self._to, reply, b"", chunk))
         return reply
 
     def _receive(self) -> list[Message]:

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from midge.jetstream.json.times import format_time
 from midge.pipeline.errors import OptionError, StreamError
-from midge.pipeline.nats.framing import Message, parse_headers
+from midge.pipeline.nats.headers import parse_headers
 from midge.pipeline.nats.jetstream import JetStream, PullConsumer, parse_deliveries
+from midge.protocol.client_side import Message
 from midge.protocol.headers import format_headers
 
 PREFIX = "KV_"

@@ -24,8 +24,8 @@ from midge.pipeline.client_commands.settings import add_settings, settings_of
 from midge.pipeline.client_commands.subscribe import add_raw, print_one
 from midge.pipeline.client_commands.verbs import Session, Verb, add_yes, confirm
 from midge.pipeline.errors import OptionError, ServerError
-from midge.pipeline.nats.client import frame
-from midge.pipeline.nats.framing import Message, parse_headers
+from midge.pipeline.nats.headers import parse_headers
+from midge.protocol.client_side import Message, publish_frame
 
 _FOREVER_NS = 100 * 365 * 24 * 3600 * 10**9
 _ACKS = {"ack": b"+ACK", "nak": b"-NAK", "term": b"+TERM"}
@@ -205,7 +205,7 @@ def _pulled(session: Session) -> Iterator[Message]:
     text = output.json_bytes(request)
     prefix = session.jetstream.prefix
     subject = f"{prefix}.CONSUMER.MSG.NEXT.{args.stream}.{args.consumer}".encode()
-    client.send(frame(subject, inbox, b"", text))
+    client.send(publish_frame(subject, inbox, b"", text))
     deadline = time.monotonic() + (args.wait or args.timeout) / 1e9 + _GRACE_S
     seen = 0
     while seen < args.count:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from midge.pipeline.nats.framing import Message, parse_headers
+from midge.pipeline.nats.headers import parse_headers
 from midge.pipeline.nats.jetstream import parse_deliveries
+from midge.protocol.client_side import Message
 
 _ACK_PREFIX = b"$JS.ACK."
 _REDRAW_BYTES = 1 << 16

@@ -9,7 +9,7 @@ from midge.pipeline.client_commands.quantities import count, header, header_bloc
 from midge.pipeline.client_commands.verbs import Session, Verb
 from midge.pipeline.client_commands.window import AckWindow
 from midge.pipeline.errors import OptionError, ServerError
-from midge.pipeline.nats.client import frame
+from midge.protocol.client_side import publish_frame
 
 _FLUSH_BYTES = 1 << 16
 
@@ -107,7 +107,7 @@ def _without_acks(session: Session, to: bytes, headers: bytes, shown: output.Pro
     size = published = 0
     for payload in _payloads(session.args):
         _check_size(session, headers, payload)
-        pending.append(frame(to, reply, headers, payload))
+        pending.append(publish_frame(to, reply, headers, payload))
         size += len(pending[-1])
         published += 1
         if size >= _FLUSH_BYTES:

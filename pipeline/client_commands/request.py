@@ -9,8 +9,8 @@ from midge.pipeline.client_commands.quantities import count, header_block, subje
 from midge.pipeline.client_commands.subscribe import add_raw, print_one
 from midge.pipeline.client_commands.verbs import Session, Verb
 from midge.pipeline.errors import ServerError
-from midge.pipeline.nats.client import frame
 from midge.pipeline.nats.jetstream import is_no_responders
+from midge.protocol.client_side import publish_frame
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def _request(session: Session) -> int:
     client, args = session.client, session.args
     reply = client.new_inbox()
     to = args.subject.encode()
-    client.send(frame(to, reply, header_block(args.header), payload_of(args)))
+    client.send(publish_frame(to, reply, header_block(args.header), payload_of(args)))
     deadline = time.monotonic() + args.timeout / 1e9
     seen = 0
     while (left_s := deadline - time.monotonic()) > 0:

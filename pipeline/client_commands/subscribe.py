@@ -7,7 +7,7 @@ from midge.pipeline.client_commands import output, verbs
 from midge.pipeline.client_commands.quantities import count, name, subject_filter
 from midge.pipeline.client_commands.verbs import Session, Verb
 from midge.pipeline.errors import AuthorizationError
-from midge.pipeline.nats.framing import Message
+from midge.protocol.client_side import Message
 
 _POLL_S = 60.0
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 from midge.pipeline.errors import ServerError, StreamNotFoundError
-from midge.pipeline.nats.client import Client, frame
-from midge.pipeline.nats.framing import Message
+from midge.pipeline.nats.client import Client
 from midge.pipeline.nats.jetstream import checked_answer, is_no_responders
+from midge.protocol.client_side import Message, publish_frame
 
 _WINDOW_MESSAGES = 256
 _WINDOW_BYTES = 4 << 20
@@ -35,7 +35,7 @@ class AckWindow:
         while len(self._waiting) >= _WINDOW_MESSAGES or self._bytes > _WINDOW_BYTES:
             self._receive()
         reply = self._client.new_inbox()
-        data = frame(subject, reply, headers, payload)
+        data = publish_frame(subject, reply, headers, payload)
         self._waiting[reply] = subject, len(data)
         self._bytes += len(data)
         self._client.send(data)

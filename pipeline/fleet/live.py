@@ -6,7 +6,6 @@ minute at the desk. Replies take as long as they take.
 
 import asyncio
 import heapq
-import json
 import random
 import socket
 import time
@@ -24,8 +23,15 @@ from midge.pipeline.fleet.fleet import (
     Truth,
     ticks,
 )
-from midge.pipeline.nats.client import frame
-from midge.pipeline.nats.framing import FrameReader, Message
+from midge.protocol.client_side import (
+    PING,
+    PONG,
+    FrameReader,
+    Message,
+    connect_line,
+    publish_frame,
+    subscribe_line,
+)
 
 _CONNECT_TIMEOUT_S = 10.0
 _SETTLE_S = 1.0
@@ -71,11 +77,10 @@ class Connection(asyncio.Protocol):
             "protocol": 1,
             "headers": True,
         }
-        lines = [b"CONNECT %b\r\n" % json.dumps(hello).encode()]
+        lines = [connect_line(hello)]
         for sid, each in self._listens.items():
-            queue = each.queue.encode() + b" " if each.queue else b""
-            lines.append(b"SUB %b %b%b\r\n" % (each.subject.encode(), queue, sid))
-        transport.write(b"".join([*lines, b"PING\r\n"]))
+            lines.append(subscribe_line(each.subject.encode(), sid, (each.queue or "").encode()))
+        transport.write(b"".join([*lines, PING]))
 
     def data_received(self, data: bytes) -> None:
         """Answer pings and requests."""
@@ -83,7 +88,7 @@ class Connection(asyncio.Protocol):
             self._receive(message)
         for verb, argument in self._reader.controls:
             if verb == b"PING":
-                self._write(b"PONG\r\n")
+                self._write(PONG)
             elif verb == b"PONG" and not self.ready.done():
                 self.ready.set_result(None)
                 if self._member.reason == SLOW_CONSUMER:
@@ -128,7 +133,7 @@ class Connection(asyncio.Protocol):
 
     def _send(self, subject: str, reply: str, headers: bytes, size: int) -> None:
         if self.is_open:
-            self._write(frame(subject.encode(), reply.encode(), headers, bytes(size)))
+            self._write(publish_frame(subject.encode(), reply.encode(), headers, bytes(size)))
             self._truth.sent(self._member.name, subject, size + len(headers))
 
     def _write(self, data: bytes) -> None:

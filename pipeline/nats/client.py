@@ -5,7 +5,6 @@ to say, who knows what has been done so far.
 """
 
 import collections
-import json
 import secrets
 import socket
 import ssl
@@ -22,8 +21,10 @@ from midge.pipeline.errors import (
     ServerError,
     reason_of,
 )
-from midge.pipeline.nats.framing import FrameReader, Message
 from midge.pipeline.nats.options import ConnectOptions, ServerAddress
+from midge.protocol import client_side
+from midge.protocol.client_side import FrameReader, Message
+from midge.protocol.errors import ProtocolError
 
 _READ_BYTES = 1 << 18
 _REFUSALS = ("authorization", "authentication", "credentials")
@@ -86,7 +87,7 @@ class Client:
         """Subscribe, in a queue group if one is named; return the sid."""
         self._sids += 1
         sid = b"%d" % self._sids
-        self.send(b"SUB %b %b%b%b\r\n" % (subject, queue, b" " if queue else b"", sid))
+        self.send(client_side.subscribe_line(subject, sid, queue))
         return sid
 
     def new_inbox(self) -> bytes:
@@ -120,7 +121,7 @@ class Client:
 
     def unsubscribe(self, sid: bytes) -> None:
         """End a subscription; what is under way may still be delivered."""
-        self.send(b"UNSUB %b\r\n" % sid)
+        self.send(client_side.unsubscribe_line(sid))
 
     def request(self, subject: bytes, payload: bytes, headers: bytes = b"") -> Message:
         """Return the first answer to a request; `headers` is a whole block or empty.
@@ -130,7 +131,7 @@ class Client:
 
         """
         reply = self.new_inbox()
-        self.send(frame(subject, reply, headers, payload))
+        self.send(client_side.publish_frame(subject, reply, headers, payload))
         deadline = time.monotonic() + self._options.request_timeout_s
         while time.monotonic() < deadline:
             answer: Message | None = None
@@ -154,7 +155,7 @@ class Client:
 
         """
         wanted = self._pongs + 1
-        self.send(b"PING\r\n")
+        self.send(client_side.PING)
         deadline = time.monotonic() + self._options.request_timeout_s
         while self._pongs < wanted:
             if time.monotonic() >= deadline:
@@ -179,9 +180,12 @@ class Client:
             self._socket.settimeout(self._options.request_timeout_s)
         if not data:
             raise ServerError(f"the server closed the connection{self._last_words()}")
-        messages = self._reader.feed(data)
-        if self._reader.controls:
-            self._handle_controls()
+        try:
+            messages = self._reader.feed(data)
+            if self._reader.controls:
+                self._handle_controls()
+        except ProtocolError as error:
+            raise ServerError(error.detail) from error
         return messages
 
     def _handle_controls(self) -> None:
@@ -189,11 +193,11 @@ class Client:
         self._reader.controls.clear()
         for verb, argument in controls:
             if verb == b"PING":
-                self.send(b"PONG\r\n")
+                self.send(client_side.PONG)
             elif verb == b"PONG":
                 self._pongs += 1
             elif verb == b"INFO":
-                self.info |= _parse_info(argument)
+                self.info |= client_side.read_info(argument)
             elif verb == b"-ERR":
                 self.errors.append(argument.decode(errors="replace").strip("'"))
 
@@ -237,7 +241,7 @@ class Client:
                 self._start_tls(address)
             elif self.info.get("tls_required") and not self._options.tls:
                 raise ServerError("the server wants TLS: use tls:// in its URL, or name a CA file")
-            self.send(b"CONNECT %b\r\nPING\r\n" % self._connect_arguments())
+            self.send(client_side.connect_line(self._connect_options()) + client_side.PING)
             self._wait_for(lambda: self._pongs > 0, deadline, "PONG")
         except BaseException:
             self._socket.close()
@@ -273,7 +277,7 @@ class Client:
         hostname = options.tls_hostname or address.host
         self._socket = context.wrap_socket(self._socket, server_hostname=hostname)
 
-    def _connect_arguments(self) -> bytes:
+    def _connect_options(self) -> dict[str, Any]:
         arguments: dict[str, Any] = {
             "verbose": False,
             "pedantic": False,
@@ -295,26 +299,8 @@ class Client:
             arguments |= {"user": options.user, "pass": options.password}
         if options.token:
             arguments["auth_token"] = options.token
-        return json.dumps(arguments).encode()
+        return arguments
 
 
 class _NothingCameError(ServerError):
     """A time-out: a question of patience while reading, an error while writing."""
-
-
-def frame(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
-    """Return a PUB, or an HPUB when there are headers. The caller has checked the subject."""
-    if headers:
-        sizes = b"%d %d" % (len(headers), len(headers) + len(payload))
-        return b"HPUB %b %b %b\r\n%b%b\r\n" % (subject, reply, sizes, headers, payload)
-    return b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(payload), payload)
-
-
-def _parse_info(argument: bytes) -> dict[str, Any]:
-    try:
-        info = json.loads(argument)
-    except ValueError as error:
-        raise ServerError(f"INFO is not JSON: {argument[:80]!r}") from error
-    if not isinstance(info, dict):
-        raise ServerError(f"INFO is not a JSON object: {argument[:80]!r}")
-    return info

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 
 from midge.pipeline.errors import PipelineError, ServerError, StreamError, StreamNotFoundError
-from midge.pipeline.nats.client import Client, frame
-from midge.pipeline.nats.framing import Headers, Message, parse_headers
+from midge.pipeline.nats.client import Client
+from midge.pipeline.nats.headers import Headers, parse_headers
 from midge.pipeline.nats.offsets import StreamState
+from midge.protocol.client_side import Message, publish_frame
 
 PULL_MESSAGES = 16_384
 PULL_BYTES = 16 << 20
@@ -168,9 +169,9 @@ class PullConsumer:
     def __exit__(self, *_error: object) -> None:
         """Delete the consumer; the server does so by itself when we cannot."""
         try:
-            self._client.send(b"UNSUB %b\r\n" % self._sid)
+            self._client.unsubscribe(self._sid)
             self._client.send(
-                frame(
+                publish_frame(
                     f"{self._jetstream.prefix}.CONSUMER.DELETE.{self._stream}.{self.name}".encode(),
                     self._client.new_inbox(),
                     b"",
@@ -232,7 +233,9 @@ class PullConsumer:
             request["batch"] = count = 1
             self._pull_bytes = PULL_BYTES
         subject = f"{self._jetstream.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self.name}"
-        self._client.send(frame(subject.encode(), self._inbox, b"", json.dumps(request).encode()))
+        self._client.send(
+            publish_frame(subject.encode(), self._inbox, b"", json.dumps(request).encode())
+        )
         self._requested += count
 
     def _statuses(self, received: list[Message]) -> list[Headers]:

@@ -18,10 +18,11 @@ import pyarrow as pa
 
 from midge.pipeline.errors import OptionError, ServerError, reason_of
 from midge.pipeline.nats.client import Client
-from midge.pipeline.nats.framing import Message, parse_headers
+from midge.pipeline.nats.headers import parse_headers
 from midge.pipeline.nats.options import ConnectOptions
 from midge.pipeline.records.files import RecordsError, next_number, write_segment
 from midge.pipeline.records.format import MESSAGES, segment_path
+from midge.protocol.client_side import Message
 from midge.sublist.subjects import is_valid_subject, overlaps
 
 UNKNOWN_ACCOUNT = "$G"

@@ -16,11 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midge.pipeline.errors import OptionError, PublishError
-from midge.pipeline.nats.client import Client, frame
+from midge.pipeline.nats.client import Client
 from midge.pipeline.nats.options import ConnectOptions
 from midge.pipeline.records.files import BadSegment, read_segment, servers_and_segments
 from midge.pipeline.records.format import MESSAGES
 from midge.pipeline.subject_rewriting import Rewrite, rewrite_subject
+from midge.protocol.client_side import publish_frame
 from midge.sublist.subjects import is_valid_subject, matches
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ def _outgoing(row: dict[str, Any], target: str, *, keep_reply: bool) -> Outgoing
     if payload is None:
         payload = bytes(max(0, row["size"] - len(headers)))
     reply = row["reply"].encode() if keep_reply and row["reply"] else b""
-    data = frame(target.encode(), reply, headers, payload)
+    data = publish_frame(target.encode(), reply, headers, payload)
     time_s = row["time"].timestamp()
     return Outgoing(time_s, target, data, len(headers) + len(payload), is_padded)
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 
 from midge.pipeline.errors import AuthorizationError, ServerError
 from midge.pipeline.nats.client import Client
-from midge.pipeline.nats.framing import Message, parse_headers
+from midge.pipeline.nats.headers import parse_headers
 from midge.pipeline.nats.jetstream import Deliveries, JetStream, PullConsumer
 from midge.pipeline.nats.offsets import Loss, StreamState
 from midge.pipeline.nats.options import SourceOptions
 from midge.pipeline.spark_source.partitions import SequenceRange
+from midge.protocol.client_side import Message
 
 BATCH_ROWS = 8_192
 BATCH_BYTES = 8 << 20

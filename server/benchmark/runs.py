@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from midge.protocol.client_side import publish_frame, subscribe_line
 from midge.server.benchmark.client import Client, Target
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ class _Reception:
         self._tallies.append(tally)
         self._missing += tally.expected
         client = await clients.connect(Client(on_message))
-        client.write(b" ".join(filter(None, (b"SUB", plan.subject, plan.queue, b"1\r\n"))))
+        client.write(subscribe_line(plan.subject, b"1", plan.queue))
         await client.flush()
 
     async def complete(self) -> None:
@@ -244,7 +245,7 @@ class _Responder:
     async def start(self, clients: _Clients) -> None:
         """Connect and wait until the server knows the subscription."""
         await clients.connect(self._client)
-        self._client.write(b"SUB %s midge-bench 1\r\n" % self._plan.subject)
+        self._client.write(subscribe_line(self._plan.subject, b"1", b"midge-bench"))
         await self._client.flush()
 
     def _answer(self, _subject: bytes, reply: bytes, _size: int) -> None:
@@ -272,7 +273,7 @@ class _Requester:
 
     async def run(self) -> None:
         """Send and wait until every request is answered."""
-        self.client.write(b"SUB %s.* 1\r\n" % self._inbox)
+        self.client.write(subscribe_line(self._inbox + b".*", b"1"))
         await self.client.flush()
         self._tally.count(0, 0)
         self._send()
@@ -304,5 +305,4 @@ class _Requester:
 
 
 def _frame(subject: bytes, reply: bytes, payload_bytes: int) -> bytes:
-    tokens = [b"PUB", subject, *([reply] if reply else []), b"%d" % payload_bytes]
-    return b" ".join(tokens) + b"\r\n" + b"x" * payload_bytes + b"\r\n"
+    return publish_frame(subject, reply, b"", b"x" * payload_bytes)

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from midge.pipeline.nats.client import Client, frame
+from midge.pipeline.nats.client import Client
 from midge.pipeline.nats.jetstream import JetStream
 from midge.pipeline.nats.options import ConnectOptions, SourceOptions
 from midge.pipeline.spark_session import spark_session
+from midge.protocol.client_side import publish_frame
 
 SPARK_TIMEOUT_S = 300
 """Ample: on a machine with ten other things to do, the first test waits minutes for the JVM."""
@@ -164,7 +165,7 @@ class Stream:
             numbers = range(begin, min(begin + 1000, start + count))
             self.client.send(
                 b"".join(
-                    frame(
+                    publish_frame(
                         subject % (n % 10) if b"%d" in subject else subject,
                         b"",
                         headers,

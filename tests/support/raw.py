@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import ssl
 from typing import Any
 from urllib.parse import urlsplit
+
+from midge.protocol.client_side import connect_line, read_info
 
 TIMEOUT_S = 10.0
 
@@ -42,7 +43,7 @@ class Raw:
 
     def read_info(self, line: bytes) -> None:
         assert line.startswith(b"INFO "), line
-        self.info = json.loads(line[5:])
+        self.info = read_info(line[5:])
 
     def tls_detail(self, name: str) -> Any:
         """Return what the TLS transport knows under `name`."""
@@ -51,7 +52,7 @@ class Raw:
     async def connect(self, **options: Any) -> bytes:
         """Send CONNECT and PING; return what comes until PONG, or until the end."""
         fields = {"verbose": False, "pedantic": False, "headers": True, **options}
-        return await self.ask(b"CONNECT " + json.dumps(fields).encode())
+        return await self.ask(connect_line(fields).removesuffix(b"\r\n"))
 
     async def ask(self, *lines: bytes) -> bytes:
         """Send `lines` and a PING; return what comes before the PONG, or until the end."""

@@ -6,10 +6,12 @@ import asyncio
 import json
 from typing import Any, NamedTuple, Self
 
+from midge.protocol import client_side
+
 _ANSWER_S = 5.0
 """Longest wait for an answer: servers of this kind answer within milliseconds."""
 
-CONNECT = b'CONNECT {"headers":true,"no_responders":true,"verbose":false}\r\n'
+CONNECT = client_side.connect_line({"headers": True, "no_responders": True, "verbose": False})
 
 
 class Message(NamedTuple):
@@ -49,11 +51,11 @@ class Wire:
 
     def subscribe(self, name: str, subject: str) -> None:
         """Keep what comes to a subject under `name`."""
-        self._writer.write(f"SUB {subject} {name}\r\n".encode())
+        self._writer.write(client_side.subscribe_line(subject.encode(), name.encode()))
 
     def unsubscribe(self, name: str) -> None:
         """End a subscription."""
-        self._writer.write(f"UNSUB {name}\r\n".encode())
+        self._writer.write(client_side.unsubscribe_line(name.encode()))
         self._kept.pop(name, None)
 
     def taken(self, name: str) -> list[Message]:
@@ -64,13 +66,9 @@ class Wire:
         self, subject: str, payload: bytes = b"", headers: bytes = b"", reply: str = ""
     ) -> None:
         """Publish a message."""
-        to = f" {reply}" if reply else ""
-        if headers:
-            sizes = f"{len(headers)} {len(headers) + len(payload)}"
-            line = f"HPUB {subject}{to} {sizes}\r\n"
-        else:
-            line = f"PUB {subject}{to} {len(payload)}\r\n"
-        self._writer.write(line.encode() + headers + payload + b"\r\n")
+        self._writer.write(
+            client_side.publish_frame(subject.encode(), reply.encode(), headers, payload)
+        )
 
     async def request(
         self, subject: str, payload: bytes = b"", headers: bytes = b"", wait_s: float = _ANSWER_S
@@ -96,27 +94,15 @@ class Wire:
         return found
 
     async def _read(self) -> None:
-        while line := await self._reader.readline():
-            verb, _, rest = line.partition(b" ")
-            if verb in {b"MSG", b"HMSG"}:
-                self._keep(rest.split(), await self._body(rest), has_headers=verb == b"HMSG")
-            elif verb.startswith(b"PING"):
-                self._writer.write(b"PONG\r\n")
+        frames = client_side.FrameReader()
+        while data := await self._reader.read(1 << 18):
+            for message in frames.feed(data):
+                self._keep(Message(*(part.decode() for part in _by_name(message))))
+            if any(verb == b"PING" for verb, _ in frames.controls):
+                self._writer.write(client_side.PONG)
+            frames.controls.clear()
 
-    async def _body(self, rest: bytes) -> bytes:
-        size = int(rest.rsplit(b" ", 1)[1])
-        return (await self._reader.readexactly(size + 2))[:-2]
-
-    def _keep(self, fields: list[bytes], body: bytes, *, has_headers: bool) -> None:
-        split = int(fields[-2]) if has_headers else 0
-        given = fields[2 : -2 if has_headers else -1]
-        message = Message(
-            fields[1].decode(),
-            fields[0].decode(),
-            given[0].decode() if given else "",
-            body[:split].decode(),
-            body[split:].decode(),
-        )
+    def _keep(self, message: Message) -> None:
         self.arrived += 1
         if message.to != "r":
             self._kept.setdefault(message.to, []).append(message)
@@ -124,3 +110,8 @@ class Wire:
         answer = self._answers.get(message.subject)
         if answer is not None and not answer.done():
             answer.set_result(message)
+
+
+def _by_name(message: client_side.Message) -> tuple[bytes, ...]:
+    """Return the parts of a delivery, the subscription's name first."""
+    return (message.sid, message.subject, message.reply, message.headers, message.payload)

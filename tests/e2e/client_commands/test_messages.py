@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from midge.pipeline.nats.client import Client, frame
+from midge.pipeline.nats.client import Client
 from midge.pipeline.nats.options import ConnectOptions, SinkOptions
+from midge.protocol.client_side import publish_frame
 from tests.e2e.client_commands.conftest import Run
 from tests.support.processes import Server
 
@@ -90,7 +91,9 @@ def responder(jetstream_server: Server) -> Any:
             while not stop.is_set():
                 for message in client.receive(0.05):
                     for _ in range(int(message.subject.rpartition(b".")[2])):
-                        client.send(frame(message.reply, b"", message.headers, message.payload))
+                        client.send(
+                            publish_frame(message.reply, b"", message.headers, message.payload)
+                        )
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -130,7 +133,7 @@ def spawn(*words: str) -> subprocess.Popen[bytes]:
 
 def publish_until_ended(client: Client, subject: bytes, process: subprocess.Popen[bytes]) -> None:
     while process.poll() is None:
-        client.send(frame(subject, b"", b"", "é€".encode()))
+        client.send(publish_frame(subject, b"", b"", "é€".encode()))
         client.receive(0.02)
 
 

@@ -13,9 +13,10 @@ import pytest
 
 from midge import cli
 from midge.pipeline.errors import StreamError
-from midge.pipeline.nats.client import Client, frame
+from midge.pipeline.nats.client import Client
 from midge.pipeline.nats.jetstream import JetStream
 from midge.pipeline.nats.options import SinkOptions
+from midge.protocol.client_side import publish_frame
 from midge.protocol.headers import format_headers
 from tests.support.processes import Server, midge_command, nats_server_command
 
@@ -64,7 +65,7 @@ class Peer:
         inbox = self.client.new_inbox()
         to = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}".encode()
         body = json.dumps({"batch": count, "expires": 3 * 10**9}).encode()
-        self.client.send(frame(to, inbox, b"", body))
+        self.client.send(publish_frame(to, inbox, b"", body))
         seqs: list[int] = []
         while len(seqs) < count:
             for message in self.client.receive(5):
@@ -216,7 +217,7 @@ def test_publishing_goes_on(pair: tuple[Peer, Peer], tmp_path: Path) -> None:
     one, other = pair
     one.make("S", max_msgs=2000)
     for number in range(2000):
-        one.client.send(frame(b"S.x", b"", b"", b"%d" % number * 100))
+        one.client.send(publish_frame(b"S.x", b"", b"", b"%d" % number * 100))
     while one.state("S")["messages"] < 2000:
         one.client.ping()  # nats-server stores what came without a reply subject later
     inbox = one.client.new_inbox().replace(b"_INBOX", b"_INBOX.s")
@@ -229,8 +230,8 @@ def test_publishing_goes_on(pair: tuple[Peer, Peer], tmp_path: Path) -> None:
         for message in one.client.receive(5):
             if message.sid == sid:
                 if message.reply:
-                    one.client.send(frame(message.reply, b"", b"", b""))
-                    one.client.send(frame(b"S.x", b"", b"", b"later"))
+                    one.client.send(publish_frame(message.reply, b"", b"", b""))
+                    one.client.send(publish_frame(b"S.x", b"", b"", b"later"))
                 is_over = not message.payload
                 chunks.append(message.payload)
     assert len(chunks) > 20

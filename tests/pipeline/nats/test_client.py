@@ -16,9 +16,9 @@ from cryptography.x509.oid import NameOID
 from midge.pipeline.errors import AuthorizationError, OptionError, ServerError
 from midge.pipeline.nats.client import Client
 from midge.pipeline.nats.credentials import decode_seed, sign_nonce, split_credentials
-from midge.pipeline.nats.framing import Message
 from midge.pipeline.nats.jetstream import parse_deliveries
 from midge.pipeline.nats.options import ConnectOptions, ServerAddress, SourceOptions
+from midge.protocol.client_side import Message
 
 pytestmark = pytest.mark.timeout(60)
 SEED_BYTES = bytes(range(32))

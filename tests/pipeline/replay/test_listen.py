@@ -6,11 +6,11 @@ import pytest
 
 from midge.pipeline.commands import record as record_command
 from midge.pipeline.errors import OptionError
-from midge.pipeline.nats.client import frame
 from midge.pipeline.nats.options import ConnectOptions, ServerAddress
 from midge.pipeline.records.files import RecordsError, list_segments, read_table
 from midge.pipeline.records.format import MESSAGES
 from midge.pipeline.replay.listen import TapOptions, tap
+from midge.protocol.client_side import publish_frame
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def publisher(nats_server, *frames):
 def test_what_is_published_is_in_the_records(tmp_path, nats_server, connect):
     headers = b"NATS/1.0\r\nk: v\r\nk: w\r\n\r\n"
     frames = [
-        frame(b"a.b", b"inbox", headers, b"\x00\xff"),
-        frame(b"c", b"", b"", b""),
+        publish_frame(b"a.b", b"inbox", headers, b"\x00\xff"),
+        publish_frame(b"c", b"", b"", b""),
     ]
     done = tap(tmp_path, TapOptions(connect), *publisher(nats_server, *frames))
     assert (done.messages, done.bytes, done.segments) == (2, len(headers) + 2, 1)
@@ -51,7 +51,7 @@ def test_what_is_published_is_in_the_records(tmp_path, nats_server, connect):
 
 def test_segments_roll_and_a_second_run_adds_to_the_first(tmp_path, nats_server, connect):
     for run in (1, 2):
-        frames = [frame(b"n.%d" % n, b"", b"", b"x") for n in range(10)]
+        frames = [publish_frame(b"n.%d" % n, b"", b"", b"x") for n in range(10)]
         options = TapOptions(connect, keeps_payload=False, roll_age_s=0.0)
         tap(tmp_path, options, *publisher(nats_server, *frames))
         table = read_table(tmp_path, MESSAGES)
@@ -62,9 +62,9 @@ def test_segments_roll_and_a_second_run_adds_to_the_first(tmp_path, nats_server,
 
 
 def test_only_what_was_asked_for_is_recorded(tmp_path, nats_server, connect):
-    frames = [frame(b"a.1", b"", b"", b"x")]
+    frames = [publish_frame(b"a.1", b"", b"", b"x")]
     with nats_server.client() as client:
-        client.send(frame(b"before", b"", b"", b"x"))
+        client.send(publish_frame(b"before", b"", b"", b"x"))
     is_over, progress = publisher(nats_server, *frames)
     tap(tmp_path, TapOptions(connect, subjects=("a.*", "b.>")), is_over, progress)
     assert read_table(tmp_path, MESSAGES)["subject"].to_pylist() == ["a.1"]

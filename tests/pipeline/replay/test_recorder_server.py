@@ -9,10 +9,9 @@ from collections import Counter
 
 import pytest
 
-from midge.pipeline.nats.client import frame
-from midge.pipeline.nats.framing import FrameReader
 from midge.pipeline.records.files import check_segment, list_segments, read_table
 from midge.pipeline.records.format import CLIENTS, DATA_SETS, INTEREST, MESSAGES
+from midge.protocol.client_side import FrameReader, publish_frame
 from midge.server.config.options import Listen, Options, Shutdown
 from midge.server.config.options import Recorder as RecorderOptions
 from midge.server.errors import ConfigError
@@ -83,9 +82,11 @@ async def test_every_message_is_recorded_once_with_its_deliveries(tmp_path):
     for number in range(700):
         headers = b"NATS/1.0\r\nk: v\r\nk: w\r\n\r\n" if number % 5 == 0 else b""
         await talker.say(
-            frame(b"a.%d" % (number % 7), b"r" if number % 2 else b"", headers, b"x" * number)
+            publish_frame(
+                b"a.%d" % (number % 7), b"r" if number % 2 else b"", headers, b"x" * number
+            )
         )
-    await talker.say(frame(b"nobody.here", b"", b"", b""))
+    await talker.say(publish_frame(b"nobody.here", b"", b"", b""))
     await talker.leave()
     await listener.leave()
     await server.stop()
@@ -113,7 +114,7 @@ async def test_every_subscription_has_a_beginning_and_an_end(tmp_path):
     peer = await Peer.connect(server, "bob")
     await peer.say(b"SUB a 1\r\nSUB b q 2\r\nSUB c 3\r\nUNSUB 3 2\r\n")
     other = await Peer.connect(server)
-    await other.say(frame(b"a", b"", b"", b"") * 3 + frame(b"c", b"", b"", b"") * 4)
+    await other.say(publish_frame(b"a", b"", b"", b"") * 3 + publish_frame(b"c", b"", b"", b"") * 4)
     await peer.say(b"UNSUB 1\r\n")
     await peer.leave()
     await other.leave()
@@ -144,7 +145,7 @@ async def test_every_client_has_a_connect_and_a_disconnect_with_its_counts(tmp_p
     server = recording(tmp_path)
     await server.start()
     peer = await Peer.connect(server, "bob")
-    await peer.say(b"SUB a 1\r\n" + frame(b"a", b"", b"", b"12345") * 3)
+    await peer.say(b"SUB a 1\r\n" + publish_frame(b"a", b"", b"", b"12345") * 3)
     await peer.leave()
     stays = await Peer.connect(server, "stays")
     await server.stop()
@@ -173,7 +174,7 @@ async def test_filters_choose_subjects_and_payloads(tmp_path):
     await server.start()
     peer = await Peer.connect(server)
     for subject in (b"orders.new", b"orders.secret", b"orders.card.1", b"other", b"audit"):
-        await peer.say(frame(subject, b"", b"", b"12345"))
+        await peer.say(publish_frame(subject, b"", b"", b"12345"))
     await peer.leave()
     await server.stop()
     assert [(row["subject"], row["payload"], row["size"]) for row in rows(tmp_path, MESSAGES)] == [
@@ -188,7 +189,9 @@ async def test_runs_of_equal_messages_come_back_one_by_one(tmp_path):
     await server.start()
     peer = await Peer.connect(server)
     for _ in range(4):
-        await peer.say(frame(b"a", b"", b"", b"123") * 5000 + frame(b"b", b"r", b"", b"") * 7)
+        await peer.say(
+            publish_frame(b"a", b"", b"", b"123") * 5000 + publish_frame(b"b", b"r", b"", b"") * 7
+        )
     await peer.leave()
     await server.stop()
     found = Counter((row["subject"], row["reply"], row["size"]) for row in rows(tmp_path, MESSAGES))
@@ -199,7 +202,9 @@ async def test_what_is_not_utf_8_comes_out_escaped(tmp_path):
     server = recording(tmp_path)
     await server.start()
     peer = await Peer.connect(server)
-    await peer.say(frame(b"caf\xc3\xa9.\xff", b"r\xfe", b"NATS/1.0\r\nk: \xfd\r\n\r\n", b"\xff"))
+    await peer.say(
+        publish_frame(b"caf\xc3\xa9.\xff", b"r\xfe", b"NATS/1.0\r\nk: \xfd\r\n\r\n", b"\xff")
+    )
     await peer.leave()
     await server.stop()
     [row] = rows(tmp_path, MESSAGES)
@@ -211,7 +216,7 @@ async def test_drops_are_counted_and_nobody_waits(tmp_path):
     server = recording(tmp_path, queue_max=64)
     await server.start()
     peer = await Peer.connect(server)
-    await peer.say(frame(b"a", b"", b"", b"x") * 20_000)
+    await peer.say(publish_frame(b"a", b"", b"", b"x") * 20_000)
     await peer.leave()
     recorder = server._recorder
     await server.stop()
@@ -225,7 +230,7 @@ async def test_age_makes_rows_visible(tmp_path):
     server = recording(tmp_path, roll_age_s=0.05)
     await server.start()
     peer = await Peer.connect(server)
-    await peer.say(frame(b"a", b"", b"", b"x"))
+    await peer.say(publish_frame(b"a", b"", b"", b"x"))
     async with asyncio.timeout(30):
         while not all(list_segments(tmp_path, each) for each in (MESSAGES, CLIENTS)):
             await asyncio.sleep(0.01)
@@ -245,7 +250,7 @@ async def test_a_vanished_directory_does_not_disturb_clients(tmp_path):
     recorder = server._recorder
     async with asyncio.timeout(30):
         while not recorder.counts().errors:
-            await peer.say(frame(b"a", b"", b"", b"x"))
+            await peer.say(publish_frame(b"a", b"", b"", b"x"))
             await asyncio.sleep(0.01)
     await peer.say(b"SUB a 1\r\n")
     await peer.leave()
@@ -276,7 +281,7 @@ def test_after_sigkill_every_visible_file_is_whole(tmp_path):
     ):
         peer.sendall(b'CONNECT {"verbose":false}\r\n')
         while len(list_segments(tmp_path, MESSAGES)) < 3:
-            peer.sendall(frame(b"a.b", b"", b"", b"x" * 100) * 50)
+            peer.sendall(publish_frame(b"a.b", b"", b"", b"x" * 100) * 50)
         os.kill(server.pid, signal.SIGKILL)
         server.process.wait()
     visible = list_segments(tmp_path, MESSAGES)
@@ -290,7 +295,7 @@ def test_sigterm_loses_nothing(tmp_path):
         ServerProcess(midge_command(), flags=flags) as server,
         socket.create_connection(server.address()) as peer,
     ):
-        peer.sendall(b'CONNECT {"verbose":false}\r\n' + frame(b"a", b"", b"", b"x") * 5000)
+        peer.sendall(b'CONNECT {"verbose":false}\r\n' + publish_frame(b"a", b"", b"", b"x") * 5000)
         peer.sendall(b"PING\r\n")
         heard = b""
         while b"PONG\r\n" not in heard:

@@ -13,7 +13,7 @@ from pyspark.sql.types import (
 )
 
 from midge.pipeline.errors import AuthorizationError, OptionError, PublishError
-from midge.pipeline.nats.framing import parse_headers
+from midge.pipeline.nats.headers import parse_headers
 from midge.pipeline.nats.options import SinkOptions
 from midge.pipeline.spark_source.sink import NatsWriter, RowReader, check_schema
 from midge.pipeline.spark_source.source import NatsDataSource

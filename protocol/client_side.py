@@ -1,20 +1,24 @@
-"""The server-to-client half of the NATS protocol, sans-I/O: bytes in, messages out.
+"""The client's half of the NATS protocol, sans-I/O: reading what servers send, writing commands.
 
-`midge.protocol` reads what clients send; a client of another server needs the other direction. Only
-what a server may send lives here, and no socket. Verbs and layouts are those of the protocol's
-documentation: `MSG subject sid [reply] size`, `HMSG subject sid [reply] headers total`.
+`parser.py` reads what clients send; a client needs the other direction. Every client here is built
+on this: the pipeline's, `midge bench`, and those of the tests. Verbs and layouts are those of the
+protocol's documentation: `MSG subject sid [reply] size`, `HMSG subject sid [reply] headers total`.
 """
 
-from typing import NamedTuple
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from midge.pipeline.errors import ServerError
-from midge.protocol.headers import VERSION, read_headers
+from midge.protocol.errors import ProtocolError
+
+PING = b"PING\r\n"
+PONG = b"PONG\r\n"
 
 _CONTROLS = (b"PING", b"PONG", b"INFO", b"-ERR", b"+OK")
 _SIZE_DIGITS_MAX = 10
 _WORDS_WITH_REPLY = 5
 _LINE_MAX_BYTES = 1 << 20
-"""The longest control line believed: an INFO with thousands of cluster URLs is far below it."""
+"""The longest control line accepted: an INFO with thousands of cluster URLs is far below it."""
 
 
 class Message(NamedTuple):
@@ -32,14 +36,6 @@ class Control(NamedTuple):
 
     verb: bytes
     argument: bytes
-
-
-class Headers(NamedTuple):
-    """A header block taken apart. `status` is 0 unless the server itself answers."""
-
-    status: int
-    description: str
-    fields: dict[str, list[str]]
 
 
 class FrameReader:
@@ -60,7 +56,7 @@ class FrameReader:
         """Return the messages that `data` completes.
 
         Raises:
-            ServerError: this is not the NATS protocol.
+            ProtocolError: this is not the NATS protocol.
 
         """
         self._chunks.append(data)
@@ -102,7 +98,9 @@ class FrameReader:
                 self._need_bytes = end + 2 - position
                 return position
             if body > end or buffer[end : end + 2] != b"\r\n":
-                raise ServerError(f"a message on {subject!r} does not end where its size says")
+                raise ProtocolError(
+                    None, f"a message on {subject!r} does not end where its size says"
+                )
             append(new(Message, (subject, sid, reply, buffer[begin:body], buffer[body:end])))
             position = end + 2
         self._need_bytes = 1
@@ -114,6 +112,44 @@ class FrameReader:
             raise _not_nats(buffer[position:])
         self._need_bytes = len(buffer) - position + 1
         return position
+
+
+def read_info(document: bytes) -> dict[str, Any]:
+    """Return the fields of an INFO. Raises: ProtocolError when it is not a JSON object."""
+    try:
+        info = json.loads(document)
+    except ValueError as error:
+        raise ProtocolError(None, f"INFO is not JSON: {document[:80]!r}") from error
+    if not isinstance(info, dict):
+        raise ProtocolError(None, f"INFO is not a JSON object: {document[:80]!r}")
+    return info
+
+
+# Commands. Callers vouch for subjects, queue names and sids: no blank, CR or LF.
+
+
+def connect_line(options: Mapping[str, object]) -> bytes:
+    """Return CONNECT with `options`."""
+    return b"CONNECT %b\r\n" % json.dumps(options, separators=(",", ":")).encode()
+
+
+def subscribe_line(subject: bytes, sid: bytes, queue: bytes = b"") -> bytes:
+    """Return SUB, in the group `queue` if one is named."""
+    return b"SUB %b %b%b%b\r\n" % (subject, queue, b" " if queue else b"", sid)
+
+
+def unsubscribe_line(sid: bytes, max_messages: int = 0) -> bytes:
+    """Return UNSUB: at once, or after `max_messages` in all."""
+    return b"UNSUB %b %d\r\n" % (sid, max_messages) if max_messages else b"UNSUB %b\r\n" % sid
+
+
+def publish_frame(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
+    """Return PUB, or HPUB if `headers`, a whole block, is not empty; `reply` may be empty, too."""
+    to = b"%b %b" % (subject, reply) if reply else subject
+    if headers:
+        sizes = (len(headers), len(headers) + len(payload))
+        return b"HPUB %b %d %d\r\n%b%b\r\n" % (to, *sizes, headers, payload)
+    return b"PUB %b %d\r\n%b\r\n" % (to, len(payload), payload)
 
 
 def _msg_arguments(words: list[bytes]) -> tuple[bytes, bytes, bytes, int]:
@@ -132,8 +168,8 @@ def _size(digits: bytes) -> int:
     return int(digits)
 
 
-def _not_nats(data: bytes) -> ServerError:
-    return ServerError(f"this is not the NATS protocol: {data[:80]!r}")
+def _not_nats(data: bytes) -> ProtocolError:
+    return ProtocolError(None, f"this is not the NATS protocol: {data[:80]!r}")
 
 
 def _control(line: bytes) -> Control:
@@ -141,18 +177,3 @@ def _control(line: bytes) -> Control:
         if line.startswith(verb):
             return Control(verb, line[len(verb) :].strip())
     raise _not_nats(line)
-
-
-def parse_headers(raw: bytes) -> Headers:
-    r"""Take a header block apart; what is not UTF-8 comes out escaped as `\xNN`.
-
-    Raises:
-        ServerError: the block does not begin with `NATS/1.0`.
-
-    """
-    if not raw.startswith(VERSION):
-        shown = raw[:40].partition(b"\r\n")[0].decode(errors="backslashreplace")
-        raise ServerError(f"headers begin with {shown!r}, expected {VERSION.decode()!r}")
-    code, description, fields = read_headers(raw, "backslashreplace")
-    status = int(code) if code.isdecimal() and code.isascii() else 0
-    return Headers(status, description, fields)

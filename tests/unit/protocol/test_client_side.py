@@ -1,9 +1,15 @@
-"""The server-to-client reader: every split of the bytes, every kind of frame and of junk."""
+"""The client's half of the protocol: any split of the bytes, every kind of frame and of junk."""
+
+from __future__ import annotations
+
+import json
 
 import pytest
 
-from midge.pipeline.errors import ServerError
-from midge.pipeline.nats.framing import Control, FrameReader, Message, parse_headers
+from midge.protocol import client_side
+from midge.protocol.client_side import Control, FrameReader, Message
+from midge.protocol.errors import ProtocolError
+from tests.support.commands import Reading, publish
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -36,14 +42,14 @@ CONTROLS = [
 ]
 
 
-def test_reads_every_kind_of_frame_at_once():
+def test_reads_every_kind_of_frame_at_once() -> None:
     reader = FrameReader()
     assert reader.feed(STREAM) == MESSAGES
     assert reader.controls == CONTROLS
 
 
 @pytest.mark.parametrize("size", range(1, 40))
-def test_pieces_of_any_size_give_the_same(size):
+def test_pieces_of_any_size_give_the_same(size: int) -> None:
     reader = FrameReader()
     got = []
     for start in range(0, len(STREAM), size):
@@ -52,14 +58,14 @@ def test_pieces_of_any_size_give_the_same(size):
     assert reader.controls == CONTROLS
 
 
-def test_every_split_in_two_gives_the_same():
+def test_every_split_in_two_gives_the_same() -> None:
     for cut in range(len(STREAM) + 1):
         reader = FrameReader()
         assert reader.feed(STREAM[:cut]) + reader.feed(STREAM[cut:]) == MESSAGES, cut
         assert reader.controls == CONTROLS, cut
 
 
-def test_a_large_payload_in_small_pieces_is_joined_once():
+def test_a_large_payload_in_small_pieces_is_joined_once() -> None:
     payload = bytes(range(256)) * 40_000
     data = b"MSG big 1 %d\r\n%b\r\n" % (len(payload), payload)
     reader = FrameReader()
@@ -85,26 +91,46 @@ def test_a_large_payload_in_small_pieces_is_joined_once():
         b"MSG " + b"a" * (1 << 20) + b"b",
     ],
 )
-def test_what_is_not_nats_is_refused(junk):
-    with pytest.raises(ServerError):
+def test_what_is_not_nats_is_refused(junk: bytes) -> None:
+    with pytest.raises(ProtocolError):
         FrameReader().feed(junk)
 
 
-def test_header_block_is_taken_apart():
-    headers = parse_headers(b"NATS/1.0\r\nA: 1\r\nb:2 \r\nA:  3:4\r\n\r\n")
-    assert headers.status == 0
-    assert headers.fields == {"A": ["1", "3:4"], "b": ["2"]}
+def test_info_is_read() -> None:
+    assert client_side.read_info(b'{"server_id":"X"} ') == {"server_id": "X"}
 
 
-def test_header_status_and_description():
-    headers = parse_headers(b"NATS/1.0 409 Consumer Deleted\r\n\r\n")
-    assert (headers.status, headers.description) == (409, "Consumer Deleted")
+@pytest.mark.parametrize("document", [b"", b"{", b"[1]", b"\xff"])
+def test_info_that_is_no_object_is_refused(document: bytes) -> None:
+    with pytest.raises(ProtocolError, match="INFO is not"):
+        client_side.read_info(document)
 
 
-def test_header_bytes_that_are_not_utf8_stay_visible():
-    assert parse_headers(b"NATS/1.0\r\nA: \xff\r\n\r\n").fields == {"A": ["\\xff"]}
-
-
-def test_header_block_without_its_first_line_is_refused():
-    with pytest.raises(ServerError, match=r"expected 'NATS/1\.0'"):
-        parse_headers(b"A: 1\r\n\r\n")
+def test_the_server_reads_what_is_written() -> None:
+    options = {"verbose": False, "name": "a b"}
+    reading = Reading().feed(
+        client_side.connect_line(options),
+        client_side.PING,
+        client_side.PONG,
+        client_side.subscribe_line(b"a.*", b"1"),
+        client_side.subscribe_line(b"a.>", b"2", b"group"),
+        client_side.unsubscribe_line(b"1"),
+        client_side.unsubscribe_line(b"2", 5),
+        client_side.publish_frame(b"a", b"", b"", b"hi"),
+        client_side.publish_frame(b"a", b"r", b"", b""),
+        client_side.publish_frame(b"a", b"", b"NATS/1.0\r\n\r\n", b"x"),
+        client_side.publish_frame(b"a", b"r", b"NATS/1.0\r\n\r\n", b""),
+    )
+    assert json.loads(reading.commands[0][1]) == options  # type: ignore[arg-type]
+    assert reading.commands[1:] == [
+        ("ping",),
+        ("pong",),
+        ("subscribe", b"a.*", None, b"1"),
+        ("subscribe", b"a.>", b"group", b"2"),
+        ("unsubscribe", b"1", 0),
+        ("unsubscribe", b"2", 5),
+        publish(b"a", b"hi"),
+        publish(b"a", b"", b"r"),
+        publish(b"a", b"x", None, b"NATS/1.0\r\n\r\n"),
+        publish(b"a", b"", b"r", b"NATS/1.0\r\n\r\n"),
+    ]
