@@ -80,6 +80,13 @@ class DiskFile:
         """Write all of `data` at `position`."""
         raise NotImplementedError
 
+    def rewrite(self, start: int, end: int) -> None:
+        """Write what the file has from `start` to `end` once more.
+
+        A sync that failed has left pages that only look written.
+        """
+        self.write(start, self.read(start, end - start))
+
     def allocate(self, size: int) -> None:
         """Make the file `size` bytes long, of zeros where it is not yet, with room on the disk."""
         raise NotImplementedError
@@ -127,6 +134,10 @@ class Disk:
     def sync_directory(self) -> None:
         """Return once all creations, renames and removals are on the disk."""
         raise NotImplementedError
+
+    def is_outdated(self, file: DiskFile) -> bool:
+        """Tell whether a file is to be written anew: the disk would write another form now."""
+        return False
 
     def free_bytes(self) -> int:
         """Return how much room there is left for files."""

@@ -23,6 +23,10 @@ class StoreError(MidgeError):
     """The store cannot do what it is asked; nothing has changed."""
 
 
+class StoreKeyError(StoreError):
+    """The store is encrypted, and its key is missing or another one."""
+
+
 class StoreFullError(StoreError):
     """There is no room on the disk for another message; removals are still possible."""
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from midge.server.config.table import Count, Seconds, Table
+from midge.server.config.table import Count, Seconds, Secret, Table
 
 SyncInterval = Annotated[str, Meta(pattern=r"^(always|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+)$")]
 """`always`, or a duration as Go writes it."""
@@ -58,6 +58,12 @@ class JetStream(Table, frozen=True, kw_only=True):
     """Most bytes of file streams; -1 means three quarters of the free disk."""
     sync_interval: SyncInterval = "always"
     """`always` acknowledges when the disk has it; a duration syncs that often, as nats-server."""
+    encryption_key: Secret = ""
+    """Key that file streams are encrypted with, best 32 random bytes or more; empty means none."""
+    prev_encryption_key: Secret = ""
+    """Key before `encryption_key`, needed for the first start with a new one."""
+    cipher: Literal["chacha", "aes"] = "chacha"
+    """What file streams are encrypted with: ChaCha20, or AES-256 where the processor has it."""
     strict: bool = True
     """Refuse unknown fields in API requests."""
     max_buffered_messages: Count = 0

@@ -388,6 +388,12 @@ class Keywords(TypedDict, total=False):
     """Most bytes of file streams; -1 means three quarters of the free disk."""
     jetstream_sync_interval: str
     """`always` acknowledges when the disk has it; a duration syncs that often, as nats-server."""
+    jetstream_encryption_key: str
+    """Key that file streams are encrypted with, best 32 random bytes or more; empty means none."""
+    jetstream_prev_encryption_key: str
+    """Key before `encryption_key`, needed for the first start with a new one."""
+    jetstream_cipher: Literal["aes", "chacha"]
+    """What file streams are encrypted with: ChaCha20, or AES-256 where the processor has it."""
     jetstream_strict: bool
     """Refuse unknown fields in API requests."""
     jetstream_max_buffered_messages: int

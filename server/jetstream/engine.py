@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from midge.jetstream.limits import NO_TIER, AccountLimits
 from midge.jetstream.store.disk import RealDisk, SuppliedDisk
-from midge.jetstream.store.interface import GroupListener, StoreError
+from midge.jetstream.store.interface import GroupListener, StoreError, StoreKeyError
 from midge.jetstream.stream.surroundings import Bounds
 from midge.jetstream.stream.usage import Usage
 from midge.server.errors import ConfigError
@@ -18,7 +18,7 @@ from midge.server.jetstream.account import AccountJetStream
 from midge.server.jetstream.clock import NanosecondClock
 from midge.server.jetstream.context import Context
 from midge.server.jetstream.filesystem import weakness_of
-from midge.server.jetstream.stores import FileStores, MemoryStores
+from midge.server.jetstream.stores import FileStores, MemoryStores, keys_of
 from midge.server.log.logger import get_logger
 from midge.server.routing.account import GLOBAL_ACCOUNT
 from midge.server.routing.observer import Observer
@@ -119,7 +119,10 @@ class Engine(Observer):
                 self._broker.clock,
                 Failures(self),
                 context.options.sync_interval_ns,
+                keys_of(context.options),
             )
+        except StoreKeyError as error:
+            raise ConfigError(str(error), key="jetstream.encryption_key") from None
         except (NotADirectoryError, FileExistsError):
             text = "storage directory is not a directory"
             raise ConfigError(text, key="jetstream.store_dir") from None

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
     from midge.jetstream.config.stream import StreamConfig
     from midge.jetstream.store.disk import Disk
+    from midge.jetstream.store.encryption import UserKeys
     from midge.jetstream.store.file.recovery import Damage
     from midge.jetstream.store.interface import GroupListener, StreamStore
     from midge.server.clock import Clock, Timer
+    from midge.server.config.jetstream import JetStream
 
 ASYNC = "async"
 """The persist mode of a stream that acknowledges before the disk has what it stored."""
@@ -57,6 +59,16 @@ class Stores(Protocol):
 
     def close(self) -> None:
         """Make durable what is not, and close all files."""
+
+
+def keys_of(options: JetStream) -> UserKeys | None:
+    """Return what file streams are encrypted with; None where they are not."""
+    if not options.encryption_key:
+        return None
+    from midge.jetstream.store.encryption import UserKeys  # noqa: PLC0415 - cryptography
+
+    current, previous = options.encryption_key.encode(), options.prev_encryption_key.encode()
+    return UserKeys(current, previous, options.cipher)
 
 
 class MemoryStores:
@@ -96,7 +108,7 @@ class MemoryStores:
 class FileStores:
     """Keeps file streams on one disk, and memory streams in memory.
 
-    Raises: StoreError when the disk cannot be used.
+    Raises: StoreError when the disk cannot be used; it is closed then.
     """
 
     def __init__(
@@ -106,11 +118,16 @@ class FileStores:
         clock: Clock,
         listener: GroupListener,
         sync_interval_ns: int,
+        keys: UserKeys | None = None,
     ) -> None:
         self._loop = loop
         self._clock = clock
         self.gate = Gate(Account(SYSTEM_ACCOUNT))
-        self._directory = StoreDirectory(disk, self._flush_soon, loop.call_soon)
+        try:
+            self._directory = StoreDirectory(disk, self._flush_soon, loop.call_soon, keys)
+        except BaseException:
+            disk.close()  # its lock would keep the next start in this process out
+            raise
         self._directory.log.on_pressure = self._press
         self._directory.log.listen(listener)
         if sync_interval_ns:

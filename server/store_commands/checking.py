@@ -10,6 +10,7 @@ from pathlib import Path
 
 from midge.jetstream.json.encode import text
 from midge.jetstream.store.disk import Committer, Disk, DiskFile, Write
+from midge.jetstream.store.encryption import UserKeys
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import StoreError
@@ -44,15 +45,15 @@ class Checked:
     """Bytes that are damaged and can be put right; the next start of a server does so."""
 
 
-def check_store(path: Path) -> Checked:
-    """Read all of a store and verify every checksum.
+def check_store(path: Path, key: bytes = b"") -> Checked:
+    """Read all of a store and verify every checksum; `key` opens an encrypted one.
 
     Raises:
         StoreError: there is no store, it is in use, or nothing of it can be read.
     """
     disk = ReadOnlyDisk(_find(path))
     try:
-        directory = StoreDirectory(disk, lambda: None)
+        directory = StoreDirectory(disk, lambda: None, keys=UserKeys(key) if key else None)
         streams = [_check(store) for store in directory.streams()]
         return Checked(streams, [str(one) for one in directory.damages], directory.repaired)
     finally:

@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "check", help="read a store directory of midge's and say what of it is lost"
     )
     checking.add_argument("directory", type=Path, metavar="DIR", help="store_dir; only read")
+    _add_key_file(checking)
     checking.add_argument("--json", action="store_true", help="print JSON")
     checking.set_defaults(act=_check)
     importing = verbs.add_parser(
@@ -39,8 +40,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     importing.add_argument(
         "--into", type=Path, required=True, metavar="DIR", help="midge's store_dir; made if need be"
     )
+    _add_key_file(importing)
     importing.add_argument("--json", action="store_true", help="print JSON")
     importing.set_defaults(act=_import)
+
+
+def _add_key_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--key-file",
+        type=argparse.FileType("r"),
+        metavar="FILE",
+        help="file with the encryption_key of midge's store; - reads it from standard input",
+    )
+
+
+def _key_of(args: argparse.Namespace) -> str:
+    """Return the key that was given, without the end of its line; empty for none."""
+    if args.key_file is None:
+        return ""
+    with args.key_file as file:
+        return str(file.readline()).rstrip("\r\n")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> int:
     from midge.server.store_commands.checking import check_store  # noqa: PLC0415 - the whole store
 
-    found = check_store(args.directory)
+    found = check_store(args.directory, _key_of(args).encode())
     if args.json:
         sys.stdout.write(json.dumps(dataclasses.asdict(found), indent=2) + "\n")
     else:
@@ -92,7 +111,7 @@ def _import(args: argparse.Namespace) -> int:
             sys.stdout.write(_line(one))
             sys.stdout.flush()
 
-    done = asyncio.run(import_store(args.source, args.into, tell))
+    done = asyncio.run(import_store(args.source, args.into, tell, _key_of(args)))
     if args.json:
         sys.stdout.write(json.dumps([dataclasses.asdict(one) for one in done], indent=2) + "\n")
     else:

@@ -13,6 +13,7 @@ from typing import Any
 from midge.jetstream.errors import JetStreamError
 from midge.protocol.errors import MidgeError
 from midge.server.config.jetstream import AccountJetStream
+from midge.server.config.jetstream import JetStream as JetStreamOptions
 from midge.server.config.security import Account
 from midge.server.embedded.jetstream import JetStream
 from midge.server.embedded.jetstream_requests import checked
@@ -38,11 +39,11 @@ class Imported:
 
 
 async def import_store(
-    source: Path, target: Path, tell: Callable[[Imported], object]
+    source: Path, target: Path, tell: Callable[[Imported], object], key: str = ""
 ) -> list[Imported]:
     """Import all streams of a nats-server's directory into a store directory of midge.
 
-    `tell` is called for each stream that is done with.
+    `tell` is called for each stream that is done with. `key` is what midge's is encrypted with.
 
     Raises:
         MidgeError: there is nothing to import, or the target cannot be used.
@@ -53,8 +54,9 @@ async def import_store(
         Account(name=name, jetstream=AccountJetStream(enabled=True)) for name in sorted(names)
     ]
     done: list[Imported] = []
+    store = JetStreamOptions(enabled=True, store_dir=str(target), encryption_key=key)
     async with Server(
-        port=-1, jetstream=str(target), accounts=accounts, max_payload=_PAYLOAD_MAX
+        port=-1, jetstream=store, accounts=accounts, max_payload=_PAYLOAD_MAX
     ) as server:
         for path in paths:
             account = path.parent.parent.name

@@ -107,6 +107,7 @@ SAMPLES: tuple[object, ...] = (
     "default",
     "stream",
     "owner",
+    "aes",
     {},
     [],
     False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from midge.jetstream.store.file import compaction, log
-from tests.simulation.world import run
+from tests.simulation.world import EncryptedWorld, run
 
 
 @pytest.fixture(autouse=True)
@@ -19,8 +19,22 @@ def test_crashes(seed: int) -> None:
     run(seed, 50)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_crashes_of_an_encrypted_store(seed: int) -> None:
+    world = run(seed, 50, EncryptedWorld)
+    assert isinstance(world, EncryptedWorld)
+    assert world.generation > 1
+
+
 @pytest.mark.full
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(1000, 1100))
 def test_crashes_in_their_long_form(seed: int) -> None:
     run(seed, 1000)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(2000, 2040))
+def test_crashes_of_an_encrypted_store_in_their_long_form(seed: int) -> None:
+    run(seed, 500, EncryptedWorld)

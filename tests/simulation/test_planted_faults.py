@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from midge.jetstream.store.disk import Write
-from midge.jetstream.store.file import compaction, directory, log
+from midge.jetstream.store.disk import Disk, Write
+from midge.jetstream.store.encrypted_disk import EncryptedDisk
+from midge.jetstream.store.file import compaction, directory, identity, log
 from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.recovery import Replay
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import StoreError
 from midge.testing.simulated_disk import SimulatedCommitter, SimulatedDisk, SimulatedFile
-from tests.simulation.world import World, WrongState, run
+from tests.simulation.world import EncryptedWorld, World, WrongState, run
 
 Patch = pytest.MonkeyPatch
 
@@ -183,6 +184,21 @@ def ids_forgotten(patch: Patch) -> None:
     patch.setattr(directory, "FileStore", Store)
 
 
+def same_data_key(patch: Patch) -> None:
+    patch.setattr(EncryptedDisk, "random_bytes", lambda disk, count: bytes(count))
+
+
+def both_identities_at_once(patch: Patch) -> None:
+    def rewrite(disk: Disk, found: list[Any], wanted: identity.Identity) -> None:
+        if found != [wanted, wanted]:
+            for name in set(identity.NAMES) & set(disk.names()):
+                disk.unlink(name)
+            for name in identity.NAMES:
+                identity._write(disk, name, wanted)
+
+    patch.setattr(identity, "_write_where_missing", rewrite)
+
+
 FAULTS = [
     ack_before_sync,
     ack_before_write,
@@ -218,3 +234,11 @@ def test_a_planted_fault_is_found(monkeypatch: Patch, fault: Callable[[Patch], N
 
 def test_what_is_visible_before_it_is_durable_is_found() -> None:
     assert is_found(Visible)
+
+
+@pytest.mark.parametrize("fault", [same_data_key, both_identities_at_once])
+def test_a_fault_of_the_encryption_is_found(
+    monkeypatch: Patch, fault: Callable[[Patch], None]
+) -> None:
+    fault(monkeypatch)
+    assert is_found(EncryptedWorld)

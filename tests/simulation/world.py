@@ -6,12 +6,19 @@ than the last group that was acknowledged: groups survive whole, in order, and a
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+import pytest
+
+from midge.jetstream.store.disk import Write
+from midge.jetstream.store.encrypted_disk import EncryptedFile, EncryptingCommitter
+from midge.jetstream.store.encryption import AES_CTR, CHACHA, UserKeys
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import GroupListener, StoreError, StoreFullError
@@ -346,3 +353,69 @@ def strip_ids(expected: Model, found: Model) -> Model:
     for number, stream in result.items():
         stream.ids = found[number].ids if number in found else {}
     return result
+
+
+class EncryptedWorld(World):
+    """Begins without a key, is encrypted, and has key and cipher changed from life to life.
+
+    Every byte that is encrypted is kept, to see that none of the key stream serves twice.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.generation = 0
+        self.ledger: dict[bytes, dict[int, bytes]] = {}
+        super().__init__(seed)
+
+    def make_directory(self) -> StoreDirectory:
+        self.turns: list[Callable[[], None]] = []
+        return StoreDirectory(self.disk, lambda: None, self.turns.append, self.keys())
+
+    def keys(self) -> UserKeys | None:
+        """Return the key of this life and the one before, which a crash may have left in force."""
+        if self.generation == 0:
+            return None
+        previous = b"key %d" % (self.generation - 1) if self.generation > 1 else b""
+        cipher = (CHACHA, AES_CTR)[self.generation // 2 % 2]
+        return UserKeys(b"key %d" % self.generation, previous, cipher, quickly_stretched)
+
+    def open(self) -> None:
+        with self.watching():
+            super().open()
+        if self.generation == 0 or self.random.random() < 0.3:
+            self.generation += 1
+
+    def live(self, steps: int) -> None:
+        with self.watching():
+            super().live(steps)
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Note what is encrypted meanwhile."""
+        with pytest.MonkeyPatch.context() as patch:
+            write, encrypted = EncryptedFile.write, EncryptingCommitter._encrypted
+
+            def noted_write(file: EncryptedFile, position: int, data: bytes) -> None:
+                self.note(file, position, bytes(data))
+                write(file, position, data)
+
+            def noted_group(one: EncryptingCommitter, file: EncryptedFile, job: Write) -> bytearray:
+                self.note(file, job.position, bytes(job.data[: job.used]))
+                return encrypted(one, file, job)
+
+            patch.setattr(EncryptedFile, "write", noted_write)
+            patch.setattr(EncryptingCommitter, "_encrypted", noted_group)
+            yield
+
+    def note(self, file: EncryptedFile, position: int, data: bytes) -> None:
+        """Compare with what the same piece of the key stream was used for before."""
+        known = self.ledger.setdefault(file.stream._key, {})
+        for start in range(position - position % 8, position + len(data), 8):
+            piece = data[max(start - position, 0) : start - position + 8]
+            before = known.setdefault(start, piece)
+            if len(piece) == len(before) and before != piece:
+                raise WrongState(f"the key stream at {start} served twice")
+
+
+def quickly_stretched(key: bytes, salt: bytes) -> bytes:
+    """Stand in for the key derivation, which is slow on purpose."""
+    return hashlib.sha256(key + salt).digest()

@@ -308,8 +308,11 @@ class Compaction:
         self._done(is_well)
 
     def _directory_sync(self, closing: DiskFile) -> Write:
-        """Return a write of nothing, which syncs the directory and lets go of a file."""
-        write = Write(self.log.segments[-1].file, bytearray(8), 0, 0)
+        """Return a write of nothing, which syncs the directory and lets go of a file.
+
+        It syncs that file as well, and none in which a failure would lose what is still needed.
+        """
+        write = Write(closing, bytearray(8), 0, 0)
         write.with_directory = True
         write.closing = closing
         return write

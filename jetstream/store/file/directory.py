@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from midge.jetstream.store.disk import Disk
 from midge.jetstream.store.file.compaction import Compaction
 from midge.jetstream.store.file.group import SUFFIX, Segment, segment_name
+from midge.jetstream.store.file.identity import establish
 from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.file.recovery import Damage, Replay, is_zero
 from midge.jetstream.store.file.stream import FileStore
-from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.turns import Soon, Turns
 
-FORMAT = 1
-
-_IDENTITY_NAMES = ("store.a", "store.b")  # the same twice: without it nothing can be read
-_ID_SIZE = 16
+if TYPE_CHECKING:
+    from midge.jetstream.store.encryption import UserKeys
 
 
 class StoreDirectory:
@@ -32,9 +31,10 @@ class StoreDirectory:
             of the turn of the event loop.
         soon: Has the event loop call a function in its next turn, as what takes long is done in
             turns; without it that is done at once.
+        keys: What the store is encrypted with, if it is. One that was not becomes encrypted.
 
     Raises:
-        StoreError: the directory cannot be read, or is of a newer version.
+        StoreError: the directory cannot be read, is of a newer version, or has another key.
     """
 
     def __init__(
@@ -42,7 +42,9 @@ class StoreDirectory:
         disk: Disk,
         request_flush: Callable[[], object],
         soon: Soon | None = None,
+        keys: UserKeys | None = None,
     ) -> None:
+        self.store_id, disk = establish(disk, keys)
         self._disk = disk
         self._streams: dict[int, FileStore] = {}
         self._deleted: set[int] = set()
@@ -50,7 +52,6 @@ class StoreDirectory:
         self._next_number = 1
         self._seconds = 0
         self._sync_interval_s = 0
-        self.store_id = self._identity()
         self._seed = zlib.crc32(self.store_id)
         self._hash_seed = int.from_bytes(disk.random_bytes(8), "little")
         self.turns = Turns()  # what recovery leaves to later turns is done at once
@@ -109,10 +110,16 @@ class StoreDirectory:
         if self._compaction is not None or self.log.failure is not None:
             return
         for segment in self.log.segments[:-1]:
-            if is_worth_it(segment) and not self.log.is_written_to(segment):
+            if self._is_due(segment) and not self.log.is_written_to(segment):
                 self._compaction = Compaction(self.log, self._streams, segment, self._compacted)
                 self._compaction.start()
                 return
+
+    def _is_due(self, segment: Segment) -> bool:
+        """Tell whether a segment is to be written anew: for its room, or for its form."""
+        if segment.is_damaged or segment.has_erasures:
+            return False
+        return is_worth_it(segment) or self._disk.is_outdated(segment.file)
 
     def _compacted(self, is_well: bool) -> None:
         self._compaction = None
@@ -128,20 +135,6 @@ class StoreDirectory:
         self.turns.clear()
         self.log.close()
         self._disk.close()
-
-    def _identity(self) -> bytes:
-        """Return the store's random id, after making one for a new store."""
-        names = self._disk.names()
-        found = [_read_identity(self._disk, name) for name in _IDENTITY_NAMES if name in names]
-        store_id = next((identity for identity in found if identity is not None), None)
-        if store_id is None:
-            if any(name.endswith(SUFFIX) for name in names):
-                raise StoreError("the store's id cannot be read: store.a and store.b are damaged")
-            store_id = self._disk.random_bytes(_ID_SIZE)
-        if found != [store_id, store_id]:
-            for name in _IDENTITY_NAMES:
-                _write_identity(self._disk, name, store_id)
-        return store_id
 
     def _recover(self) -> None:
         """Read all segments, and begin a new one."""
@@ -167,19 +160,15 @@ class StoreDirectory:
     def _replay(self) -> None:
         """Read the segments, cut off what is torn, and see that the rest is on the disk."""
         replay = Replay(self._seed, self._stream_of, self._forget_stream, self._later_mark)
-        tails = []
         is_cut = False
         for segment in self._segments:
             data = bytearray(segment.file.read(0, segment.file.size()))
             segment.end = 0 if is_cut else replay.scan(segment, data)
             is_cut = is_cut or not is_zero(data, segment.end)
-            tails.append((segment, data))
-            tails = tails[-2:]
-        for segment, data in tails:
+        for segment in self._segments[-2:]:
             start = replay.mark_position if segment.number == replay.mark_segment else 0
             if segment.number >= replay.mark_segment and start < segment.end:
-                # Written again, for a sync that failed has left pages that only look written.
-                segment.file.write(start, data[start : segment.end])
+                segment.file.rewrite(start, segment.end)
         for segment in self._segments:
             if segment.end < segment.allocated:
                 segment.file.truncate(segment.end)
@@ -256,39 +245,8 @@ def is_worth_it(segment: Segment) -> bool:
     Of one that has been rewritten only what has been removed since counts, so that it is not done
     again and again where messages are small beside their records.
     """
-    if segment.is_damaged or segment.has_erasures:
-        return False
     whole = segment.message_bytes if segment.is_rewritten else segment.end
     return segment.live_bytes * 2 < whole or segment.live_bytes == 0
-
-
-def _read_identity(disk: Disk, name: str) -> bytes | None:
-    """Return the id that a file holds, None when it is damaged."""
-    file = disk.open(name)
-    try:
-        lines = file.read(0, 4096).split(b"\n")
-    finally:
-        file.close()
-    if len(lines) < 4 or lines[0] != b"midge store":
-        return None
-    text = b"\n".join(lines[:3]) + b"\n"
-    if lines[3] != b"%08x" % zlib.crc32(text):
-        return None
-    if lines[1] != b"%d" % FORMAT:
-        newer = lines[1].decode(errors="replace")
-        raise StoreError(f"the store is of format {newer}, and this version reads {FORMAT}")
-    return bytes.fromhex(lines[2].decode())
-
-
-def _write_identity(disk: Disk, name: str, store_id: bytes) -> None:
-    """Write the id into a file, and see that it is on the disk."""
-    text = b"midge store\n%d\n%s\n" % (FORMAT, store_id.hex().encode())
-    file = disk.create(name + ".new")
-    file.write(0, text + b"%08x\n" % zlib.crc32(text))
-    file.sync()
-    file.close()
-    disk.rename(name + ".new", name)
-    disk.sync_directory()
 
 
 __all__ = ["Damage", "StoreDirectory", "segment_name"]

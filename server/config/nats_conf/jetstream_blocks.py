@@ -57,9 +57,20 @@ def _unused(_: Section, node: Node) -> None:
     storage_size(node)
 
 
+_CIPHERS = {"chacha": "chacha", "chachapoly": "chacha", "aes": "aes"}
+
+
 def _unused_switch(_: Section, node: Node) -> None:
     """Accept a switch that only matters to servers with replicated streams."""
     boolean(node)
+
+
+def _cipher(node: Node) -> str:
+    """Return a cipher by its name here."""
+    name = text(node).lower()
+    if name not in _CIPHERS:
+        fail(node, f'unknown cipher type: "{node.value}"')
+    return _CIPHERS[name]
 
 
 def _cluster_traffic(_: Section, node: Node) -> None:
@@ -98,13 +109,13 @@ SERVER: dict[str, Handler] = {
     "max_file_store": Key("max_file_bytes", storage_size),
     "max_file": Key("max_file_bytes", storage_size),
     "domain": Key("domain", text),
-    "key": Missing("encryption at rest"),
-    "ek": Missing("encryption at rest"),
-    "encryption_key": Missing("encryption at rest"),
-    "prev_key": Missing("encryption at rest"),
-    "prev_ek": Missing("encryption at rest"),
-    "prev_encryption_key": Missing("encryption at rest"),
-    "cipher": Missing("encryption at rest"),
+    "key": Key("encryption_key", text),
+    "ek": Key("encryption_key", text),
+    "encryption_key": Key("encryption_key", text),
+    "prev_key": Key("prev_encryption_key", text),
+    "prev_ek": Key("prev_encryption_key", text),
+    "prev_encryption_key": Key("prev_encryption_key", text),
+    "cipher": Key("cipher", _cipher),
     "extension_hint": Missing("JetStream extension hints"),
     "limits": _nested("limits", _LIMITS),
     "unique_tag": Key("unique_tag", text),

@@ -10,6 +10,7 @@ import pytest
 
 import midge
 from midge import cli
+from midge.server.config.options import JetStream, Options
 
 
 @pytest.fixture
@@ -86,3 +87,21 @@ async def test_what_is_no_store_or_in_use(tmp_path: Path, capsys: Any) -> None:
     async with midge.Server(port=-1, jetstream=str(path)):
         assert cli.main(["store", "check", str(path)]) == 1
     assert capsys.readouterr().err.endswith(" is in use by another process\n")
+
+
+async def test_an_encrypted_store_needs_its_key(tmp_path: Path, capsys: Any) -> None:
+    path, key_file = tmp_path / "store", tmp_path / "key"
+    key_file.write_text("a key\n")
+    table = Options(jetstream=JetStream(enabled=True, store_dir=str(path), encryption_key="a key"))
+    async with midge.Server(table, port=-1) as server:
+        stream = await server.jetstream.add_stream("ORDERS", ["orders.*"])
+        await stream.publish("orders.1", "order 1")
+    assert not any(b"order" in data for data in files(path).values())
+    code, _, err = check(path, capsys)
+    assert (code, err) == (1, "midge store check: the store is encrypted, and no key is given\n")
+    assert cli.main(["store", "check", str(path), "--key-file", str(key_file)]) == 0
+    assert capsys.readouterr().out.endswith("1 streams, 1 messages, every checksum matched\n")
+    key_file.write_text("another key\n")
+    assert cli.main(["store", "check", str(path), "--key-file", str(key_file)]) == 1
+    expected = "midge store check: the store is encrypted with another key\n"
+    assert capsys.readouterr().err == expected

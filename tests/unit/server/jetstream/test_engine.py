@@ -26,3 +26,24 @@ async def test_a_file_is_no_storage_directory(tmp_path: Path) -> None:
     jetstream = JetStream(enabled=True, store_dir=str(file))
     with pytest.raises(ConfigError, match="storage directory is not a directory"):
         await Server(Options(listen=Listen(port=-1), jetstream=jetstream)).start()
+
+
+async def test_a_wrong_key_is_one_clear_line(tmp_path: Path) -> None:
+    def options(key: str, previous: str = "") -> Options:
+        jetstream = JetStream(
+            enabled=True,
+            store_dir=str(tmp_path),
+            encryption_key=key,
+            prev_encryption_key=previous,
+        )
+        return Options(listen=Listen(port=-1), jetstream=jetstream)
+
+    for key, previous in (("old", ""), ("new", "old"), ("new", "")):
+        server = Server(options(key, previous))
+        await server.start()
+        await server.stop()
+    for key, text in (("old", "with another key"), ("", "and no key is given")):
+        with pytest.raises(
+            ConfigError, match=f"jetstream.encryption_key: the store is encrypted.* {text}"
+        ):
+            await Server(options(key)).start()

@@ -1,0 +1,257 @@
+"""A disk that encrypts what is written to another one.
+
+A file begins with its data key, wrapped by the store's key, twice; what the log calls position 0
+comes after that. The key stream covers the file by position, and nothing is ever encrypted twice at
+one position with another content: groups are only appended, none after a start or a torn tail goes
+into a file that was there, what is overwritten is overwritten by bare zeros, and what recovery
+writes again or puts right is what stood there first.
+
+A run of 64 zeros or more on the disk is no cipher text: it was never written, or overwritten. It
+reads as zeros. A file without a readable key reads as it is, so that it is found damaged or torn.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+from midge.jetstream.store.disk import Committer, Disk, DiskFile, Write
+from midge.jetstream.store.encryption import (
+    AES_CTR,
+    CHACHA,
+    KEY_SIZE,
+    WRAPPED_SIZE,
+    KeyStream,
+    unwrap,
+    wrap,
+)
+from midge.jetstream.store.file import records
+
+HEADER = 4096
+"""Bytes before position 0, so that pages of the log remain pages of the file."""
+
+_COPY_AT = 2048  # the second copy of the key lies in another sector
+_MAGIC = b"midge encrypted\n"
+_CIPHERS = (CHACHA, AES_CTR)
+_COPY_SIZE = len(_MAGIC) + 1 + WRAPPED_SIZE + 4
+
+_ZEROS = bytes(64)
+_BLOCK_MAX = 64  # of the ciphers, by which a buffer must be longer than what goes there
+
+
+class EncryptedFile(DiskFile):
+    """A file of an encrypted disk.
+
+    `inner` is the file itself, `header` what the first group of a new one is written with: both
+    become durable by the same sync, or neither does.
+    """
+
+    def __init__(self, inner: DiskFile, stream: KeyStream, header: bytes = b"") -> None:
+        self.inner = inner
+        self.stream = stream
+        self.header = header
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from `position` on."""
+        stored = self.inner.read(position + HEADER, size)
+        if not stored:
+            return stored
+        return _with_zeros(stored, self.stream.apply(stored, position), position)
+
+    def write(self, position: int, data: bytes | bytearray) -> None:
+        """Write `data` at `position`, where the same stood before, or nothing."""
+        self.inner.write(position + HEADER, self.stream.apply(data, position))
+
+    def rewrite(self, start: int, end: int) -> None:
+        """Write what the file has from `start` to `end` once more, and its keys with it."""
+        self.inner.rewrite(0, HEADER)
+        self.inner.rewrite(start + HEADER, end + HEADER)
+
+    def allocate(self, size: int) -> None:
+        """Make the file `size` bytes long, of zeros where it is not yet, with room on the disk."""
+        self.inner.allocate(size + HEADER)
+
+    def truncate(self, size: int) -> None:
+        """Make the file `size` bytes long."""
+        self.inner.truncate(size + HEADER)
+
+    def size(self) -> int:
+        """Return how long the file is."""
+        return max(self.inner.size() - HEADER, 0)
+
+    def sync(self) -> None:
+        """Return once what the file holds is on the disk."""
+        self.inner.sync()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.inner.close()
+
+
+class EncryptedDisk(Disk):
+    """A directory whose new files are encrypted with `cipher`; others are read as they are."""
+
+    def __init__(self, inner: Disk, store_key: bytes, cipher: str) -> None:
+        self._inner = inner
+        self._store_key = store_key
+        self._cipher = cipher
+
+    def names(self) -> list[str]:
+        """Return the names of the files that are there, sorted."""
+        return self._inner.names()
+
+    def open(self, name: str) -> DiskFile:
+        """Open a file that is there."""
+        file = self._inner.open(name)
+        copies = [file.read(at, _COPY_SIZE) for at in (0, _COPY_AT)]
+        found = [self._stream_of(copy) for copy in copies]
+        stream = found[0] or found[1]
+        if stream is None:
+            return file
+        for at, one, other in ((0, found[0], copies[1]), (_COPY_AT, found[1], copies[0])):
+            if one is None:
+                file.write(at, other)
+        return EncryptedFile(file, stream)
+
+    def create(self, name: str) -> DiskFile:
+        """Make an empty file with a key of its own, in place of any there is of this name."""
+        data_key = self.random_bytes(KEY_SIZE)
+        number = _CIPHERS.index(self._cipher)
+        copy = _MAGIC + bytes([number]) + wrap(self._store_key, data_key)
+        copy += zlib.crc32(copy).to_bytes(4, "little")
+        header = (copy.ljust(_COPY_AT, b"\0") * 2).ljust(HEADER, b"\0")
+        return EncryptedFile(self._inner.create(name), KeyStream(self._cipher, data_key), header)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file, over any there is of the new name."""
+        self._inner.rename(old, new)
+
+    def unlink(self, name: str) -> None:
+        """Remove a file."""
+        self._inner.unlink(name)
+
+    def sync_directory(self) -> None:
+        """Return once all creations, renames and removals are on the disk."""
+        self._inner.sync_directory()
+
+    def is_outdated(self, file: DiskFile) -> bool:
+        """Tell whether a file is not encrypted, or with another cipher."""
+        return not isinstance(file, EncryptedFile) or file.stream.cipher != self._cipher
+
+    def free_bytes(self) -> int:
+        """Return how much room there is left for files."""
+        return self._inner.free_bytes()
+
+    def random_bytes(self, count: int) -> bytes:
+        """Return bytes that nobody can predict."""
+        return self._inner.random_bytes(count)
+
+    def committer(self, done: Callable[[int, int], None]) -> Committer:
+        """Return what encrypts groups, and has them written by the disk's own."""
+        return EncryptingCommitter(self._inner.committer(done))
+
+    def close(self) -> None:
+        """Give the directory up to others."""
+        self._inner.close()
+
+    def _stream_of(self, copy: bytes) -> KeyStream | None:
+        """Return the key stream that a copy of the header stands for; None when it is damaged."""
+        body, checksum = copy[:-4], copy[-4:]
+        if not body.startswith(_MAGIC) or zlib.crc32(body).to_bytes(4, "little") != checksum:
+            return None
+        data_key = unwrap(self._store_key, body[len(_MAGIC) + 1 :])
+        number = body[len(_MAGIC)]
+        if data_key is None or number >= len(_CIPHERS):
+            return None
+        return KeyStream(_CIPHERS[number], data_key)
+
+
+class EncryptingCommitter:
+    """Encrypts groups before they are written; what is no group is zeros, and stays that.
+
+    A group is encrypted on the event loop: 340 KB, the most of 2,000 small messages, take 0.2 ms.
+    """
+
+    def __init__(self, inner: Committer) -> None:
+        self._inner = inner
+        self._buffer = bytearray()
+
+    def write(self, write: Write) -> None:
+        """Write and sync, then call `done`."""
+        file = write.file
+        if not isinstance(file, EncryptedFile):
+            self._inner.write(self._without_closing(write))
+            return
+        inner = Write(file.inner, write.data, write.used, write.position + HEADER)
+        if write.seal:
+            records.seal(write.data, write.used, write.seed, write.segment, write.position)
+            inner.data = self._encrypted(file, write)
+            if write.position == 0:
+                inner.position = 0
+                inner.used += HEADER
+        inner.sync = write.sync
+        inner.with_directory = write.with_directory
+        inner.extend = write.extend + HEADER if write.extend else 0
+        inner.closing = write.closing
+        self._inner.write(self._without_closing(inner))
+
+    def settle(self) -> None:
+        """Wait until no write is under way; `done` has been called then."""
+        self._inner.settle()
+
+    def close(self) -> None:
+        """Settle, and let go of everything."""
+        self._inner.close()
+
+    def _encrypted(self, file: EncryptedFile, write: Write) -> bytearray:
+        """Return a buffer with the encrypted group, which is free again after the write.
+
+        The first group of a file is preceded by the file's header.
+        """
+        start = HEADER if write.position == 0 else 0
+        if len(self._buffer) < start + write.used + _BLOCK_MAX:
+            self._buffer = bytearray(start + write.used * 2 + _BLOCK_MAX)
+        self._buffer[:start] = file.header[:start]
+        with memoryview(write.data) as data, memoryview(self._buffer) as result:
+            file.stream.apply_into(data[: write.used], write.position, result[start:])
+        return self._buffer
+
+    def _without_closing(self, write: Write) -> Write:
+        """Have the thread close the file itself where one is to be closed."""
+        if isinstance(write.closing, EncryptedFile):
+            write.closing = write.closing.inner
+        return write
+
+
+def _with_zeros(stored: bytes, plain: bytes, position: int) -> bytes:
+    """Return `plain` with zeros where `stored` has a long run of them, or ends with one."""
+    at = stored.find(_ZEROS)
+    if at < 0 and stored[-1]:
+        return plain
+    result = bytearray(plain)
+    while at >= 0:
+        start = at + -(position + at) % 8
+        end = _end_of_zeros(stored, at)
+        if end < len(stored):
+            end -= (position + end) % 8  # a group may begin with a zero
+        result[start:end] = bytes(end - start)
+        at = stored.find(_ZEROS, end)
+    end = len(stored)
+    start = len(stored.rstrip(b"\0"))
+    start += -(position + start) % 8
+    if start < end:
+        result[start:end] = bytes(end - start)
+    return bytes(result)
+
+
+def _end_of_zeros(stored: bytes, at: int) -> int:
+    """Return where a run of zeros ends that begins at `at`."""
+    step = 1 << 16
+    end = at
+    while end < len(stored):
+        piece = stored[end : end + step]
+        rest = piece.lstrip(b"\0")
+        end += len(piece) - len(rest)
+        if rest:
+            break
+    return end
