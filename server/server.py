@@ -119,7 +119,7 @@ class Server:
         if options.jetstream.enabled:
             self._start_jetstream(broker, state)
         if options.leafnodes.remotes or options.leafnodes.port:
-            self._start_leafnodes(broker, state)
+            self._start_leafnodes(broker)
         if options.websocket.port:
             await self._open_websocket(broker)
         if options.monitoring.http_port or options.monitoring.https_port:
@@ -155,14 +155,22 @@ class Server:
         if self._state is not None:
             self._state.jetstream = None
 
-    def _start_leafnodes(self, broker: Broker, state: State) -> None:
+    def _start_leafnodes(self, broker: Broker) -> None:
         """Link other servers."""
         # Only who asks for them pays for the import.
         from midge.server.leafnodes.service import LeafNodeService  # noqa: PLC0415
 
-        self._leafnodes = LeafNodeService(broker)
-        state.leafnodes = self._leafnodes.nodes
-        self._leafnodes.start()
+        service = LeafNodeService(broker)
+        self._use_leafnodes(service)
+        service.start()
+
+    def _use_leafnodes(self, service: LeafNodeService) -> None:
+        """Have the links of `service` shown, and told of."""
+        self._leafnodes = service
+        if self._state is not None:
+            self._state.leafnodes = service.nodes
+        if self._events is not None:
+            service.nodes.joined = self._events.leafnode_connected
 
     async def _stop_leafnodes(self) -> None:
         if self._leafnodes is not None:
@@ -237,6 +245,8 @@ class Server:
         check_reload(self.options, options)
         # Whatever can fail does so before the first of them is put in force.
         prepared = [*self._prepare_tls(options), self.broker.prepare_reload(options)]
+        if self._leafnodes is not None or options.leafnodes.remotes:
+            prepared.append(self._prepare_leafnodes(options))
         self.options = options
         self.broker.options = options
         for put_in_force in prepared:
@@ -246,6 +256,19 @@ class Server:
         for connection in self.connections():
             self.broker.trace(connection)
         self.broker.router.flush_unless_due()
+
+    def _prepare_leafnodes(self, options: Options) -> Callable[[], None]:
+        """Check what links there are to be; give what makes them so. Raises: ConfigError."""
+        from midge.server.leafnodes.service import LeafNodeService  # noqa: PLC0415 - as at the start
+
+        service = self._leafnodes or LeafNodeService(self.broker)
+        put_in_force = service.prepare_reload(options)
+
+        def apply() -> None:
+            self._use_leafnodes(service)
+            put_in_force()
+
+        return apply
 
     def _prepare_tls(self, options: Options) -> list[Callable[[], None]]:
         """Build what new handshakes are to use; give what puts it in force. Raises: ConfigError."""

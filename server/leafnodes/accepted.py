@@ -47,6 +47,8 @@ class Accepted(Side):
         self._authenticate = authenticate
         self._address = address
         self._connect: LeafConnect | None = None
+        self._request: AuthRequest | None = None
+        self._identity: Identity | None = None
         self.owes_info = True
 
     def opened(self, link: LeafLink) -> None:
@@ -104,29 +106,38 @@ class Accepted(Side):
         if refusal is not None:
             self.fail(link, refusal, ClosedReason.PROTOCOL_VIOLATION)
             return
-        verdict = self._authenticate(
-            AuthRequest(
-                user=connect.user,
-                password=connect.password,
-                token=connect.auth_token,
-                jwt=connect.jwt,
-                nkey=connect.nkey,
-                signature=connect.sig,
-                client_name=connect.name,
-                version=connect.version,
-                nonce=self._nonce,
-                peer_host=link.peer_host,
-                peer_port=link.peer_port,
-                connection_type="LEAFNODE",
-                certificate=link.channel.peer_certificate(),
-            )
+        self._request = AuthRequest(
+            user=connect.user,
+            password=connect.password,
+            token=connect.auth_token,
+            jwt=connect.jwt,
+            nkey=connect.nkey,
+            signature=connect.sig,
+            client_name=connect.name,
+            version=connect.version,
+            nonce=self._nonce,
+            peer_host=link.peer_host,
+            peer_port=link.peer_port,
+            connection_type="LEAFNODE",
+            certificate=link.channel.peer_certificate(),
         )
+        self._ask(link)
+
+    def _ask(self, link: LeafLink) -> None:
+        """Have the leaf's user checked, which may take a while."""
+        assert self._request is not None, "it is CONNECT that asks"
+        verdict = self._authenticate(self._request)
         if isinstance(verdict, Verdict):
             self._conclude(link, verdict)
             return
         link.channel.reading.halt(AUTHENTICATING)
         waiting = asyncio.ensure_future(verdict)
         waiting.add_done_callback(lambda done: self._conclude_later(link, done))
+
+    def ask_again(self, link: LeafLink) -> None:
+        """Find out whether a leaf that is in may stay, and as what; the rules have changed."""
+        if self._identity is not None and link.reason is None:
+            self._ask(link)
 
     def _refusal(self, connect: LeafConnect) -> str | None:
         """Say why a server that says this of itself is no leaf, if so."""
@@ -155,6 +166,9 @@ class Accepted(Side):
         if isinstance(verdict, Refusal):
             self.fail(link, verdict.wire, ClosedReason.AUTHENTICATION_FAILURE, verdict.detail)
             return
+        if self._identity is not None:
+            self._stay(link, self._identity, verdict)
+            return
         account = self.nodes.broker.account(verdict.account)
         if account is self.nodes.broker.system_account:
             detail = "midge does not link the system account"
@@ -162,11 +176,34 @@ class Accepted(Side):
             return
         self._admit(link, verdict)
 
+    def _stay(self, link: LeafLink, before: Identity, identity: Identity) -> None:
+        """Let the leaf stay with what it may do now; in another account it is another link."""
+        connect = self._connect
+        assert connect is not None, "a leaf that is in has connected"
+        if identity.account != before.account:
+            self.fail(link, None, ClosedReason.CLIENT_CLOSED, "its user is of another account now")
+            return
+        self._identity = identity
+        if _table_of(identity) == _table_of(before):
+            return
+        info = self._second_info(link, identity)
+        self._bind(link, identity.rules, connect.deny_pub or (), info)
+        link.send(info.line())
+        self.nodes.interest_of(link.account).renew(link, link.take_rules)
+
+    def _second_info(self, link: LeafLink, identity: Identity) -> LeafInfo:
+        """Give the INFO that depends on who the leaf is."""
+        info = self._info(link)
+        info.connect_info = True
+        info.remote_account = identity.account
+        return info
+
     def _admit(self, link: LeafLink, identity: Identity) -> None:
         """Bind the link to the account, answer with INFO, and take part."""
         connect = self._connect
         assert connect is not None, "it is CONNECT that is concluded"
         self.stop_timer()
+        self._identity = identity
         broker = self.nodes.broker
         link.account = broker.account(identity.account)
         link.name = connect.name
@@ -180,9 +217,7 @@ class Accepted(Side):
         link.told = Told(
             link, broker.turns, is_hub=False, wants_leafs=not is_isolated, wants_hubs=True
         )
-        info = self._info(link)
-        info.connect_info = True
-        info.remote_account = identity.account
+        info = self._second_info(link, identity)
         self._bind(link, identity.rules, connect.deny_pub or (), info)
         link.send(info.line())
         self.nodes.join(link, link.take_rules)
@@ -241,6 +276,10 @@ class Accepted(Side):
     def refuse_message(self, link: LeafLink, subject: bytes) -> None:
         """End a link that brings what its user may not publish."""
         self.fail(link, errors.publish_violation(subject), ClosedReason.PROTOCOL_VIOLATION)
+
+
+def _table_of(identity: Identity) -> object:
+    return None if identity.rules is None else identity.rules.table
 
 
 def _version(text: str) -> tuple[int, ...]:

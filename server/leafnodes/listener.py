@@ -21,11 +21,11 @@ from midge.server.log.logger import get_logger
 from midge.server.routing.account import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from midge.server.auth import AuthRequest, Verdict
-    from midge.server.config.leafnodes import LeafAuthorization
-    from midge.server.leafnodes.nodes import LeafNodes
+    from midge.server.config.leafnodes import LeafAuthorization, LeafNodes
+    from midge.server.leafnodes import nodes as leaf_nodes
 
 HANDSHAKES_MAX = 256
 """Most leafs that may be shaking hands at a time; each holds a task and a socket."""
@@ -40,7 +40,7 @@ log = get_logger()
 class LeafListener:
     """Accepts the leafs of one server, and has their users checked."""
 
-    def __init__(self, nodes: LeafNodes) -> None:
+    def __init__(self, nodes: leaf_nodes.LeafNodes) -> None:
         """Read the settings.
 
         Raises:
@@ -48,16 +48,30 @@ class LeafListener:
         """
         self._nodes = nodes
         self._broker = nodes.broker
-        table = self._broker.options.leafnodes
-        own = options_of(table.authorization)
-        self._own = None if own is None else Authenticator(own)
-        self._tls = None
-        if table.tls.enabled:
-            self._tls = build_server_context(table.tls, "leafnodes.tls")
+        self._own: Authenticator | None = None
+        self._tls: ssl.SSLContext | None = None
+        self.prepare(self._broker.options.leafnodes)()
         self._socket: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._begun: set[LeafLink] = set()
         self.address = ("", 0)
+
+    def prepare(self, table: LeafNodes) -> Callable[[], None]:
+        """Read the users and the certificates of `table`; return what puts them in force.
+
+        Raises:
+            ConfigError: they cannot be; nothing has changed.
+        """
+        options = options_of(table.authorization)
+        own = None if options is None else Authenticator(options)
+        tls = build_server_context(table.tls, "leafnodes.tls") if table.tls.enabled else None
+
+        def put_in_force() -> None:
+            if self._own is not None:
+                self._own.close()
+            self._own, self._tls = own, tls
+
+        return put_in_force
 
     def open(self) -> None:
         """Listen.

@@ -8,6 +8,8 @@ import socket
 import ssl
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from midge.protocol.leaf_messages import LeafInfo, parse_leaf_info
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.loop_adapter import forget, protocol_for
@@ -53,7 +55,7 @@ class Remote:
         """Connect, and again when that fails or ends."""
         self._task = asyncio.get_running_loop().create_task(self._keep_up())
 
-    async def stop(self) -> None:
+    async def stop(self, reason: ClosedReason = ClosedReason.SERVER_SHUTDOWN) -> None:
         """Try no more, and close the link."""
         task, self._task = self._task, None
         if task is not None:
@@ -61,7 +63,15 @@ class Remote:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         if self._link is not None:
-            self._link.close(ClosedReason.SERVER_SHUTDOWN)
+            self._link.close(reason)
+            self._broker.router.flush_unless_due()
+
+    def take(self, table: LeafRemote) -> bool:
+        """Go by `table` from the next connection on; False: it describes another link."""
+        if structs.replace(table, tls=self.table.tls) != self.table:
+            return False
+        self.table = table
+        return True
 
     # What its link tells.
 

@@ -1,15 +1,24 @@
-"""Leaf nodes as a server starts and stops them."""
+"""Leaf nodes as a server starts, changes and stops them."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.errors import ConfigError
+from midge.server.leafnodes.accepted import Accepted
+from midge.server.leafnodes.client_tls import build_client_context
 from midge.server.leafnodes.listener import LeafListener
 from midge.server.leafnodes.nodes import LeafNodes
 from midge.server.leafnodes.remote import Remote
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from midge.server.broker.broker import Broker
+    from midge.server.config.leafnodes import LeafRemote
+    from midge.server.config.options import Options
 
 
 class LeafNodeService:
@@ -19,6 +28,7 @@ class LeafNodeService:
         self.nodes = LeafNodes(broker)
         self._broker = broker
         self._remotes: list[Remote] = []
+        self._stopping: set[asyncio.Task[None]] = set()
         self._listener: LeafListener | None = None
 
     def start(self) -> None:
@@ -31,16 +41,66 @@ class LeafNodeService:
         if self._broker.options.leafnodes.port:
             self._listener = LeafListener(self.nodes)
             self._listener.open()
-        for table in self._broker.options.leafnodes.remotes:
-            if table.urls and not table.disabled:
-                remote = Remote(self.nodes, table)
-                self._remotes.append(remote)
-                remote.start()
+        for table in _enabled(self._broker.options):
+            self._begin(Remote(self.nodes, table))
+
+    def _begin(self, remote: Remote) -> None:
+        self._remotes.append(remote)
+        remote.start()
 
     @property
     def address(self) -> tuple[str, int] | None:
         """Where leaf nodes connect; None where they do not."""
         return None if self._listener is None else self._listener.address
+
+    # Changes while serving.
+
+    def prepare_reload(self, options: Options) -> Callable[[], None]:
+        """Check `options` and return what puts them in force, once they are the broker's.
+
+        Raises:
+            ConfigError: they cannot be; nothing has changed.
+        """
+        table = options.leafnodes
+        renew_port = None if self._listener is None else self._listener.prepare(table)
+        for index, remote in enumerate(table.remotes):
+            self._check(remote, f"leafnodes.remotes[{index}]")
+
+        def put_in_force() -> None:
+            if renew_port is not None:
+                renew_port()
+            self._follow(_enabled(options))
+            for link in list(self.nodes.links.values()):
+                link.parser.max_payload = options.limits.max_payload_bytes
+                link.max_interest = self.nodes.max_interest()
+                if isinstance(link.side, Accepted):
+                    link.side.ask_again(link)
+
+        return put_in_force
+
+    def _check(self, table: LeafRemote, where: str) -> None:
+        """Raise ConfigError where `table` names what cannot be."""
+        try:
+            if table.urls:
+                Remote(self.nodes, table)
+        except ValueError as error:
+            raise ConfigError(str(error), key=f"{where}.urls") from error
+        build_client_context(table.tls, f"{where}.tls")
+
+    def _follow(self, tables: list[LeafRemote]) -> None:
+        """Keep the links that are still described, end the others, and begin those that are new."""
+        for remote in self._remotes[:]:
+            known = next((table for table in tables if remote.take(table)), None)
+            if known is not None:
+                tables.remove(known)
+                continue
+            self._remotes.remove(remote)
+            end = remote.stop(ClosedReason.CLIENT_CLOSED)
+            stopping = asyncio.get_running_loop().create_task(end)
+            self._stopping.add(stopping)
+            stopping.add_done_callback(self._stopping.discard)
+        for table in tables:
+            self._begin(Remote(self.nodes, table))
 
     async def stop(self) -> None:
         """Connect no more, and close the links."""
@@ -50,4 +110,10 @@ class LeafNodeService:
         remotes, self._remotes = self._remotes, []
         for remote in remotes:
             await remote.stop()
+        await asyncio.gather(*self._stopping)
         self.nodes.close()
+
+
+def _enabled(options: Options) -> list[LeafRemote]:
+    """Return the remotes that are to be connected to."""
+    return [table for table in options.leafnodes.remotes if table.urls and not table.disabled]
