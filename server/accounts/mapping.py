@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from midge.sublist.bounded_cache import BoundedCache
 from midge.sublist.subjects import is_literal, matches
 from midge.sublist.transform import Transform
 
@@ -45,7 +46,7 @@ class Mappings:
         compiled = [_WeightedMapping(table, random) for table in tables]
         self._literal = {m.source: m for m in reversed(compiled) if is_literal(m.source)}
         self._patterns = [m for m in compiled if not is_literal(m.source)]
-        self._cache: dict[bytes, bytes] = {}
+        self._cache = BoundedCache(CACHE_MAX)
         self.steps = 0
 
     def sources(self) -> list[bytes]:
@@ -54,17 +55,15 @@ class Mappings:
 
     def map(self, subject: bytes) -> bytes | None:
         """Return the subject that a message to `subject` goes to; None drops it."""
-        known = self._cache.get(subject)
+        known: bytes | None = self._cache.get(subject)
         if known is not None:
             return known
         self.steps += _MISS_STEPS + _PATTERN_STEPS * len(self._patterns) + len(subject)
         mapping = self._literal.get(subject) or self._find(subject)
         mapped = subject if mapping is None else mapping.choose(subject)
-        if (mapping is None or mapping.is_steady) and len(subject) <= CACHED_SUBJECT_MAX_BYTES:
-            if len(self._cache) >= CACHE_MAX:
-                self._cache.clear()
-            if mapped is not None:
-                self._cache[subject] = mapped
+        is_steady = mapping is None or mapping.is_steady
+        if is_steady and mapped is not None and len(subject) <= CACHED_SUBJECT_MAX_BYTES:
+            self._cache.put(subject, mapped)
         return mapped
 
     def _find(self, subject: bytes) -> _WeightedMapping | None:

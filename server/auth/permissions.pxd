@@ -3,6 +3,7 @@
 cimport cython
 
 from midge.server.auth.pattern_set cimport PatternSet
+from midge.sublist.bounded_cache cimport BoundedCache
 
 cdef long long _REMEMBER_EVERY
 
@@ -14,7 +15,7 @@ cdef class PermissionRules:
     cdef readonly bint has_publish_rules, has_deliver_deny, allows_responses
     cdef readonly long responses_max
     cdef readonly double responses_expire_s
-    cdef readonly dict publish_cache, deliver_cache, deliver_queue_cache
+    cdef readonly BoundedCache publish_cache, deliver_cache, deliver_queue_cache
 
     cdef long long _checks
 
@@ -30,7 +31,8 @@ cdef class PermissionRules:
 cdef class Permissions:
     cdef readonly PermissionRules rules
     cdef readonly bint has_publish_rules, has_deliver_deny, allows_responses
-    cdef dict _publish_cache, _deliver_cache, _deliver_queue_cache, _responses
+    cdef BoundedCache _publish_cache, _deliver_cache, _deliver_queue_cache
+    cdef dict _responses
     cdef Py_ssize_t _response_bytes
 
     cpdef bint may_publish(self, bytes subject) except -1

@@ -27,6 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from midge.server.auth.pattern_set import PatternSet, SubjectQueue, split_subject_queue
+from midge.sublist.bounded_cache import BoundedCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from midge.server.config import options
 
 CACHE_MAX = 1024
-"""Most answers in each cache; a full cache is cleared."""
+"""Most answers in each cache."""
 
 CACHED_SUBJECT_MAX_BYTES = 256
 """Longest cached subject, in bytes, which bounds the caches' memory."""
@@ -75,9 +76,9 @@ class PermissionRules:
         self.allows_responses = responses is not None
         self.responses_max = (responses.max or 1) if responses else 0
         self.responses_expire_s = (responses.expires_s or 120.0) if responses else 0.0
-        self.publish_cache: dict[bytes, bool] = {}
-        self.deliver_cache: dict[bytes, bool] = {}
-        self.deliver_queue_cache: dict[SubjectQueue, bool] = {}
+        self.publish_cache = BoundedCache(CACHE_MAX)
+        self.deliver_cache = BoundedCache(CACHE_MAX)
+        self.deliver_queue_cache = BoundedCache(CACHE_MAX)
         self._checks = 0
 
     def remembers(self) -> bool:
@@ -145,14 +146,12 @@ class Permissions:
 
         When they do not and `allows_responses` is set, `use_response` may still permit it.
         """
-        answer = self._publish_cache.get(subject)
+        answer: bool | None = self._publish_cache.get(subject)
         if answer is not None:
             return answer
         allowed = self.rules.check_publish(subject)
         if len(subject) <= CACHED_SUBJECT_MAX_BYTES and self.rules.remembers():
-            if len(self._publish_cache) >= CACHE_MAX:
-                self._publish_cache.clear()
-            self._publish_cache[subject] = allowed
+            self._publish_cache.put(subject, allowed)
         return allowed
 
     def may_subscribe(self, subject: bytes, queue: bytes | None) -> bool:
@@ -167,14 +166,12 @@ class Permissions:
         """Tell whether a message on `subject` may reach a subscription (in `queue`) of this one."""
         if queue is not None:
             return self._may_deliver_to_queue(subject, queue)
-        answer = self._deliver_cache.get(subject)
+        answer: bool | None = self._deliver_cache.get(subject)
         if answer is not None:
             return answer
         allowed = self.rules.check_deliver(subject, None)
         if len(subject) <= CACHED_SUBJECT_MAX_BYTES and self.rules.remembers():
-            if len(self._deliver_cache) >= CACHE_MAX:
-                self._deliver_cache.clear()
-            self._deliver_cache[subject] = allowed
+            self._deliver_cache.put(subject, allowed)
         return allowed
 
     def grant_response(self, reply: bytes, now_s: float) -> bool:
@@ -211,14 +208,12 @@ class Permissions:
     def _may_deliver_to_queue(self, subject: bytes, queue: bytes) -> bool:
         """`may_deliver` for a queue subscription."""
         key = (subject, queue)
-        answer = self._deliver_queue_cache.get(key)
+        answer: bool | None = self._deliver_queue_cache.get(key)
         if answer is not None:
             return answer
         allowed = self.rules.check_deliver(subject, queue)
         if len(subject) + len(queue) <= CACHED_SUBJECT_MAX_BYTES and self.rules.remembers():
-            if len(self._deliver_queue_cache) >= CACHE_MAX:
-                self._deliver_queue_cache.clear()
-            self._deliver_queue_cache[key] = allowed
+            self._deliver_queue_cache.put(key, allowed)
         return allowed
 
     def _drop_stale_responses(self, now_s: float) -> bool:

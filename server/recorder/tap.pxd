@@ -9,6 +9,7 @@ from midge.server.routing.client cimport Client
 from midge.server.routing.observer cimport Observer
 from midge.server.recorder.rows cimport MessageRows
 from midge.server.routing.router cimport Router
+from midge.sublist.bounded_cache cimport BoundedCache
 
 cdef int _SKIPPED, _WHOLE
 cdef long long _HOUR_US
@@ -20,7 +21,7 @@ cdef class MessageTap(Observer):
     cdef Router _router
     cdef object _exchange
     cdef object _choose
-    cdef dict _choices
+    cdef BoundedCache _choices
     cdef dict _codes
     cdef object _wall
     cdef unsigned long long _batch

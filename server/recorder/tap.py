@@ -14,6 +14,7 @@ from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.observer import Observer
 from midge.server.routing.router import Router
+from midge.sublist.bounded_cache import BoundedCache
 
 HOUR_US = 3_600_000_000
 
@@ -46,7 +47,7 @@ class MessageTap(Observer):
         self._router = router
         self._exchange = exchange
         self._choose = choose
-        self._choices: dict[bytes, int] = {}
+        self._choices = BoundedCache(_CHOICES_MAX)
         self._codes: dict[bytes, int] = {}  # code and choice of a subject that `rows` has
         self._wall = wall
         self._batch = 0
@@ -200,10 +201,8 @@ class MessageTap(Observer):
         """Return the filters' answer for `subject`."""
         if self._choose is None:
             return _WHOLE
-        choice = self._choices.get(subject)
+        choice: int | None = self._choices.get(subject)
         if choice is None:
             choice = self._choose(subject)
-            if len(self._choices) >= _CHOICES_MAX:
-                self._choices.clear()
-            self._choices[subject] = choice
+            self._choices.put(subject, choice)
         return choice

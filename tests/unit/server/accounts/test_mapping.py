@@ -78,7 +78,7 @@ def test_the_memory_is_bounded() -> None:
         assert mapped.map(b"a.%d" % i) == b"b.%d" % i
     assert len(mapped._cache) <= mapping.CACHE_MAX
     mapped.map(b"a." + b"x" * 1000)
-    assert b"a." + b"x" * 1000 not in mapped._cache
+    assert b"a." + b"x" * 1000 not in mapped._cache.entries
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,31 @@
+"""A cache of answers, for what is asked about subjects again and again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class BoundedCache:
+    """Up to `most` answers in `entries`; a full cache is cleared before the next one is put in.
+
+    Clearing costs nothing per look-up, unlike an order of use, and what is in use is soon back.
+    """
+
+    __slots__ = ("entries", "most")
+
+    def __init__(self, most: int) -> None:
+        self.entries: dict[Any, Any] = {}
+        self.most = most
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def get(self, key: object) -> Any:
+        """Return the answer for `key`; None when there is none."""
+        return self.entries.get(key)
+
+    def put(self, key: object, answer: object) -> None:
+        """Keep `answer`, which must not be None."""
+        if len(self.entries) >= self.most:
+            self.entries.clear()
+        self.entries[key] = answer
