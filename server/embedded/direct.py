@@ -18,7 +18,6 @@ from midge.protocol.errors import MidgeError
 from midge.protocol.text import decode, encode
 from midge.server.embedded.inbox import Inbox, Message
 from midge.server.embedded.publisher import Publisher
-from midge.server.routing.account import GLOBAL_ACCOUNT
 from midge.sublist.subjects import is_valid_subject
 
 if TYPE_CHECKING:
@@ -159,17 +158,12 @@ class Direct(Publisher):
     def subscribe(
         self,
         pattern: str | bytes,
-        callback: Callback | None = None,
-        queue: str | bytes | None = None,
-        *,
-        account: str = GLOBAL_ACCOUNT,
-        pending_max: int = PENDING_MAX,
+        callback: Callback | None,
+        queue: str | bytes | None,
+        account: str,
+        pending_max: int,
     ) -> DirectSubscription:
-        """Subscribe to `pattern`, as a member of the group `queue` if given.
-
-        Raises:
-            ValueError: the pattern or the queue name is invalid.
-        """
+        """Subscribe; see `Server.subscribe`."""
         subject = _encode(pattern)
         group = None if queue is None else _encode(queue)
         if not is_valid_subject(subject):
@@ -185,22 +179,15 @@ class Direct(Publisher):
     async def request(
         self,
         subject: str | bytes,
-        payload: bytes | str = b"",
-        timeout_s: float = 1.0,
-        headers: Headers | None = None,
-        *,
-        account: str = GLOBAL_ACCOUNT,
+        payload: bytes | str,
+        timeout_s: float,
+        headers: Headers | None,
+        account: str,
     ) -> Message:
-        """Publish a request and return the first answer.
-
-        Raises:
-            NoRespondersError: the request has no responders.
-            TimeoutError: no answer arrived within `timeout_s`, by the server's clock.
-            ValueError: as `publish`.
-        """
+        """Publish a request and return the first answer; see `Server.request`."""
         inbox = f"_INBOX.{secrets.token_hex(12)}"
-        with self.subscribe(inbox, account=account, pending_max=1) as answers:
-            if not self.publish(subject, payload, headers, inbox, account=account):
+        with self.subscribe(inbox, None, None, account, 1) as answers:
+            if not self.send(subject, payload, headers, inbox, account):
                 raise NoRespondersError(f"no responders on {decode(_encode(subject))!r}")
             message = await answers.next(timeout_s)
         if message.headers.get("Status") == ["503"] and not message.payload:

@@ -69,7 +69,7 @@ class Message:
         """
         if self.reply is None or self._publisher is None:
             raise ValueError(f"a message to {self.subject!r} without a reply subject")
-        return self._publisher.publish(self.reply, payload, headers, account=self.account)
+        return self._publisher.send(self.reply, payload, headers, None, self.account)
 
     def __repr__(self) -> str:
         reply = f" reply={self.reply!r}" if self.reply else ""

@@ -55,9 +55,7 @@ class Requests:
             MidgeError: nobody answers.
         """
         try:
-            return await self.direct.request(
-                subject, payload, TIMEOUT_S, headers, account=self.account
-            )
+            return await self.direct.request(subject, payload, TIMEOUT_S, headers, self.account)
         except NoRespondersError:
             raise MidgeError(f"no stream takes {subject!r}, or JetStream is off") from None
 

@@ -5,6 +5,7 @@ cimport cython
 from midge.protocol.frame cimport Frame, compose, with_subject
 from midge.server.internal.publisher cimport InternalPublisher
 from midge.server.routing.account cimport Account
+from midge.sublist.bounded_cache cimport BoundedCache
 from midge.sublist.subjects cimport is_valid_publish_subject
 
 
@@ -14,7 +15,7 @@ cdef class Publisher:
     cdef readonly long long in_messages
     cdef readonly long long in_bytes
     cdef InternalPublisher _internal
-    cdef dict _subjects
+    cdef BoundedCache _subjects
 
     @cython.locals(topic=bytes, answer_to=bytes, block=bytes, content=bytes, size=Py_ssize_t,
                    largest=Py_ssize_t, home=Account, frame=Frame)

@@ -10,7 +10,8 @@ from midge.protocol.frame import Frame, compose, with_subject
 from midge.protocol.headers import Headers, format_headers
 from midge.protocol.text import encode
 from midge.server.internal.publisher import InternalPublisher
-from midge.server.routing.account import GLOBAL_ACCOUNT, Account
+from midge.server.routing.account import Account
+from midge.sublist.bounded_cache import BoundedCache
 from midge.sublist.subjects import is_valid_publish_subject
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
 
 SUBJECTS_MAX = 1024
-"""Most valid subjects that are cached; a full cache is cleared."""
+"""Most valid subjects that are cached."""
 
 
 class Publisher:
@@ -40,23 +41,7 @@ class Publisher:
         self.in_messages = 0
         self.in_bytes = 0
         self._internal: InternalPublisher = broker.internal
-        self._subjects: dict[str, bytes] = {}
-
-    def publish(
-        self,
-        subject: str | bytes,
-        payload: bytes | str = b"",
-        headers: Headers | None = None,
-        reply: str | bytes | None = None,
-        *,
-        account: str = GLOBAL_ACCOUNT,
-    ) -> int:
-        """Route one message; return how many subscriptions have taken it.
-
-        Raises:
-            ValueError: the subject is invalid for publishing, or the payload is too large.
-        """
-        return self.send(subject, payload, headers, reply, account)
+        self._subjects = BoundedCache(SUBJECTS_MAX)
 
     def send(
         self,
@@ -66,7 +51,13 @@ class Publisher:
         reply: str | bytes | None,
         account: str,
     ) -> int:
-        """`publish` with positional arguments only, which is faster."""
+        """Route one message; return how many subscriptions have taken it.
+
+        Its arguments, which `Server.publish` describes, are positional only: that is faster.
+
+        Raises:
+            ValueError: the subject is invalid for publishing, or the payload is too large.
+        """
         topic = self._valid(subject, "subject")
         answer_to = None if reply is None else self._valid(reply, "reply")
         block = None if headers is None else format_headers(headers)
@@ -100,12 +91,10 @@ class Publisher:
         """`literal_subject`, with a cache."""
         if not isinstance(subject, str):
             return literal_subject(subject, what)
-        known = self._subjects.get(subject)
+        known: bytes | None = self._subjects.get(subject)
         if known is None:
             known = literal_subject(subject, what)
-            if len(self._subjects) >= SUBJECTS_MAX:
-                self._subjects.clear()
-            self._subjects[subject] = known
+            self._subjects.put(subject, known)
         return known
 
     def _mapped(self, account: Account, subject: bytes, frame: Frame) -> int:

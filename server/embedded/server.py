@@ -330,7 +330,7 @@ class Server:
             ValueError: the pattern or the queue name is invalid.
         """
         direct = self._started()
-        return direct.subscribe(pattern, callback, queue, account=account, pending_max=pending_max)
+        return direct.subscribe(pattern, callback, queue, account, pending_max)
 
     async def request(
         self,
@@ -349,7 +349,7 @@ class Server:
             ValueError: as `publish`.
         """
         direct = self._started()
-        return await direct.request(subject, payload, timeout_s, headers, account=account)
+        return await direct.request(subject, payload, timeout_s, headers, account)
 
     def __repr__(self) -> str:
         state = "stopped" if self._direct is None else self.url

@@ -7,6 +7,7 @@ import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from midge.protocol.errors import MidgeError
+from midge.server.embedded.direct import PENDING_MAX
 
 if TYPE_CHECKING:
     from midge.server.embedded.direct import DirectSubscription
@@ -141,7 +142,9 @@ class Consuming:
         self.pending = answer["num_pending"]
         direct = self._jetstream.direct
         self._inbox = f"_INBOX.{secrets.token_hex(12)}"
-        self._subscription = direct.subscribe(self._inbox, account=self._jetstream.account)
+        self._subscription = direct.subscribe(
+            self._inbox, None, None, self._jetstream.account, PENDING_MAX
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -153,10 +156,8 @@ class Consuming:
             message.nak()
         self._subscription = None
         if self._is_temporary:
-            self._jetstream.direct.publish(
-                f"$JS.API.CONSUMER.DELETE.{self._stream}.{self._name}",
-                account=self._jetstream.account,
-            )
+            subject = f"$JS.API.CONSUMER.DELETE.{self._stream}.{self._name}"
+            self._jetstream.direct.send(subject, b"", None, None, self._jetstream.account)
 
     def _unread(self) -> list[StreamMessage]:
         """Return what was delivered and not read, of a consumer that wants acknowledgements."""
@@ -193,12 +194,12 @@ class Consuming:
     def _pull(self) -> None:
         self._requested = _BATCH if self._is_temporary else 1
         body = {"batch": self._requested, "expires": _EXPIRES_NS}
-        taken = self._jetstream.direct.publish(
+        taken = self._jetstream.direct.send(
             f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._name}",
             json.dumps(body),
             None,
             self._inbox,
-            account=self._jetstream.account,
+            self._jetstream.account,
         )
         if not taken:
             raise MidgeError(f"consumer {self._name!r} of stream {self._stream!r} is gone")

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -21,9 +21,19 @@ if TYPE_CHECKING:
     from midge.server.system_account.documents import Documents
 
 Answer = dict[str, Any]
-Handler = Callable[["Account", "Client | None", Answer, bytes], Awaitable[Answer | None]]
-"""Returns the answer to a request in an account by a publisher, from its arguments and subject;
-None when another server is to answer."""
+
+
+class Question(NamedTuple):
+    """A request, with its arguments: the object in its payload."""
+
+    account: "Account"
+    publisher: "Client | None"
+    given: Answer
+    subject: bytes
+
+
+Handler = Callable[[Question], Awaitable[Answer | None]]
+"""Returns the answer to a request; None when another server is to answer."""
 
 _STATES = ("open", "closed", "all")
 _RENAMED = {"account": "acc", "subscriptions": "subs", "subject_filter": "filter_subject"}
@@ -102,7 +112,9 @@ class SystemRequests:
                 raise ValueError("expected a JSON object")  # noqa: TRY004 - the peer's value
             if not self._is_meant(given):
                 return None
-            answer = await handler(request.account, request.publisher, given, request.subject)
+            answer = await handler(
+                Question(request.account, request.publisher, given, request.subject)
+            )
         except (ValueError, RecursionError) as error:
             answer = self._refusal(400, str(error))
         except (BadArgument, MidgeError) as error:
@@ -154,51 +166,41 @@ class SystemRequests:
         return pages | {"CONNZ": self._connz, "SUBSZ": self._subsz}
 
     def _page(self, page: Callable[[Arguments], Any]) -> Handler:
-        async def answer(
-            _account: "Account", _publisher: "Client | None", given: Answer, _subject: bytes
-        ) -> Answer:
-            return self._wrapped(page(_arguments(given)))
+        async def answer(asked: Question) -> Answer:
+            return self._wrapped(page(_arguments(asked.given)))
 
         return answer
 
-    async def _statsz(self, *_: Any) -> Answer:
+    async def _statsz(self, _: Question) -> Answer:
         return self._documents.statistics()
 
-    async def _idz(self, *_: Any) -> Answer:
+    async def _idz(self, _: Question) -> Answer:
         info = self._documents.server_info()
         return {field: info[field] for field in ("name", "host", "id")}
 
-    async def _connz(
-        self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
-    ) -> Answer:
+    async def _connz(self, asked: Question) -> Answer:
         from midge.server.monitoring import connz  # noqa: PLC0415 - large, and seldom asked for
 
-        options = connz.read_options(_arguments(given))
+        options = connz.read_options(_arguments(asked.given))
         return self._wrapped(await connz.connz(self._state, options))
 
-    async def _subsz(
-        self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
-    ) -> Answer:
+    async def _subsz(self, asked: Question) -> Answer:
         from midge.server.monitoring import subsz  # noqa: PLC0415 - as above
 
-        return self._wrapped(await subsz.subsz(self._state, _arguments(given)))
+        return self._wrapped(await subsz.subsz(self._state, _arguments(asked.given)))
 
-    async def _accountz(
-        self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
-    ) -> Answer:
-        page = accounts.accountz(self._state, _arguments(given))
+    async def _accountz(self, asked: Question) -> Answer:
+        page = accounts.accountz(self._state, _arguments(asked.given))
         return self._wrapped(page.get("account_detail", page))
 
-    async def _jsz(self, _account: Any, _publisher: Any, given: Answer, _subject: bytes) -> Answer:
+    async def _jsz(self, asked: Question) -> Answer:
         from midge.server.monitoring import jsz  # noqa: PLC0415 - as above
 
-        return self._wrapped(await jsz.jsz(self._state, _arguments(given)))
+        return self._wrapped(await jsz.jsz(self._state, _arguments(asked.given)))
 
-    async def _account_jsz(
-        self, _account: Any, _publisher: Any, given: Answer, subject: bytes
-    ) -> Answer:
+    async def _account_jsz(self, asked: Question) -> Answer:
         """Return the JetStream page of the account in the subject."""
-        name = _account_in(subject)
+        name = _account_in(asked.subject)
         if self._state.jetstream is None:
             raise BadArgument("jetstream not enabled")
         home = self._state.jetstream.accounts.get(name)
@@ -206,28 +208,24 @@ class SystemRequests:
             raise BadArgument("jetstream not enabled for account")
         from midge.server.monitoring import jsz  # noqa: PLC0415 - as above
 
-        page = await jsz.jsz(self._state, _arguments({**given, "acc": name}))
+        page = await jsz.jsz(self._state, _arguments({**asked.given, "acc": name}))
         return self._wrapped(page["account_details"][0])
 
     def _named(self, handler: Handler, **always: Any) -> Handler:
         """Return a page of the account in the subject, with `always` as arguments."""
 
-        async def answer(
-            account: "Account", publisher: "Client | None", given: Answer, subject: bytes
-        ) -> Answer | None:
-            named = {**_about(_account_in(subject), given), **always}
-            return await handler(account, publisher, named, subject)
+        async def answer(asked: Question) -> Answer | None:
+            given = {**_about(_account_in(asked.subject), asked.given), **always}
+            return await handler(asked._replace(given=given))
 
         return answer
 
-    async def _named_statistics(
-        self, _account: Any, _publisher: Any, given: Answer, subject: bytes
-    ) -> Answer | None:
-        name = _account_in(subject)
+    async def _named_statistics(self, asked: Question) -> Answer | None:
+        name = _account_in(asked.subject)
         if name != "PING":
             return self._account_statistics([name]) if name in self._broker.accounts else None
-        wanted = given.get("accounts")
-        unused = bool(given.get("include_unused"))
+        wanted = asked.given.get("accounts")
+        unused = bool(asked.given.get("include_unused"))
         found = self._broker.accounts
         if isinstance(wanted, list):
             names = [one for one in wanted if isinstance(one, str) and one in found]
@@ -236,10 +234,8 @@ class SystemRequests:
             [one for one in sorted(found) if unused or found[one].clients]
         )
 
-    async def _named_connections(
-        self, _account: Any, _publisher: Any, _given: Answer, subject: bytes
-    ) -> Answer | None:
-        account = self._broker.accounts.get(_account_in(subject))
+    async def _named_connections(self, asked: Question) -> Answer | None:
+        account = self._broker.accounts.get(_account_in(asked.subject))
         return self._documents.account_connections(account) if account is not None else None
 
     def _account_statistics(self, names: list[str]) -> Answer:
@@ -254,40 +250,38 @@ class SystemRequests:
 
     # Services of every account.
 
-    async def _own_statistics(self, account: "Account", *_: Any) -> Answer:
-        return self._account_statistics([account.name])
+    async def _own_statistics(self, asked: Question) -> Answer:
+        return self._account_statistics([asked.account.name])
 
-    async def _own_connections(
-        self, account: "Account", publisher: Any, given: Answer, subject: bytes
-    ) -> Answer:
-        return await self._connz(account, publisher, _about(account.name, given), subject)
+    async def _own_connections(self, asked: Question) -> Answer:
+        return await self._connz(asked._replace(given=_about(asked.account.name, asked.given)))
 
-    async def _user_info(
-        self, account: "Account", publisher: "Client | None", _given: Answer, _subject: bytes
-    ) -> Answer:
-        data: Answer = {"user": "", "account": account.name, "account_name": account.name}
-        if isinstance(publisher, Connection) and publisher.identity is not None:
-            data["user"] = publisher.identity.user
-            data |= _permissions(self._broker.options, publisher.identity)
+    async def _user_info(self, asked: Question) -> Answer:
+        data: Answer = {
+            "user": "",
+            "account": asked.account.name,
+            "account_name": asked.account.name,
+        }
+        if isinstance(asked.publisher, Connection) and asked.publisher.identity is not None:
+            data["user"] = asked.publisher.identity.user
+            data |= _permissions(self._broker.options, asked.publisher.identity)
         return self._wrapped(data)
 
     # Services that change something.
 
-    async def _kick(self, _account: Any, _publisher: Any, given: Answer, _subject: bytes) -> Answer:
-        self._client(given, "no such client or leafnode id").close(ClosedReason.KICKED)
+    async def _kick(self, asked: Question) -> Answer:
+        self._client(asked.given, "no such client or leafnode id").close(ClosedReason.KICKED)
         return {"server": self._documents.server_info()}
 
-    async def _lame_duck(
-        self, _account: Any, _publisher: Any, given: Answer, _subject: bytes
-    ) -> Answer:
-        client = self._client(given, "no such client id")
+    async def _lame_duck(self, asked: Question) -> Answer:
+        client = self._client(asked.given, "no such client id")
         line = self._broker.info_line(client).replace(b"INFO {", b'INFO {"ldm":true,', 1)
         client.outbound.append(line)
         self._broker.router.touch(client)
         self._broker.router.flush_unless_due()
         return {"server": self._documents.server_info()}
 
-    async def _reload(self, *_: Any) -> Answer:
+    async def _reload(self, _: Question) -> Answer:
         if self._reload_configuration is None:
             raise BadArgument("this server has no configuration to load again")
         await self._reload_configuration()
