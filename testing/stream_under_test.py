@@ -12,7 +12,7 @@ from midge.jetstream.store.interface import StoreError
 from midge.protocol.errors import MidgeError
 from midge.protocol.headers import parse_headers
 from midge.protocol.text import encode
-from midge.server.routing.account import GLOBAL_ACCOUNT
+from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.sublist.subjects import matches
 from midge.testing.capture import Captured
 

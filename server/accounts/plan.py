@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, structs
 
 from midge.server.accounts.mapping import Mappings
+from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from midge.server.errors import ConfigError
 from midge.sublist.subjects import covers, is_valid_subject, overlaps
 from midge.sublist.transform import Transform
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from midge.server.config import options
-
-GLOBAL_ACCOUNT = "$G"
-SYSTEM_ACCOUNT = "$SYS"
 
 CHAIN_MAX = 16
 """Most accounts that one message may pass through by imports."""

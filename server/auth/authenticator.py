@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from midge.server.auth.identity import GLOBAL_ACCOUNT, AuthRequest, Identity, Refusal, Verdict
+from midge.server.auth.identity import AuthRequest, Identity, Refusal, Verdict
 from midge.server.auth.nkeys import KeyKind, decode_signature, is_signed_by
 from midge.server.auth.passwords import PasswordChecker, is_bcrypt, is_same_text
 from midge.server.auth.users import KnownUser, UserDirectory
+from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from midge.server.auth.identity import GLOBAL_ACCOUNT, AuthRequest, Identity, Refusal, Verdict
+from midge.server.auth.identity import AuthRequest, Identity, Refusal, Verdict
 from midge.server.auth.permissions import PermissionRules
+from midge.server.config.account_names import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from midge.server.config.account_names import GLOBAL_ACCOUNT
+
 if TYPE_CHECKING:
     from midge.server.auth.permissions import PermissionRules
-
-GLOBAL_ACCOUNT = "$G"
-"""Account of all clients without another one."""
 
 UNLIMITED = -1
 """Means "no limit" in every limit below."""

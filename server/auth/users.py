@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from midge.server.auth.identity import GLOBAL_ACCOUNT, UNLIMITED, Identity
+from midge.server.auth.identity import UNLIMITED, Identity
 from midge.server.auth.nkeys import KeyKind, is_public_key
 from midge.server.auth.passwords import is_bcrypt
 from midge.server.auth.permissions import PermissionRules
+from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -33,10 +33,11 @@ from midge.server.clients.host import Host
 from midge.server.clients.protocol_trace import Tracer, client_label
 from midge.server.clients.screens import Screen, Screens
 from midge.server.clock import Clock
+from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from midge.server.config.options import Options
 from midge.server.internal.publisher import InternalPublisher
 from midge.server.log.logger import get_logger
-from midge.server.routing.account import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Account
+from midge.server.routing.account import Account
 from midge.server.routing.contained_faults import ContainedFaults
 from midge.server.routing.observer import Observer
 from midge.server.routing.role import Role

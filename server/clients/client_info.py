@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from midge.server.clients.connection import Connection
     from midge.server.clients.seams import Home
 
-_TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
+CLIENT_TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
+"""What monitoring calls the clients of each kind of listener."""
 
 
 def user_of(connection: Connection) -> str:
@@ -49,7 +50,7 @@ def client_info(connection: Connection, wall_offset_s: float) -> dict[str, Any]:
         "lang": options.lang,
         "ver": options.version,
         "kind": "Client",
-        "client_type": _TYPES.get(connection.listener_kind, "nats"),
+        "client_type": CLIENT_TYPES.get(connection.listener_kind, "nats"),
     }
     return {field: value for field, value in facts.items() if value}
 

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from midge.server.config.type_check import Problem
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ UPGRADE_HEADERS = frozenset({"host", "content-length", "connection", "upgrade", 
 
 _ACCOUNT_KEY_LENGTH = 56  # of a public account nkey
 
-RESERVED_ACCOUNTS = ("$G", "$SYS")
+RESERVED_ACCOUNTS = (GLOBAL_ACCOUNT, SYSTEM_ACCOUNT)
 """Accounts of every server; a file may define `$SYS`, to give it users, but not `$G`."""
 
 
@@ -119,7 +120,7 @@ def _check_accounts(options: Options) -> Iterator[Problem]:
             yield Problem(("accounts",), f'Duplicate account "{name}"')
     for index, account in enumerate(options.accounts):
         path = ("accounts", index)
-        if account.name == "$G":
+        if account.name == GLOBAL_ACCOUNT:
             yield Problem((*path, "name"), f'"{account.name}" is a Reserved Account')
         elif not account.name or any(character.isspace() for character in account.name):
             yield Problem((*path, "name"), "expected a name without blanks")
@@ -203,7 +204,7 @@ def _check_leafnodes(options: Options) -> Iterator[Problem]:
     seen: set[tuple[tuple[str, ...], str]] = set()
     for index, remote in enumerate(options.leafnodes.remotes):
         path = ("leafnodes", "remotes", index)
-        account = remote.account or "$G"
+        account = remote.account or GLOBAL_ACCOUNT
         if account in {options.system_account or "$SYS", "$SYS"}:
             yield Problem((*path, "account"), "midge does not link the system account")
         elif is_operator and not (len(account) == _ACCOUNT_KEY_LENGTH and account[0] == "A"):

@@ -18,12 +18,12 @@ from msgspec.structs import replace
 from midge.protocol.errors import MidgeError
 from midge.server import server as core
 from midge.server.auth.passwords import is_bcrypt
+from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.from_keywords import options_from_keywords
 from midge.server.config.options import Keepalive
 from midge.server.embedded.direct import PENDING_MAX, Direct
 from midge.server.errors import ConfigError
 from midge.server.listeners.sockets import host_in_url
-from midge.server.routing.account import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

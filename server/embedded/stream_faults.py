@@ -15,8 +15,8 @@ from midge.jetstream.json.encode import encode
 from midge.jetstream.json.times import format_time
 from midge.jetstream.sink import Sink
 from midge.protocol.errors import MidgeError
+from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.embedded.fault_kinds import Drop, Fault, FaultHost, MessageFault, Undoable
-from midge.server.routing.account import GLOBAL_ACCOUNT
 from midge.sublist.subjects import matches
 
 if TYPE_CHECKING:

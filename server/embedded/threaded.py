@@ -6,11 +6,11 @@ import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
+from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.embedded.direct import PENDING_MAX
 from midge.server.embedded.server import Server
 from midge.server.embedded.server_thread import ServerThread
 from midge.server.embedded.threaded_subscription import ThreadedSubscription
-from midge.server.routing.account import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

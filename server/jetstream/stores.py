@@ -11,7 +11,8 @@ from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.store.turns import Turns
 from midge.server.clients.gate import Gate
-from midge.server.routing.account import SYSTEM_ACCOUNT, Account
+from midge.server.config.account_names import SYSTEM_ACCOUNT
+from midge.server.routing.account import Account
 
 if TYPE_CHECKING:
     import asyncio

@@ -12,13 +12,13 @@ from midge.server.auth.authenticator import Authenticator
 from midge.server.auth.identity import Identity
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.loop_adapter import forget, protocol_for
+from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.options import Account, Authorization, Options, User
 from midge.server.leafnodes.accepted import Accepted
 from midge.server.leafnodes.link import LeafLink
 from midge.server.listeners.sockets import listen, peer_of
 from midge.server.listeners.tls import build_server_context
 from midge.server.log.logger import get_logger
-from midge.server.routing.account import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

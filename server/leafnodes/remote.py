@@ -13,12 +13,12 @@ from msgspec import structs
 from midge.protocol.leaf_messages import LeafInfo, parse_leaf_info
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.loop_adapter import forget, protocol_for
+from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.leafnodes.client_tls import build_client_context
 from midge.server.leafnodes.credentials import Address, parse_address
 from midge.server.leafnodes.link import DOCUMENT_MAX_BYTES, LeafLink
 from midge.server.leafnodes.solicited import Solicited
 from midge.server.log.logger import get_logger
-from midge.server.routing.account import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
     from midge.server.config.leafnodes import LeafRemote

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from midge.server.clients.client_info import user_of
+from midge.server.clients.client_info import CLIENT_TYPES, user_of
 from midge.server.clients.closed_clients import ClosedClient
 from midge.server.clients.connection import Connection
+from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.monitoring import go_format
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.long_lists import (
@@ -16,7 +17,6 @@ from midge.server.monitoring.long_lists import (
     StepBudget,
     subscription_detail,
 )
-from midge.server.routing.account import GLOBAL_ACCOUNT
 from midge.sublist import subjects
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ SortKey = Callable[[Client], Any]
 _ENTRY_STEPS = 16  # steps per entry
 _BATCH = 1024  # subscriptions examined at a time
 
-_TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
 _STATES = {
     "": (True, False),
     "open": (True, False),
@@ -257,7 +256,7 @@ def _entry(client: Client, options: ConnzOptions, now: float, wall_offset: float
     entry: dict[str, Any] = {
         "cid": client.cid,
         "kind": "Client",
-        "type": _TYPES.get(client.listener_kind, "nats"),
+        "type": CLIENT_TYPES.get(client.listener_kind, "nats"),
         "ip": client.peer_host,
         "port": client.peer_port,
         "start": go_format.timestamp(client.started_at + wall_offset),

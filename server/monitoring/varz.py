@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import midge
 from midge.protocol import COMPATIBLE_VERSION
+from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.options import WebSocket
 from midge.server.monitoring import go_format
 from midge.server.monitoring.account_totals import server_totals
@@ -126,7 +127,7 @@ def _leaf(options: "Options") -> dict[str, Any]:
     if table.remotes:
         found["remotes"] = [
             {
-                "local_account": remote.account or "$G",
+                "local_account": remote.account or GLOBAL_ACCOUNT,
                 "urls": [url.rpartition("@")[2].rpartition("//")[2] for url in remote.urls],
             }
             for remote in table.remotes

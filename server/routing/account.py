@@ -2,11 +2,9 @@
 
 from typing import Protocol
 
+from midge.server.config.account_names import SYSTEM_ACCOUNT
 from midge.sublist.sublist import InterestListener, SubList, SubListError
 from midge.sublist.subscription import Subscription
-
-GLOBAL_ACCOUNT = "$G"
-SYSTEM_ACCOUNT = "$SYS"
 
 
 class Mapper(Protocol):

@@ -12,13 +12,13 @@ from typing import Any
 
 from midge.jetstream.errors import JetStreamError
 from midge.protocol.errors import MidgeError
+from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.jetstream import AccountJetStream
 from midge.server.config.jetstream import JetStream as JetStreamOptions
 from midge.server.config.security import Account
 from midge.server.embedded.jetstream import JetStream
 from midge.server.embedded.jetstream_requests import checked
 from midge.server.embedded.server import Server
-from midge.server.routing.account import GLOBAL_ACCOUNT
 from midge.server.store_commands.nats_files import StoredStream, find_streams
 
 _PAYLOAD_MAX = 64 << 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.nats_conf.errors import ConfError
 from midge.server.config.nats_conf.jetstream_blocks import read_account_jetstream
 from midge.server.config.nats_conf.sections import Handler, Key, Missing, Section, read_map
@@ -322,7 +323,7 @@ def read_accounts(section: Section, node: Node) -> None:
 
 
 def _account_name(name: str, node: Node) -> str:
-    if name == "$G":
+    if name == GLOBAL_ACCOUNT:
         fail(node, f'"{name}" is a Reserved Account')
     return name
 

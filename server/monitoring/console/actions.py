@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from midge.protocol.text import encode
+from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.monitoring.console import streams
 from midge.server.monitoring.console.shown import headers_of, payload_of
-from midge.server.routing.account import GLOBAL_ACCOUNT
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.subjects import is_valid_publish_subject, is_valid_subject
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.monitoring.console import streams
 from midge.server.monitoring.console.actions import Actions, WrongRequest
 from midge.server.monitoring.console.tail import Tails
-from midge.server.routing.account import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
     from midge.server.monitoring.http import Monitor
