@@ -2,46 +2,14 @@
 
 cimport cython
 
-from midge.protocol cimport memory
-from midge.protocol.arguments cimport parse_size, split_arguments
-from midge.protocol.frame cimport Frame, compose
-from midge.protocol.parser cimport Parser
+from midge.protocol.link cimport LinkParser
 
-cdef int _LF, _CR, _SPACE, _UPPER_CASE, _L, _H, _UNUSUAL
-cdef Py_ssize_t _LINE_MAX, _VERB_BYTES
-cdef Py_ssize_t _SUBSCRIBE_COST, _UNSUBSCRIBE_COST, _MESSAGE_COST, _PER_QUEUE_COST
+cdef int _LETTER
 
 
-cdef class LeafParser(Parser):
-    @cython.locals(byte=int, after=Py_ssize_t)
-    cdef Py_ssize_t _command(
-        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
-    ) except -2
-
-    @cython.locals(with_headers=bint, has_reply=bint, count=int, position=Py_ssize_t,
-                   token=Py_ssize_t, first_start=Py_ssize_t, first_end=Py_ssize_t,
-                   second_start=Py_ssize_t, second_end=Py_ssize_t,
-                   third_start=Py_ssize_t, third_end=Py_ssize_t,
-                   fourth_start=Py_ssize_t, fourth_end=Py_ssize_t,
-                   body=Py_ssize_t, header_size=Py_ssize_t, size=Py_ssize_t,
-                   after=Py_ssize_t, frame=Frame)
-    cdef Py_ssize_t _plain_message(
-        self, const unsigned char *data, Py_ssize_t line, Py_ssize_t end
-    ) except -2
-
-    @cython.locals(line_feed=Py_ssize_t, stop=Py_ssize_t, line=bytes, tokens=list, verb=bytes)
-    cdef Py_ssize_t _line(
-        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
-    ) except -2
-
-    @cython.locals(count=int, weight=bytes)
-    cdef void _subscribe_link(self, list tokens) except *
-    @cython.locals(count=int)
-    cdef void _unsubscribe_link(self, list tokens) except *
-
-    @cython.locals(sizes=int, reply=bytes, queues=list, size=Py_ssize_t, header_size=Py_ssize_t,
-                   after=Py_ssize_t, headers=bytes, payload=bytes, frame=Frame, last=bytes)
-    cdef Py_ssize_t _message(
-        self, list tokens, const unsigned char *data, Py_ssize_t start,
-        Py_ssize_t body, Py_ssize_t end
+cdef class LeafParser(LinkParser):
+    @cython.locals(verb=bytes)
+    cdef Py_ssize_t _take_line(
+        self, list tokens, const unsigned char *data, Py_ssize_t start, Py_ssize_t body,
+        Py_ssize_t end
     ) except -2

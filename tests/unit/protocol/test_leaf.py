@@ -14,7 +14,8 @@ from midge.protocol.errors import (
 from midge.protocol.frame import Frame
 from midge.protocol.handler import Handler
 from midge.protocol.inbound import Inbound, SharedBuffer
-from midge.protocol.leaf import LINE_MAX_BYTES, WEIGHT_MAX, LeafParser
+from midge.protocol.leaf import LeafParser
+from midge.protocol.link import LINE_MAX_BYTES, WEIGHT_MAX
 
 Event = tuple[object, ...]
 

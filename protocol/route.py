@@ -1,0 +1,100 @@
+"""The dialect that two servers speak over a route, as nats-server 2.15.1 does.
+
+It is the client protocol with other lines in place of PUB, SUB and UNSUB. A route carries all
+accounts, so every line names its own; and interest and messages of leaf nodes name the cluster of
+the leaf node, which must not get them back::
+
+    RS+ <account> <subject> [<queue> <weight>]            interest, and how many members a queue has
+    RS- <account> <subject> [<queue>]                     its end
+    LS+ <origin> <account> <subject> [<queue> <weight>]   interest of leaf nodes of a cluster
+    LS- <origin> <account> <subject> [<queue>]            its end
+    RMSG <account> <subject> [<reply>] <size>             a message, in the forms of link.py
+    HMSG <account> <subject> …  <header size> <total size>
+    LMSG <origin> <account> <subject> …  <header size> <total size>    one of a leaf node
+    A+ <account>    A- <account>                          of old servers; ignored
+
+The header size of an LMSG is 0 where it has no headers.
+"""
+
+from midge.protocol.errors import UNKNOWN_OPERATION, ProtocolError
+from midge.protocol.handler import Handler
+from midge.protocol.link import LinkParser
+
+_LETTER = 0x52  # R
+_L = 0x4C
+_A = 0x41
+_H = 0x48
+_S = 0x53
+_U = 0x55
+_WITH_ACCOUNT = 2  # a verb and an account at least
+_WITH_ORIGIN = 3
+
+
+class RouteParser(LinkParser):
+    """Parser of one end of a route; the handler's `on_link_…` methods take the lines above.
+
+    A message without queue groups, in canonical form, goes to `on_publish`; any other one to
+    `on_link_message`, with an empty list where it names no group. `on_publish` also gets the
+    ``PUB`` of a peer that sends one, which begins 4 bytes before its subject and has no account.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self, handler: Handler, *, max_control_line: int = 4096, max_payload: int = 1 << 20
+    ) -> None:
+        LinkParser.__init__(
+            self,
+            handler,
+            _LETTER,
+            has_account=True,
+            max_control_line=max_control_line,
+            max_payload=max_payload,
+        )
+
+    def _speaks(self, byte: int) -> bool:
+        """Tell whether `byte`, in upper case, begins a verb that only links have."""
+        if byte == _S or byte == _U:
+            raise ProtocolError(UNKNOWN_OPERATION, "a client's line on a route")
+        return byte == _LETTER or byte == _H or byte == _L or byte == _A
+
+    def _take_line(
+        self, tokens: list[bytes], data: bytearray, start: int, body: int, end: int
+    ) -> int:
+        """Handle the line of `tokens`, which ends at `body`; return the same as `_command`."""
+        verb = tokens[0].upper()
+        if verb == b"RMSG":
+            return self._message(self._named(tokens), 1, data, start, body, end)
+        if verb == b"HMSG":
+            return self._message(self._named(tokens), 2, data, start, body, end)
+        if verb == b"LMSG":
+            return self._message(self._named_with_origin(tokens), 2, data, start, body, end)
+        if verb == b"RS+":
+            self._begin_interest(self._named(tokens))
+        elif verb == b"RS-":
+            self._end_interest(self._named(tokens))
+        elif verb == b"LS+":
+            self._begin_interest(self._named_with_origin(tokens))
+        elif verb == b"LS-":
+            self._end_interest(self._named_with_origin(tokens))
+        elif verb != b"A+" and verb != b"A-":
+            raise ProtocolError(UNKNOWN_OPERATION, f"unknown verb {verb[:16]!r}")
+        return body
+
+    def _named(self, tokens: list[bytes]) -> list[bytes]:
+        """Note the account of a line, and return the line without it."""
+        if len(tokens) < _WITH_ACCOUNT + 1:
+            raise ProtocolError(None, f"{tokens[0][:4]!r} with too few arguments")
+        self.origin = b""
+        if self.account != tokens[1]:
+            self.account = tokens[1]
+        return [tokens[0], *tokens[2:]]
+
+    def _named_with_origin(self, tokens: list[bytes]) -> list[bytes]:
+        """Note the origin and the account of a line, and return the line without them."""
+        if len(tokens) < _WITH_ORIGIN + 1:
+            raise ProtocolError(None, f"{tokens[0][:4]!r} with too few arguments")
+        if self.account != tokens[2]:
+            self.account = tokens[2]
+        self.origin = tokens[1]
+        return [tokens[0], *tokens[3:]]
