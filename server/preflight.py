@@ -91,12 +91,12 @@ def _try_entries(options: tables.Options) -> Iterator[Problem]:
 
 
 def _try_remotes(options: tables.Options) -> Iterator[Problem]:
-    from midge.server.leafnodes.client_tls import (  # noqa: PLC0415 - as above
-        build_client_context,
-    )
     from midge.server.leafnodes.credentials import (  # noqa: PLC0415 - as above
         decode_seed,
         parse_address,
+    )
+    from midge.server.links.client_tls import (  # noqa: PLC0415 - as above
+        build_client_context,
     )
 
     """Yield what is wrong with the servers to connect to."""

@@ -92,6 +92,13 @@ class SubListResult:
                 return True
         return False
 
+    def count_members(self, name: bytes) -> int:
+        """Count the local members of the queue group `name`."""
+        for group in self.queues:
+            if group.name == name:
+                return len(group.members)
+        return 0
+
     def owners_differ(self) -> bool:
         """Tell whether no two of the plain subscriptions have the same owner."""
         if self._owners_differ == _UNKNOWN:

@@ -24,5 +24,7 @@ cdef class OwnedSubscription(Subscription):
 cdef class RemoteSubscription(Subscription):
     cdef readonly object remote
     cdef public long long weight
+    cdef readonly str origin
+    cdef readonly bint is_last_choice
 
     cpdef object owned_by(self)

@@ -49,16 +49,27 @@ class RemoteSubscription(Subscription):
     """Interest behind a link: `remote` is the link, opaque here.
 
     `weight` is the number of members that a queue group has behind it; it may change at any time.
+    `origin` is the cluster of the leaf nodes behind the link that the interest is of, empty where
+    it is of the other server itself. With `is_last_choice` members of a queue group get a message
+    only where there is no other member.
     """
 
-    __slots__ = ("remote", "weight")
+    __slots__ = ("is_last_choice", "origin", "remote", "weight")
 
     def __init__(
-        self, subject: bytes, queue: bytes | None = None, remote: object = None, weight: int = 1
+        self,
+        subject: bytes,
+        queue: bytes | None = None,
+        remote: object = None,
+        weight: int = 1,
+        origin: str = "",
+        is_last_choice: bool = True,
     ) -> None:
         Subscription.__init__(self, subject, queue)
         self.remote = remote
         self.weight = weight
+        self.origin = origin
+        self.is_last_choice = is_last_choice
 
     def owned_by(self) -> object:
         """Return the remote."""

@@ -14,9 +14,10 @@ from midge.protocol.leaf_messages import LeafConnect, LeafInfo, SubjectRules, pa
 from midge.server.auth import AuthRequest, Identity, Refusal, Verdict
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.reading import AUTHENTICATING
-from midge.server.leafnodes.interest import Told
-from midge.server.leafnodes.rules import denied_for, rules_of
+from midge.server.leafnodes.interest import LeafDialect
+from midge.server.leafnodes.rules import denied_for, rules_of, telling
 from midge.server.leafnodes.side import Side
+from midge.server.links.interest import WANTED, Kind, Told
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -189,7 +190,7 @@ class Accepted(Side):
         info = self._second_info(link, identity)
         self._bind(link, identity.rules, connect.deny_pub or (), info)
         link.send(info.line())
-        self.nodes.interest_of(link.account).renew(link, link.take_rules)
+        self.nodes.interests.of(link.account).renew(link, telling(link.take_rules))
 
     def _second_info(self, link: LeafLink, identity: Identity) -> LeafInfo:
         """Give the INFO that depends on who the leaf is."""
@@ -214,9 +215,8 @@ class Accepted(Side):
         link.takes_headers(connect.headers and broker.options.limits.header_support)
         link.max_interest = self.nodes.max_interest()
         is_isolated = connect.isolate or broker.options.leafnodes.isolate_interest
-        link.told = Told(
-            link, broker.turns, is_hub=False, wants_leafs=not is_isolated, wants_hubs=True
-        )
+        wanted = WANTED[Kind.LEAF] - ({Kind.LEAF} if is_isolated else set())
+        link.told = Told(link, broker.turns, LeafDialect(), Kind.LEAF, wanted)
         info = self._second_info(link, identity)
         self._bind(link, identity.rules, connect.deny_pub or (), info)
         link.send(info.line())

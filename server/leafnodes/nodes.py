@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from midge.protocol.leaf_messages import LOOP_PREFIX
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.leafnodes.interest import AccountInterest
+from midge.server.leafnodes.rules import telling
+from midge.server.links.interest import Interests, Kind
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
@@ -37,11 +38,14 @@ class LeafNodes:
     `joined`, if set, is called with the account of each that has come up.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, interests: Interests | None = None) -> None:
+        """Tell links of what is in `interests`, which all links of the server share."""
         self.broker = broker
+        self.interests = interests or Interests()
+        self.interests.extra[Kind.LEAF] = self._subjects_for
+        self.interests.extra[Kind.HUB] = self._subjects_for
         self.links: dict[int, LeafLink] = {}
         self.joined: Callable[[str], object] | None = None
-        self._interest: dict[str, AccountInterest] = {}
         self._loop_subjects: dict[str, bytes] = {}
 
     def close(self) -> None:
@@ -66,24 +70,17 @@ class LeafNodes:
             self._loop_subjects[account.name] = subject
         return subject
 
-    def interest_of(self, account: Account) -> AccountInterest:
-        """Give what the links of `account` are told by."""
-        interest = self._interest.get(account.name)
-        if interest is None:
-
-            def sources() -> list[bytes]:
-                mapper = account.mapper
-                return [] if mapper is None else mapper.sources()
-
-            interest = AccountInterest(account, self.loop_subject(account), sources)
-            self._interest[account.name] = interest
-        return interest
+    def _subjects_for(self, account: Account) -> list[bytes]:
+        """List what links of `account` are told of without a subscription."""
+        mapper = account.mapper
+        sources = [] if mapper is None else mapper.sources()
+        return [self.loop_subject(account), *sources]
 
     def join(self, link: LeafLink, rules: Permissions | None) -> None:
         """Have `link`, whose handshake is done, take part; `rules` limit what it is told."""
         self.links[link.cid] = link
         link.start()
-        self.interest_of(link.account).add(link, rules)
+        self.interests.of(link.account).add(link, telling(rules))
         if self.joined is not None:
             self.joined(link.account.name)
         log.info(
@@ -96,9 +93,7 @@ class LeafNodes:
 
     def leave(self, link: LeafLink) -> None:
         """Forget `link`, which has ended."""
-        interest = self._interest.get(link.account.name)
-        if interest is not None:
-            interest.remove(link)
+        self.interests.of(link.account).remove(link)
         if link.told is not None:
             link.told.end()
         if self.links.pop(link.cid, None) is not None:

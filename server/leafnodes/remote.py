@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import ssl
 from typing import TYPE_CHECKING
 
@@ -14,10 +13,11 @@ from midge.protocol.leaf_messages import LeafInfo, parse_leaf_info
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.loop_adapter import forget, protocol_for
 from midge.server.config.account_names import GLOBAL_ACCOUNT
-from midge.server.leafnodes.client_tls import build_client_context
 from midge.server.leafnodes.credentials import Address, parse_address
-from midge.server.leafnodes.link import DOCUMENT_MAX_BYTES, LeafLink
+from midge.server.leafnodes.link import LeafLink
 from midge.server.leafnodes.solicited import Solicited
+from midge.server.links.client_tls import build_client_context
+from midge.server.links.dial import dial, read_line, sleep
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Remote:
         while True:
             self._next_address()
             delay_s = await self._attempt()
-            await self._sleep(delay_s)
+            await sleep(self._broker.clock, delay_s)
 
     def _next_address(self) -> None:
         """Move on to the address that was tried longest ago."""
@@ -134,12 +134,12 @@ class Remote:
         loop = asyncio.get_running_loop()
         table, address = self.table, self.address
         async with asyncio.timeout(table.dial_timeout_s or None):
-            bare = await _dial(loop, address)
+            bare = await dial(loop, address.host, address.port)
         try:
             first = b""
             if not table.tls.handshake_first:
                 async with asyncio.timeout(table.first_info_timeout_s or None):
-                    first = await _read_line(loop, bare)
+                    first = await read_line(loop, bare)
             context = self._tls_context(first)
             peer = bare.getpeername()[:2]
         except BaseException:
@@ -174,46 +174,3 @@ class Remote:
         if not wanted and first_line.startswith(b"INFO "):
             wanted = parse_leaf_info(first_line[5:]).tls_required is True
         return build_client_context(tls) if wanted else None
-
-    async def _sleep(self, delay_s: float) -> None:
-        """Sleep by the server's clock."""
-        woken = asyncio.Event()
-        timer = self._broker.clock.call_later(delay_s, woken.set)
-        try:
-            await woken.wait()
-        finally:
-            timer.cancel()
-
-
-async def _dial(loop: asyncio.AbstractEventLoop, address: Address) -> socket.socket:
-    """Connect a socket to the first of the addresses of a name that takes it."""
-    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    failure: OSError | None = None
-    for family, kind, protocol, _, where in found:
-        bare = socket.socket(family, kind, protocol)
-        bare.setblocking(False)
-        try:
-            await loop.sock_connect(bare, where)
-            bare.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        except OSError as error:
-            bare.close()
-            failure = error
-        except BaseException:
-            bare.close()
-            raise
-        else:
-            return bare
-    raise failure or OSError(f"{address.host} has no address")
-
-
-async def _read_line(loop: asyncio.AbstractEventLoop, bare: socket.socket) -> bytes:
-    """Read what comes up to the end of the first line, and what may have come behind it."""
-    line = b""
-    while b"\n" not in line:
-        piece = await loop.sock_recv(bare, 65536)
-        if not piece:
-            raise ConnectionError("closed before INFO")
-        line += piece
-        if len(line) > DOCUMENT_MAX_BYTES:
-            raise ValueError(f"expected INFO, got more than {DOCUMENT_MAX_BYTES} bytes")
-    return line

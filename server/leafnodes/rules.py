@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from midge.protocol.leaf_messages import LOOP_PREFIX
@@ -11,7 +12,7 @@ from midge.server.config.security import Permissions as Table
 from midge.sublist.subjects import is_literal, matches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from midge.server.config.jetstream import JetStream
 
@@ -49,6 +50,11 @@ def may_tell(rules: Permissions | None, subject: bytes) -> bool:
         return False
     allowed = rules.rules.table.subscribe.allow
     return any(matches(entry.encode(), subject) for entry in allowed)
+
+
+def telling(rules: Permissions | None) -> Callable[[bytes], bool]:
+    """Return what tells whether interest in a subject may go over a link with these rules."""
+    return partial(may_tell, rules)
 
 
 def rules_of(

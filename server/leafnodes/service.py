@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.errors import ConfigError
 from midge.server.leafnodes.accepted import Accepted
-from midge.server.leafnodes.client_tls import build_client_context
 from midge.server.leafnodes.listener import LeafListener
 from midge.server.leafnodes.nodes import LeafNodes
 from midge.server.leafnodes.remote import Remote
+from midge.server.links.client_tls import build_client_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable

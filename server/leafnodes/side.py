@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from midge.server.clock import Timer
     from midge.server.leafnodes.link import LeafLink
     from midge.server.leafnodes.nodes import LeafNodes
+    from midge.sublist.subscription import RemoteSubscription
 
 LOOP_DELAY_S = 30.0
 """How long a server stays away after a loop was found, as nats-server does."""
@@ -128,8 +129,11 @@ class Side:
         """Drop a message that the rules do not allow."""
         self.nodes.broker.limit_hits["leafnode_denied_messages"] += 1
 
-    def interest_changed(
-        self, link: LeafLink, subject: bytes, queue: bytes | None, change: int
-    ) -> None:
+    def refuse_oversized(self, link: LeafLink) -> None:
+        """Count a message that the other side would not take."""
+        self.nodes.broker.limit_hits["leafnode_payload"] += 1
+
+    def interest_changed(self, link: LeafLink, told: RemoteSubscription, change: int) -> None:
         """Pass on to other links that there is so much more, or less, interest behind this one."""
-        self.nodes.interest_of(link.account).link_changed(link, subject, queue, change)
+        interest = self.nodes.interests.of(link.account)
+        interest.link_changed(link, told.subject, told.queue, change)

@@ -16,9 +16,10 @@ from midge.protocol.leaf_messages import (
 )
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.leafnodes.credentials import prove
-from midge.server.leafnodes.interest import Told
-from midge.server.leafnodes.rules import denied_for, rules_of
+from midge.server.leafnodes.interest import LeafDialect
+from midge.server.leafnodes.rules import denied_for, rules_of, telling
 from midge.server.leafnodes.side import LOOP_DELAY_S, Side
+from midge.server.links.interest import Kind, Told
 
 if TYPE_CHECKING:
     from midge.server.config.leafnodes import LeafRemote
@@ -127,16 +128,14 @@ class Solicited(Side):
         self._is_done = True
         self.compare_domains(link, has_jetstream=info.jetstream is True, domain=info.domain or "")
         link.max_interest = self.nodes.max_interest()
-        link.told = Told(
-            link, self.nodes.broker.turns, is_hub=True, wants_leafs=True, wants_hubs=False
-        )
+        link.told = Told(link, self.nodes.broker.turns, LeafDialect(), Kind.HUB)
         self._bind(link, info)
         self.nodes.join(link, link.take_rules)
 
     def _renew(self, link: LeafLink, info: LeafInfo) -> None:
         """Go by other permissions from now on."""
         self._bind(link, info)
-        self.nodes.interest_of(link.account).renew(link, link.take_rules)
+        self.nodes.interests.of(link.account).renew(link, telling(link.take_rules))
 
     def _bind(self, link: LeafLink, info: LeafInfo) -> None:
         """Limit `link` by what the hub allows, and by what our settings deny."""

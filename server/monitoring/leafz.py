@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from midge.server.links.interest import Kind
 from midge.server.monitoring import go_format
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def _entry(link: LeafLink, *, with_subscriptions: bool) -> dict[str, Any]:
     entry = {
         "id": link.cid,
         "name": link.name,
-        "is_spoke": link.told.is_hub,
+        "is_spoke": link.told.kind is Kind.HUB,
         "account": link.account.name,
         "ip": link.peer_host,
         "port": link.peer_port,

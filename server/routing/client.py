@@ -1,6 +1,6 @@
 """What the router knows of a client: where its output goes, what to watch for, and its counts."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from midge.protocol.handler import Handler
 from midge.server.routing.account import Account
@@ -66,6 +66,13 @@ class Client(Handler):
 
     def unheld(self, publisher: "Client") -> None:
         """Hear, as a receiver, that `publisher` waits for this client no longer."""
+
+    def reaches(self, link: Any, origin: str) -> bool:
+        """Tell whether a message of this publisher may go over `link`, to interest of `origin`.
+
+        That is the cluster of the leaf nodes behind the link whose interest it is; empty otherwise.
+        """
+        return link is not self
 
     # What only links do.
 

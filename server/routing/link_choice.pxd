@@ -7,6 +7,6 @@ from midge.sublist.result cimport QueueGroup
 from midge.sublist.subscription cimport RemoteSubscription
 
 
-@cython.locals(members=tuple, member=RemoteSubscription, total="long long", place="long long",
-               link=Client)
-cpdef Client pick_link(QueueGroup group, Client publisher, object chooser)
+@cython.locals(members=tuple, member=RemoteSubscription, total="long long", last="long long",
+               place="long long", is_last=bint, link=Client)
+cpdef Client pick_link(QueueGroup group, Client publisher, object chooser, Py_ssize_t here=*)

@@ -1,4 +1,4 @@
-"""Which link a message to a queue group goes over, where all of the group's members are remote."""
+"""Which link a message to a queue group goes over, where the group has members behind links."""
 
 from random import Random
 from typing import Any
@@ -7,17 +7,29 @@ from midge.server.routing.client import Client
 from midge.sublist.result import QueueGroup
 
 
-def pick_link(group: QueueGroup, publisher: Client | None, chooser: Random | None) -> Client | None:
+def pick_link(
+    group: QueueGroup, publisher: Client | None, chooser: Random | None, here: int = 0
+) -> Client | None:
     """Choose a link for a message to `group`, each as often as its members there weigh.
 
-    In turn, or at random with a `chooser`. None when there are members nowhere but behind
-    `publisher`, the link that the message comes from.
+    In turn, or at random with a `chooser`. The `here` members of this server count like those
+    behind links, and None says that one of them is to get the message, or that there is no member
+    that it may go to. Members of last choice count only where there is no other.
     """
     members: tuple[Any, ...] = group.members
-    total = 0
+    total = here
+    last = 0
     for member in members:
-        if member.remote is not publisher:
-            total += member.weight
+        if publisher is None or publisher.reaches(member.remote, member.origin):
+            if member.is_last_choice:
+                last += member.weight
+            else:
+                total += member.weight
+    if total == here and here > 0:
+        return None
+    is_last = total == 0
+    if is_last:
+        total = last
     if total <= 0:
         return None
     if chooser is None:
@@ -25,8 +37,13 @@ def pick_link(group: QueueGroup, publisher: Client | None, chooser: Random | Non
         place = group.turn % total
     else:
         place = chooser.randrange(total)
+    place -= here
+    if place < 0:
+        return None
     for member in members:
-        if member.remote is not publisher:
+        if member.is_last_choice == is_last and (
+            publisher is None or publisher.reaches(member.remote, member.origin)
+        ):
             place -= member.weight
             if place < 0:
                 link: Client = member.remote

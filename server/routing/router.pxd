@@ -27,8 +27,8 @@ cdef class Router:
     cdef Py_ssize_t _read_bytes
 
     @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, failed=Py_ssize_t, outcome=int,
-                   refused=list, subscriptions=tuple, subscription=RoutedSubscription,
-                   group=QueueGroup)
+                   refused=list, picked=dict, subscriptions=tuple,
+                   subscription=RoutedSubscription, group=QueueGroup)
     cpdef Py_ssize_t route(
         self, Account account, SubListResult result, Client publisher, Frame frame
     ) except -1
@@ -73,10 +73,12 @@ cdef class Router:
         self, RoutedSubscription internal, Account account, SubListResult result,
         Client publisher, Frame frame, Py_ssize_t plain
     ) except *
-    @cython.locals(remotes=Remotes, picked=dict, group=QueueGroup, chosen=Client, taken=Py_ssize_t,
+    @cython.locals(remotes=Remotes, picked=dict, group=QueueGroup, chosen=Client)
+    cdef dict _pick_links(self, SubListResult result, Client publisher)
+    @cython.locals(remotes=Remotes, named=dict, group=QueueGroup, chosen=Client, taken=Py_ssize_t,
                    links=tuple, link=Client, queues=list)
     cdef Py_ssize_t _forward(
-        self, SubListResult result, Client publisher, Frame frame, list refused
+        self, SubListResult result, Client publisher, Frame frame, dict picked, list refused
     ) except -1
     @cython.locals(remotes=Remotes, links=tuple, link=Client)
     cdef bint _links_take_run(

@@ -85,7 +85,10 @@ class Router:
         Internal subscribers that have failed count among them: somebody was there.
         """
         plain = failed = queued = 0
-        refused = None
+        picked: dict[bytes, Client] | None = None
+        refused: list[bytes] | None = None
+        if result.remotes is not None and result.remotes.queues:
+            picked = self._pick_links(result, publisher)
         subscriptions: tuple[Any, ...] = result.plain  # routed ones, in the SubLists of a server
         self.offers += len(subscriptions)
         for subscription in subscriptions:
@@ -95,6 +98,8 @@ class Router:
             elif outcome == FAILED:
                 failed += 1
         for group in result.queues:
+            if picked is not None and group.name in picked:
+                continue
             outcome = self._deliver_to_group(group, publisher, frame)
             if outcome == TAKEN:
                 queued += 1
@@ -103,7 +108,7 @@ class Router:
             elif result.remotes is not None:
                 refused = [group.name] if refused is None else [*refused, group.name]
         if result.remotes is not None:
-            plain += self._forward(result, publisher, frame, refused)
+            plain += self._forward(result, publisher, frame, picked, refused)
         if self.observer is not None:
             self._show_message(account, publisher, frame, plain, queued)
         return plain + queued + failed
@@ -366,44 +371,63 @@ class Router:
             if self.deliver(subscription, publisher, frame) == TAKEN:
                 plain += 1
         if result.remotes is not None:
-            plain += self._forward(result, publisher, frame, None)
+            plain += self._forward(result, publisher, frame, None, None)
         if self.observer is not None:
             self._show_message(account, publisher, frame, plain, 0)
 
     # Over links.
+
+    def _pick_links(
+        self, result: SubListResult, publisher: Client | None
+    ) -> dict[bytes, Client] | None:
+        """Choose who gets the message of each queue group that has members behind links.
+
+        Returns the links chosen, by the name of the group; None if there is none.
+        """
+        remotes = result.remotes
+        assert remotes is not None, "what lies behind links is asked for only where there is some"
+        picked: dict[bytes, Client] | None = None
+        for group in remotes.queues:
+            self.offers += 1
+            chosen = pick_link(group, publisher, self.chooser, result.count_members(group.name))
+            if chosen is not None:
+                if picked is None:
+                    picked = {}
+                picked[group.name] = chosen
+        return picked
 
     def _forward(
         self,
         result: SubListResult,
         publisher: Client | None,
         frame: Frame,
+        picked: dict[bytes, Client] | None,
         refused: list[bytes] | None,
     ) -> int:
         """Send `frame` once over each link that is to have it; return how many have taken it.
 
-        A queue group has its member picked behind a link only if it has none here, or if those
-        here have `refused` the message.
+        `picked` are the links chosen for queue groups. Those whose members here have `refused` the
+        message have one chosen behind a link now.
         """
         remotes = result.remotes
         assert remotes is not None, "what lies behind links is asked for only where there is some"
-        picked: dict[Any, list[bytes]] | None = None
+        named: dict[Any, list[bytes]] | None = None
         for group in remotes.queues:
-            if (refused is None or group.name not in refused) and result.has_group(group.name):
-                continue
-            self.offers += 1
-            chosen = pick_link(group, publisher, self.chooser)
+            chosen = None if picked is None else picked.get(group.name)
+            if chosen is None and refused is not None and group.name in refused:
+                chosen = pick_link(group, publisher, self.chooser, 0)
             if chosen is not None:
-                picked = {} if picked is None else picked
-                picked.setdefault(chosen, []).append(group.name)
+                named = {} if named is None else named
+                named.setdefault(chosen, []).append(group.name)
         taken = 0
         links: tuple[Any, ...] = remotes.plain
         self.offers += len(links)
         for link in links:
-            queues = None if picked is None else picked.pop(link, None)
+            queues = None if named is None else named.pop(link, None)
             if link is not publisher and link.forward(publisher, frame, queues):
                 taken += 1
-        if picked is not None:
-            for link, queues in picked.items():
+        if named is not None:
+            for link, queues in named.items():
                 if link.forward(publisher, frame, queues):
                     taken += 1
         return taken

@@ -111,6 +111,7 @@ ROOMS = (
     ("interceptors",),
     ("broker",),
     ("listeners",),
+    ("links",),
     ("recorder", "monitoring", "jetstream", "leafnodes", "cluster", "workers"),
     ("system_account", "preflight"),
     ("server",),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from midge.server.clients.fair_turns import FairTurns
-from midge.server.leafnodes.interest import AccountInterest, Key, Told
-from midge.server.leafnodes.rules import rules_of
+from midge.server.leafnodes.interest import LeafDialect
+from midge.server.leafnodes.rules import rules_of, telling
+from midge.server.links.interest import AccountInterest, Kind, Told
 from midge.server.routing.account import Account
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist import RemoteSubscription
@@ -20,9 +21,10 @@ class Link:
 
     def __init__(self, turns: FairTurns, *, is_hub: bool, cluster: str = "") -> None:
         self.cluster = cluster
-        self.interest: dict[Key, RemoteSubscription] = {}
+        self.interest: dict[object, RemoteSubscription] = {}
         self.lines: list[str] = []
-        self.told = Told(self, turns, is_hub=is_hub, wants_leafs=True, wants_hubs=not is_hub)
+        kind = Kind.HUB if is_hub else Kind.LEAF
+        self.told = Told(self, turns, LeafDialect(), kind)
 
     def send(self, piece: bytes) -> None:
         self.lines.append(piece.decode().removesuffix("\r\n"))
@@ -40,11 +42,11 @@ class World:
         self.clock = ManualClock()
         self.turns = FairTurns(self.clock)
         self.account = Account("A")
-        self.interest = AccountInterest(self.account, OWN, list)
+        self.interest = AccountInterest(self.account, lambda _: [OWN])
 
     def link(self, *, is_hub: bool = False, cluster: str = "", rules=None) -> Link:
         link = Link(self.turns, is_hub=is_hub, cluster=cluster)
-        self.interest.add(link, rules)
+        self.interest.add(link, telling(rules))
         return link
 
     def add(self, subject: bytes, queue: bytes | None = None) -> RoutedSubscription:
@@ -157,7 +159,7 @@ def test_other_rules_tell_and_take_back_what_differs(world: World) -> None:
     world.add(b"b.1")
     hub = world.link(is_hub=True, rules=rules_of(["a.>"], []))
     assert hub.take() == [f"LS+ {OWN.decode()}", "LS+ a.1"]
-    world.interest.renew(hub, rules_of(["b.>"], []))
+    world.interest.renew(hub, telling(rules_of(["b.>"], [])))
     assert hub.take() == ["LS+ b.1", "LS- a.1"]
 
 

@@ -49,8 +49,17 @@ class World:
         self.east = Link(self.account, "east")
         self.west = Link(self.account, "west")
 
-    def tell(self, link: Link, subject: bytes, queue: bytes | None = None, weight: int = 1) -> None:
-        told = RemoteSubscription(subject, queue, link, weight)
+    def tell(
+        self,
+        link: Link,
+        subject: bytes,
+        queue: bytes | None = None,
+        weight: int = 1,
+        *,
+        origin: str = "",
+        is_last_choice: bool = True,
+    ) -> None:
+        told = RemoteSubscription(subject, queue, link, weight, origin, is_last_choice)
         assert self.account.sublist.insert_remote(told) is None
 
     def subscribe(self, subject: bytes, queue: bytes | None = None) -> Client:
@@ -113,6 +122,39 @@ def test_links_are_picked_by_weight(world: World) -> None:
         world.publish(b"a")
     assert len(world.east.sent) == 750
     assert len(world.west.sent) == 250
+
+
+def test_members_behind_a_route_count_like_those_here(world: World) -> None:
+    world.tell(world.east, b"a", b"q", 3, is_last_choice=False)
+    world.tell(world.west, b"a", b"q", 1, is_last_choice=False)
+    world.tell(world.west, b"a", b"q", 9)
+    members = [world.subscribe(b"a", b"q") for _ in range(2)]
+    for _ in range(600):
+        assert world.publish(b"a") == 1
+    assert (len(world.east.sent), len(world.west.sent)) == (300, 100)
+    assert [member.out_messages for member in members] == [100, 100]
+
+
+def test_members_of_last_choice_get_what_nobody_else_can(world: World) -> None:
+    world.tell(world.east, b"a", b"q", 1, is_last_choice=False)
+    world.tell(world.west, b"a", b"q", 9)
+    for _ in range(10):
+        world.publish(b"a")
+    assert (len(world.east.sent), len(world.west.sent)) == (10, 0)
+    assert world.publish(b"a", world.east) == 1
+    assert len(world.west.sent) == 1
+
+
+def test_a_publisher_says_which_links_its_messages_may_go_over(world: World) -> None:
+    class Wary(Client):
+        def reaches(self, link: Client, origin: str) -> bool:
+            return origin != "EDGE"
+
+    world.tell(world.east, b"a", b"q", origin="EDGE", is_last_choice=False)
+    assert world.publish(b"a", Wary(2, world.account, ChunkPool())) == 0
+    world.tell(world.west, b"a", b"q")
+    assert world.publish(b"a", Wary(2, world.account, ChunkPool())) == 1
+    assert (len(world.east.sent), len(world.west.sent)) == (0, 1)
 
 
 def test_a_weight_of_none_is_never_picked(world: World) -> None:

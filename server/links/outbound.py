@@ -1,22 +1,33 @@
-"""The sending side of a leaf node link: messages as LMSG and HMSG, written where MSG would be."""
+"""The sending side of a link: messages as LMSG, RMSG and HMSG, written where MSG would be."""
 
 from midge.protocol import memory
 from midge.protocol.frame import Frame
 from midge.server.routing.outbound import Outbound
 
 _SPACE = 0x20
-_LMSG = b"LMSG "
-_HMSG = b"HMSG "
 _WITH_REPLY = b"+ "
 _WITHOUT_REPLY = b"| "
 
 
-class LeafOutbound(Outbound):
+class Heads:
+    """How message lines of one account begin: the verb, the account if it is named, and a blank.
+
+    `plain` is for messages without headers, `with_headers` for the others.
+    """
+
+    __slots__ = ("plain", "with_headers")
+
+    def __init__(self, plain: bytes, with_headers: bytes) -> None:
+        self.plain = plain
+        self.with_headers = with_headers
+
+
+class LinkOutbound(Outbound):
     """Output for one link."""
 
-    def append_plain(self, frame: Frame) -> None:
+    def append_plain(self, frame: Frame, heads: Heads) -> None:
         """Add `frame` for the plain subscriptions of the other side."""
-        verb = _LMSG if frame.header_size < 0 else _HMSG
+        verb = heads.plain if frame.header_size < 0 else heads.with_headers
         base = frame.base
         subject_length = frame.subject_end - frame.subject_start
         length = len(verb) + subject_length + 1 + frame.end - frame.tail
@@ -33,9 +44,9 @@ class LeafOutbound(Outbound):
         memory.copy(data, at, frame.data, base + frame.tail, base + frame.end)
         self._used += length
 
-    def append_with_queues(self, frame: Frame, queues: list[bytes]) -> None:
+    def append_with_queues(self, frame: Frame, heads: Heads, queues: list[bytes]) -> None:
         """Add `frame` for a member of each of `queues` too; there must be one at least."""
-        verb = _LMSG if frame.header_size < 0 else _HMSG
+        verb = heads.plain if frame.header_size < 0 else heads.with_headers
         names = b" ".join(queues)
         base = frame.base
         subject_length = frame.subject_end - frame.subject_start
@@ -70,10 +81,26 @@ class LeafOutbound(Outbound):
         memory.copy(data, at, frame.data, base + sizes, base + frame.end)
         self._used += length
 
-    def append_plain_run(self, frame: Frame, count: int) -> None:
+    def append_from_leaf(self, frame: Frame, head: bytes, queues: list[bytes] | None) -> None:
+        """Add `frame` as an LMSG, which names the cluster of the leaf node that it comes from.
+
+        `head` has that cluster and the account. Such a line has both sizes, headers or not.
+        """
+        reply = frame.reply_bytes()
+        words = [head + frame.subject_bytes()]
+        if queues:
+            words += [b"|"] if reply is None else [b"+", reply]
+            words += queues
+        elif reply is not None:
+            words.append(reply)
+        words.append(b"%d %d\r\n" % (max(frame.header_size, 0), frame.size))
+        self.append(b" ".join(words))
+        self.append((frame.header_bytes() or b"") + frame.payload_bytes() + b"\r\n")
+
+    def append_plain_run(self, frame: Frame, heads: Heads, count: int) -> None:
         """Add `count` messages, `frame` the first, that differ in their payloads only."""
         base = frame.base
         for _ in range(count):
-            self.append_plain(frame)
+            self.append_plain(frame, heads)
             frame.base += frame.end
         frame.base = base

@@ -1,0 +1,1 @@
+"""What all links to other servers have in common, whatever dialect they speak."""

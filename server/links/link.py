@@ -1,0 +1,444 @@
+"""One link to another server, whatever its dialect: messages in and out, and what bounds it.
+
+Which of the two servers has connected makes a difference to the handshake and to what happens on a
+violation, and that is the business of `side`. What this server tells the other one of interest is
+that of `Told`, see interest.py. What a link is to one account, where messages go to and come from,
+is a Client called the source here: the link itself, or a part of it for each account.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from midge.protocol import memory
+from midge.protocol.frame import Frame, compose, with_subject, without_headers
+from midge.protocol.link import LinkParser
+from midge.server.auth.permissions import Permissions
+from midge.server.clients.channel import Channel, ChannelOwner
+from midge.server.clients.charges import COMMAND_BYTES, STEP_BYTES
+from midge.server.clients.state import State
+from midge.server.links.outbound import Heads, LinkOutbound
+from midge.server.routing.account import Account
+from midge.server.routing.client import Client
+from midge.server.routing.slow_path import (
+    BEHIND,
+    CLOSED,
+    DENIED_SUBJECTS,
+    NO_HEADERS,
+    OVERSIZED,
+    REPLY_GRANTS,
+)
+from midge.sublist.result import Remotes, SubListResult
+from midge.sublist.sublist import SubList
+from midge.sublist.subscription import RemoteSubscription
+
+if TYPE_CHECKING:
+    from midge.server.broker.broker import Broker
+
+DOCUMENT_MAX_BYTES = 1 << 20
+"""Longest CONNECT or INFO of another server: lists of permissions and of addresses are in it."""
+
+_CONNECTED = int(State.CONNECTED)
+_DELIVERY_BYTES = 128
+_DELIVERY_IN_RUN_BYTES = 16
+_CARE_BYTES = 1024  # permissions, mappings and a copy of the frame
+_VIEW_BYTES = 64  # per queue group named, looked for among those of the result
+_PING = b"PING\r\n"
+_PONG = b"PONG\r\n"
+_ACK_PREFIX = b"$JS.ACK."
+_ACK_DOTS = 8
+_DROPPED_AT_ONCE = 2000  # subscriptions of a link that has gone, before others have their turn
+
+
+class Link(ChannelOwner):
+    """A link to another server; `name` is that server's.
+
+    `send_rules` limit what is sent over the link and `take_rules` what is taken from it; None where
+    nothing does. With `maps`, the mappings of an account apply to what comes over the link.
+    `peer_max_payload` is the largest message that the other side takes, and `max_interest` how much
+    interest it may tell.
+    """
+
+    def __init__(
+        self,
+        broker: "Broker",
+        cid: int,
+        peer: tuple[str, int],
+        side: Any,
+        role: int,
+        parser: LinkParser,
+        ping_interval_s: float,
+        maps: bool,
+    ) -> None:
+        ChannelOwner.__init__(self, cid, broker.global_account, broker.chunks, broker.router)
+        self.broker = broker
+        self.role = role
+        self.side = side
+        self.parser = parser
+        self.link_outbound = LinkOutbound(broker.chunks)
+        self.outbound = self.link_outbound
+        self.channel = Channel(broker, self, parser, peer, ping_interval_s=ping_interval_s)
+        self.is_ready = False
+        self.name = ""
+        self.max_interest = 0
+        self.interest_count = 0
+        self.send_rules: Permissions | None = None
+        self.take_rules: Permissions | None = None
+        self.peer_max_payload = 0
+        self._maps = maps
+        self._view: SubListResult | None = None
+        self._view_of: SubList | None = None
+        self._generation = 0
+        self._is_unusual = False
+
+    # Come and gone.
+
+    def opened(self) -> None:
+        """Begin the handshake."""
+        self.side.opened(self)
+
+    def closed(self) -> None:
+        """Forget what the other server wanted; what had to be said is on its way."""
+        self.side.closed(self)
+        self._view = None
+        self.drop_interest()
+
+    def lost(self) -> None:
+        """Let go of everything."""
+        self._view = None
+        self.side.lost(self)
+
+    def drop_interest(self) -> None:
+        """Remove all that the other server has told; subclasses have it."""
+
+    def drop(self, source: Client, left: list[RemoteSubscription]) -> None:
+        """Remove the interest in `left`, some of it now and the rest in later turns."""
+        for _ in range(min(len(left), _DROPPED_AT_ONCE)):
+            told = left.pop()
+            source.account.sublist.remove_remote(told)
+            self.side.interest_changed(source, told, -told.weight)
+        if left:
+            self.broker.clock.call_later(0, self.drop, source, left)
+
+    def send_ping(self) -> None:
+        """Send PING; no batch of reads may end soon."""
+        self.send(_PING)
+        self.router.flush_unless_due()
+
+    def send_error(self, text: str) -> None:
+        """Send -ERR and go on."""
+        self.spend(COMMAND_BYTES)
+        self.send(b"-ERR '%b'\r\n" % text.encode())
+
+    def start(self) -> None:
+        """Take and send messages from now on."""
+        self.is_ready = True
+        self._view = None
+        self.channel.become(_CONNECTED)
+        self.channel.keepalive.connected()
+
+    def limit(
+        self, send_rules: Permissions | None, take_rules: Permissions | None, max_payload: int
+    ) -> None:
+        """Have the link bound by these rules and by what the other side takes at most."""
+        self.send_rules = send_rules
+        self.take_rules = take_rules
+        self.peer_max_payload = max_payload
+        is_smaller = 0 < max_payload < self.parser.max_payload
+        grants = take_rules is not None and take_rules.allows_responses
+        self._check(DENIED_SUBJECTS, send_rules is not None and send_rules.has_publish_rules)
+        self._check(OVERSIZED, is_smaller)
+        self._check(REPLY_GRANTS, grants)
+        self._view = None
+
+    def takes_headers(self, takes: bool) -> None:
+        """Note whether the other side can read headers."""
+        self.parser.headers = takes
+        self._check(NO_HEADERS, not takes)
+
+    def _check(self, bit: int, on: bool) -> None:
+        self.deliver_checks = self.deliver_checks | bit if on else self.deliver_checks & ~bit
+
+    # The handshake, and what keeps the link alive.
+
+    def on_connect(self, document: bytes) -> None:
+        """Take the other server's introduction."""
+        self.side.on_connect(self, document)
+
+    def on_info(self, document: bytes) -> None:
+        """Take what the other server says of itself, at first and when that changes."""
+        self.side.on_info(self, document)
+
+    def on_peer_error(self, text: bytes) -> None:
+        """Take the other server's word that something is wrong."""
+        self.side.on_peer_error(self, text)
+
+    def on_ping(self) -> None:
+        """Answer."""
+        self.send(_PONG)
+
+    def on_pong(self) -> None:
+        """Take the answer to a PING."""
+        self.channel.keepalive.pong()
+
+    # Interest that the other server tells.
+
+    def begin_interest(
+        self,
+        source: Client,
+        interest: dict[Any, RemoteSubscription],
+        key: object,
+        told: RemoteSubscription,
+    ) -> None:
+        """Add `told` to `interest`, or note that its queue group has another weight."""
+        known = interest.get(key)
+        if known is not None:
+            change = told.weight - known.weight
+            known.weight = told.weight
+            if change:
+                self.side.interest_changed(source, known, change)
+            return
+        if self.interest_count >= self.max_interest:
+            self.side.refuse_surplus(self)
+            return
+        if not self.side.allows_interest(self, told.subject):
+            return
+        sublist = source.account.sublist
+        steps = sublist.steps
+        if sublist.insert_remote(told) is not None:
+            self.side.refuse_subject(self)
+            return
+        self.spend((sublist.steps - steps) * STEP_BYTES)
+        interest[key] = told
+        self.interest_count += 1
+        self.side.interest_changed(source, told, told.weight)
+
+    def end_interest(
+        self, source: Client, interest: dict[Any, RemoteSubscription], key: object
+    ) -> None:
+        """Forget interest of the other server."""
+        told = interest.pop(key, None)
+        if told is None:
+            return
+        self.interest_count -= 1
+        sublist = source.account.sublist
+        steps = sublist.steps
+        sublist.remove_remote(told)
+        self.spend((sublist.steps - steps) * STEP_BYTES)
+        self.side.interest_changed(source, told, -told.weight)
+
+    # Messages from the other server.
+
+    def take(self, source: Client, frame: Frame) -> None:
+        """Route a message to plain subscriptions, and over other links."""
+        self.in_messages += 1
+        self.in_bytes += frame.size
+        if not frame.repeated:
+            self._view = None
+            self._is_unusual = self._needs_care(source.account, frame)
+        if self._is_unusual:
+            self._take_with_care(source, frame, None)
+            return
+        view = self._match(source, frame)
+        self._route(source, view, frame)
+
+    def take_run(self, source: Client, frame: Frame, count: int) -> int:
+        """Route messages that differ in their payloads only; return how many."""
+        if not self._is_unusual:
+            view = self._match(source, frame)
+            deliveries = view.fan_out() * (frame.end + _DELIVERY_IN_RUN_BYTES)
+            cost = deliveries + frame.end  # which the parser charges
+            if not self.channel.reading.may_spend(cost * count):
+                count = max(self.parser.budget // cost + 1, 1)
+            taken = self.router.route_run(source.account, view, source, frame, count)
+            if taken:
+                self.in_messages += taken
+                self.in_bytes += taken * frame.size
+                self.spend(deliveries * taken)
+                return taken
+        self.take(source, frame)
+        return 1
+
+    def take_for(self, source: Client, frame: Frame, queues: list[bytes]) -> None:
+        """Route a message that is for a member of each of `queues` too."""
+        self.in_messages += 1
+        self.in_bytes += frame.size
+        self._view = None
+        if self._needs_care(source.account, frame):
+            self._take_with_care(source, frame, queues)
+            return
+        found = self._found(source.account.sublist, frame)
+        self._route(source, self._with_queues(source, found, queues), frame)
+
+    def _needs_care(self, account: Account, frame: Frame) -> bool:
+        """Tell whether anything may forbid or change `frame`."""
+        if not self.is_ready or self.take_rules is not None:
+            return True
+        if self._maps and account.mapper is not None:
+            return True
+        return frame.reply_end > frame.reply_start and memory.starts_with(
+            frame.data, frame.base + frame.reply_start, frame.base + frame.reply_end, _ACK_PREFIX
+        )
+
+    def _take_with_care(self, source: Client, frame: Frame, queues: list[bytes] | None) -> None:
+        """Route `frame` unless it must not be taken, as its subject is mapped, and as it shows."""
+        if not self.is_ready:
+            return
+        subject = frame.subject_bytes()
+        self.spend(_CARE_BYTES)
+        if self.take_rules is not None and not self._may_take(subject):
+            self.side.refuse_message(self, subject)
+            return
+        mapper = source.account.mapper if self._maps else None
+        if mapper is not None:
+            mapped = mapper.map(subject)
+            if mapped is None:
+                return
+            if mapped != subject:
+                frame = with_subject(frame, mapped)
+        found = self._found(source.account.sublist, frame)
+        if queues is None:
+            view = self._plain_view(source, found)
+        else:
+            view = self._with_queues(source, found, queues)
+        shown = _shown(frame)
+        if shown is frame:
+            self._route(source, view, frame)
+            return
+        # Over another link it goes as it came.
+        self._route(source, SubListResult(view.plain, view.queues), shown)
+        if view.remotes is not None:
+            self._route(source, SubListResult((), (), view.remotes), frame)
+
+    def _may_take(self, subject: bytes) -> bool:
+        rules = self.take_rules
+        return (
+            rules is None
+            or rules.may_publish(subject)
+            or (
+                rules.allows_responses
+                and rules.use_response(subject, self.broker.clock.monotonic())
+            )
+        )
+
+    def _route(self, source: Client, view: SubListResult, frame: Frame) -> None:
+        """Deliver `frame` to those in `view`, which is charged."""
+        offers = self.router.offers
+        self.router.route(source.account, view, source, frame)
+        self.spend((self.router.offers - offers) * (frame.end + _DELIVERY_BYTES))
+
+    def _found(self, sublist: SubList, frame: Frame) -> SubListResult:
+        """Return all who are interested in the subject of `frame`."""
+        start = frame.base + frame.subject_start
+        steps = sublist.steps
+        found = sublist.match_within(frame.data, start, frame.base + frame.subject_end)
+        if sublist.steps != steps:
+            self.spend((sublist.steps - steps) * STEP_BYTES)
+        return found
+
+    def _match(self, source: Client, frame: Frame) -> SubListResult:
+        """Return those who get the message at hand; found once for lines that repeat."""
+        sublist = source.account.sublist
+        view = self._view
+        if view is None or self._generation != sublist.generation or self._view_of is not sublist:
+            self._generation = sublist.generation
+            self._view_of = sublist
+            view = self._plain_view(source, self._found(sublist, frame))
+            self._view = view
+        return view
+
+    def _plain_view(self, source: Client, found: SubListResult) -> SubListResult:
+        """Return what a message without queue groups reaches: no member of any."""
+        if not found.queues and found.remotes is None:
+            return found
+        return SubListResult(found.plain, (), self._others(source, found.remotes, None))
+
+    def _with_queues(
+        self, source: Client, found: SubListResult, queues: list[bytes]
+    ) -> SubListResult:
+        """Return what a message for these queue groups reaches."""
+        named = set(queues)
+        self.spend(_VIEW_BYTES * (len(queues) + len(found.queues)))
+        groups = tuple([group for group in found.queues if group.name in named])
+        return SubListResult(found.plain, groups, self._others(source, found.remotes, named))
+
+    def _others(
+        self, source: Client, remotes: Remotes | None, named: set[bytes] | None
+    ) -> Remotes | None:
+        """Return the links that a message of `source` goes on to; None without any."""
+        if remotes is None:
+            return None
+        plain = tuple([link for link in remotes.plain if source.reaches(link, "")])
+        groups: tuple[Any, ...] = ()
+        if named and remotes.queues:
+            groups = tuple([group for group in remotes.queues if group.name in named])
+        return Remotes(plain, groups) if plain or groups else None
+
+    # Messages to the other server.
+
+    def send_message(
+        self, publisher: Client | None, frame: Frame, heads: Heads, queues: list[bytes] | None
+    ) -> bool:
+        """Send `frame` over the link, and tell whether it goes."""
+        if self.deliver_checks:
+            allowed = self.sendable(publisher, frame)
+            if allowed is None:
+                return False
+            frame = allowed
+        if queues:
+            self.link_outbound.append_with_queues(frame, heads, queues)
+        else:
+            self.link_outbound.append_plain(frame, heads)
+        self.note_sent(frame, 1)
+        return True
+
+    def sends_run(self, frame: Frame) -> bool:
+        """Tell whether nothing but the subject decides, and that is allowed."""
+        checks = self.deliver_checks
+        if checks == NO_HEADERS and frame.header_size < 0:
+            return True
+        return not checks
+
+    def send_run(self, frame: Frame, heads: Heads, count: int) -> None:
+        """Send `count` messages, `frame` the first, that differ in their payloads only."""
+        self.link_outbound.append_plain_run(frame, heads, count)
+        self.note_sent(frame, count)
+
+    def note_sent(self, frame: Frame, count: int) -> None:
+        """Have what was appended written, and look whether the socket keeps up."""
+        self.out_messages += count
+        self.out_bytes += count * frame.size
+        self.router.touch(self)
+        if self.outbound.behind and not self.deliver_checks & BEHIND:
+            self.flushed()  # it has filled a chunk that its socket did not take
+
+    def sendable(self, publisher: Client | None, frame: Frame) -> Frame | None:
+        """Return what may be sent of `frame`, or None; called if `deliver_checks` is not 0."""
+        checks = self.deliver_checks
+        if checks & CLOSED:
+            return None
+        if checks & OVERSIZED and frame.size > self.peer_max_payload:
+            self.side.refuse_oversized(self)
+            return None
+        if checks & DENIED_SUBJECTS and self.send_rules is not None:
+            subject = frame.subject_bytes()
+            if not self.send_rules.may_publish(subject):
+                return None
+        if checks & BEHIND and not self.channel.pressure().has_room(publisher):
+            return None
+        if checks & REPLY_GRANTS and self.take_rules is not None:
+            reply = frame.reply_bytes()
+            if reply is not None:
+                self.take_rules.grant_response(reply, self.broker.clock.monotonic())
+        if checks & NO_HEADERS and frame.header_size > 0:
+            frame = without_headers(frame)
+        return frame
+
+
+def _shown(frame: Frame) -> Frame:
+    """Return `frame` as a client sees it: JetStream puts the subject behind the reply on a link."""
+    reply = frame.reply_bytes()
+    if reply is None or not reply.startswith(_ACK_PREFIX):
+        return frame
+    at = reply.find(b"@")
+    if at < 0 or reply.count(b".", 0, at) < _ACK_DOTS or at + 1 == len(reply):
+        return frame
+    return compose(reply[at + 1 :], frame.payload_bytes(), reply[:at], frame.header_bytes())
