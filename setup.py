@@ -32,6 +32,7 @@ INLINE_ONLY = frozenset(
         "midge.jetstream.store.file.native",
         "midge.jetstream.store.numbers",
         "midge.jetstream.stream.ack_text",
+        "midge.protocol.digits",
         "midge.protocol.memory",
         "midge.server.routing.reserved",
         "midge.server.routing.trace_headers",

@@ -1,5 +1,17 @@
 # C types for sink.py.
 
+from midge.jetstream.store.interface cimport MessageView
+
+
+cdef class Receiver:
+    cdef readonly Py_ssize_t subject_size
+
+    cpdef bint is_current(self) except -1
+    cpdef bint is_open(self, MessageView message) except -1
+    cpdef void take(
+        self, MessageView message, bytearray reply, Py_ssize_t reply_end
+    ) except *
+
 
 cdef class Sink:
     cpdef Py_ssize_t send(
@@ -9,6 +21,7 @@ cdef class Sink:
         self, bytes deliver_subject, bytes message_subject, bytes reply, bytes headers,
         bytes payload
     ) except -1
+    cpdef Receiver receiver(self, bytes subject)
     cpdef bint has_interest(self, bytes subject) except -1
     cpdef bint is_subscribed(self, bytes subject, bytes group) except -1
     cpdef object watch_interest(self, bytes subject, object changed, bytes group)

@@ -4,6 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from midge.jetstream.store.interface import MessageView
+
+
+class Receiver:
+    """Who gets the messages of a consumer as they lie in its store.
+
+    `subject_size` is the length of the subject that they are delivered to.
+    """
+
+    def __init__(self, subject_size: int) -> None:
+        self.subject_size = subject_size
+
+    def is_current(self) -> bool:
+        """Tell whether `Sink.receiver` would still return the same."""
+        raise NotImplementedError
+
+    def is_open(self, message: MessageView) -> bool:
+        """Tell whether `take` would take `message`; otherwise `Sink.deliver` has to be asked."""
+        raise NotImplementedError
+
+    def take(self, message: MessageView, reply: bytearray, reply_end: int) -> None:
+        """Deliver `message`, with ``reply[:reply_end]`` for its reply subject."""
+        raise NotImplementedError
+
 
 class Sink:
     """The account that a stream belongs to, as its streams and consumers see it.
@@ -33,6 +57,13 @@ class Sink:
             False when no subscription took it.
         """
         raise NotImplementedError
+
+    def receiver(self, subject: bytes) -> Receiver | None:
+        """Return who alone gets what is delivered to `subject`, straight from the store.
+
+        None when that is not one subscription to write to, so that `deliver` has to be asked.
+        """
+        return None
 
     def has_interest(self, subject: bytes) -> bool:
         """Tell whether a subscription of the account would get what is sent to `subject`."""

@@ -2,9 +2,9 @@
 
 cimport cython
 
-from midge.protocol cimport memory
+from midge.protocol cimport digits, memory
 
-cdef int _NUMBERS_MAX_BYTES, _DOTS, _DOTS_SECOND, _DIGITS_MAX, _FRACTION_DIGITS
+cdef int _NUMBERS_MAX_BYTES, _DOTS, _DOTS_SECOND, _DIGITS_MAX
 cdef unsigned long long _SECOND_NS
 cdef unsigned char _DOT, _ZERO, _NINE
 
@@ -12,25 +12,15 @@ cdef unsigned char _DOT, _ZERO, _NINE
 @cython.final
 cdef class AckSubject:
     cdef Py_ssize_t _prefix_size
-    cdef bytearray _scratch
+    cdef readonly bytearray text
+    cdef readonly Py_ssize_t end
 
-    @cython.locals(data="unsigned char *", at=Py_ssize_t, second="unsigned long long")
-    cpdef bytes write(
+    @cython.locals(text="unsigned char *", at=Py_ssize_t, second="unsigned long long")
+    cpdef void compose(
         self, unsigned long long deliveries, unsigned long long seq,
         unsigned long long consumer_seq, unsigned long long time_ns, unsigned long long pending
-    )
-
-
-@cython.locals(rest="unsigned int", end=Py_ssize_t, place=Py_ssize_t)
-cdef Py_ssize_t write_digits(
-    unsigned char *data, Py_ssize_t at, unsigned int value
-) noexcept
-
-
-@cython.locals(rest="unsigned long long", size=Py_ssize_t, end=Py_ssize_t, place=Py_ssize_t)
-cdef Py_ssize_t write_number(
-    unsigned char *data, Py_ssize_t at, unsigned long long value
-) noexcept
+    ) noexcept
+    cpdef bytes copied(self)
 
 
 @cython.final

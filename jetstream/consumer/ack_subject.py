@@ -5,10 +5,9 @@ sequence>.<time>.<pending>``. The second one has the domain and a hash of the ac
 stream, and may have further tokens behind.
 """
 
-from midge.protocol import memory
+from midge.protocol import digits, memory
 
 _NUMBERS_MAX_BYTES = 5 * 21  # twenty digits and a dot each
-_FRACTION_DIGITS = 9
 _SECOND_NS = 1_000_000_000
 _DOT = 0x2E
 _ZERO = 0x30
@@ -19,60 +18,38 @@ _DIGITS_MAX = 19  # what fits 64 bits for sure
 
 
 class AckSubject:
-    """The ack subjects of one consumer: `prefix` is what comes before the numbers."""
+    """The ack subjects of one consumer: `prefix` is what comes before the numbers.
 
-    __slots__ = ("_prefix_size", "_scratch")
+    The latest one that was composed is ``text[:end]``.
+    """
+
+    __slots__ = ("_prefix_size", "end", "text")
 
     def __init__(self, prefix: bytes) -> None:
         self._prefix_size = len(prefix)
-        self._scratch = bytearray(prefix) + bytearray(_NUMBERS_MAX_BYTES)
+        self.text = bytearray(prefix) + bytearray(_NUMBERS_MAX_BYTES)
+        self.end = 0
 
-    def write(
+    def compose(
         self, deliveries: int, seq: int, consumer_seq: int, time_ns: int, pending: int
-    ) -> bytes:
-        """Return the subject by which one delivery is acknowledged; its time is after 1970."""
-        data = self._scratch
-        at = write_number(data, self._prefix_size, deliveries)
-        data[at] = _DOT
-        at = write_number(data, at + 1, seq)
-        data[at] = _DOT
-        at = write_number(data, at + 1, consumer_seq)
-        data[at] = _DOT
+    ) -> None:
+        """Write the subject by which one delivery is acknowledged; its time is after 1970."""
+        text = self.text
+        at = digits.write_number(text, self._prefix_size, deliveries)
+        text[at] = _DOT
+        at = digits.write_number(text, at + 1, seq)
+        text[at] = _DOT
+        at = digits.write_number(text, at + 1, consumer_seq)
+        text[at] = _DOT
         second = time_ns // _SECOND_NS
-        at = write_number(data, at + 1, second)
-        at = write_digits(data, at, time_ns - second * _SECOND_NS)
-        data[at] = _DOT
-        at = write_number(data, at + 1, pending)
-        return memory.take(data, 0, at)
+        at = digits.write_number(text, at + 1, second)
+        at = digits.write_nine(text, at, time_ns - second * _SECOND_NS)
+        text[at] = _DOT
+        self.end = digits.write_number(text, at + 1, pending)
 
-
-def write_digits(data: bytearray, at: int, value: int) -> int:
-    """Write nine digits of `value`, a part of a second, at `at`; return where they end."""
-    rest = value
-    end = at + _FRACTION_DIGITS
-    place = end
-    while place > at:
-        place -= 1
-        data[place] = _ZERO + rest % 10
-        rest = rest // 10
-    return end
-
-
-def write_number(data: bytearray, at: int, value: int) -> int:
-    """Write `value` in decimal digits at `at`; return where they end."""
-    rest = value
-    size = 1
-    while rest >= 10:
-        rest = rest // 10
-        size += 1
-    end = at + size
-    rest = value
-    place = end
-    while place > at:
-        place -= 1
-        data[place] = _ZERO + rest % 10
-        rest = rest // 10
-    return end
+    def copied(self) -> bytes:
+        """Return the latest subject as an object of its own."""
+        return memory.take(self.text, 0, self.end)
 
 
 class AckNumbers:

@@ -1,7 +1,7 @@
-"""One consumer: its place in the stream, and the loop that delivers.
+"""One consumer: its life, and what it counts of the messages to come.
 
-`pull.PullConsumer` and `push.PushConsumer` say to whom a message goes; `tracking.Tracking` knows
-what was delivered and acknowledged.
+`delivering.Delivering` has the loop that delivers, and `tracking.Tracking` knows what was delivered
+and acknowledged; `pull.PullConsumer` and `push.PushConsumer` say to whom a message goes.
 """
 
 from __future__ import annotations
@@ -9,23 +9,19 @@ from __future__ import annotations
 from midge.jetstream import errors
 from midge.jetstream.clock import Timer
 from midge.jetstream.config.consumer import ConsumerConfig
-from midge.jetstream.consumer.ack_subject import AckSubject
+from midge.jetstream.consumer.delivering import Delivering
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.log import ConsumerLog
-from midge.jetstream.consumer.pace import Pace, pace_of
+from midge.jetstream.consumer.pace import pace_of
 from midge.jetstream.consumer.start import in_reach, start_of
-from midge.jetstream.consumer.tracking import NO_ACKS, Tracking
+from midge.jetstream.consumer.tracking import Tracking
 from midge.jetstream.json.times import ZERO_TIME_NS, Timestamp
-from midge.jetstream.store.interface import StoredMessage
-
-MESSAGE_COST = 256
-"""What delivering a message takes of a turn besides its bytes: the time of copying so many."""
 
 _SECOND_NS = 1_000_000_000
 _STALE = 0xFFFFFFFFFFFFFFFF
 
 
-class Consumer(Tracking):
+class Consumer(Delivering):
     """A consumer of one stream.
 
     `num_pending` counts the matching messages from `next_seq` to `counted_seq`, all that were
@@ -34,27 +30,15 @@ class Consumer(Tracking):
     """
 
     def __init__(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
-        self.filters: tuple[bytes, ...] = ()
-        self.headers_only = False
         self.paused_until_ns = 0
         self.created_ns = 0
-        self.is_ready = False
-        self.num_pending = 0
-        self.counted_seq = 0
-        self.last_per_subject_upto = 0
-        self._ack_subject: AckSubject | None = None  # made late: many consumers wait idle for long
         self._pause_timer: Timer | None = None
-        self._pace: Pace | None = None
-        self._hold_timer: Timer | None = None
-        self._held_seq = 0
-        self._turn = 0
-        self._is_at_limit = False
         self._removals = host.store.removals - host.known_removals
         super().__init__(host, config, name)
 
     def follow(self, config: ConsumerConfig) -> None:
         """See `Tracking.follow`."""
-        Tracking.follow(self, config)
+        Delivering.follow(self, config)
         self.filters = config.filters()
         self.headers_only = config.headers_only
         until_ns = config.pause_until.ns if config.pause_until is not None else 0
@@ -162,189 +146,6 @@ class Consumer(Tracking):
         if self._may_deliver():
             self.is_ready = True
             self.host.ready(self)
-
-    # Delivering.
-
-    def deliver(self, budget: int) -> int:
-        """Deliver what takes about `budget` bytes of a turn; return what it took.
-
-        `is_ready` tells afterwards whether there is more; the host has been asked for another turn
-        by then.
-        """
-        spent = 0
-        self.is_ready = False
-        self._turn += 1
-        self._now_ns = self.clock.monotonic_ns()
-        self._wall_ns = self.clock.wall_ns()
-        self._is_at_limit = False
-        self._recount()
-        while not self.is_closed and self._may_deliver():
-            if spent >= budget:
-                self.signal()
-                return spent
-            message = self._next_message()
-            if message is None:
-                break
-            cost = self._hand_over(message)
-            if not cost:
-                break
-            spent += cost
-        if not self.is_closed:
-            self._drained()
-        return spent
-
-    def _may_deliver(self) -> bool:
-        """Tell whether there is anybody to deliver to, and nothing that forbids it."""
-        raise NotImplementedError
-
-    def _target(self, size: int) -> bytes | None:
-        """Return the subject that a message of this size goes to; None when nobody takes it."""
-        raise NotImplementedError
-
-    def _delivered(self, target: bytes, size: int) -> None:
-        """Take note that a message has been handed over; `size` is that of what went out."""
-
-    def _not_taken(self, target: bytes) -> None:
-        """Take note that nobody took the message that `_target` found a receiver for."""
-
-    def _held_back(self, message: StoredMessage, size: int) -> bool:
-        """Tell whether a message must wait: for its time in a replay, or for the rate limit."""
-        if self._pace is None:
-            return False
-        if message.seq == self._held_seq:
-            self._held_seq = 0
-            return False
-        delay_ns = self._pace.delay_ns(message.seq, message.time_ns, size, self._now_ns)
-        if delay_ns <= 0:
-            return False
-        self._held_seq = message.seq
-        self._hold_timer = self.clock.call_later(delay_ns / _SECOND_NS, self._release_held)
-        return True
-
-    def _release_held(self) -> None:
-        self._hold_timer = None
-        self.signal()
-
-    def _more_headers(self, headers: bytes) -> bytes:
-        """Add to the headers of a message what the consumer has to say with it."""
-        return headers
-
-    def _drained(self) -> None:
-        """See to those who wait once nothing more can be delivered."""
-
-    def _hand_over(self, message: StoredMessage) -> int:
-        """Deliver a message; return what that took of the turn, 0 when nobody took it."""
-        deliveries = self._deliveries
-        pending = self.num_pending - (deliveries == 1)
-        if self._ack_subject is None:
-            self._ack_subject = AckSubject(ack_prefix(self.host, self.name))
-        reply = self._ack_subject.write(
-            deliveries,
-            message.seq,
-            self.next_consumer_seq,
-            message.time_ns,
-            pending if pending > 0 else 0,
-        )
-        headers = message.headers
-        payload = message.payload
-        if self.headers_only:
-            headers = with_header(headers, b"Nats-Msg-Size: %d" % len(payload))
-            payload = b""
-        size = len(message.subject) + len(reply) + len(headers) + len(payload)
-        if self._held_back(message, size):
-            self._put_back(message.seq, deliveries, is_first=True)
-            return 0
-        target = self._target(size)
-        if target is None:
-            self._put_back(message.seq, deliveries, is_first=False)
-            return 0
-        headers = self._more_headers(headers)
-        if not self.sink.deliver(target, message.subject, reply, headers, payload):
-            self._put_back(message.seq, deliveries, is_first=True)
-            self._not_taken(target)
-            return MESSAGE_COST
-        if deliveries == 1:
-            self.num_pending -= 1
-        self._note_delivery(message.seq, deliveries)
-        self._delivered(target, size + len(target) - len(message.subject))
-        return size + MESSAGE_COST
-
-    def _note_delivery(self, seq: int, deliveries: int) -> None:
-        """Count a delivery, and begin to wait for its ack."""
-        consumer_seq = self.next_consumer_seq
-        self.next_consumer_seq = consumer_seq + 1
-        self.delivered_consumer_seq = consumer_seq
-        self.delivered_seq = max(self.delivered_seq, seq)
-        self.last_delivery_ns = self._wall_ns
-        if self.ack_policy == NO_ACKS:
-            self.floor_consumer_seq = consumer_seq
-            self.floor_seq = seq
-            self.shown_floor_consumer_seq = consumer_seq
-            self.shown_floor_seq = max(self.shown_floor_seq, seq)
-            if not self.keeps_all:
-                self.host.acked(self, seq)
-        else:
-            self._track(seq, consumer_seq)
-        if self.log is not None:
-            if self.ack_policy == NO_ACKS:
-                self.log.moved()
-            else:
-                self.log.changed(seq)
-
-    def _put_back(self, seq: int, deliveries: int, is_first: bool) -> None:
-        """Undo the choice of a message."""
-        if deliveries == 1:
-            self.next_seq = seq
-            return
-        self.redelivered[seq] = self.redelivered.get(seq, 0) - 1
-        entry = self.pending.get(seq)
-        if entry is None:
-            return
-        if is_first:
-            self.pending.enqueue_first(entry)
-        else:
-            self.pending.enqueue(entry)
-
-    def _next_message(self) -> StoredMessage | None:
-        """Return the message to deliver next, and set `_deliveries`; None when there is none."""
-        if self.pending.queued:
-            message = self._next_again()
-            if message is not None:
-                return message
-        if self.is_full():
-            self._is_at_limit = True
-            return None
-        self._deliveries = 1
-        if self.last_per_subject_upto:
-            message = self._next_last()
-            if message is not None:
-                return message
-        visible = self.store.visible_seq
-        if self.next_seq > visible:
-            return None
-        message = self.store.load_next(self.filters, self.next_seq, visible)
-        if message is None:
-            self.next_seq = visible + 1
-            self.num_pending = 0
-            self.counted_seq = visible
-            return None
-        self.next_seq = message.seq + 1
-        return message
-
-    def _next_last(self) -> StoredMessage | None:
-        """Return the next message that was its subject's last when the consumer was made."""
-        upto = self.last_per_subject_upto
-        while self.next_seq <= upto:
-            seq = self.store.next_last_seq(self.filters, self.next_seq, upto)
-            if not seq:
-                break
-            self.next_seq = seq + 1
-            message = self.store.load(seq)
-            if message is not None:
-                return message
-        self.next_seq = max(self.next_seq, upto + 1)
-        self.last_per_subject_upto = 0
-        return None
 
     def request(self, reply: bytes, body: bytes) -> None:
         """Take a pull request."""
@@ -454,18 +255,3 @@ class Consumer(Tracking):
 
 def _moment(time: Timestamp | None) -> int:
     return ZERO_TIME_NS if time is None else time.ns
-
-
-def ack_prefix(host: ConsumerHost, name: bytes) -> bytes:
-    """Return what the ack subjects of a consumer begin with."""
-    if not host.has_second_acks:
-        return b"$JS.ACK.%b.%b." % (host.stream, name)
-    domain = (host.domain or "_").encode()
-    return b"$JS.ACK.%b.%b.%b.%b." % (domain, host.account_hash.encode(), host.stream, name)
-
-
-def with_header(headers: bytes, line: bytes) -> bytes:
-    """Return a header block with one more line at its end."""
-    if not headers:
-        return b"NATS/1.0\r\n%b\r\n\r\n" % line
-    return b"%b%b\r\n\r\n" % (headers[:-2], line)

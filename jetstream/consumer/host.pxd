@@ -1,7 +1,7 @@
 # C types for host.py.
 
 from midge.jetstream.sink cimport Sink
-from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.store.interface cimport MessageView, StreamStore
 
 
 cdef class ConsumerHost:
@@ -9,6 +9,7 @@ cdef class ConsumerHost:
     cdef readonly StreamStore store
     cdef readonly Sink sink
     cdef readonly object clock
+    cdef MessageView view
     cdef public str retention
     cdef public long long max_msgs_per_subject
     cdef public long long max_msg_size

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from midge.jetstream.clock import Clock
 from midge.jetstream.sink import Sink
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store.interface import MessageView, StreamStore
 
 if TYPE_CHECKING:
     from midge.jetstream.consumer.consumer import Consumer
@@ -18,7 +18,7 @@ class ConsumerHost:
 
     `retention`, `subjects` and the rest follow the stream's configuration when that changes.
     `known_removals` counts the removals that consumers were told of one by one, or that do not
-    concern what they count.
+    concern what they count. `view` is what deliveries look at messages with.
     """
 
     def __init__(self, stream: bytes, store: StreamStore, sink: Sink, clock: Clock) -> None:
@@ -26,6 +26,7 @@ class ConsumerHost:
         self.store = store
         self.sink = sink
         self.clock = clock
+        self.view = MessageView()
         self.retention = "limits"
         self.max_msgs_per_subject = -1
         self.max_msg_size = -1

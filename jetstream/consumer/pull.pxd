@@ -2,8 +2,10 @@
 
 cimport cython
 
-from midge.jetstream.consumer.consumer cimport Consumer, with_header
+from midge.jetstream.consumer.consumer cimport Consumer
+from midge.jetstream.consumer.delivering cimport with_header
 from midge.jetstream.consumer.requests cimport PullRequest, RequestQueue
+from midge.jetstream.sink cimport Receiver
 
 cdef long long _SECOND_NS, _MILLISECOND_NS, _SWEEP_INTERVAL_NS
 cdef int _NO_PRIORITY, _OVERFLOW, _PINNED, _PRIORITIZED
@@ -15,6 +17,7 @@ cdef class PullConsumer(Consumer):
     cdef public long long last_active_ns
     cdef readonly int priority_policy
     cdef PullRequest _served
+    cdef list _received
     cdef object _request_timer
     cdef long long _request_timer_ns
     cdef long long _swept_ns
@@ -24,6 +27,10 @@ cdef class PullConsumer(Consumer):
     cdef bint _is_stalled(self) except -1
     @cython.locals(requests=RequestQueue, request=PullRequest, passed=Py_ssize_t, needs_pin=bint)
     cdef bytes _target(self, Py_ssize_t size)
+    @cython.locals(request=PullRequest)
+    cdef Receiver _receiver(self)
+    @cython.locals(request=PullRequest)
+    cdef void _turn_over(self) except *
     cdef bint _is_passed_over(self, PullRequest request) except -1
     cdef bint _fits(self, PullRequest request, Py_ssize_t size) except -1
     cdef bint _has_interest(self, PullRequest request) except -1

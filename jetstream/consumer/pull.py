@@ -5,7 +5,8 @@ from __future__ import annotations
 from midge.jetstream.clock import Timer
 from midge.jetstream.config.consumer import ConsumerConfig
 from midge.jetstream.consumer import statuses
-from midge.jetstream.consumer.consumer import Consumer, with_header
+from midge.jetstream.consumer.consumer import Consumer
+from midge.jetstream.consumer.delivering import with_header
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.priority import Pin
 from midge.jetstream.consumer.requests import (
@@ -16,6 +17,7 @@ from midge.jetstream.consumer.requests import (
     read_body,
 )
 from midge.jetstream.json.times import format_duration
+from midge.jetstream.sink import Receiver
 
 _SECOND_NS = 1_000_000_000
 _MILLISECOND_NS = 1_000_000
@@ -48,6 +50,7 @@ class PullConsumer(Consumer):
         self.pin = Pin(self)
         self.last_active_ns = host.clock.monotonic_ns()
         self._served: PullRequest | None = None
+        self._received: list[PullRequest] = []
         self._request_timer: Timer | None = None
         self._request_timer_ns = 0
         self._swept_ns = 0
@@ -60,6 +63,7 @@ class PullConsumer(Consumer):
         Consumer.follow(self, config)
         self.priority_policy = _POLICIES[config.priority_policy]
         self.requests.is_prioritized = self.priority_policy == _PRIORITIZED
+        self._adds_headers = self.priority_policy == _PINNED
 
     # Life.
 
@@ -272,6 +276,28 @@ class PullConsumer(Consumer):
                 return request.reply
             self._drop_head_without_interest(request)
 
+    def _receiver(self) -> Receiver | None:
+        """Return who takes messages for the request whose turn it is, found once in a turn."""
+        request = self.requests.first
+        if request is None or request.bytes_left > 0 or self.priority_policy == _OVERFLOW:
+            return None
+        if request.expires_ns and self._now_ns >= request.expires_ns:
+            return None
+        if request.receiver_turn != self._turn:
+            request.receiver_turn = self._turn
+            request.receiver = self.sink.receiver(request.reply)
+            self._received.append(request)
+        return request.receiver
+
+    def _turn_over(self) -> None:
+        """Hold on to no receiver between turns: its connection may have gone by the next one."""
+        for request in self._received:
+            request.receiver = None
+        self._received.clear()
+
+    def _serve(self) -> None:
+        self._served = self.requests.serve_first()
+
     def _is_passed_over(self, request: PullRequest) -> bool:
         """Tell whether a request waits although it is its turn."""
         if self.pin.pin_id:
@@ -319,7 +345,7 @@ class PullConsumer(Consumer):
             return headers
         return with_header(headers, b"Nats-Pin-Id: %b" % self.pin.pin_id.encode())
 
-    def _delivered(self, target: bytes, size: int) -> None:
+    def _delivered(self, size: int) -> None:
         request = self._served
         assert request is not None
         self.last_active_ns = self._now_ns

@@ -3,6 +3,7 @@
 cimport cython
 
 from midge.jetstream.consumer.consumer cimport Consumer
+from midge.jetstream.sink cimport Receiver
 
 cdef long long _SECOND_NS
 
@@ -19,5 +20,9 @@ cdef class PushConsumer(Consumer):
     cdef long long _heartbeat_ns
     cdef long long _heartbeat_due_ns
     cdef object _inactive_timer
+    cdef Receiver _found_receiver
+    cdef unsigned long long _receiver_turn
 
+    @cython.locals(receiver=Receiver)
+    cdef Receiver _receiver(self)
     cdef void _count_bytes(self, Py_ssize_t size) except *

@@ -13,6 +13,7 @@ from midge.jetstream.consumer import statuses
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.tracking import ACK_FLOW_CONTROL
+from midge.jetstream.sink import Receiver
 from midge.jetstream.stream import headers as header_block
 
 WINDOW_LIMIT_BYTES = 32 * 1024 * 1024
@@ -41,6 +42,8 @@ class PushConsumer(Consumer):
         self._heartbeat_ns = 0
         self._heartbeat_due_ns = 0
         self._inactive_timer: Timer | None = None
+        self._found_receiver: Receiver | None = None
+        self._receiver_turn = 0
         super().__init__(host, config, name)
 
     def follow(self, config: ConsumerConfig) -> None:
@@ -63,6 +66,7 @@ class PushConsumer(Consumer):
     def stop(self) -> None:
         """See `Consumer.stop`."""
         super().stop()
+        self._found_receiver = None
         self._unwatch_interest()
         for timer in (self._heartbeat_timer, self._inactive_timer):
             if timer is not None:
@@ -77,6 +81,7 @@ class PushConsumer(Consumer):
             self._redeliver_all()
         super().change(config)
         if is_moved:
+            self._found_receiver = None
             self._unwatch_interest()
             self._watch_interest()
             self.watch_activity()
@@ -118,6 +123,7 @@ class PushConsumer(Consumer):
         """Go on, or stop, as the deliver subject gains or loses its subscriber."""
         was_active = self.is_active
         self.is_active = is_there
+        self._found_receiver = None
         if is_there:
             if self._inactive_timer is not None:
                 self._inactive_timer.cancel()
@@ -159,7 +165,15 @@ class PushConsumer(Consumer):
     def _target(self, size: int) -> bytes | None:
         return self.deliver_subject
 
-    def _delivered(self, target: bytes, size: int) -> None:
+    def _receiver(self) -> Receiver | None:
+        """Return who takes what goes to the deliver subject, looked for once in a turn at most."""
+        receiver = self._found_receiver
+        if self._receiver_turn != self._turn and (receiver is None or not receiver.is_current()):
+            self._receiver_turn = self._turn
+            self._found_receiver = receiver = self.sink.receiver(self.deliver_subject)
+        return receiver
+
+    def _delivered(self, size: int) -> None:
         if self._heartbeat_ns:
             self._heartbeat_due_ns = self._now_ns + self._heartbeat_ns
         if self.has_flow_control:

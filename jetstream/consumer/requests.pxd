@@ -2,6 +2,8 @@
 
 cimport cython
 
+from midge.jetstream.sink cimport Receiver
+
 
 @cython.final
 @cython.no_gc
@@ -20,6 +22,8 @@ cdef class PullRequest:
     cdef readonly long long min_ack_pending
     cdef readonly long long priority
     cdef public unsigned long long checked_turn
+    cdef public Receiver receiver
+    cdef public unsigned long long receiver_turn
     cdef public PullRequest next
 
 

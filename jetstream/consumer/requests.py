@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from midge.jetstream.json import structure
 from midge.jetstream.json.structure import Boolean, Field, Integer, Structure, Text
+from midge.jetstream.sink import Receiver
 from midge.protocol.errors import MidgeError
 
 _BLANKS = b" \t\r\n\f\v"
@@ -139,6 +140,8 @@ class PullRequest:
         "no_wait",
         "pin_id",
         "priority",
+        "receiver",
+        "receiver_turn",
         "reply",
     )
 
@@ -157,6 +160,8 @@ class PullRequest:
         self.min_ack_pending = body.min_ack_pending
         self.priority = body.priority if body.has_options else _UNPRIORITIZED
         self.checked_turn = 0
+        self.receiver: Receiver | None = None
+        self.receiver_turn = 0
         self.next: PullRequest | None = None
 
 

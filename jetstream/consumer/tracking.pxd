@@ -10,7 +10,7 @@ from midge.jetstream.sink cimport Sink
 from midge.jetstream.store.interface cimport StoredMessage, StreamStore
 
 cdef long long _ACK_TIMER_SLACK_NS, _SECOND_NS
-cdef int _ACK
+cdef int _ACK, _NO_ACKS, _ACK_ALL, _ACK_EXPLICIT
 
 
 cdef class Tracking:

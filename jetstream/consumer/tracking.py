@@ -30,6 +30,9 @@ ACK_POLICIES = {
     "flow_control": ACK_FLOW_CONTROL,
 }
 
+_NO_ACKS = NO_ACKS  # C numbers where this is compiled
+_ACK_ALL = ACK_ALL
+_ACK_EXPLICIT = ACK_EXPLICIT
 _ACK = acks.ACK
 _GONE = "Unacknowledged message was deleted"
 
@@ -88,7 +91,7 @@ class Tracking:
 
     def takes_acks(self) -> bool:
         """Tell whether messages are acknowledged to ack subjects."""
-        return self.ack_policy == ACK_EXPLICIT or self.ack_policy == ACK_ALL
+        return self.ack_policy == _ACK_EXPLICIT or self.ack_policy == _ACK_ALL
 
     def num_redelivered(self) -> int:
         """Return how many messages are known that were delivered more than once."""
@@ -333,10 +336,10 @@ class Tracking:
         if seq >= self.next_seq and not self.has_flow_control:
             return False
         was_full = self.is_full()
-        if self.ack_policy == ACK_EXPLICIT:
+        if self.ack_policy == _ACK_EXPLICIT:
             self._settle_one(seq, deliveries, samples)
             others: list[int] = []
-        elif self.ack_policy == NO_ACKS:
+        elif self.ack_policy == _NO_ACKS:
             return not self.keeps_all
         else:
             if consumer_seq <= self.floor_consumer_seq or seq <= self.floor_seq:
@@ -451,7 +454,7 @@ class Tracking:
     def needs_ack(self, seq: int) -> bool:
         """Tell whether the stream must keep a message that matches the filters."""
         if seq > self.floor_seq:
-            if self.ack_policy != ACK_EXPLICIT or seq >= self.next_seq:
+            if self.ack_policy != _ACK_EXPLICIT or seq >= self.next_seq:
                 return True
             if self.pending.get(seq) is not None:
                 return True

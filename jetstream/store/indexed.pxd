@@ -3,7 +3,7 @@
 cimport cython
 
 from midge.jetstream.store.filters cimport Filters
-from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.store.interface cimport MessageView, StreamStore
 from midge.jetstream.store.message_index cimport MessageIndex
 from midge.jetstream.store.subject_index cimport SubjectIndex
 from midge.protocol.frame cimport Frame
@@ -42,6 +42,9 @@ cdef class IndexedStore(StreamStore):
     cdef list _runs
     cdef dict _filters
     cdef Incoming _incoming
+    cdef MessageView _view
+    cdef tuple _latest_filters
+    cdef Filters _latest_found
 
     @cython.locals(incoming=Incoming)
     cpdef unsigned long long append(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from midge.jetstream.store.filters import Filters
-from midge.jetstream.store.interface import StoreError, StreamStore
+from midge.jetstream.store.interface import MessageView, StoreError, StreamStore
 from midge.jetstream.store.message_index import MessageIndex
 from midge.jetstream.store.numbers import Octets
 from midge.jetstream.store.subject_index import SubjectIndex
@@ -81,7 +81,10 @@ class IndexedStore(StreamStore):
         self._index = MessageIndex()
         self._runs: list[Run] = []
         self._incoming = Incoming()
+        self._view = MessageView()
         self._filters: dict[tuple[bytes, ...], Filters] = {}
+        self._latest_filters: tuple[bytes, ...] | None = None
+        self._latest_found: Filters | None = None
 
     def append(
         self,
@@ -270,12 +273,16 @@ class IndexedStore(StreamStore):
         return low - 1
 
     def _filters_of(self, filters: tuple[bytes, ...]) -> Filters:
+        if filters is self._latest_filters and self._latest_found is not None:
+            return self._latest_found
         found = self._filters.get(filters)
         if found is None:
             if len(self._filters) >= _FILTERS_KEPT:
                 self._filters.clear()
             found = Filters(self._subjects, filters)
             self._filters[filters] = found
+        self._latest_filters = filters
+        self._latest_found = found
         return found
 
     # What an implementation adds.

@@ -1,6 +1,11 @@
 # C types for interface.py.
 
+cimport cython
+
+from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame
+
+cdef bytearray _NOTHING
 
 
 cdef class StoredMessage:
@@ -9,6 +14,22 @@ cdef class StoredMessage:
     cdef readonly bytes subject
     cdef readonly bytes headers
     cdef readonly bytes payload
+
+
+@cython.final
+cdef class MessageView:
+    cdef public unsigned long long seq
+    cdef public long long time_ns
+    cdef const unsigned char *subject
+    cdef public Py_ssize_t subject_start
+    cdef public Py_ssize_t subject_end
+    cdef const unsigned char *body
+    cdef public Py_ssize_t headers_start
+    cdef public Py_ssize_t payload_start
+    cdef public Py_ssize_t payload_end
+
+    cpdef Py_ssize_t size(self) noexcept
+    cpdef StoredMessage copied(self)
 
 
 cdef class SubjectState:
@@ -54,6 +75,10 @@ cdef class StreamStore:
     cpdef StoredMessage load_next(
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq=*
     )
+    cpdef bint show_next(
+        self, tuple filters, unsigned long long start_seq, unsigned long long end_seq,
+        MessageView view
+    ) except -1
     cpdef unsigned long long next_seq(
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq=*
     ) except? 0

@@ -15,8 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from midge.protocol import memory
 from midge.protocol.errors import MidgeError
 from midge.protocol.frame import Frame
+
+_NOTHING = bytearray()
 
 
 class StoreError(MidgeError):
@@ -56,6 +59,51 @@ class StoredMessage:
     def __repr__(self) -> str:
         """Show what tells messages apart."""
         return f"StoredMessage({self.seq}, {self.subject!r}, {len(self.payload)} bytes)"
+
+
+class MessageView:
+    """The message that a store was last asked to show: its parts are ranges of the store's buffers.
+
+    It is valid until the next call of the store, or of anything that may call it. The payload
+    follows the headers: both are ranges of `body`.
+    """
+
+    __slots__ = (
+        "body",
+        "headers_start",
+        "payload_end",
+        "payload_start",
+        "seq",
+        "subject",
+        "subject_end",
+        "subject_start",
+        "time_ns",
+    )
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.time_ns = 0
+        self.subject = _NOTHING
+        self.subject_start = 0
+        self.subject_end = 0
+        self.body = _NOTHING
+        self.headers_start = 0
+        self.payload_start = 0
+        self.payload_end = 0
+
+    def size(self) -> int:
+        """Return the length of subject, headers and payload together."""
+        return self.subject_end - self.subject_start + self.payload_end - self.headers_start
+
+    def copied(self) -> StoredMessage:
+        """Return the message as an object of its own."""
+        return StoredMessage(
+            self.seq,
+            self.time_ns,
+            memory.take(self.subject, self.subject_start, self.subject_end),
+            memory.take(self.body, self.headers_start, self.payload_start),
+            memory.take(self.body, self.payload_start, self.payload_end),
+        )
 
 
 class SubjectState:
@@ -194,6 +242,12 @@ class StreamStore:
         self, filters: tuple[bytes, ...], start_seq: int, end_seq: int = 0
     ) -> StoredMessage | None:
         """Return the first message from `start_seq` to `end_seq` that matches any filter."""
+        raise NotImplementedError
+
+    def show_next(
+        self, filters: tuple[bytes, ...], start_seq: int, end_seq: int, view: MessageView
+    ) -> bool:
+        """Have `view` show what `load_next` would return; False when there is none."""
         raise NotImplementedError
 
     def next_seq(self, filters: tuple[bytes, ...], start_seq: int, end_seq: int = 0) -> int:

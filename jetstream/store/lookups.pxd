@@ -4,7 +4,7 @@ cimport cython
 
 from midge.jetstream.store.filters cimport Filters
 from midge.jetstream.store.indexed cimport Run
-from midge.jetstream.store.interface cimport StoredMessage, SubjectState
+from midge.jetstream.store.interface cimport MessageView, StoredMessage, SubjectState
 from midge.jetstream.store.message_index cimport Block
 from midge.jetstream.store.removing cimport RemovingStore
 from midge.jetstream.store.subject_index cimport SubjectIndex
@@ -14,8 +14,14 @@ cdef Py_ssize_t _ROWS_MAX
 
 
 cdef class SearchableStore(RemovingStore):
-    @cython.locals(position=Py_ssize_t, block=Block, run=Run)
     cpdef StoredMessage load(self, unsigned long long seq)
+    @cython.locals(position=Py_ssize_t, block=Block, run=Run)
+    cdef bint _show(self, unsigned long long seq, MessageView view) except -1
+    @cython.locals(seq="unsigned long long")
+    cpdef bint show_next(
+        self, tuple filters, unsigned long long start_seq, unsigned long long end_seq,
+        MessageView view
+    ) except -1
     @cython.locals(seq="unsigned long long")
     cpdef StoredMessage load_next(
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq=*
@@ -92,7 +98,7 @@ cdef class SearchableStore(RemovingStore):
         self, Py_ssize_t number, unsigned long long start, unsigned long long end
     ) except? 0
 
-    cdef StoredMessage _read(
-        self, Run run, unsigned long long seq, unsigned long long offset,
-        unsigned long long size, Py_ssize_t number
-    )
+    cdef bint _view_at(
+        self, MessageView view, Run run, unsigned long long offset, unsigned long long size,
+        Py_ssize_t number
+    ) except -1

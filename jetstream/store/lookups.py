@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from midge.jetstream.store.filters import Filters
 from midge.jetstream.store.indexed import Run
-from midge.jetstream.store.interface import StoredMessage, SubjectState
+from midge.jetstream.store.interface import MessageView, StoredMessage, SubjectState
 from midge.jetstream.store.removing import RemovingStore
 
 _CHAIN_MAX = 256  # messages of one subject that are walked rather than the rows of all messages
@@ -18,14 +18,7 @@ class SearchableStore(RemovingStore):
 
     def load(self, seq: int) -> StoredMessage | None:
         """Return the message of this sequence; None when there is none."""
-        position = self._index.locate(seq)
-        if position < 0:
-            return None
-        block = self._index.block
-        run = self._runs[self._run_index(seq)]
-        return self._read(
-            run, seq, block.offset(position), block.size(position), block.subject(position)
-        )
+        return self._view.copied() if self._show(seq, self._view) else None
 
     def load_next(
         self, filters: tuple[bytes, ...], start_seq: int, end_seq: int = 0
@@ -33,6 +26,29 @@ class SearchableStore(RemovingStore):
         """Return the first message from `start_seq` to `end_seq` that matches any filter."""
         seq = self.next_seq(filters, start_seq, end_seq)
         return self.load(seq) if seq else None
+
+    def show_next(
+        self, filters: tuple[bytes, ...], start_seq: int, end_seq: int, view: MessageView
+    ) -> bool:
+        """Have `view` show what `load_next` would return; False when there is none."""
+        seq = 0
+        if not filters and start_seq <= end_seq and self._index.locate(start_seq) >= 0:
+            seq = start_seq  # as nearly always, when a consumer takes them all
+        else:
+            seq = self.next_seq(filters, start_seq, end_seq)
+        return seq != 0 and self._show(seq, view)
+
+    def _show(self, seq: int, view: MessageView) -> bool:
+        """Have `view` show the message of this sequence; False when there is none."""
+        position = self._index.locate(seq)
+        if position < 0:
+            return False
+        block = self._index.block
+        view.seq = seq
+        run = self._runs[self._run_index(seq)]
+        return self._view_at(
+            view, run, block.offset(position), block.size(position), block.subject(position)
+        )
 
     def next_seq(self, filters: tuple[bytes, ...], start_seq: int, end_seq: int = 0) -> int:
         """Return the sequence that `load_next` would return the message of; 0 for none."""
@@ -287,8 +303,9 @@ class SearchableStore(RemovingStore):
 
     # What an implementation adds.
 
-    def _read(
-        self, run: Run, seq: int, offset: int, size: int, number: int
-    ) -> StoredMessage | None:
-        """Read the message that lies at `offset` of a run and counts `size` bytes."""
+    def _view_at(self, view: MessageView, run: Run, offset: int, size: int, number: int) -> bool:
+        """Have `view`, whose sequence is set, show the message that lies at `offset` of a run.
+
+        It counts `size` bytes, and its subject has this number. False when it cannot be read.
+        """
         raise NotImplementedError

@@ -4,7 +4,7 @@ cimport cython
 
 from midge.jetstream.store cimport numbers
 from midge.jetstream.store.indexed cimport Incoming, Run
-from midge.jetstream.store.interface cimport StoredMessage
+from midge.jetstream.store.interface cimport MessageView
 from midge.jetstream.store.lookups cimport SearchableStore
 from midge.protocol.frame cimport Frame
 
@@ -38,11 +38,11 @@ cdef class MemoryStore(SearchableStore):
     ) except? 0
     @cython.locals(position=Py_ssize_t, run=Run, chunk=Chunk)
     cdef long long _time_of(self, unsigned long long seq) except? -1
-    @cython.locals(chunk=Chunk, data=bytearray, middle=Py_ssize_t, end=Py_ssize_t)
-    cdef StoredMessage _read(
-        self, Run run, unsigned long long seq, unsigned long long offset,
-        unsigned long long size, Py_ssize_t number
-    )
+    @cython.locals(chunk=Chunk, data=bytearray)
+    cdef bint _view_at(
+        self, MessageView view, Run run, unsigned long long offset, unsigned long long size,
+        Py_ssize_t number
+    ) except -1
     @cython.locals(chunk=Chunk, left=Py_ssize_t)
     cdef void _lost_bytes(self, Py_ssize_t i, Run run, unsigned long long size) except *
     @cython.locals(run=Run, i=Py_ssize_t)

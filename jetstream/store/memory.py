@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from midge.jetstream.store import numbers
 from midge.jetstream.store.indexed import Incoming, Run
-from midge.jetstream.store.interface import StoredMessage
+from midge.jetstream.store.interface import MessageView
 from midge.jetstream.store.lookups import SearchableStore
 from midge.jetstream.store.turns import Turns
 from midge.protocol.frame import Frame
@@ -157,20 +157,16 @@ class MemoryStore(SearchableStore):
         chunk = run.place
         return numbers.u64_at(chunk.data, self._index.block.offset(position))
 
-    def _read(
-        self, run: Run, seq: int, offset: int, size: int, number: int
-    ) -> StoredMessage | None:
+    def _view_at(self, view: MessageView, run: Run, offset: int, size: int, number: int) -> bool:
         chunk = run.place
         data = chunk.data
-        middle = offset + _HEAD + numbers.u32_at(data, offset + 8)
-        end = middle + numbers.u32_at(data, offset + 12)
-        return StoredMessage(
-            seq,
-            numbers.u64_at(data, offset),
-            self._subjects.name(number),
-            numbers.take(data, offset + _HEAD, middle),
-            numbers.take(data, middle, end),
-        )
+        view.time_ns = numbers.u64_at(data, offset)
+        self._subjects.show(number, view)
+        view.body = data
+        view.headers_start = offset + _HEAD
+        view.payload_start = view.headers_start + numbers.u32_at(data, offset + 8)
+        view.payload_end = view.payload_start + numbers.u32_at(data, offset + 12)
+        return True
 
     def _lost_bytes(self, i: int, run: Run, size: int) -> None:
         """Drop a chunk without messages; copy one of which little is left.

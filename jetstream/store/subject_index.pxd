@@ -3,6 +3,7 @@
 cimport cython
 
 from midge.jetstream.store cimport numbers
+from midge.jetstream.store.interface cimport MessageView
 
 cdef Py_ssize_t _ROW, _COUNT, _FIRST, _LAST, _HASH, _LENGTH, _SMALLEST_TABLE, _WASTE_MIN
 cdef unsigned long long _NONE
@@ -58,6 +59,7 @@ cdef class SubjectIndex:
     cpdef Py_ssize_t limit(self) noexcept
     @cython.locals(start=Py_ssize_t, length=Py_ssize_t)
     cpdef bytes name(self, Py_ssize_t subject)
+    cpdef void show(self, Py_ssize_t subject, MessageView view) noexcept
     cpdef unsigned long long count(self, Py_ssize_t subject) noexcept
     cpdef void set_count(self, Py_ssize_t subject, unsigned long long count) noexcept
     cpdef unsigned long long first(self, Py_ssize_t subject) noexcept

@@ -8,6 +8,7 @@ numbers: about 60 bytes a subject beside its name, where a dictionary of objects
 from __future__ import annotations
 
 from midge.jetstream.store import numbers
+from midge.jetstream.store.interface import MessageView
 
 _ROW = 40  # bytes: name's place 8, count 8, first 8, last 8, hash 4, name's length 4
 _COUNT = 8
@@ -166,6 +167,13 @@ class SubjectIndex:
         start = numbers.u64_at(self._rows, subject * _ROW)
         length = numbers.u32_at(self._rows, subject * _ROW + _LENGTH)
         return numbers.take(self._names, start, start + length)
+
+    def show(self, subject: int, view: MessageView) -> None:
+        """Have `view` show the subject of a number."""
+        view.subject = self._names
+        view.subject_start = numbers.u64_at(self._rows, subject * _ROW)
+        length = numbers.u32_at(self._rows, subject * _ROW + _LENGTH)
+        view.subject_end = view.subject_start + length
 
     def count(self, subject: int) -> int:
         """Return how many messages are stored; 0 for a number that is not in use."""

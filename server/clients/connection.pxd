@@ -53,4 +53,5 @@ cdef class Connection(PublishingClient):
     cdef bint _may_deliver(
         self, Subscription subscription, Client publisher, Frame frame
     ) except -1
+    cpdef bint has_room(self, Client publisher) except -1
     cpdef void finished(self, Subscription subscription) except *

@@ -367,7 +367,7 @@ class Connection(PublishingClient):
             return None
         if checks & DENIED_SUBJECTS and not self._may_deliver(subscription, publisher, frame):
             return None
-        if checks & BEHIND and not self.channel.pressure().has_room(publisher):
+        if checks & BEHIND and not self.has_room(publisher):
             return None
         if checks & INTERCEPTED:
             screened = self.broker.screens.deliver(self, subscription, publisher, frame)
@@ -381,6 +381,10 @@ class Connection(PublishingClient):
         if checks & TRACED and self.tracer is not None:
             self.tracer.message_sent(subscription, frame)
         return frame
+
+    def has_room(self, publisher: Client | None) -> bool:
+        """See `Client.has_room`."""
+        return self.channel.pressure().has_room(publisher)
 
     def _may_deliver(
         self, subscription: Subscription, publisher: Client | None, frame: Frame

@@ -62,11 +62,11 @@ class Deliveries:
 
     def _deliver_portion(self, consumer: Consumer, portion: int) -> int:
         """Let one consumer deliver; return what that took."""
-        producer = self._sink.producer = self._producer
+        producer = self._sink.turn.producer = self._producer
         try:
             return consumer.deliver(portion)
         finally:
-            self._sink.producer = None
+            self._sink.turn.producer = None
             if producer.held_by is not None:
                 self._held.add(consumer)
                 producer.released = partial(self._released, consumer)

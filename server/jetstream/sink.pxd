@@ -2,18 +2,18 @@
 
 cimport cython
 
-from midge.jetstream.sink cimport Sink
+from midge.jetstream.sink cimport Receiver, Sink
 from midge.protocol.frame cimport Frame, compose
 from midge.server.internal.publisher cimport InternalPublisher
+from midge.server.jetstream.receiver cimport ClientReceiver, ProducersTurn, receiver_of
 from midge.server.routing.account cimport Account
-from midge.server.routing.client cimport Client
 from midge.sublist.result cimport Remotes, SubListResult
 
 
 cdef class AccountSink(Sink):
     cdef readonly Account account
     cdef readonly InternalPublisher publisher
-    cdef public Client producer
+    cdef readonly ProducersTurn turn
     cdef object _interest
 
     cpdef Py_ssize_t send(
@@ -24,6 +24,8 @@ cdef class AccountSink(Sink):
         self, bytes deliver_subject, bytes message_subject, bytes reply, bytes headers,
         bytes payload
     ) except -1
+    @cython.locals(result=SubListResult)
+    cpdef Receiver receiver(self, bytes subject)
     @cython.locals(remotes=Remotes, here=SubListResult, there=SubListResult, taken=Py_ssize_t,
                    reply=bytes, named=bytes, over=Frame)
     cdef bint _deliver_over_links(

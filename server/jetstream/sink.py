@@ -2,20 +2,20 @@
 
 from collections.abc import Callable
 
-from midge.jetstream.sink import Sink
+from midge.jetstream.sink import Receiver, Sink
 from midge.protocol.frame import Frame, compose
 from midge.server.internal.publisher import InternalPublisher
+from midge.server.jetstream.receiver import ProducersTurn, receiver_of
 from midge.server.jetstream.subjects import Intake, Take
 from midge.server.routing.account import Account
-from midge.server.routing.client import Client
 from midge.sublist.result import Remotes, SubListResult
 
 
 class AccountSink(Sink):
     """The outgoing side of one account.
 
-    Messages for a consumer's subscribers go out in the name of `producer`, which receivers that are
-    far behind hold back; acks, answers and advisories in the name of the server itself.
+    Messages for a consumer's subscribers go out in the name of the producer whose `turn` it is,
+    which receivers that are far behind hold back; all else in the name of the server itself.
     """
 
     def __init__(
@@ -23,7 +23,7 @@ class AccountSink(Sink):
     ) -> None:
         self.account = account
         self.publisher = publisher
-        self.producer: Client | None = None
+        self.turn = ProducersTurn()
         self._interest = interest
 
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
@@ -46,8 +46,13 @@ class AccountSink(Sink):
             return False
         frame = compose(message_subject, payload, reply or None, headers or None)
         if result.remotes is None:
-            return self.publisher.route_frame(self.account, result, frame, self.producer) > 0
+            return self.publisher.route_frame(self.account, result, frame, self.turn.producer) > 0
         return self._deliver_over_links(result, frame, deliver_subject)
+
+    def receiver(self, subject: bytes) -> Receiver | None:
+        """Return the client that alone gets what is delivered to `subject`; None for others."""
+        result = self.account.sublist.match(subject)
+        return receiver_of(self.account, result, self.publisher.router, self.turn, subject)
 
     def _deliver_over_links(
         self, result: SubListResult, frame: Frame, deliver_subject: bytes
@@ -62,13 +67,13 @@ class AccountSink(Sink):
         here = SubListResult(result.plain, result.queues)
         taken = 0
         if here:
-            taken = self.publisher.route_frame(self.account, here, frame, self.producer)
+            taken = self.publisher.route_frame(self.account, here, frame, self.turn.producer)
         reply = frame.reply_bytes()
         named = None if reply is None else b"%b@%b" % (reply, frame.subject_bytes())
         over = compose(deliver_subject, frame.payload_bytes(), named, frame.header_bytes())
         groups = tuple([group for group in remotes.queues if not result.has_group(group.name)])
         there = SubListResult((), (), Remotes(remotes.plain, groups))
-        return taken + self.publisher.route_frame(self.account, there, over, self.producer) > 0
+        return taken + self.publisher.route_frame(self.account, there, over, self.turn.producer) > 0
 
     def has_interest(self, subject: bytes) -> bool:
         """Tell whether a subscription of the account would get what is sent to `subject`."""

@@ -23,6 +23,7 @@ cdef class Client(Handler):
 
     cpdef Frame checked(self, Subscription subscription, Client publisher, Frame frame)
     cpdef void finished(self, Subscription subscription) except *
+    cpdef bint has_room(self, Client publisher) except -1
     cpdef void flushed(self) except *
     cpdef bint run_goes_on(self, unsigned long long generation) except -1
     cpdef void hold_for(self, Client receiver) except *

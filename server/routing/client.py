@@ -45,6 +45,10 @@ class Client(Handler):
     def finished(self, subscription: "Subscription") -> None:
         """Hear that `subscription` has had all the messages it asked for."""
 
+    def has_room(self, publisher: "Client | None") -> bool:
+        """Tell whether more may be queued while this client is behind; it may hold `publisher`."""
+        return True
+
     def flushed(self) -> None:
         """Hear that the router has flushed `outbound`, to see whether the socket took it."""
 

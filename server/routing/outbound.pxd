@@ -5,7 +5,7 @@ cimport cython
 from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame
 
-cdef int _SPACE
+cdef int _SPACE, _CR, _LF
 cdef Py_ssize_t _CHUNK_BYTES, _CHUNKS_KEPT
 cdef bytes _MSG
 cdef bytes _HMSG
@@ -39,6 +39,11 @@ cdef class Outbound:
     @cython.locals(verb=bytes, base=Py_ssize_t, subject_length=Py_ssize_t, tail_length=Py_ssize_t,
                    length=Py_ssize_t, data="unsigned char *", at=Py_ssize_t)
     cpdef void append_message(self, Frame frame, bytes sid) except *
+    @cython.locals(length=Py_ssize_t, target="unsigned char *", at=Py_ssize_t)
+    cdef void append_parts(
+        self, const unsigned char *head, Py_ssize_t head_end, const unsigned char *data,
+        Py_ssize_t start, Py_ssize_t end
+    ) except *
     @cython.locals(base=Py_ssize_t, verb=bytes, prefix_length=Py_ssize_t, tail_length=Py_ssize_t,
                    length=Py_ssize_t, last=Py_ssize_t, data="unsigned char *", at=Py_ssize_t,
                    start=Py_ssize_t)

@@ -16,6 +16,8 @@ CHUNK_BYTES = 64 * 1024
 _CHUNK_BYTES = CHUNK_BYTES  # a C number where this is compiled
 
 _SPACE = 0x20
+_CR = 0x0D
+_LF = 0x0A
 _MSG = b"MSG "
 _HMSG = b"HMSG "
 _NOTHING = bytearray()
@@ -132,6 +134,23 @@ class Outbound:
         at += 1
         memory.copy(data, at, frame.data, base + frame.tail, base + frame.end)
         self._used += length
+
+    def append_parts(
+        self, head: bytearray, head_end: int, data: bytearray, start: int, end: int
+    ) -> None:
+        """Add ``head[:head_end]``, ``data[start:end]`` and the end of a line."""
+        length = head_end + end - start + 2
+        if self._capacity - self._used < length:
+            self._make_room(length)
+        target = self._data
+        at = self._used
+        memory.copy(target, at, head, 0, head_end)
+        at += head_end
+        memory.copy(target, at, data, start, end)
+        at += end - start
+        target[at] = _CR
+        target[at + 1] = _LF
+        self._used = at + 2
 
     def append_run(self, frame: Frame, sid: bytes, count: int) -> None:
         """Add `count` messages, `frame` the first, that differ in their payloads only.

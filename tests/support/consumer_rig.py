@@ -12,8 +12,8 @@ from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.consumer_set import ConsumerSet, Surroundings
 from midge.jetstream.consumer.info import info_of
-from midge.jetstream.sink import Sink
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.sink import Receiver, Sink
+from midge.jetstream.store.interface import MessageView, StreamStore
 from midge.jetstream.store.memory import MemoryStore
 
 SECOND_NS = 1_000_000_000
@@ -92,10 +92,39 @@ class Sent(NamedTuple):
         return deliveries, seq, consumer_seq, pending
 
 
+class CollectingReceiver(Receiver):
+    """Keeps what is delivered straight from the store, as its sink keeps the rest."""
+
+    def __init__(self, sink: CollectingSink, subject: bytes) -> None:
+        super().__init__(len(subject))
+        self.sink = sink
+        self.subject = subject
+
+    def is_current(self) -> bool:
+        return self.subject not in self.sink.without_interest
+
+    def is_open(self, message: MessageView) -> bool:
+        return self.is_current()
+
+    def take(self, message: MessageView, reply: bytearray, reply_end: int) -> None:
+        copied = message.copied()
+        self.sink.direct += 1
+        self.sink.deliver(
+            self.subject, copied.subject, bytes(reply[:reply_end]), copied.headers, copied.payload
+        )
+
+
 class CollectingSink(Sink):
-    """Keeps what is sent. All subjects have interest but those in `without_interest`."""
+    """Keeps what is sent. All subjects have interest but those in `without_interest`.
+
+    `direct` counts what came straight from the store; it all does not while `has_receivers` is
+    false.
+    """
+
+    has_receivers = True
 
     def __init__(self) -> None:
+        self.direct = 0
         self.sent: list[Sent] = []
         self.without_interest: set[bytes] = set()
         self.interest_prefixes: tuple[bytes, ...] = (b"_INBOX.", b"deliver")
@@ -117,6 +146,11 @@ class CollectingSink(Sink):
             return False
         self.sent.append(Sent(deliver_subject, message_subject, reply, headers, payload))
         return True
+
+    def receiver(self, subject: bytes) -> Receiver | None:
+        if subject in self.without_interest or not self.has_receivers:
+            return None
+        return CollectingReceiver(self, subject)
 
     def has_interest(self, subject: bytes) -> bool:
         return subject not in self.without_interest and subject.startswith(self.interest_prefixes)

@@ -7,7 +7,7 @@ from midge.jetstream.store.file cimport records
 from midge.jetstream.store.file.group cimport Group, Segment
 from midge.jetstream.store.file.log cimport Log
 from midge.jetstream.store.indexed cimport Run
-from midge.jetstream.store.interface cimport StoredMessage
+from midge.jetstream.store.interface cimport MessageView
 from midge.jetstream.store.lookups cimport SearchableStore
 from midge.jetstream.store.message_index cimport Block
 
@@ -21,25 +21,25 @@ cdef class RecordReader(SearchableStore):
     cdef bytearray _ahead
     cdef unsigned long long _ahead_segment
     cdef Py_ssize_t _ahead_start
+    cdef Py_ssize_t _ahead_end
     cdef unsigned long long _read_segment
     cdef Py_ssize_t _read_end
 
     @cython.locals(position=Py_ssize_t, block=Block, run=Run, offset="unsigned long long",
                    size="unsigned long long", found=Py_ssize_t)
     cdef long long _time_of(self, unsigned long long seq) except? -1
-    @cython.locals(segment=Segment, group=Group, at=Py_ssize_t)
-    cdef StoredMessage _read(
-        self, Run run, unsigned long long seq, unsigned long long offset,
-        unsigned long long size, Py_ssize_t number
-    )
+    @cython.locals(segment=Segment, group=Group, at=Py_ssize_t, whole=int)
+    cdef bint _view_at(
+        self, MessageView view, Run run, unsigned long long offset, unsigned long long size,
+        Py_ssize_t number
+    ) except -1
+    cdef bint _is_ahead(
+        self, Segment segment, Py_ssize_t offset, Py_ssize_t size
+    ) except -1
     @cython.locals(group=Group, at=Py_ssize_t, end=Py_ssize_t, is_next=bint, whole=int,
                    length=Py_ssize_t)
     cdef Py_ssize_t _bytes_at(
         self, Segment segment, Py_ssize_t offset, Py_ssize_t size
     ) except? -1
     cdef void _read_ahead(self, Segment segment, Py_ssize_t offset, Py_ssize_t size) except *
-    @cython.locals(subject_length=Py_ssize_t, start=Py_ssize_t, middle=Py_ssize_t,
-                   end=Py_ssize_t)
-    cdef StoredMessage _parse(
-        self, bytearray data, Py_ssize_t at, unsigned long long seq, Py_ssize_t number
-    )
+    cdef void _show_record(self, MessageView view, bytearray data, Py_ssize_t at) noexcept

@@ -7,7 +7,7 @@ from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Group, Segment
 from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.indexed import Run
-from midge.jetstream.store.interface import StoredMessage
+from midge.jetstream.store.interface import MessageView
 from midge.jetstream.store.lookups import SearchableStore
 
 _HEAD = 48  # records.HEAD, as a C number
@@ -29,6 +29,7 @@ class RecordReader(SearchableStore):
         self._ahead = bytearray()
         self._ahead_segment = 0
         self._ahead_start = 0
+        self._ahead_end = 0
         self._read_segment = 0
         self._read_end = 0
 
@@ -43,18 +44,34 @@ class RecordReader(SearchableStore):
             return self.last_time_ns
         return numbers.u64_at(self._ahead, found + 32)
 
-    def _read(
-        self, run: Run, seq: int, offset: int, size: int, number: int
-    ) -> StoredMessage | None:
+    def _view_at(self, view: MessageView, run: Run, offset: int, size: int, number: int) -> bool:
         segment: Segment = run.place
+        if self._is_ahead(segment, offset, size):
+            at = offset - self._ahead_start
+            seed = self._log.seed
+            whole = records.check(self._ahead, at, len(self._ahead), seed, segment.number, offset)
+            if whole == 2 and numbers.u64_at(self._ahead, at + 24) == view.seq:
+                self._read_end = offset + size
+                self._show_record(view, self._ahead, at)
+                return True
         group = self._log.find(segment, offset)
         if group is not None:
-            return self._parse(group.data, offset - group.base, seq, number)
+            self._show_record(view, group.data, offset - group.base)
+            return True
         at = self._bytes_at(segment, offset, size + _BEYOND)
-        if at < 0 or numbers.u64_at(self._ahead, at + 24) != seq:
-            self.lost.add(seq)
-            return None
-        return self._parse(self._ahead, at, seq, number)
+        if at < 0 or numbers.u64_at(self._ahead, at + 24) != view.seq:
+            self.lost.add(view.seq)
+            return False
+        self._show_record(view, self._ahead, at)
+        return True
+
+    def _is_ahead(self, segment: Segment, offset: int, size: int) -> bool:
+        """Tell whether a record has been read ahead, from what was durable by then."""
+        return (
+            self._ahead_segment == segment.number
+            and offset >= self._ahead_start
+            and offset + size <= self._ahead_end
+        )
 
     def _bytes_at(self, segment: Segment, offset: int, size: int) -> int:
         """Have a checked record in `_ahead`; return where it begins there, -1 when it is damaged.
@@ -92,17 +109,15 @@ class RecordReader(SearchableStore):
         self._ahead = bytearray(segment.file.read(offset, size))
         self._ahead_segment = segment.number
         self._ahead_start = offset
+        self._ahead_end = min(offset + len(self._ahead), segment.end)
 
-    def _parse(self, data: bytearray, at: int, seq: int, number: int) -> StoredMessage | None:
-        """Take a record apart that is known to be whole."""
-        subject_length = numbers.u32_at(data, at + 12) >> 16
-        start = at + _HEAD + subject_length
-        middle = start + numbers.u32_at(data, at + 20)
-        end = at + numbers.u32_at(data, at + 8) - numbers.u32_at(data, at + 40)
-        return StoredMessage(
-            seq,
-            numbers.u64_at(data, at + 32),
-            self._subjects.name(number),
-            numbers.take(data, start, middle),
-            numbers.take(data, middle, end),
-        )
+    def _show_record(self, view: MessageView, data: bytearray, at: int) -> None:
+        """Have `view` show the message of a record that is known to be whole."""
+        view.time_ns = numbers.u64_at(data, at + 32)
+        view.subject = data
+        view.subject_start = at + _HEAD
+        view.subject_end = view.subject_start + (numbers.u32_at(data, at + 12) >> 16)
+        view.body = data
+        view.headers_start = view.subject_end
+        view.payload_start = view.headers_start + numbers.u32_at(data, at + 20)
+        view.payload_end = at + numbers.u32_at(data, at + 8) - numbers.u32_at(data, at + 40)

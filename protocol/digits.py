@@ -1,0 +1,19 @@
+"""Decimal digits, written into a buffer without an object for each number.
+
+This module is the interpreted twin of ``digits.pxd``, whose C functions the compiled modules
+inline: two digits a step from a table. Neither checks bounds: callers have room for 20 digits.
+"""
+
+
+def write_number(target: bytearray, at: int, value: int) -> int:
+    """Write the digits of `value`, not negative, into `target` at `at`; return where they end."""
+    text = b"%d" % value
+    end = at + len(text)
+    target[at:end] = text
+    return end
+
+
+def write_nine(target: bytearray, at: int, value: int) -> int:
+    """Write `value`, below a thousand million, with leading zeros; return where it ends."""
+    target[at : at + 9] = b"%09d" % value
+    return at + 9
