@@ -55,6 +55,7 @@ class LeafInfo(msgspec.Struct, kw_only=True):
     acc_is_sys: bool | UnsetType = UNSET
     compression: str | UnsetType = UNSET
     leafnode_urls: tuple[str, ...] | UnsetType | None = UNSET
+    ws_connect_urls: tuple[str, ...] | UnsetType | None = UNSET
     import_: SubjectRules | UnsetType | None = msgspec.field(default=UNSET, name="import")
     export: SubjectRules | UnsetType | None = UNSET
     isolate_leafnode_interest: bool | UnsetType = UNSET

@@ -184,7 +184,8 @@ class Server:
 
         settings = self.options.websocket
         self._websocket_tls = TlsContexts(settings.tls) if settings.tls.enabled else None
-        self._websocket = WebSocketListener(broker, self._websocket_tls)
+        make_leaf = None if self._leafnodes is None else self._leafnodes.make_link
+        self._websocket = WebSocketListener(broker, self._websocket_tls, make_leaf)
         self._websocket_address = self._websocket.open(settings.host, settings.port)
 
     def name_configuration(self, digest: str) -> None:

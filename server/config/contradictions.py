@@ -220,6 +220,10 @@ def _check_leafnodes(options: Options) -> Iterator[Problem]:
             urls = ",".join(f'"{url.rpartition("@")[2]}"' for url in remote.urls)
             yield Problem(path, f'duplicate remote urls=[{urls}], account="{account}"')
         seen.add((remote.urls, account))
+        if len({url.startswith(("ws://", "wss://")) for url in remote.urls}) > 1:
+            urls = " ".join(url.rpartition("@")[2] for url in remote.urls)
+            text = "cannot have a mix of websocket and non-websocket urls"
+            yield Problem((*path, "urls"), f'remote leaf node configuration {text}: "[{urls}]"')
 
 
 def _check_leaf_port(options: Options, accounts: set[str]) -> Iterator[Problem]:

@@ -40,7 +40,7 @@ class LeafRemote(Table, frozen=True, kw_only=True):
     """A server, or a cluster, to connect one account to."""
 
     urls: SecretUrls = ()
-    """`host`, `host:port` or `nats-leaf://user:password@host:7422`, tried in turn."""
+    """`host`, `host:port`, `nats-leaf://user:password@host:7422` or `wss://host`, tried in turn."""
     account: str = ""
     """Account here that is linked; empty means `$G`."""
     user: str = ""
@@ -67,6 +67,10 @@ class LeafRemote(Table, frozen=True, kw_only=True):
     """Seconds for the connection."""
     first_info_timeout_s: Seconds = 1.0
     """Seconds for the remote's INFO."""
+    ws_compression: bool = False
+    """Offer to compress the frames of a WebSocket (`ws://`, `wss://`)."""
+    ws_no_masking: bool = False
+    """Offer to send the frames of a WebSocket without masks, which cost time."""
     disabled: bool = False
     """Do not connect."""
 

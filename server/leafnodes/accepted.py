@@ -34,19 +34,24 @@ Authenticate = "Callable[[AuthRequest], Verdict | Awaitable[Verdict]]"
 
 
 class Accepted(Side):
-    """This end, for a leaf that `authenticate` says the user of; `address` is the port's own."""
+    """This end, for a leaf that `authenticate` says the user of; `address` is the port's own.
+
+    `connection_type` is the word that a JWT allows connections by.
+    """
 
     def __init__(
         self,
         nodes: LeafNodes,
         authenticate: Callable[[AuthRequest], Verdict | Awaitable[Verdict]],
         address: tuple[str, int],
+        connection_type: str = "LEAFNODE",
     ) -> None:
         Side.__init__(self, nodes)
         raw = secrets.token_bytes(_NONCE_BYTES)
         self._nonce = base64.urlsafe_b64encode(raw).rstrip(b"=")
         self._authenticate = authenticate
         self._address = address
+        self._connection_type = connection_type
         self._connect: LeafConnect | None = None
         self._request: AuthRequest | None = None
         self._identity: Identity | None = None
@@ -119,7 +124,7 @@ class Accepted(Side):
             nonce=self._nonce,
             peer_host=link.peer_host,
             peer_port=link.peer_port,
-            connection_type="LEAFNODE",
+            connection_type=self._connection_type,
             certificate=link.channel.peer_certificate(),
         )
         self._ask(link)

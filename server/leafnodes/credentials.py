@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from midge.server.config.leafnodes import LeafRemote
 
 DEFAULT_PORT = 7422
-SCHEMES = ("nats-leaf", "nats", "tls", "leaf")
-"""The schemes of a remote's URL; WebSocket's are nats-server's too, and not there."""
+SCHEMES = ("nats-leaf", "nats", "tls", "leaf", "ws", "wss")
+"""The schemes of a remote's URL; the last two are of a WebSocket."""
 
 _FILE_MAX_BYTES = 1 << 20
 _SEED_BYTES = 34  # two of the kind, and 32 of the key
@@ -29,6 +29,8 @@ class Address(NamedTuple):
     user: str = ""
     password: str = ""
     is_encrypted: bool = False
+    path: str | None = None
+    """Where a WebSocket is, a path; None without one."""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -51,7 +53,8 @@ def parse_address(url: str) -> Address:
         _port_of(parts),
         unquote(parts.username or ""),
         unquote(parts.password or ""),
-        parts.scheme == "tls",
+        parts.scheme in {"tls", "wss"},
+        parts.path.rstrip("/") + "/leafnode" if parts.scheme in {"ws", "wss"} else None,
     )
 
 

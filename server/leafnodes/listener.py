@@ -117,10 +117,25 @@ class LeafListener:
         if self._socket is not None:
             asyncio.get_running_loop().add_reader(self._socket, self._accept)
 
-    def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
+    def make_link(self, peer: tuple[str, int]) -> LeafLink:
+        """Make the link of a leaf that has come by a WebSocket."""
+        side = Accepted(self._nodes, self._authenticate, self.address, "LEAFNODE_WS")
+        link = LeafLink(self._broker, self._broker.take_cid(), peer, side)
+        if self._is_full():
+            self._broker.limit_hits["leafnode_connections"] += 1
+            reason = ClosedReason.MAXIMUM_CONNECTIONS
+            asyncio.get_running_loop().call_soon(link.close, reason)
+        self._begun.add(link)
+        return link
+
+    def _is_full(self) -> bool:
+        """Tell whether there are as many leafs, or as many shaking hands, as may be."""
         self._begun = {link for link in self._begun if link.reason is None and not link.is_ready}
         too_many = len(self._begun) >= HANDSHAKES_MAX or len(self._tasks) >= HANDSHAKES_MAX
-        if too_many or len(self._nodes.links) >= self._broker.options.limits.max_connections:
+        return too_many or len(self._nodes.links) >= self._broker.options.limits.max_connections
+
+    def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
+        if self._is_full():
             self._broker.limit_hits["leafnode_connections"] += 1
             accepted.close()
             return

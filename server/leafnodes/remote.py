@@ -23,6 +23,7 @@ from midge.server.log.logger import get_logger
 if TYPE_CHECKING:
     from midge.server.config.leafnodes import LeafRemote
     from midge.server.leafnodes.nodes import LeafNodes
+    from midge.server.listeners.websocket.client import WebSocketClient
 
 _DISCOVERED_MAX = 256
 """Most addresses taken from a hub's INFO; a cluster has a handful of servers."""
@@ -82,7 +83,8 @@ class Remote:
 
     def discovered(self, info: LeafInfo) -> None:
         """Take over the addresses of the hub's cluster."""
-        urls = info.leafnode_urls
+        is_websocket = self.address.path is not None
+        urls = info.ws_connect_urls if is_websocket else info.leafnode_urls
         if self.table.ignore_discovered_servers or not isinstance(urls, tuple):
             return
         known = {(one.host, one.port) for one in self._configured}
@@ -93,8 +95,8 @@ class Remote:
                 if (found.host, found.port) not in known:
                     known.add((found.host, found.port))
                     credentials = (self.address.user, self.address.password)
-                    encrypted = self.address.is_encrypted
-                    self._addresses.append(Address(*found[:2], *credentials, encrypted))
+                    rest = (self.address.is_encrypted, self.address.path)
+                    self._addresses.append(Address(*found[:2], *credentials, *rest))
 
     # Dialling.
 
@@ -137,7 +139,7 @@ class Remote:
             bare = await dial(loop, address.host, address.port)
         try:
             first = b""
-            if not table.tls.handshake_first:
+            if not table.tls.handshake_first and address.path is None:
                 async with asyncio.timeout(table.first_info_timeout_s or None):
                     first = await read_line(loop, bare)
             context = self._tls_context(first)
@@ -149,7 +151,8 @@ class Remote:
         link = LeafLink(self._broker, self._broker.take_cid(), (peer[0], peer[1]), side)
         link.account = account
         self._link = link
-        protocol = protocol_for(loop, link.channel)
+        upgrade = self._upgrade_for(link)
+        protocol = upgrade or protocol_for(loop, link.channel)
         try:
             await loop.create_connection(
                 lambda: protocol,
@@ -158,6 +161,11 @@ class Remote:
                 server_hostname=address.host if context else None,
                 ssl_handshake_timeout=(table.tls.timeout_s or None) if context else None,
             )
+            if upgrade is not None:
+                async with asyncio.timeout(table.first_info_timeout_s or None):
+                    await upgrade.upgraded
+                if upgrade.failure:
+                    raise ConnectionError(upgrade.failure)
         except BaseException:
             self._link = None
             link.channel.let_go()
@@ -166,6 +174,24 @@ class Remote:
             raise
         if first:
             link.channel.feed(first)
+
+    def _upgrade_for(self, link: LeafLink) -> WebSocketClient | None:
+        """Return what makes a WebSocket of the connection, where the URL asks for one."""
+        address, table = self.address, self.table
+        if address.path is None:
+            return None
+        # Only links of this kind pay for importing it.
+        from midge.server.listeners.websocket.client import (  # noqa: PLC0415
+            WebSocketClient,
+        )
+
+        return WebSocketClient(
+            link,
+            str(address),
+            address.path,
+            compress=table.ws_compression,
+            no_masking=table.ws_no_masking,
+        )
 
     def _tls_context(self, first_line: bytes) -> ssl.SSLContext | None:
         """Give the context for the handshake, if there is to be one."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
     from midge.server.config.leafnodes import LeafRemote
     from midge.server.config.options import Options
+    from midge.server.leafnodes.link import LeafLink
 
 
 class LeafNodeService:
@@ -52,6 +53,11 @@ class LeafNodeService:
     def address(self) -> tuple[str, int] | None:
         """Where leaf nodes connect; None where they do not."""
         return None if self._listener is None else self._listener.address
+
+    @property
+    def make_link(self) -> Callable[[tuple[str, int]], LeafLink] | None:
+        """What makes the link of a leaf that comes by a WebSocket; None where none is taken."""
+        return None if self._listener is None else self._listener.make_link
 
     # Changes while serving.
 

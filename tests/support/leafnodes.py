@@ -29,8 +29,9 @@ def command(kind: str) -> list[str]:
 class Pair:
     """A hub and a leaf; `hub_config` and `leaf_config` are added to what each needs.
 
-    In `remote`, the text of the leaf's remote, @port@ stands for the hub's port. With `is_wired` it
-    is that of `wire` instead, by which the link can be cut.
+    In `remote`, the text of the leaf's remote, @port@ stands for the hub's port, and @websocket@
+    for that of its WebSocket. With `is_wired` @port@ is that of `wire`, by which the link can be
+    cut.
     """
 
     wire: Wire
@@ -85,6 +86,8 @@ class Pair:
         """Start the leaf."""
         port = self.wire.port if self._is_wired else self.port
         remote = self._remote.replace("@port@", str(port))
+        if "@websocket@" in remote:
+            remote = remote.replace("@websocket@", str(self.hub.address("websocket")[1]))
         text = f"server_name: LEAF\nleafnodes {{ reconnect: 100ms, remotes: [ {{ {remote} }} ] }}\n"
         server = Server(command(self._kinds[1]), text + self._leaf_config, files=self._files)
         return server.wait_ready()

@@ -39,8 +39,6 @@ def _urls(section: Section, node: Node) -> None:
     for url in urls:
         if _BAD_ESCAPE.search(url):
             fail(node, f"error parsing leafnode url [{quote(url.encode())}]")
-        if url.startswith(("ws://", "wss://")):
-            fail(node, 'field "url": midge does not support WebSocket links')
     section.put("urls", urls, node)
 
 
@@ -111,8 +109,6 @@ REMOTE_TLS: dict[str, Handler] = {
     "verify": _verify,
 }
 
-_WEBSOCKET = Missing("WebSocket links")
-
 REMOTE: dict[str, Handler] = {
     "no_randomize": Key("no_randomize", boolean),
     "dont_randomize": Key("no_randomize", boolean),
@@ -130,12 +126,12 @@ REMOTE: dict[str, Handler] = {
     "deny_import": Key("deny_imports", texts),
     "deny_exports": Key("deny_exports", texts),
     "deny_export": Key("deny_exports", texts),
-    "ws_compress": _WEBSOCKET,
-    "ws_compression": _WEBSOCKET,
-    "websocket_compress": _WEBSOCKET,
-    "websocket_compression": _WEBSOCKET,
-    "ws_no_masking": _WEBSOCKET,
-    "websocket_no_masking": _WEBSOCKET,
+    "ws_compress": Key("ws_compression", boolean),
+    "ws_compression": Key("ws_compression", boolean),
+    "websocket_compress": Key("ws_compression", boolean),
+    "websocket_compression": Key("ws_compression", boolean),
+    "ws_no_masking": Key("ws_no_masking", boolean),
+    "websocket_no_masking": Key("ws_no_masking", boolean),
     "jetstream_cluster_migrate": Missing("replicated streams"),
     "js_cluster_migrate": Missing("replicated streams"),
     "isolate_leafnode_interest": Missing("isolated interest"),

@@ -3,9 +3,10 @@
 import asyncio
 import socket
 import ssl
+from collections.abc import Callable
 
 from midge.server.broker.broker import Broker
-from midge.server.clients.connection import Connection
+from midge.server.clients.channel import ChannelOwner
 from midge.server.clock import time_limit
 from midge.server.listeners.tcp import Listener
 from midge.server.listeners.tls import TlsContexts
@@ -19,10 +20,19 @@ log = get_logger()
 
 
 class WebSocketListener(Listener):
-    """The listening socket for WebSocket clients of `broker`."""
+    """The listening socket for WebSocket clients of `broker`.
 
-    def __init__(self, broker: Broker, tls: TlsContexts | None = None) -> None:
+    `make_leaf` makes the link of a leaf node at an address; without it none is taken.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        tls: TlsContexts | None = None,
+        make_leaf: Callable[[tuple[str, int]], ChannelOwner] | None = None,
+    ) -> None:
         super().__init__(broker, tls)
+        self._make_leaf = make_leaf
         self.is_encrypted = tls is not None
         self._inflated = InflatedBytes()
 
@@ -71,14 +81,18 @@ class WebSocketListener(Listener):
             raise
 
     def _judge(self, request: Request, encrypted: bool) -> Upgrade:
-        return Upgrade(request, self._broker.options.websocket, encrypted=encrypted)
+        leafnodes = self._make_leaf is not None
+        options = self._broker.options.websocket
+        return Upgrade(request, options, encrypted=encrypted, leafnodes=leafnodes)
 
-    def _make_connection(self, request: Request, peer: tuple[str, int]) -> Connection:
-        """Make the Connection of an upgraded client.
+    def _make_connection(self, request: Request, peer: tuple[str, int]) -> ChannelOwner:
+        """Make the Connection of an upgraded client, or the link of a leaf node.
 
         The address from a proxy's header is only logged: any client may send such a header, so no
         limit and no rule may depend on it.
         """
+        if request.is_leafnode and self._make_leaf is not None:
+            return self._make_leaf(peer)
         connection = self._broker.make_connection(peer, "WEBSOCKET")
         connection.channel.forwarded_for = request.forwarded_for()
         connection.owes_info = True

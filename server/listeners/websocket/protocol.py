@@ -36,23 +36,14 @@ _FRAME_BYTES = 32 * 1024  # the charge for a frame
 log = get_logger()
 
 
-class WebSocketProtocol(asyncio.Protocol):
-    """The asyncio protocol of one client.
+class FrameProtocol(asyncio.Protocol):
+    """The asyncio protocol of one end of a WebSocket.
 
-    `judge` makes an Upgrade of the request, and `make_connection` a Connection of both. The
-    Connection's `more_input` is set while data waits here for the parser.
+    Its Connection's `more_input` is set while data waits here for the parser. A subclass does what
+    comes before the frames, which `_begin` gets the HTTP head of.
     """
 
-    def __init__(
-        self,
-        judge: Callable[[Request, bool], Upgrade],
-        make_connection: Callable[[Request], ChannelOwner],
-        peer: tuple[str, int],
-        inflated: InflatedBytes,
-    ) -> None:
-        self._judge = judge
-        self._make_connection = make_connection
-        self._peer = peer
+    def __init__(self, inflated: InflatedBytes) -> None:
         self._inflated = inflated
         self._transport: asyncio.Transport | None = None
         self._tls: Any = None  # the SSL object of an encrypted transport
@@ -136,29 +127,28 @@ class WebSocketProtocol(asyncio.Protocol):
     # The upgrade.
 
     def _begin(self, head: bytes) -> None:
-        """Answer the request; an upgrade makes the Connection."""
-        transport = self._transport
-        if transport is None or transport.is_closing():
-            return
-        self._settle()
-        try:
-            request = Request(head)
-            upgrade = self._judge(request, self._tls is not None)
-        except Refusal as refusal:
-            peer = f"{self._peer[0]}:{self._peer[1]}"
-            log.error("websocket_refused", peer=peer, error=str(refusal))
-            transport.write(refusal.answer())
-            transport.close()
-            return
-        transport.write(upgrade.answer())
-        self._frames = Protocol(
-            CLIENT if upgrade.unmasked else SERVER, max_size=_MAX_UNAUTHENTICATED_BYTES
-        )
-        self._frames.extensions = list(upgrade.extensions())
-        connection = self._make_connection(request)
+        """Handle the head of the HTTP request or response, up to and without its blank line."""
+        raise NotImplementedError
+
+    def _exchange(
+        self,
+        transport: asyncio.Transport,
+        connection: ChannelOwner,
+        frames: Protocol,
+        extensions: list[Any],
+        *,
+        is_masked: bool = False,
+    ) -> None:
+        """Pass frames between `transport` and `connection` from now on."""
+        self._frames = frames
+        frames.extensions = list(extensions)
         self._connection = connection
         self._below = WebSocketTransport(
-            transport, self._frames.extensions, lambda: connection.reason, self._go_on
+            transport,
+            frames.extensions,
+            lambda: connection.reason,
+            self._go_on,
+            is_masked=is_masked,
         )
         connection.channel.connection_made(self._below)
         self._go_on()
@@ -320,6 +310,48 @@ class WebSocketProtocol(asyncio.Protocol):
             connection.channel.host.limit_hits["bytes_before_authentication"] += 1
         reason = ClosedReason.MAXIMUM_PAYLOAD if too_big else ClosedReason.PROTOCOL_VIOLATION
         connection.close(reason)
+
+
+class WebSocketProtocol(FrameProtocol):
+    """The asyncio protocol of one client of a listener.
+
+    `judge` makes an Upgrade of the request, and `make_connection` a Connection of both.
+    """
+
+    def __init__(
+        self,
+        judge: Callable[[Request, bool], Upgrade],
+        make_connection: Callable[[Request], ChannelOwner],
+        peer: tuple[str, int],
+        inflated: InflatedBytes,
+    ) -> None:
+        super().__init__(inflated)
+        self._judge = judge
+        self._make_connection = make_connection
+        self._peer = peer
+
+    def _begin(self, head: bytes) -> None:
+        """Answer the request; an upgrade makes the Connection."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._settle()
+        try:
+            request = Request(head)
+            upgrade = self._judge(request, self._tls is not None)
+        except Refusal as refusal:
+            peer = f"{self._peer[0]}:{self._peer[1]}"
+            log.error("websocket_refused", peer=peer, error=str(refusal))
+            transport.write(refusal.answer())
+            transport.close()
+            return
+        transport.write(upgrade.answer())
+        self._exchange(
+            transport,
+            self._make_connection(request),
+            Protocol(CLIENT if upgrade.unmasked else SERVER, max_size=_MAX_UNAUTHENTICATED_BYTES),
+            upgrade.extensions(),
+        )
 
 
 def _most_bytes(connection: ChannelOwner) -> int:

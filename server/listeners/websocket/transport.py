@@ -47,7 +47,8 @@ CLOSE_CODES = {
 class WebSocketTransport:
     """The transport of a Connection: every write becomes one frame on the transport below.
 
-    `resumed` is called when the Connection resumes reading after a pause.
+    `resumed` is called when the Connection resumes reading after a pause. `is_masked` tells whether
+    frames are masked, as those of a client are.
     """
 
     def __init__(
@@ -56,11 +57,14 @@ class WebSocketTransport:
         extensions: list[Any],
         reason: Callable[[], Any],
         resumed: Callable[[], object] | None = None,
+        *,
+        is_masked: bool = False,
     ) -> None:
         self._below = below
         self._extensions = extensions
         self._reason = reason
         self._resumed = resumed
+        self._is_masked = is_masked
         self._said_close = False
         self._is_lost = False
         self._pauses = set[str]()
@@ -72,13 +76,13 @@ class WebSocketTransport:
             return
         extensions = self._extensions if len(data) > _COMPRESS_FROM_BYTES else []
         frame = Frame(Opcode.BINARY, bytes(data))
-        self._below.write(frame.serialize(mask=False, extensions=extensions))
+        self._below.write(frame.serialize(mask=self._is_masked, extensions=extensions))
 
     def control(self, opcode: Opcode, data: bytes) -> None:
         """Send a control frame."""
         if not (self._said_close or self._is_lost or self._below.is_closing()):
             self._said_close = opcode is Opcode.CLOSE
-            self._below.write(Frame(opcode, data).serialize(mask=False))
+            self._below.write(Frame(opcode, data).serialize(mask=self._is_masked))
 
     def answer_ping(self, data: bytes) -> None:
         """Send a pong; while the client does not read, only its last ping is answered.

@@ -11,6 +11,9 @@ from websockets.utils import accept_key
 from midge.server.config.options import WebSocket
 from midge.server.listeners.websocket.messages import KeepDeflated
 
+LEAFNODE_PATH = "/leafnode"
+"""How the path ends that leaf nodes connect to."""
+
 MAX_HEAD_BYTES = 16 * 1024
 """Longest request head in bytes, up to its blank line."""
 
@@ -18,7 +21,10 @@ _MAX_HEADERS = 100
 _KEY_BYTES = 16
 _DEFLATE = "permessage-deflate"
 _NO_TAKEOVER = "server_no_context_takeover; client_no_context_takeover"
-_ELSEWHERE = frozenset({"/leafnode", "/mqtt"})  # protocols that are not supported
+DEFLATE_OFFER = f"{_DEFLATE}; {_NO_TAKEOVER}"
+"""The extension that frames are compressed by, each for itself."""
+
+_MQTT = "/mqtt"  # a protocol that is not supported
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
@@ -84,6 +90,11 @@ class Request:
         """Return the first value of a header, empty when there is none."""
         return self.headers.get(name, [""])[0]
 
+    @property
+    def is_leafnode(self) -> bool:
+        """Whether it comes from a leaf node."""
+        return self.path.endswith(LEAFNODE_PATH)
+
     def lists(self, name: str, word: str) -> bool:
         """Tell whether a list header contains `word`, ignoring case."""
         values = ",".join(self.headers.get(name, ()))
@@ -111,16 +122,22 @@ class Request:
 class Upgrade:
     """The negotiated extensions: whether frames are compressed, and whether they are unmasked."""
 
-    def __init__(self, request: Request, options: WebSocket, *, encrypted: bool) -> None:
+    def __init__(
+        self, request: Request, options: WebSocket, *, encrypted: bool, leafnodes: bool = False
+    ) -> None:
         """Check `request` against `options`; `encrypted` tells whether it came over TLS.
+
+        Leaf nodes are welcome where `leafnodes` says so.
 
         Raises:
             Refusal: it cannot be upgraded.
         """
+        if request.path == _MQTT or (request.is_leafnode and not leafnodes):
+            raise Refusal(HTTPStatus.NOT_FOUND, f"{request.path:.80} is not served")
         _check(request)
         _check_origin(request, options, encrypted=encrypted)
         self._key = request.header("sec-websocket-key")
-        self.compressed = options.compression and _offers_deflate(request)
+        self.compressed = options.compression and names_deflate(request)
         self.unmasked = request.header("nats-no-masking").lower() == "true"
         self._more = options.headers
 
@@ -133,7 +150,7 @@ class Upgrade:
             f"Sec-WebSocket-Accept: {accept_key(self._key)}",
         ]
         if self.compressed:
-            lines.append(f"Sec-WebSocket-Extensions: {_DEFLATE}; {_NO_TAKEOVER}")
+            lines.append(f"Sec-WebSocket-Extensions: {DEFLATE_OFFER}")
         if self.unmasked:
             lines.append("Nats-No-Masking: true")
         lines += [f"{name}: {value}" for name, value in self._more.items()]
@@ -141,17 +158,18 @@ class Upgrade:
 
     def extensions(self) -> list[KeepDeflated]:
         """Make the extensions of the frames."""
-        if not self.compressed:
-            return []
-        return [
-            KeepDeflated(
-                remote_no_context_takeover=True,
-                local_no_context_takeover=True,
-                remote_max_window_bits=15,
-                local_max_window_bits=15,
-                compress_settings={"level": 1},
-            )
-        ]
+        return [deflate()] if self.compressed else []
+
+
+def deflate() -> KeepDeflated:
+    """Make the extension that compresses frames, each for itself."""
+    return KeepDeflated(
+        remote_no_context_takeover=True,
+        local_no_context_takeover=True,
+        remote_max_window_bits=15,
+        local_max_window_bits=15,
+        compress_settings={"level": 1},
+    )
 
 
 def credentials(cookies: dict[str, str], options: WebSocket) -> dict[str, str]:
@@ -183,8 +201,6 @@ def _bad_request(text: str) -> Refusal:
 
 def _check(request: Request) -> None:
     """Refuse a request that is not an upgrade to a WebSocket of version 13."""
-    if request.path in _ELSEWHERE:
-        raise Refusal(HTTPStatus.NOT_FOUND, f"{request.path} is not served")
     if request.method != "GET":
         raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"expected GET, got {request.method!r:.20}")
     if not request.header("host"):
@@ -228,6 +244,7 @@ def _wrong_origin(text: str) -> Refusal:
     return Refusal(HTTPStatus.FORBIDDEN, text)
 
 
-def _offers_deflate(request: Request) -> bool:
+def names_deflate(request: Request) -> bool:
+    """Tell whether a request offers to compress frames, or an answer agrees to it."""
     offers = ",".join(request.headers.get("sec-websocket-extensions", ())).split(",")
     return any(offer.split(";")[0].strip().lower() == _DEFLATE for offer in offers)

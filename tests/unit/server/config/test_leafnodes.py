@@ -38,7 +38,7 @@ def test_remotes_are_read_from_toml(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("remote", "words"),
     [
-        ('urls = ["http://h"]', "expected one of nats-leaf, nats, tls, leaf before ://"),
+        ('urls = ["http://h"]', "expected one of nats-leaf, nats, tls, leaf, ws, wss before ://"),
         ('urls = ["nats://"]', "expected a host"),
         ('urls = ["h:99999"]', "expected a port number"),
         ('urls = ["h"]\naccount = "NONE"', 'cannot find local account "NONE"'),
