@@ -30,6 +30,7 @@ from midge.server.clients.closed_clients import ClosedClient, ClosedClients
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.clients.host import Host
+from midge.server.clients.observer import Observer
 from midge.server.clients.protocol_trace import Tracer, client_label
 from midge.server.clients.screens import Screen, Screens
 from midge.server.clock import Clock
@@ -39,7 +40,7 @@ from midge.server.internal.publisher import InternalPublisher
 from midge.server.log.logger import get_logger
 from midge.server.routing.account import Account
 from midge.server.routing.contained_faults import ContainedFaults
-from midge.server.routing.observer import Observer
+from midge.server.routing.observer import MessageObserver
 from midge.server.routing.role import Role
 from midge.server.routing.router import Router
 from midge.server.routing.several_observers import SeveralObservers
@@ -85,7 +86,7 @@ class Broker(Host):
         self.keys = ServerKeys()
         self.internal = InternalPublisher(self.router)
         self.observers: list[Observer] = []
-        self._message_observers: list[Observer] = []
+        self._message_observers: list[MessageObserver] = []
         self.accounts: dict[str, Account] = {}
         self.global_account = self.account(GLOBAL_ACCOUNT)
         self.system_account = self.account(options.system_account or SYSTEM_ACCOUNT)
@@ -96,7 +97,6 @@ class Broker(Host):
         self.errors_sent: Counter[str] = Counter()
         self.hints = Hints()
         self.screens = Screens()
-        self.traces = MessageTraces(self)
         self.interception: Interception | None = None
         self._interceptors: dict[str, dict[str, Interceptor]] = {"settings": {}, "program": {}}
         self.lame_duck = False
@@ -106,6 +106,7 @@ class Broker(Host):
         self._empty = asyncio.Event()
         links = AccountLinks(self.internal.route_frame, clock, random, self.account, self._describe)
         self.admission = Admission(self, self.clients, self.account, links)
+        self.traces = MessageTraces(self, self.admission.trace_claim)
         self.intercept_as_configured(configured_interceptors(options))
         operator = self.admission.authenticator.operator
         if operator is not None and operator.system_account:
@@ -388,15 +389,17 @@ class Broker(Host):
             xkey=self.keys.xkey,
         )
 
-    def watch_messages(self, observer: Observer) -> None:
-        """Have `observer` see everything, every message included."""
-        self.observers.append(observer)
+    def watch_messages(self, observer: MessageObserver) -> None:
+        """Have `observer` see every message, and everything else that it observes."""
+        if isinstance(observer, Observer):
+            self.observers.append(observer)
         self._message_observers.append(observer)
         self._choose_observer()
 
-    def look_away(self, observer: Observer) -> None:
+    def look_away(self, observer: MessageObserver) -> None:
         """Tell `observer` nothing any more."""
-        self.observers.remove(observer)
+        if observer in self.observers:
+            self.observers.remove(observer)
         if observer in self._message_observers:
             self._message_observers.remove(observer)
         self._choose_observer()

@@ -9,10 +9,11 @@ does unless an import or export allows more.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from midge.protocol import errors
 from midge.protocol.frame import compose
+from midge.server.clients.publishing import PublishingClient
 from midge.server.log.logger import get_logger
 from midge.server.routing.reserved import RESERVED_SUBJECTS
 from midge.server.routing.slow_path import CLOSED, DENIED_SUBJECTS, NO_ECHO, SCREENED
@@ -20,8 +21,11 @@ from midge.sublist.subjects import is_valid_publish_subject
 
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
-    from midge.server.clients.publishing import PublishingClient
+    from midge.server.auth.claims import TraceClaim
+    from midge.server.clients.host import Host
     from midge.server.routing.account import Account
+    from midge.server.routing.client import Client
+    from midge.server.routing.subscription import RoutedSubscription
     from midge.sublist.result import QueueGroup, SubListResult
 
 DESTINATION = "Nats-Trace-Dest"
@@ -53,10 +57,14 @@ class Sampling(NamedTuple):
 
 
 class MessageTraces:
-    """The traces of one Broker; `send` publishes them, and without it there are none."""
+    """The traces of one server; `send` publishes them, and without it there are none.
 
-    def __init__(self, broker: Any) -> None:
-        self._broker = broker
+    `claim` returns what the token of an account says of traces, None without one.
+    """
+
+    def __init__(self, host: Host, claim: Callable[[str], TraceClaim | None]) -> None:
+        self._host = host
+        self._claim = claim
         self.send: Send | None = None
 
     def begin(self, connection: PublishingClient, frame: Frame) -> Trace | None:
@@ -66,7 +74,8 @@ class MessageTraces:
         nowhere then.
         """
         headers = read_trace_headers(frame.header_bytes() or b"")
-        if not headers or self.send is None:
+        send = self.send
+        if not headers or send is None:
             return None
         is_only, sampling = False, None
         if DESTINATION in headers:
@@ -77,23 +86,23 @@ class MessageTraces:
             if sampling is None:
                 return None
             destination = sampling.destination
-        trace = Trace(self._broker, connection, frame, headers, destination, is_only=is_only)
+        trace = Trace(self._host, send, connection, frame, headers, destination, is_only=is_only)
         trace.is_silent = DESTINATION not in headers and not self._is_chosen(sampling)
         return trace if trace.is_possible() or trace.is_void or trace.is_silent else None
 
     def _sampling(self, account: Account) -> Sampling | None:
         """Return what the settings say of traces that an account's own headers do not ask for."""
-        claim = self._broker.admission.trace_claim(account.name)
+        claim = self._claim(account.name)
         if claim is not None:
             return Sampling(claim.dest, claim.sampling) if claim.dest else None
-        for table in self._broker.options.accounts:
+        for table in self._host.options.accounts:
             if table.name == account.name and table.msg_trace.destination:
                 return Sampling(table.msg_trace.destination, table.msg_trace.sampling_percent)
         return None
 
     def _is_chosen(self, sampling: Sampling | None) -> bool:
         percent = 100 if sampling is None else sampling.percent
-        return not 0 < percent < 100 or self._broker.random.randrange(100) < percent
+        return not 0 < percent < 100 or self._host.random.randrange(100) < percent
 
 
 class Trace:
@@ -105,7 +114,8 @@ class Trace:
 
     def __init__(
         self,
-        broker: Any,
+        host: Host,
+        send: Send,
         connection: PublishingClient,
         frame: Frame,
         headers: dict[str, list[str]],
@@ -113,7 +123,8 @@ class Trace:
         *,
         is_only: bool,
     ) -> None:
-        self._broker = broker
+        self._host = host
+        self._send = send
         self._connection = connection
         self._account = connection.account
         self._destination = destination.encode(errors="surrogateescape")
@@ -168,37 +179,38 @@ class Trace:
         """Deliver `frame`, or tell how it would be; return how many take it."""
         if self.is_silent:
             untraced = without_trace(frame)
-            return int(self._broker.router.route(self._account, result, self._connection, untraced))
-        taken = sum(self._offer(subscription, frame) for subscription in result.plain)
+            return self._host.router.route(self._account, result, self._connection, untraced)
+        plain = cast("tuple[RoutedSubscription, ...]", result.plain)
+        taken = sum(self._offer(subscription, frame) for subscription in plain)
         return taken + sum(self._offer_to_group(group, frame) for group in result.queues)
 
     def send(self) -> None:
         """Publish the trace."""
-        send = self._broker.traces.send
-        if send is not None and not self.is_silent:
+        if not self.is_silent:
             request = {"header": self._headers, "msgsize": self._size}
             trace = {"request": request, "events": self._events}
-            send(self._account, self._destination, trace)
+            self._send(self._account, self._destination, trace)
 
     def _offer_to_group(self, group: QueueGroup, frame: Frame) -> bool:
         """Offer `frame` to the members of a group from the one whose turn it is on."""
-        chooser, count = self._broker.router.chooser, len(group.members)
+        chooser, count = self._host.router.chooser, len(group.members)
+        members = cast("tuple[RoutedSubscription, ...]", group.members)
         start = group.turn if chooser is None else chooser.randrange(count)
         for i in range(count):
             chosen = (start + i) % count
-            if self._offer(group.members[chosen], frame):
+            if self._offer(members[chosen], frame):
                 group.turn = chosen + 1
                 return True
         return False
 
-    def _offer(self, subscription: Any, frame: Frame) -> bool:
+    def _offer(self, subscription: RoutedSubscription, frame: Frame) -> bool:
         """Deliver to a subscription, unless only a trace is wanted; tell whether it takes it."""
         client = subscription.client
         if client is None:
             return self._offer_inside(subscription, frame)
-        refusal = _refusal_of(subscription, self._connection, frame)
+        refusal = _refusal_of(client, subscription.queue, self._connection, frame)
         if refusal is None and not self._is_only:
-            outcome = self._broker.router.deliver(subscription, self._connection, frame)
+            outcome = self._host.router.deliver(subscription, self._connection, frame)
             refusal = None if outcome else SLOW_TEXT
         queue = subscription.queue
         self._events.append(
@@ -212,7 +224,7 @@ class Trace:
         )
         return refusal is None
 
-    def _offer_inside(self, subscription: Any, frame: Frame) -> bool:
+    def _offer_inside(self, subscription: RoutedSubscription, frame: Frame) -> bool:
         """Deliver to a part of the server; what it may tell is part of the trace."""
         told = getattr(subscription, "trace_events", None)
         events = [] if told is None else told(frame)
@@ -221,14 +233,14 @@ class Trace:
             return bool(events)
         if any(event["type"] == "si" for event in events):
             frame = without_trace(frame)  # the other account has not allowed it
-        return bool(self._broker.router.deliver(subscription, self._connection, frame))
+        return bool(self._host.router.deliver(subscription, self._connection, frame))
 
-    def _event(self, type: str, client: Any = None, **fields: Any) -> Event:  # noqa: A002
+    def _event(self, type: str, client: Client | None = None, **fields: Any) -> Event:  # noqa: A002
         """Make one event; that of a client says which."""
-        made: Event = {"type": type, "ts": self._broker.clock.wall()}
+        made: Event = {"type": type, "ts": self._host.clock.wall()}
         if client is not None:
             made |= {"kind": _CLIENT, "cid": client.cid}
-            name = client.options.name if hasattr(client, "options") else ""
+            name = client.options.name if isinstance(client, PublishingClient) else ""
             made |= {"name": name} if name else {}
         return {**made, **fields}
 
@@ -275,17 +287,18 @@ def _is_sampled(parent: str) -> bool:
         return False
 
 
-def _refusal_of(subscription: Any, publisher: PublishingClient, frame: Frame) -> str | None:
-    """Say why a client's subscription does not get `frame`, or return None."""
-    client = subscription.client
+def _refusal_of(
+    client: Client, queue: bytes | None, publisher: PublishingClient, frame: Frame
+) -> str | None:
+    """Return why a subscription of `client`, in `queue`, does not get `frame`; None if it does."""
     checks = client.deliver_checks
     if checks & NO_ECHO and client is publisher:
         return NO_ECHO_TEXT
     if checks & CLOSED:
         return CLOSED_TEXT
     if checks & DENIED_SUBJECTS:
-        permissions = client.permissions
-        if not permissions.may_deliver(frame.subject_bytes(), subscription.queue):
+        permissions = client.permissions if isinstance(client, PublishingClient) else None
+        if permissions and not permissions.may_deliver(frame.subject_bytes(), queue):
             return DENIED_TEXT
     return None
 

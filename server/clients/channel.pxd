@@ -7,6 +7,7 @@ from midge.protocol.stream_parser cimport StreamParser
 from midge.server.clients.back_pressure cimport BackPressure
 from midge.server.clients.host cimport Host
 from midge.server.clients.keepalive cimport Keepalive
+from midge.server.clients.owner cimport Owner
 from midge.server.clients.reading cimport Reading
 from midge.server.routing.client cimport Client
 from midge.server.routing.outbound cimport Outbound
@@ -15,21 +16,15 @@ from midge.server.routing.router cimport Router
 cdef int BEHIND, CLOSED
 cdef int _CONNECTING, _INTRODUCING, _CLOSING, _CLOSED
 cdef int FINISHING, ENDED
-cdef ChannelOwner _NOBODY
+cdef Owner _NOBODY
 
 
-cdef class ChannelOwner(Client):
+cdef class ChannelOwner(Owner):
     cdef object __weakref__
     cdef readonly Router router
     cdef public Channel channel
 
-    cpdef void opened(self) except *
-    cpdef void closed(self) except *
     cpdef void finishing(self) except *
-    cpdef void lost(self) except *
-    cpdef bint is_busy(self) except -1
-    cpdef void send_ping(self) except *
-    cpdef void say_last(self, str wire) except *
     cpdef void on_budget_spent(self) except *
     cpdef void flushed(self) except *
     cpdef bint run_goes_on(self, unsigned long long generation) except -1
@@ -45,7 +40,7 @@ cdef class ChannelOwner(Client):
 cdef class Channel:
     cdef object __weakref__
     cdef readonly Host host
-    cdef readonly ChannelOwner owner
+    cdef readonly Owner owner
     cdef readonly StreamParser parser
     cdef readonly Outbound outbound
     cdef readonly Inbound inbound
@@ -74,6 +69,6 @@ cdef class Channel:
     @cython.locals(now=double)
     cdef void _begin_batch(self, Py_ssize_t count) except *
     cdef void _finish_batch(self, Py_ssize_t read_bytes) except *
-    @cython.locals(owner=ChannelOwner)
+    @cython.locals(owner=Owner)
     cpdef void fell_behind(self) except *
     cpdef BackPressure pressure(self)

@@ -13,15 +13,16 @@ from midge.protocol.errors import ProtocolError
 from midge.protocol.handler import Handler
 from midge.protocol.inbound import Inbound
 from midge.protocol.stream_parser import StreamParser
+from midge.server.clients import tls_object
 from midge.server.clients.back_pressure import BackPressure
 from midge.server.clients.bare_transport import BareTransport, shut
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.farewell import Farewell
 from midge.server.clients.host import Host
 from midge.server.clients.keepalive import Keepalive
+from midge.server.clients.owner import Owner
 from midge.server.clients.reading import ENDED, FINISHING, Reading
 from midge.server.clients.state import State, may_follow
-from midge.server.clients.tls_rest import rest_of_tls
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
@@ -44,42 +45,22 @@ _FINISHING_MAX = 256  # channels without a transport; each may hold 0.75 MiB of 
 _NULL_HANDLER = Handler()
 
 
-class ChannelOwner(Client):
-    """A client at the other end of a Channel, which tells it what happens; each hook is a no-op.
+class ChannelOwner(Owner):
+    """A client at the other end of a Channel, which tells it what happens.
 
     A subclass sets `channel`, made with a parser of which it is the handler, before it is used.
     """
 
     def __init__(self, cid: int, account: Account, pool: ChunkPool, router: Router) -> None:
-        Client.__init__(self, cid, account, pool)
+        Owner.__init__(self, cid, account, pool)
         self.router = router
         self.channel = cast("Channel", None)
 
     # What the channel tells.
 
-    def opened(self) -> None:
-        """Start: there is a transport."""
-
-    def closed(self) -> None:
-        """Stop: the channel has ended, for its `reason`; the transport may still write."""
-
     def finishing(self) -> None:
         """Prepare to go on without a transport; then call the channel's `go_on_finishing`."""
         self.channel.go_on_finishing()
-
-    def lost(self) -> None:
-        """Let go of everything: there is no transport any more."""
-
-    def is_busy(self) -> bool:
-        """Tell whether something that was read still waits here, parsed already."""
-        return False
-
-    def send_ping(self) -> None:
-        """Send what the peer must answer; anything it sends counts as an answer."""
-
-    def say_last(self, wire: str) -> None:
-        """Append `wire`, why the channel ends, to `outbound` in the peer's protocol."""
-        self.outbound.append(b"-ERR '%b'\r\n" % wire.encode())
 
     def broke_protocol(self, error: ProtocolError) -> None:
         """Log what the peer did wrong; the channel ends for it."""
@@ -172,7 +153,7 @@ class ChannelOwner(Client):
         return self.channel.keepalive
 
 
-_NOBODY = ChannelOwner(0, Account(""), ChunkPool(), Router())
+_NOBODY = Owner(0, Account(""), ChunkPool())
 
 
 class Channel:
@@ -189,7 +170,7 @@ class Channel:
     def __init__(
         self,
         host: Host,
-        owner: ChannelOwner,
+        owner: Owner,
         parser: StreamParser,
         peer: tuple[str, int],
         *,
@@ -314,7 +295,7 @@ class Channel:
     def connection_lost(self, error: Exception | None) -> None:
         """Let the transport go; go on if the peer left in order and more of its input waits."""
         if self.state < _CLOSING and (self._eof or error is None):
-            for data in rest_of_tls(self._tls):
+            for data in tls_object.rest_of_tls(self._tls):
                 self.feed(data)
             if self._is_busy() and self._may_finish():
                 self._finish()
@@ -434,15 +415,12 @@ class Channel:
         return f"{self.forwarded_for}/{address}" if self.forwarded_for else address
 
     def peer_certificate(self) -> bytes:
-        """Give the certificate that the peer has proven to own, in DER; empty without one."""
-        return self._tls.getpeercert(binary_form=True) or b"" if self._tls else b""
+        """Return the certificate that the peer has proven to own, in DER; empty without one."""
+        return tls_object.peer_certificate(self._tls)
 
     def tls_facts(self) -> tuple[str, str] | None:
-        """Give the version and the cipher suite of TLS; None on a plain connection."""
-        if not self._tls:
-            return None
-        suite = self._tls.cipher()
-        return self._tls.version() or "", suite[0] if suite else ""
+        """Return version and cipher suite of TLS; None on a plain connection."""
+        return tls_object.tls_facts(self._tls)
 
     def send_ping(self) -> None:
         """Have the owner send PING; no batch of reads may end soon."""

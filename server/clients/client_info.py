@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from midge.protocol.errors import quote
 
@@ -55,7 +55,7 @@ def client_info(connection: Connection, wall_offset_s: float) -> dict[str, Any]:
     return {field: value for field, value in facts.items() if value}
 
 
-def shared_info(broker: Home, connection: Connection) -> dict[str, Any]:
+def shared_info(broker: Home[Never, Never], connection: Connection) -> dict[str, Any]:
     """Tell what a service learns of a client when the import shares it."""
     round_trip_s = connection.keepalive.round_trip_s or 0.0
     return {

@@ -65,8 +65,15 @@ class Connection(PublishingClient):
     `subscriptions` are its own, by sid.
     """
 
-    def __init__(self, broker: "Home", cid: int, peer: tuple[str, int], listener_kind: str) -> None:
+    def __init__(
+        self,
+        broker: "Home[PublishingClient, Connection]",
+        cid: int,
+        peer: tuple[str, int],
+        listener_kind: str,
+    ) -> None:
         PublishingClient.__init__(self, broker, cid)
+        self.broker: Home[PublishingClient, Connection] = broker
         limits = broker.options.limits
         self.listener_kind = listener_kind
         self.parser = Parser(

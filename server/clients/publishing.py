@@ -4,7 +4,7 @@ Most clients have nothing in the way: `publish_checks` is 0, and a message costs
 SubList, or not even that while the subject stays the same.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Never, cast
 
 from midge.protocol import errors, memory
 from midge.protocol.frame import Frame, compose, with_subject
@@ -35,6 +35,7 @@ from midge.sublist.sublist import SubList
 if TYPE_CHECKING:
     from midge.server.auth.permissions import Permissions
     from midge.server.clients.seams import Home, Trace
+    from midge.server.routing.subscription import RoutedSubscription
 
 # What a delivery uses up of a turn besides its bytes.
 _DELIVERY_BYTES = 128
@@ -58,7 +59,7 @@ class PublishingClient(ChannelOwner):
     when nothing does. `tracer`, if any, is told what comes and goes.
     """
 
-    def __init__(self, broker: "Home", cid: int) -> None:
+    def __init__(self, broker: "Home[PublishingClient, Never]", cid: int) -> None:
         ChannelOwner.__init__(self, cid, broker.global_account, broker.chunks, broker.router)
         self.broker = broker
         self.options = _OPTIONS
@@ -364,7 +365,7 @@ class PublishingClient(ChannelOwner):
         reply = frame.reply_bytes() or b""
         sublist = self.account.sublist
         steps = sublist.steps
-        listening: tuple[Any, ...] = sublist.match(reply).plain
+        listening = cast("tuple[RoutedSubscription, ...]", sublist.match(reply).plain)
         looked_at = 0
         for subscription in listening:
             looked_at += 1

@@ -1,17 +1,18 @@
 """What connections are given by the rooms above them, as type checkers see it.
 
 Nothing here runs: these are the shapes of the broker, of what it decides and of what waits for
-interceptors. A connection is `Any` in them, for it would otherwise import what imports it.
+interceptors. They are generic in the class of the client that publishes and in that of the whole
+connection, which import this module and cannot be imported by it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from midge.server.routing import outbound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from midge.protocol.frame import Frame
     from midge.server.clock import Clock
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
     from midge.server.routing.outbound import ChunkPool
     from midge.server.routing.router import Router
     from midge.server.routing.subscription import RoutedSubscription
+    from midge.sublist.result import SubListResult
     from midge.sublist.subscription import Subscription
+
+Publisher_contra = TypeVar("Publisher_contra", contravariant=True)
+Asking_contra = TypeVar("Asking_contra", contravariant=True)
 
 
 class Transport(outbound.Transport, Protocol):
@@ -98,51 +103,59 @@ class Keys(Protocol):
         """Its id."""
 
 
-class Gate(Protocol):
+class Gate(Protocol[Publisher_contra, Asking_contra]):
     """What decides who comes in, and what each may do."""
 
-    def asks_who(self, connection: Any) -> bool:
+    def asks_who(self, connection: Asking_contra) -> bool:
         """Tell whether a CONNECT may make somebody else of a client."""
 
-    def authenticate(self, connection: Any) -> None:
+    def authenticate(self, connection: Asking_contra) -> None:
         """Find out who the client is."""
 
-    def note_refused(self, connection: Any, detail: str) -> None:
+    def note_refused(self, connection: Asking_contra, detail: str) -> None:
         """Log that a client was not let in."""
 
     def refuse_subscription(
-        self, connection: Any, subject: bytes, queue: bytes | None
+        self, connection: Asking_contra, subject: bytes, queue: bytes | None
     ) -> str | None:
         """Return the -ERR text for a subscription that may not be, or None."""
 
-    def refuse_publish(self, connection: Any, subject: bytes, frame: Frame) -> str | None:
+    def refuse_publish(
+        self, connection: Publisher_contra, subject: bytes, frame: Frame
+    ) -> str | None:
         """Return the -ERR text for a message that may not be published, or None."""
 
     def refuse_reply(self, frame: Frame) -> str | None:
         """Return the -ERR text for a reply subject that no client may name, or None."""
 
-    def grant_reply(self, connection: Any, frame: Frame) -> None:
+    def grant_reply(self, connection: Asking_contra, frame: Frame) -> None:
         """Note that the client may answer the message that it is about to get."""
 
 
-class Subscribing(Protocol):
+class Subscribing(Protocol[Asking_contra]):
     """What is asked before a client subscribes."""
 
-    def subscribe(self, connection: Any, subject: bytes, queue: bytes | None, sid: bytes) -> None:
+    def subscribe(
+        self, connection: Asking_contra, subject: bytes, queue: bytes | None, sid: bytes
+    ) -> None:
         """Let the client subscribe, now or later, if it may."""
 
 
-class Passing(Protocol):
+class Passing(Protocol[Asking_contra]):
     """The screens that messages pass."""
 
-    def attach(self, connection: Any) -> None:
+    def attach(self, connection: Asking_contra) -> None:
         """Have `connection` show what of it a screen wants to see."""
 
-    def publish(self, connection: Any, frame: Frame) -> None:
+    def publish(self, connection: Asking_contra, frame: Frame) -> None:
         """Route what the client publishes, unless a screen objects."""
 
     def deliver(
-        self, connection: Any, subscription: Subscription, publisher: Client | None, frame: Frame
+        self,
+        connection: Asking_contra,
+        subscription: Subscription,
+        publisher: Client | None,
+        frame: Frame,
     ) -> Frame | None:
         """Return what the client gets of `frame`, None, or the router's SWALLOWED."""
 
@@ -154,14 +167,35 @@ class Hinting(Protocol):
         """Say that a request to JetStream went to nobody."""
 
 
-class Tracing(Protocol):
+class MessageTrace(Protocol):
+    """What follows one message that asks for it."""
+
+    @property
+    def is_void(self) -> bool:
+        """Whether the message goes nowhere."""
+
+    @property
+    def refusal(self) -> str | None:
+        """The -ERR for a destination that is not allowed, or None."""
+
+    def go_on(self, subject: bytes, target: bytes, refusal: str | None) -> None:
+        """Note that mappings make `target` of `subject`, and why it is refused, if it is."""
+
+    def route(self, result: SubListResult, frame: Frame) -> int:
+        """Deliver `frame`, or tell how it would be; return how many take it."""
+
+    def send(self) -> None:
+        """Publish the trace."""
+
+
+class Tracing(Protocol[Publisher_contra]):
     """What follows the messages that ask for it."""
 
-    def begin(self, connection: Any, frame: Frame) -> Any:
+    def begin(self, connection: Publisher_contra, frame: Frame) -> MessageTrace | None:
         """Return the trace that the headers of `frame` ask for, or None."""
 
 
-class Home(Protocol):
+class Home(Protocol[Publisher_contra, Asking_contra]):
     """What a connection needs of the broker, beside being a Host for its channel."""
 
     options: Options
@@ -181,7 +215,7 @@ class Home(Protocol):
         """Where output piles up."""
 
     @property
-    def clients(self) -> dict[int, Any]:
+    def clients(self) -> Mapping[int, Client]:
         """The live connections by cid."""
 
     @property
@@ -189,15 +223,15 @@ class Home(Protocol):
         """The names of the server."""
 
     @property
-    def admission(self) -> Gate:
+    def admission(self) -> Gate[Publisher_contra, Asking_contra]:
         """What decides who may do what."""
 
     @property
-    def interception(self) -> Subscribing | None:
+    def interception(self) -> Subscribing[Asking_contra] | None:
         """The interceptors, if there are any."""
 
     @property
-    def screens(self) -> Passing:
+    def screens(self) -> Passing[Asking_contra]:
         """What messages pass."""
 
     @property
@@ -205,37 +239,43 @@ class Home(Protocol):
         """What is said once."""
 
     @property
-    def traces(self) -> Tracing:
+    def traces(self) -> Tracing[Publisher_contra]:
         """What messages that ask for it are followed by."""
 
     def ping_interval_s(self, listener_kind: str) -> float:
         """Return the seconds between PINGs to clients of a listener."""
 
-    def connection_made(self, connection: Any) -> None:
+    def connection_made(self, connection: Asking_contra) -> None:
         """Take a connection in, or turn it away."""
 
-    def connection_lost(self, connection: Any) -> None:
+    def connection_lost(self, connection: Asking_contra) -> None:
         """Forget a connection whose transport is gone."""
 
-    def client_connected(self, connection: Any) -> None:
+    def client_connected(self, connection: Asking_contra) -> None:
         """Tell observers that the client has been let in."""
 
-    def client_closed(self, connection: Any) -> None:
+    def client_closed(self, connection: Asking_contra) -> None:
         """Count, log and tell observers that the connection has ended."""
 
-    def error_sent(self, connection: Any, text: str) -> None:
+    def error_sent(self, connection: Publisher_contra, text: str) -> None:
         """Log and count an -ERR after which the connection goes on."""
 
-    def info_line(self, connection: Any, *, connect_info: bool = False) -> bytes:
+    def info_line(self, connection: Asking_contra, *, connect_info: bool = False) -> bytes:
         """Return INFO as the client is to see it."""
 
-    def subscribed(self, connection: Any, subscription: RoutedSubscription) -> None:
+    def subscribed(self, connection: Asking_contra, subscription: RoutedSubscription) -> None:
         """Tell observers of a subscription."""
 
-    def unsubscribed(self, connection: Any, subscription: RoutedSubscription, cause: str) -> None:
+    def unsubscribed(
+        self, connection: Asking_contra, subscription: RoutedSubscription, cause: str
+    ) -> None:
         """Tell observers of the end of one."""
 
     def clean_up(
-        self, connection: Any, account: Account, left: list[RoutedSubscription], slice_: int
+        self,
+        connection: Asking_contra,
+        account: Account,
+        left: list[RoutedSubscription],
+        slice_: int,
     ) -> None:
         """Remove the subscriptions `left`, `slice_` of them now at most."""

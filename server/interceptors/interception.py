@@ -23,6 +23,7 @@ from midge.protocol.frame import Frame, compose
 from midge.protocol.text import decode, encode
 from midge.server.auth import Identity, Refusal
 from midge.server.auth.permissions import PermissionRules
+from midge.server.clients.connection import Connection
 from midge.server.clients.screens import Screen
 from midge.server.interceptors.api import ClientInfo, Connect, Deliver, Publish, Refuse, Subscribe
 from midge.server.interceptors.calls import Call, InterceptorCalls
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
     from midge.server.auth import Verdict
     from midge.server.auth.permissions import Permissions
-    from midge.server.clients.connection import Connection
     from midge.server.clients.screens import Passage
     from midge.server.clients.seams import Home
     from midge.server.interceptors.api import Event, Interceptor
@@ -53,7 +53,9 @@ class Interception(Screen):
 
     decides = True
 
-    def __init__(self, broker: Home, functions: Mapping[str, Interceptor]) -> None:
+    def __init__(
+        self, broker: Home[Connection, Connection], functions: Mapping[str, Interceptor]
+    ) -> None:
         settings = broker.options.interceptors
         self.max_pending = settings.max_pending
         self.functions = dict(functions)
@@ -281,9 +283,8 @@ class Interception(Screen):
 
     def _hold(self, publisher: Client | None, deliveries: PendingDeliveries) -> None:
         """Read `publisher` no further until there is room."""
-        if publisher is not None and publisher.cid in self._broker.clients:
-            connection = self._broker.clients[publisher.cid]
-            self._pending_of(connection).wait_for(deliveries)
+        if isinstance(publisher, Connection) and publisher.cid in self._broker.clients:
+            self._pending_of(publisher).wait_for(deliveries)
 
     def _permitted(
         self, connection: Connection, event: Deliver, answer: Event | Refuse

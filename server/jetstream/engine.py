@@ -10,6 +10,7 @@ from midge.jetstream.store.disk import RealDisk, SuppliedDisk
 from midge.jetstream.store.interface import GroupListener, StoreError, StoreKeyError
 from midge.jetstream.stream.surroundings import Bounds
 from midge.jetstream.stream.usage import Usage
+from midge.server.clients.observer import Observer
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.errors import ConfigError
 from midge.server.internal.publisher import InternalPublisher
@@ -21,7 +22,6 @@ from midge.server.jetstream.context import Context
 from midge.server.jetstream.filesystem import weakness_of
 from midge.server.jetstream.stores import FileStores, MemoryStores, keys_of
 from midge.server.log.logger import get_logger
-from midge.server.routing.observer import Observer
 
 if TYPE_CHECKING:
     from midge.jetstream.store.disk import Disk

@@ -9,11 +9,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from midge.server.auth.pattern_set import PatternSet
+from midge.server.clients.observer import Observer
 from midge.server.errors import ConfigError
 from midge.server.log.logger import get_logger
 from midge.server.recorder.rows import MessageRows
 from midge.server.recorder.tap import BARE, HOUR_US, SKIPPED, WHOLE, MessageTap
-from midge.server.routing.observer import Observer
 from midge.sublist.subjects import is_valid_subject
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
-from midge.server.routing.observer cimport Observer
+from midge.server.routing.observer cimport MessageObserver
 from midge.server.recorder.rows cimport MessageRows
 from midge.server.routing.router cimport Router
 from midge.sublist.bounded_cache cimport BoundedCache
@@ -15,7 +15,7 @@ cdef int _SKIPPED, _WHOLE
 cdef long long _HOUR_US
 
 
-cdef class MessageTap(Observer):
+cdef class MessageTap(MessageObserver):
     cdef readonly MessageRows rows
     cdef readonly long long dropped
     cdef Router _router

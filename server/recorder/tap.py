@@ -12,7 +12,7 @@ from midge.protocol.frame import Frame
 from midge.server.recorder.rows import MessageRows
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
-from midge.server.routing.observer import Observer
+from midge.server.routing.observer import MessageObserver
 from midge.server.routing.router import Router
 from midge.sublist.bounded_cache import BoundedCache
 
@@ -26,7 +26,7 @@ _SKIPPED, _WHOLE, _HOUR_US = SKIPPED, WHOLE, HOUR_US  # C constants in the compi
 _CHOICES_MAX = 65536  # most subjects whose choice is cached, since inboxes are endless
 
 
-class MessageTap(Observer):
+class MessageTap(MessageObserver):
     """Records every routed message in `rows`, which `exchange` swaps when they are full.
 
     `exchange` takes full rows and returns empty ones, or None when the writer is too far behind:

@@ -5,7 +5,7 @@ from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
 
 
-cdef class Observer:
+cdef class MessageObserver:
     cpdef bint sees_runs(self) noexcept
     cpdef void run_routed(
         self, Account account, Client publisher, Frame frame, Py_ssize_t count, Py_ssize_t plain

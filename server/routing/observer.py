@@ -1,36 +1,17 @@
-"""What an observer of a server is told."""
+"""What an observer of a server's messages is told; of clients: `clients/observer.py`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
-    from midge.server.routing.subscription import RoutedSubscription
 
 
-class Observer:
-    """Is told what happens in a server; each method is a no-op. Called on the loop: be quick.
-
-    `connection` is a Connection, which this room does not know.
-    """
-
-    def client_connected(self, connection: Any) -> None:
-        """See a client that has been let in."""
-
-    def client_closed(self, connection: Any) -> None:
-        """See a client that has gone; its counts are final and `reason` says why."""
-
-    def account_made(self, account: Account) -> None:
-        """See a new account."""
-
-    def subscribed(self, connection: Any, subscription: RoutedSubscription) -> None:
-        """See a new subscription."""
-
-    def unsubscribed(self, connection: Any, subscription: RoutedSubscription, cause: str) -> None:
-        """See a subscription end: `unsubscribed`, `auto_unsubscribed` or `disconnected`."""
+class MessageObserver:
+    """Is told what the router does; each method is a no-op. Called on the loop: be quick."""
 
     def sees_runs(self) -> bool:
         """Tell whether `run_routed` may stand for as many calls of `message_routed`."""

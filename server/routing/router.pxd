@@ -6,7 +6,7 @@ from midge.protocol.frame cimport Frame
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
 from midge.server.routing.link_choice cimport pick_link
-from midge.server.routing.observer cimport Observer
+from midge.server.routing.observer cimport MessageObserver
 from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.result cimport QueueGroup, Remotes, SubListResult
 
@@ -18,7 +18,7 @@ cdef int REFUSED, TAKEN, FAILED
 cdef class Router:
     cdef public object chooser
     cdef readonly object faults
-    cdef public Observer observer
+    cdef public MessageObserver observer
     cdef readonly unsigned long long batches
     cdef readonly long long offers
     cdef readonly object soon
@@ -33,7 +33,7 @@ cdef class Router:
         self, Account account, SubListResult result, Client publisher, Frame frame
     ) except -1
     @cython.locals(subscriptions=tuple, subscription=RoutedSubscription,
-                   internal=RoutedSubscription, observer=Observer)
+                   internal=RoutedSubscription, observer=MessageObserver)
     cpdef Py_ssize_t route_run(
         self, Account account, SubListResult result, Client publisher, Frame frame,
         Py_ssize_t count
@@ -92,12 +92,12 @@ cdef class Router:
     cdef int _receive(
         self, RoutedSubscription subscription, Client publisher, Frame frame
     ) except -1
-    @cython.locals(observer=Observer)
+    @cython.locals(observer=MessageObserver)
     cdef void _show_message(
         self, Account account, Client publisher, Frame frame, Py_ssize_t plain,
         Py_ssize_t queued
     ) except *
-    @cython.locals(observer=Observer, base=Py_ssize_t)
+    @cython.locals(observer=MessageObserver, base=Py_ssize_t)
     cdef void _show_run(
         self, Account account, Client publisher, Frame frame, Py_ssize_t count,
         Py_ssize_t plain

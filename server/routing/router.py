@@ -14,7 +14,7 @@ from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.contained_faults import ContainedFaults
 from midge.server.routing.link_choice import pick_link
-from midge.server.routing.observer import Observer
+from midge.server.routing.observer import MessageObserver
 from midge.server.routing.slow_path import BEHIND, DENIED_SUBJECTS, NO_HEADERS
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.result import QueueGroup, SubListResult
@@ -69,7 +69,7 @@ class Router:
     ) -> None:
         self.chooser = chooser
         self.faults = faults or ContainedFaults()
-        self.observer: Observer | None = None
+        self.observer: MessageObserver | None = None
         self.batches = 0
         self.offers = 0
         self.soon = soon

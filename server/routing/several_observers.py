@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from midge.server.routing.observer import Observer
+from midge.server.routing.observer import MessageObserver
 
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from midge.server.routing.contained_faults import ContainedFaults
 
 
-class SeveralObservers(Observer):
+class SeveralObservers(MessageObserver):
     """Show each message to all of `observers`; `faults` counts what any of them raises.
 
     Runs stay runs when all of them see those.
     """
 
-    def __init__(self, observers: list[Observer], faults: "ContainedFaults") -> None:
+    def __init__(self, observers: list[MessageObserver], faults: "ContainedFaults") -> None:
         self._observers = observers
         self._faults = faults
         self._sees_runs = all(observer.sees_runs() for observer in observers)

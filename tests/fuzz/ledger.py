@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from midge.protocol.frame import Frame
 from midge.server.broker.broker import Broker
 from midge.server.clients.connection import Connection
+from midge.server.clients.observer import Observer
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
-from midge.server.routing.observer import Observer
 from midge.server.routing.slow_path import BEHIND
 from midge.server.routing.subscription import RoutedSubscription
 

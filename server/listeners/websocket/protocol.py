@@ -16,7 +16,7 @@ from websockets.protocol import CLIENT, SERVER, Protocol
 from midge.server.clients.channel import ChannelOwner
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.fair_turns import PORTION_BYTES, FairTurns
-from midge.server.clients.tls_rest import rest_of_tls
+from midge.server.clients.tls_object import rest_of_tls
 from midge.server.listeners.websocket.messages import DeflatedFrame, InflatedBytes, WaitingFrames
 from midge.server.listeners.websocket.transport import WebSocketTransport
 from midge.server.listeners.websocket.upgrade_request import (

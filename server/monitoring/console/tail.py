@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from midge.protocol.text import decode
+from midge.server.clients.observer import Observer
 from midge.server.monitoring.console.shown import headers_of, payload_of
-from midge.server.routing.observer import Observer
 from midge.sublist.subjects import matches
 
 if TYPE_CHECKING:

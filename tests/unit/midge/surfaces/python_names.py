@@ -34,7 +34,7 @@ NAMES_ONLY = {"midge.protocol", "midge.server.auth", "midge.sublist"}
 WHOLE = {"AuthRequest", "User"}
 """What a hook gets and returns: the exceptions to that."""
 
-CORE_BASES = {"Observer", "RoutedSubscription", "Subscription"}
+CORE_BASES = {"MessageObserver", "Observer", "RoutedSubscription", "Subscription"}
 """Bases within the server's core. What overrides them is no part of a public class ..."""
 
 FROM_CORE = {"subject", "queue"}

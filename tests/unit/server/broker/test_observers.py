@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from midge.server.broker.broker import Broker
+from midge.server.clients.observer import Observer
 from midge.server.config.options import Options
-from midge.server.routing.observer import Observer
 from midge.testing import ManualClock
 from tests.support.transports import Transport
 

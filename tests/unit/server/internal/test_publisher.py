@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from midge.protocol.frame import Frame, compose
+from midge.server.clients.observer import Observer
 from midge.server.internal.producer import Producer
 from midge.server.internal.publisher import InternalPublisher
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
-from midge.server.routing.observer import Observer
 from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.role import Role
 from midge.server.routing.router import Router

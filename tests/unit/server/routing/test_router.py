@@ -11,9 +11,9 @@ import pytest
 from midge.protocol.frame import Frame, compose
 from midge.protocol.handler import Handler
 from midge.protocol.parser import Parser
+from midge.server.clients.observer import Observer
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
-from midge.server.routing.observer import Observer
 from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.router import SWALLOWED, Router
 from midge.server.routing.slow_path import CLOSED

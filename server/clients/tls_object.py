@@ -1,0 +1,32 @@
+"""What an SSL object knows after its transport is gone; asyncio's closed transports forget it."""
+
+import ssl
+from collections.abc import Iterator
+
+_READ_BYTES = 64 * 1024
+
+
+def rest_of_tls(tls: ssl.SSLObject | None) -> Iterator[bytes]:
+    """Yield what `tls` has received and not delivered; nothing if it is None.
+
+    Reading was paused then. When the socket ends, uvloop and asyncio drop it; the SSL object still
+    has it, 512 KiB at most.
+    """
+    try:
+        while tls and (data := tls.read(_READ_BYTES)):
+            yield data
+    except (ssl.SSLError, ValueError):
+        return  # the end, in order or not
+
+
+def peer_certificate(tls: ssl.SSLObject | None) -> bytes:
+    """Return the certificate that the peer has proven to own, in DER; empty without one."""
+    return tls.getpeercert(binary_form=True) or b"" if tls else b""
+
+
+def tls_facts(tls: ssl.SSLObject | None) -> tuple[str, str] | None:
+    """Return version and cipher suite of TLS; None on a plain connection."""
+    if not tls:
+        return None
+    suite = tls.cipher()
+    return tls.version() or "", suite[0] if suite else ""
