@@ -1,15 +1,35 @@
-"""docs/architecture.md names files that are there, and forgets no room."""
+"""docs/architecture.md names files and functions that are there, and draws the rooms in order."""
 
 from __future__ import annotations
 
+import itertools
 import re
 
+import pytest
+
 from tests.conftest import ROOT
+from tests.unit.test_imports import FLOOR_OF
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-NAMED = re.findall(
-    r"`((?:protocol|sublist|jetstream|server|pipeline|testing|tests)/[\w/]+\.py)`", PAGE
-)
+FILE = r"`((?:protocol|sublist|jetstream|server|pipeline|testing|tests)/[\w/]+\.py)`"
+NAMED = re.findall(FILE, PAGE)
+STEPS = re.findall(rf"^\| {FILE} \| ((?:`\w+`(?:, )?)+) \|", PAGE, re.MULTILINE)
+ROOMS = {path.name for path in (ROOT / "server").iterdir() if (path / "__init__.py").exists()}
+SERVER = PAGE.partition('subgraph server["server/"]')[2].partition("\n    end")[0]
+NODE = r'(\w+)(?:\["([^"]*)"\])?'
+
+
+def drawn() -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
+    """Return the rooms in each node of the server's drawing, and its arrows."""
+    nodes: dict[str, list[str]] = {}
+    arrows = []
+    for line in SERVER.strip().splitlines():
+        chain = re.findall(NODE, line.replace(" --> ", "\n"))
+        for name, label in chain:
+            if label or name not in nodes:
+                nodes[name] = label.split("<br/>") if label else [name]
+        arrows += [(one[0], two[0]) for one, two in itertools.pairwise(chain)]
+    return nodes, arrows
 
 
 def test_every_file_named_is_there() -> None:
@@ -17,5 +37,35 @@ def test_every_file_named_is_there() -> None:
 
 
 def test_every_room_of_the_server_is_named() -> None:
-    rooms = {path.name for path in (ROOT / "server").iterdir() if (path / "__init__.py").exists()}
-    assert rooms - {path.split("/")[1] for path in NAMED if path.startswith("server/")} == set()
+    assert ROOMS - {path.split("/")[1] for path in NAMED if path.startswith("server/")} == set()
+
+
+def test_the_drawing_has_every_room() -> None:
+    nodes, _ = drawn()
+    assert ROOMS - {room for rooms in nodes.values() for room in rooms} == set()
+
+
+def test_the_drawing_has_the_order_of_the_imports() -> None:
+    nodes, arrows = drawn()
+    floors = {
+        name: {FLOOR_OF[room.removesuffix(".py")] for room in rooms}
+        for name, rooms in nodes.items()
+        if name != "benchmark"
+    }
+    assert len(arrows) >= 15
+    assert [(low, high) for low, high in arrows if max(floors[low]) >= min(floors[high])] == []
+
+
+def test_the_ways_are_there() -> None:
+    assert len(STEPS) >= 30
+
+
+@pytest.mark.parametrize(("path", "functions"), STEPS)
+def test_every_step_of_a_way_is_in_its_file(path: str, functions: str) -> None:
+    source = (ROOT / path).read_text(encoding="utf-8")
+    missing = [
+        name
+        for name in re.findall(r"`(\w+)`", functions)
+        if not re.search(rf"^\s*(?:async )?(?:def|class) {name}\b", source, re.MULTILINE)
+    ]
+    assert missing == []
