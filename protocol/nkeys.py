@@ -10,7 +10,11 @@ import binascii
 USER_PREFIX = 20 << 3
 """The prefix byte of a user's public key, which makes its first letter a U."""
 
+ACCOUNT_PREFIX = 0
+CURVE_PREFIX = 23 << 3
+
 _CHECKSUM_BYTES = 2
+_PUBLIC_BYTES = 33
 
 
 def encode_nkey(body: bytes) -> str:
@@ -32,6 +36,15 @@ def decode_nkey(text: str) -> bytes:
     if not body or checksum != _checksum(body):
         raise ValueError("has a typing error (its CRC is wrong)")
     return body
+
+
+def is_public_nkey(prefix: int, text: str) -> bool:
+    """Tell whether `text` is a whole public key of the kind with that prefix byte."""
+    try:
+        body = decode_nkey(text)
+    except ValueError:
+        return False
+    return len(body) == _PUBLIC_BYTES and body[0] == prefix
 
 
 def _checksum(body: bytes) -> bytes:

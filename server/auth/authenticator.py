@@ -57,6 +57,8 @@ class Authenticator:
         }
         self._passwords = PasswordChecker()
         self._hook = _make_hook(settings)
+        table = settings.authorization.auth_callout
+        self.callout = table if table.issuer else None
         self.operator = _make_operator_mode(settings, self._users)
         _check_consistency(settings, self._users)
         self._free = frozenset(kind for kind in _LISTENERS if not self._asks(kind))
@@ -69,7 +71,7 @@ class Authenticator:
         # A listener's own rules define how a client authenticates; they never exempt it.
         rules = (self._authorization, self._rules(connection_type))
         named = any(table.user or table.token for table in rules)
-        return bool(named or len(self._users) or self._hook or self.operator)
+        return bool(named or len(self._users) or self._hook or self.operator or self.callout)
 
     @property
     def needs_nonce(self) -> bool:

@@ -158,6 +158,10 @@ class ExternalAuthorization(Struct, frozen=True):
     """Auth callout: a service, run by `auth_users`, decides on an account's users."""
 
     auth_users: tuple[str, ...] | None = ()
+    allowed_accounts: tuple[str, ...] | None = ()
+    """Accounts that it may put users into beside its own; `*` alone stands for all."""
+    xkey: str = ""
+    """Public curve key that requests are encrypted for; empty means they are not."""
 
 
 class TraceClaim(Struct, frozen=True):
@@ -204,7 +208,17 @@ class ActivationBody(Struct, frozen=True):
     version: Int64 = 0
 
 
-Body = TypeVar("Body", UserBody, AccountBody, OperatorBody, ActivationBody)
+class ResponseBody(Struct, frozen=True):
+    """The ``nats`` part of what an auth callout answers: a user's token, or why there is none."""
+
+    jwt: str = ""
+    error: str = ""
+    issuer_account: str = ""
+    type: str = ""
+    version: Int64 = 0
+
+
+Body = TypeVar("Body", UserBody, AccountBody, OperatorBody, ActivationBody, ResponseBody)
 
 
 class Claims(Struct, Generic[Body], frozen=True):
@@ -214,6 +228,7 @@ class Claims(Struct, Generic[Body], frozen=True):
     sub: str
     nats: Body
     name: str = ""
+    aud: str = ""
     iat: Int64 = 0
     exp: Int64 = 0
     nbf: Int64 = 0
@@ -273,6 +288,16 @@ def decode_activation(token: str) -> Claims[ActivationBody]:
     """Return the claims of an activation `token`; raises `BadTokenError`."""
     claims = _decode(token, Claims[ActivationBody], "activation")
     _check_keys(claims.sub, KeyKind.ACCOUNT, claims.iss, (KeyKind.ACCOUNT,))
+    return claims
+
+
+def decode_response(token: str) -> Claims[ResponseBody]:
+    """Return the claims of an auth callout's answer; raises `BadTokenError`."""
+    claims = _decode(token, Claims[ResponseBody], "authorization_response")
+    _check_keys(claims.sub, KeyKind.USER, claims.iss, (KeyKind.ACCOUNT,))
+    issuer_account = claims.nats.issuer_account
+    if issuer_account and not is_public_key(KeyKind.ACCOUNT, issuer_account):
+        raise BadTokenError("issuer_account is no account key")
     return claims
 
 

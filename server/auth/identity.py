@@ -49,6 +49,14 @@ class AuthRequest(Struct, frozen=True, kw_only=True):
     """How the client reached the server."""
     certificate: bytes = b""
     """Client certificate in DER that the TLS handshake verified; empty when there is none."""
+    certificate_chain: tuple[bytes, ...] = ()
+    """The verified chain in DER, the client's certificate first."""
+    tls: tuple[str, str] | None = None
+    """Version (`TLSv1.3`) and cipher suite; None on a plain connection."""
+    cid: int = 0
+    """Number of the connection; 0 where it has none yet."""
+    protocol: int = 0
+    """CONNECT's ``protocol``."""
 
     def __repr__(self) -> str:
         """Show the request's origin, without its secrets."""
@@ -97,6 +105,12 @@ class Refusal(Struct, frozen=True):
     """Reason of the closed connection in monitoring."""
     limit: str = ""
     """Name of the limit that was reached, if that is the reason."""
+    account: str = GLOBAL_ACCOUNT
+    """Account in which the refusal is told, by `$SYS.ACCOUNT.CLIENT.AUTH.ERR`."""
+    told: str = "Authentication Failure"
+    """The reason that is told there."""
+    user: str = ""
+    """The user whom the client has proven to be, if so."""
 
 
 Verdict = Identity | Refusal

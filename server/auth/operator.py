@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from msgspec import structs
+
 from midge.protocol import errors
 from midge.server.auth.claims import (
     AccountBody,
     BadTokenError,
     Claims,
+    DefaultPermissions,
     OperatorBody,
     ScopedKey,
     SubjectLists,
@@ -99,6 +102,68 @@ class OperatorMode:
             raise BadTokenError(f"account {why}")
         return claims
 
+    def delegating(self, request: AuthRequest, now_s: float) -> Claims[AccountBody] | None:
+        """Return the account of the token in `request`, if a service decides on its users.
+
+        Whether the client has proven to own that token does not matter here.
+        """
+        try:
+            user = decode_user(request.jwt)
+            key = user.nats.issuer_account or user.iss
+            if user.why_not_now(now_s) or self._is_shut_out(key):
+                return None
+            return self.delegating_account(key, now_s)
+        except BadTokenError:
+            return None
+
+    def delegating_account(self, key: str, now_s: float) -> Claims[AccountBody] | None:
+        """Return the account of that `key`, if a service decides on its users.
+
+        Raises:
+            BadTokenError: there is no such account, or its token is not valid at `now_s`.
+        """
+        account = self.account(key, now_s)
+        external = account.nats.authorization
+        return account if external is not None and external.auth_users else None
+
+    def delegated(self, user: Claims[UserBody], now_s: float) -> Identity:
+        """Return the identity of `user`, whom a service has made for one client, at `now_s`.
+
+        As in nats-server, its limits are those of the account alone.
+
+        Raises:
+            BadTokenError, TemplateError, ValueError: the token's issuer may not make such a user.
+        """
+        account = self.account(user.nats.issuer_account or user.iss, now_s)
+        try:
+            template = self._template_of(account, user.iss)
+        except BadTokenError:
+            raise BadTokenError(f'user JWT issuer "{user.iss}" is not known') from None
+        limits: UserLimits = user.nats if template is None else _fill_in(template, user, account)
+        ends_s = end_of_time_range(limits, now_s)
+        if limits.times and ends_s is None:
+            raise BadTokenError("authorized user outside of valid connect times")
+        whole = _identity(user, limits, account, ends_s)
+        of_account = account.nats.limits
+        return structs.replace(
+            whole,
+            max_subscriptions=_lower(UNLIMITED, of_account.subs),
+            max_payload_bytes=_lower(UNLIMITED, of_account.payload),
+        )
+
+    def is_key_of(self, account_key: str, key: str, now_s: float) -> bool:
+        """Tell whether `key` is the account's own or one of its signing keys."""
+        try:
+            account = self.account(account_key, now_s)
+            self._template_of(account, key)
+        except BadTokenError:
+            return False
+        return True
+
+    def _is_shut_out(self, account_key: str) -> bool:
+        """Tell whether only other accounts may connect."""
+        return bool(self._pinned) and account_key not in {*self._pinned, self.system_account}
+
     def why_ended(
         self, identity: Identity, now_s: float, known: dict[str, Claims[AccountBody]] | None = None
     ) -> Refusal | None:
@@ -128,11 +193,12 @@ class OperatorMode:
         user = decode_user(request.jwt)
         if why := user.why_not_yet(now_s):
             raise BadTokenError(why)
+        if 0 < user.exp < int(now_s):
+            raise BadTokenError("user token has expired")
         account_key = user.nats.issuer_account or user.iss
-        if self._pinned and account_key not in {*self._pinned, self.system_account}:
+        if self._is_shut_out(account_key):
             return Refusal("account is not pinned")
         account = self.account(account_key, now_s)
-        _check_who_decides(user, account)
         template = self._template_of(account, user.iss)
         limits = user.nats if template is None else _fill_in(template, user, account)
         if why := _why_not_from_here(limits, request):
@@ -141,7 +207,7 @@ class OperatorMode:
             return Refusal("nonce is not signed by the user")
         if is_revoked(account.nats.revocations, user.sub, user.iat):
             return Refusal("user is revoked")
-        ends_s = _end_of_time_range(limits, now_s)
+        ends_s = end_of_time_range(limits, now_s)
         if limits.times and ends_s is None:
             return Refusal("user may not connect at this time of day")
         if why := user.why_not_any_more(now_s):
@@ -240,13 +306,6 @@ def _fill_in(
     return UserLimits(**changed)
 
 
-def _check_who_decides(user: Claims[UserBody], account: Claims[AccountBody]) -> None:
-    """Refuse users of an account with an auth callout, except the callout's own."""
-    external = account.nats.authorization
-    if external is not None and external.auth_users and user.sub not in external.auth_users:
-        raise BadTokenError("account has a service decide on its users, and midge asks none")
-
-
 def _why_not_from_here(limits: UserLimits, request: AuthRequest) -> str | None:
     """Return why the user may not connect from this address or in this way, or None."""
     if limits.proxy_required:
@@ -261,6 +320,12 @@ def _why_not_from_here(limits: UserLimits, request: AuthRequest) -> str | None:
     if not any(address in network for network in networks):
         return "user may not connect from this address"
     return None
+
+
+def allows_known_ways(limits: UserLimits) -> bool:
+    """Tell whether a user with ways to connect has at least one that exists."""
+    wanted = {kind.upper() for kind in limits.allowed_connection_types}
+    return not wanted or not wanted.isdisjoint(_CONNECTION_TYPES)
 
 
 def _network(source: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
@@ -285,7 +350,7 @@ def _is_proven(
     return is_signed_by(KeyKind.USER, user.sub, request.nonce, signature)
 
 
-def _end_of_time_range(limits: UserLimits, now_s: float) -> float | None:
+def end_of_time_range(limits: UserLimits, now_s: float) -> float | None:
     """Return when the time range that `now_s` lies in ends, the latest of several, or None."""
     zone = ZoneInfo(limits.times_location) if limits.times_location else None
     now = datetime.fromtimestamp(now_s, UTC).astimezone(zone)
@@ -308,7 +373,7 @@ def _identity(
     account: Claims[AccountBody],
     ends_s: float | None,
 ) -> Identity:
-    """Return the identity of `user`."""
+    """Return the identity of `user`, whose present time range ends at `ends_s`."""
     user_ends_s = min([end for end in (float(user.exp), ends_s) if end], default=None)
     ends = [end for end in (user_ends_s, float(account.exp)) if end]
     account_limits = account.nats.limits
@@ -329,8 +394,11 @@ def _identity(
 
 def _rules(limits: UserLimits, account: Claims[AccountBody]) -> PermissionRules | None:
     """Compile the user's permissions, or the account's defaults when there are none."""
-    has_own = limits.pub != SubjectLists() or limits.sub != SubjectLists() or limits.resp
-    chosen = limits if has_own else account.nats.default_permissions
+    return rules_of(limits) or rules_of(account.nats.default_permissions)
+
+
+def rules_of(chosen: UserLimits | DefaultPermissions) -> PermissionRules | None:
+    """Compile the permissions in a token; None when there are none."""
     if chosen.pub == SubjectLists() and chosen.sub == SubjectLists() and chosen.resp is None:
         return None
     responses = None

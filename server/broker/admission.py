@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from midge.server.accounts.plan import AccountPlan
     from midge.server.auth.claims import AccountBody, Claims, TraceClaim
     from midge.server.auth.operator import OperatorMode
+    from midge.server.broker.auth_callout import AuthCallout
     from midge.server.clients.connection import Connection
     from midge.server.clients.host import Host
     from midge.server.clients.publishing import PublishingClient
@@ -70,6 +71,8 @@ class Admission:
             ConfigError: the settings are invalid.
         """
         self.interception: Interception | None = None  # which has the last word on a CONNECT
+        self.callout: AuthCallout | None = None  # which asks a service, where one decides
+        self.refused: Callable[[Connection, Refusal], None] | None = None  # is told of each
         self._host = host
         self._clients = clients
         self._account = account
@@ -149,8 +152,10 @@ class Admission:
 
     def admits_silent(self, connection: Connection) -> bool:
         """Tell whether the client may go without CONNECT."""
-        admits = self.authenticator.admits_silent_clients(connection.listener_kind)
-        return admits and not self._intercepts_connects
+        authenticator = self.authenticator
+        if authenticator.callout is not None or self._intercepts_connects:
+            return False
+        return authenticator.admits_silent_clients(connection.listener_kind)
 
     def asks_who(self, connection: Connection) -> bool:
         """Tell whether a CONNECT may make somebody else of a client that has said nothing yet."""
@@ -164,7 +169,13 @@ class Admission:
 
     def _ask(self, connection: Connection) -> Verdict | Awaitable[Verdict]:
         """Ask who the client is, and then the interceptor whether it may come in."""
-        verdict = self.authenticator.authenticate(request_of(connection))
+        request = request_of(connection)
+        verdict = self.authenticator.authenticate(request)
+        if self.callout is not None:
+            timeout_s = self._auth_timeout_s(connection)
+            verdict = self.callout.decide(self.authenticator, request, verdict, timeout_s)
+            if not isinstance(verdict, Verdict):
+                connection.stop_auth_timer()  # the service has all of that time
         if self.interception is None:
             return verdict
         return self.interception.connect(connection, verdict)
@@ -376,6 +387,8 @@ class Admission:
         if refusal.limit:
             self._host.limit_hits[refusal.limit] += 1
         self.note_refused(connection, refusal.detail)
+        if self.refused is not None and refusal.reason == ClosedReason.AUTHENTICATION_FAILURE.value:
+            self.refused(connection, refusal)
         connection.close(ClosedReason(refusal.reason), refusal.wire)
 
     def note_refused(self, connection: Connection, detail: str) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 def request_of(connection: Connection) -> AuthRequest:
     """Return what `connection` offers to show who its client is."""
     options = connection.options
+    certificate = connection.channel.peer_certificate()
     return AuthRequest(
         user=options.user,
         password=options.password,
@@ -27,5 +28,9 @@ def request_of(connection: Connection) -> AuthRequest:
         peer_host=connection.peer_host,
         peer_port=connection.peer_port,
         connection_type=connection.listener_kind,
-        certificate=connection.channel.peer_certificate(),
+        certificate=certificate,
+        certificate_chain=connection.channel.peer_chain() if certificate else (),
+        tls=connection.channel.tls_facts(),
+        cid=connection.cid,
+        protocol=options.protocol,
     )

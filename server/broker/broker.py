@@ -83,7 +83,7 @@ class Broker(Host):
         chooser = random if options.routing.queue_selection == "random" else None
         router = Router(chooser, ContainedFaults(clock.monotonic), soon)
         Host.__init__(self, options, clock, random, router)
-        self.keys = ServerKeys()
+        self.keys = ServerKeys(are_used=_may_delegate(options))
         self.internal = InternalPublisher(self.router)
         self.observers: list[Observer] = []
         self._message_observers: list[MessageObserver] = []
@@ -107,10 +107,21 @@ class Broker(Host):
         links = AccountLinks(self.internal.route_frame, clock, random, self.account, self._describe)
         self.admission = Admission(self, self.clients, self.account, links)
         self.traces = MessageTraces(self, self.admission.trace_claim)
+        self._offer_callout(options)
         self.intercept_as_configured(configured_interceptors(options))
         operator = self.admission.authenticator.operator
         if operator is not None and operator.system_account:
             self.system_account = self.account(operator.system_account)
+
+    def _offer_callout(self, options: Options) -> None:
+        """Let services decide on clients where `options` may name one."""
+        if self.admission.callout is None and _may_delegate(options):
+            from midge.server.broker.auth_callout import AuthCallout  # noqa: PLC0415 - few have one
+
+            links = self.admission.links
+            self.admission.callout = AuthCallout(
+                self, self.keys, self.internal, links, self.account
+            )
 
     def _show(self, event: str, *arguments: object) -> None:
         """Call the method `event` of every observer, and contain what any of them raises."""
@@ -282,6 +293,7 @@ class Broker(Host):
         interceptors = configured_interceptors(options)
 
         def apply() -> None:
+            self._offer_callout(options)
             self.intercept_as_configured(interceptors)
             put_in_force()
 
@@ -433,6 +445,13 @@ def configured_interceptors(options: Options) -> dict[str, Interceptor]:
     from midge.server.interceptors.api import load_interceptors  # noqa: PLC0415 - few have any
 
     return load_interceptors(table)
+
+
+def _may_delegate(options: Options) -> bool:
+    """Tell whether `options`, or tokens that they trust, may let a service decide on clients."""
+    operator = options.operator
+    named = options.authorization.auth_callout.issuer
+    return bool(named or operator.jwts or operator.trusted_keys)
 
 
 def _kind_of(error: str) -> str:

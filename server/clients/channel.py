@@ -418,6 +418,10 @@ class Channel:
         """Return the certificate that the peer has proven to own, in DER; empty without one."""
         return tls_object.peer_certificate(self._tls)
 
+    def peer_chain(self) -> tuple[bytes, ...]:
+        """Return the verified chain of the peer's certificate, in DER, that one first."""
+        return tls_object.peer_chain(self._tls)
+
     def tls_facts(self) -> tuple[str, str] | None:
         """Return version and cipher suite of TLS; None on a plain connection."""
         return tls_object.tls_facts(self._tls)

@@ -114,7 +114,7 @@ class Connection(PublishingClient):
 
     def closed(self) -> None:
         """Leave the broker's clients, and drop the subscriptions."""
-        self._stop_auth_timer()
+        self.stop_auth_timer()
         self.broker.client_closed(self)
         self._drop_subscriptions()
 
@@ -143,13 +143,13 @@ class Connection(PublishingClient):
     def require_connect(self, timeout_s: float) -> None:
         """Take nothing but a CONNECT, and not for longer than `timeout_s`."""
         self.parser.connect_required = True
-        self._stop_auth_timer()
+        self.stop_auth_timer()
         self._auth_timer = self.broker.clock.call_later(timeout_s, self._end_unauthenticated)
 
     def require_handshake(self, bare_socket: "socket.socket", timeout_s: float) -> None:
         """Have a transport within `timeout_s`, or close the socket that there is until then."""
         self.channel.bare_socket = bare_socket
-        self._stop_auth_timer()
+        self.stop_auth_timer()
         self._auth_timer = self.broker.clock.call_later(timeout_s, self._end_without_handshake)
 
     def _end_without_handshake(self) -> None:
@@ -195,7 +195,7 @@ class Connection(PublishingClient):
         if refusal is not None:
             self.close(*refusal)
             return
-        self._stop_auth_timer()
+        self.stop_auth_timer()
         self.identity = identity
         self.parser.headers = headers
         self._set_deliver_check(NO_HEADERS, not headers)
@@ -217,7 +217,8 @@ class Connection(PublishingClient):
         self._auth_timer = None
         self.close(ClosedReason.AUTHENTICATION_TIMEOUT, errors.AUTHENTICATION_TIMEOUT)
 
-    def _stop_auth_timer(self) -> None:
+    def stop_auth_timer(self) -> None:
+        """Stop waiting for an introduction."""
         if self._auth_timer is not None:
             self._auth_timer.cancel()
             self._auth_timer = None

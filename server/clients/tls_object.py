@@ -2,6 +2,7 @@
 
 import ssl
 from collections.abc import Iterator
+from typing import Any
 
 _READ_BYTES = 64 * 1024
 
@@ -30,3 +31,18 @@ def tls_facts(tls: ssl.SSLObject | None) -> tuple[str, str] | None:
         return None
     suite = tls.cipher()
     return tls.version() or "", suite[0] if suite else ""
+
+
+def peer_chain(tls: ssl.SSLObject | None) -> tuple[bytes, ...]:
+    """Return the verified chain of the peer in DER, its own certificate first."""
+    if tls is None:
+        return ()
+    if hasattr(tls, "get_verified_chain"):  # from Python 3.13 on
+        return tuple(tls.get_verified_chain())
+    inner: Any = getattr(tls, "_sslobj", None)
+    if not hasattr(inner, "get_verified_chain"):
+        own = tls.getpeercert(binary_form=True)
+        return (own,) if own else ()
+    from _ssl import ENCODING_DER  # noqa: PLC0415 - of TLS alone
+
+    return tuple(one.public_bytes(ENCODING_DER) for one in inner.get_verified_chain() or ())

@@ -11,7 +11,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from midge.protocol.nkeys import ACCOUNT_PREFIX, CURVE_PREFIX, is_public_nkey
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
+from midge.server.config.security import AuthCallout
 from midge.server.config.type_check import Problem
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ def find_contradictions(options: Options) -> Iterator[Problem]:
     """Yield the contradictions in `options`."""
     yield from _check_server(options)
     yield from _check_authorization(options.authorization)
+    yield from _check_callout(options)
     yield from _check_all_users(options)
     yield from _check_accounts(options)
     yield from _check_no_auth_user(options)
@@ -83,6 +86,35 @@ def _check_authorization(authorization: Authorization) -> Iterator[Problem]:
         yield Problem((*path, "user"), "Can not have a single user/pass and a users array")
     if authorization.password and not authorization.user:
         yield Problem((*path, "user"), "expected a user name, since a password is set")
+
+
+def _check_callout(options: Options) -> Iterator[Problem]:
+    """Check the service that decides on clients."""
+    table, path = options.authorization.auth_callout, ("authorization", "auth_callout")
+    if not table.issuer:
+        if table != AuthCallout():
+            text = "Authorization callouts require an issuer to be specified"
+            yield Problem((*path, "issuer"), text)
+        return
+    if options.authorization.hook:
+        yield Problem(path, "expected either authorization.hook or this, got both")
+    if not is_public_nkey(ACCOUNT_PREFIX, table.issuer):
+        text = f'Expected callout user to be a valid public account nkey, got "{table.issuer}"'
+        yield Problem((*path, "issuer"), text)
+    if table.xkey and not is_public_nkey(CURVE_PREFIX, table.xkey):
+        text = f'Expected callout xkey to be a valid public xkey, got "{table.xkey}"'
+        yield Problem((*path, "xkey"), text)
+    if not table.auth_users:
+        text = "Authorization callouts require authorized users to be specified"
+        yield Problem((*path, "auth_users"), text)
+    names = {account.name for account in options.accounts}
+    for name in table.allowed_accounts:
+        if name not in names:
+            text = f'auth_callout allowed account "{name}" not found in configured accounts'
+            yield Problem((*path, "allowed_accounts"), text)
+    if options.operator.jwts or options.operator.trusted_keys:
+        text = "operators do not allow authorization callouts to be configured directly"
+        yield Problem(path, text)
 
 
 def _check_all_users(options: Options) -> Iterator[Problem]:

@@ -234,6 +234,16 @@ class Keywords(TypedDict, total=False):
     """Permissions of users that have none of their own."""
     authorization_no_auth_user: str
     """The user that a client without credentials becomes; empty refuses such clients."""
+    authorization_auth_callout_issuer: str
+    """Public account nkey (begins with `A`) that signs the service's users; empty means none."""
+    authorization_auth_callout_account: str
+    """Account that the service is in; empty means `$G`."""
+    authorization_auth_callout_auth_users: abc.Sequence[str]
+    """Configured users (names or nkeys) that are the service; nobody decides on them."""
+    authorization_auth_callout_xkey: str
+    """Public curve nkey (begins with `X`) of the service; with it requests are encrypted."""
+    authorization_auth_callout_allowed_accounts: abc.Sequence[str]
+    """Accounts whose configured users it decides on, too; empty means all accounts."""
     authorization_hook: str
     """Async callable `module:function` that decides on every CONNECT; failing refuses."""
     authorization_hook_timeout_s: float

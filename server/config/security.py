@@ -65,6 +65,21 @@ class User(Table, frozen=True, kw_only=True):
     """How this user may connect; empty allows every way."""
 
 
+class AuthCallout(Table, frozen=True, kw_only=True):
+    """A service of yours that decides on clients, asked by NATS messages."""
+
+    issuer: str = ""
+    """Public account nkey (begins with `A`) that signs the service's users; empty means none."""
+    account: str = ""
+    """Account that the service is in; empty means `$G`."""
+    auth_users: tuple[str, ...] = ()
+    """Configured users (names or nkeys) that are the service; nobody decides on them."""
+    xkey: str = ""
+    """Public curve nkey (begins with `X`) of the service; with it requests are encrypted."""
+    allowed_accounts: tuple[str, ...] = ()
+    """Accounts whose configured users it decides on, too; empty means all accounts."""
+
+
 class Authorization(Table, frozen=True, kw_only=True):
     """Who may connect when no accounts are needed, and the rules shared by all."""
 
@@ -82,6 +97,8 @@ class Authorization(Table, frozen=True, kw_only=True):
     """Permissions of users that have none of their own."""
     no_auth_user: str = ""
     """The user that a client without credentials becomes; empty refuses such clients."""
+    auth_callout: AuthCallout = AuthCallout()
+    """A service that decides on clients."""
     hook: HookName = ""
     """Async callable `module:function` that decides on every CONNECT; failing refuses."""
     hook_timeout_s: Seconds = 2.0

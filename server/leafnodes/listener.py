@@ -32,6 +32,7 @@ HANDSHAKES_MAX = 256
 
 _BACKLOG = 128
 _ACCEPTS_PER_TURN = 16
+_CALLOUT_TIMEOUT_S = 2.0
 _PAUSE_S = 0.5  # after running out of file descriptors
 
 log = get_logger()
@@ -180,7 +181,11 @@ class LeafListener:
         authenticator = self._broker.admission.authenticator
         if not authenticator.is_required_by("STANDARD"):
             return Identity()
-        return authenticator.authenticate(request)
+        verdict, callout = authenticator.authenticate(request), self._broker.admission.callout
+        if callout is None:
+            return verdict
+        timeout_s = self._broker.options.authorization.timeout_s or _CALLOUT_TIMEOUT_S
+        return callout.decide(authenticator, request, verdict, timeout_s)
 
 
 def options_of(table: LeafAuthorization) -> Options | None:

@@ -50,6 +50,7 @@ SENTENCES = {
     "protocol_error": "Client parser ERROR: {error}",
     "error_sent": "Client was told: {error}",
     "authentication_failed": "authentication error",
+    "auth_callout_refused": "{error}",
     "authentication_timed_out": "Authentication Timeout",
     "tls_handshake_failed": "TLS handshake error: {error}",
     "permission_denied": "{error}",

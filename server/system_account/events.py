@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from midge.protocol.frame import compose
+from midge.server.auth import Refusal
 from midge.server.broker.broker import Broker, Observer
+from midge.server.clients.client_info import user_of
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.monitoring import go_format
@@ -21,6 +23,7 @@ from midge.server.system_account.requests import SystemRequests
 if TYPE_CHECKING:
     from midge.server.clock import Timer
 
+_REFUSED = b"$SYS.ACCOUNT.CLIENT.AUTH.ERR"
 _STATISTICS_INTERVAL_S = 10.0
 _FIRST_STATISTICS_INTERVAL_S = 0.25
 """The interval doubles from the first to the second: a new server publishes more often."""
@@ -44,11 +47,13 @@ class SystemEvents(Observer):
             self.account_made(account)
         self._broker.observers.append(self)
         self._broker.traces.send = self._send_trace
+        self._broker.admission.refused = self._tell_refused
         self._tick()
 
     def stop(self) -> None:
         """Tell that the server goes, then nothing more."""
         self._broker.traces.send = None
+        self._broker.admission.refused = None
         self._publish_own("SHUTDOWN", self._documents.server_info())
         if self._timer is not None:
             self._timer.cancel()
@@ -99,6 +104,15 @@ class SystemEvents(Observer):
             return
         frame = compose(subject, msgspec.json.encode(document))
         self._broker.internal.route_frame(account, result, frame, None)
+
+    def _tell_refused(self, connection: Connection, refusal: Refusal) -> None:
+        """Publish in an account that a client was refused, and why."""
+        account = self._broker.accounts.get(refusal.account)
+        if account is None or not account.sublist.has_interest(_REFUSED):
+            return
+        event = self._documents.disconnect_event(connection)
+        event["client"] |= {"acc": account.name, "user": refusal.user or user_of(connection)}
+        self.publish(account, _REFUSED, {**event, "reason": refusal.told})
 
     def _send_trace(self, account: Account, subject: bytes, trace: dict[str, Any]) -> None:
         """Publish the trace of a message to those in its account who listen on `subject`."""

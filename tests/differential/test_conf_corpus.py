@@ -36,6 +36,7 @@ OTHER_WORDS = {
     **dict.fromkeys(
         [
             "bool_number",
+            "callout_text",
             "bool_quoted",
             "date",
             "pid_number",
@@ -51,6 +52,7 @@ OTHER_WORDS = {
         ],
         "midge says what was expected instead of naming Go's types",
     ),
+    "callout_allowed": "midge names the place",
     **dict.fromkeys(
         ["array_open", "include_broken", "nul_in_value", "slash_star"],
         "midge names the end of the file, or the character that is wrong",

@@ -43,6 +43,11 @@ LEVELS = (
     Level("Top level", server_keys.SERVER, "…"),
     Level("`authorization`", security_keys.AUTHORIZATION, "authorization { … }"),
     Level(
+        "`auth_callout`",
+        security_keys.AUTH_CALLOUT,
+        "authorization { auth_callout { … } }",
+    ),
+    Level(
         "An entry of `users`",
         security_keys.USER,
         "authorization { users: [ { user: u, password: p, … } ] }",
@@ -113,6 +118,8 @@ SAMPLES: tuple[object, ...] = (
     False,
     "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY",
     "UBSLWU4MQK2XPAOXJQN5VLMYTJPHFKDVWJJRLXFTIBLIGUDPYXWFZQMG",
+    "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA",
+    "XA6CTUYPVPFX63V7PRCKNAHYUFNBTCZ5MILQERYET4TSLRVWOBUG6LUB",
 )
 """Values, one of which each key accepts."""
 
@@ -130,6 +137,8 @@ WITHOUT_SETTING = {
     "meta_compact_sync": "none; only servers with replicated streams use it",
     "cluster_traffic": "none; only servers with replicated streams use it",
     "limits": "the table below",
+    "auth_callout": "`auth_callout`, the table below",
+    "auth_hook": "`auth_callout`, the table below",
     "batch": "`limits.max_batch_…`",
     "timeout": "none; a server on its own asks no other",
     "mappings": "`mappings`",
@@ -233,7 +242,8 @@ def _target(level: Level, key: str) -> str:
             ]
             found = leaves or list(result.values)
             return ", ".join(f"`{one}`" for one in found) or WITHOUT_SETTING[key]
-    raise AssertionError(f"{level.name}: no sample fits {key}")
+    assert key in WITHOUT_SETTING, f"{level.name}: no sample fits {key}"
+    return WITHOUT_SETTING[key]
 
 
 def _node(value: object) -> Node:

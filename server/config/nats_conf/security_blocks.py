@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from midge.protocol.nkeys import ACCOUNT_PREFIX, CURVE_PREFIX, is_public_nkey
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.nats_conf.errors import ConfError
 from midge.server.config.nats_conf.jetstream_blocks import read_account_jetstream
@@ -123,6 +124,44 @@ def _user(section: Section, node: Node) -> None:
     read_map(node, section, USER)
 
 
+def _account_key(node: Node) -> str:
+    key = text(node)
+    if not is_public_nkey(ACCOUNT_PREFIX, key):
+        fail(node, f'Expected callout user to be a valid public account nkey, got "{key}"')
+    return key
+
+
+def _curve_key(node: Node) -> str:
+    key = text(node)
+    if not is_public_nkey(CURVE_PREFIX, key):
+        fail(node, f'Expected callout xkey to be a valid public xkey, got "{key}"')
+    return key
+
+
+AUTH_CALLOUT: dict[str, Handler] = {
+    "issuer": Key("issuer", _account_key),
+    "account": Key("account", text),
+    "acc": Key("account", text),
+    "auth_users": Key("auth_users", texts),
+    "users": Key("auth_users", texts),
+    "xkey": Key("xkey", _curve_key),
+    "key": Key("xkey", _curve_key),
+    "allowed_accounts": Key("allowed_accounts", texts),
+}
+
+
+def _auth_callout(section: Section, node: Node) -> None:
+    table, errors = section.table("auth_callout", node), len(section.result.errors)
+    read_map(node, table, AUTH_CALLOUT, "Unknown field {} parsing authorization callout")
+    if len(section.result.errors) > errors:
+        return
+    last = [node, *entries(node).values()][-1]  # where nats-server is when it finds that out
+    if not table.values.get("issuer"):
+        fail(last, "Authorization callouts require an issuer to be specified")
+    if not table.values.get("auth_users"):
+        fail(last, "Authorization callouts require authorized users to be specified")
+
+
 AUTHORIZATION: dict[str, Handler] = {
     "user": Key("user", text),
     "username": Key("user", text),
@@ -134,8 +173,8 @@ AUTHORIZATION: dict[str, Handler] = {
     "default_permission": _nested("default_permissions", _permissions),
     "default_permissions": _nested("default_permissions", _permissions),
     "permissions": _nested("default_permissions", _permissions),
-    "auth_callout": Missing("auth callout; authorization.hook in TOML takes its place"),
-    "auth_hook": Missing("auth callout; authorization.hook in TOML takes its place"),
+    "auth_callout": _auth_callout,
+    "auth_hook": _auth_callout,
     "proxy_required": Missing("the PROXY protocol"),
 }
 

@@ -229,16 +229,18 @@ class TestTokens:
 
 
 class TestExternalService:
-    """An account may leave it to a service who its users are, and midge has no way to ask one."""
+    """An account may leave it to a service who its users are."""
 
-    def test_its_users_are_refused(self) -> None:
-        by = authenticator(account_token(nats={"authorization": {"auth_users": [STRANGER.public]}}))
-        assert why_refused(user_token(), by)
-
-    @pytest.mark.parametrize("users", [[], None, [USER.public]])
-    def test_the_service_itself_and_accounts_without_one_are_let_in(self, users: Any) -> None:
+    @pytest.mark.parametrize("users", [[], None, [STRANGER.public]])
+    def test_an_account_with_a_service_is_found_whether_the_user_is_proven_or_not(
+        self, users: Any
+    ) -> None:
         by = authenticator(account_token(nats={"authorization": {"auth_users": users}}))
-        assert let_in(user_token(), by)
+        assert by.operator is not None
+        found = by.operator.delegating(AuthRequest(jwt=user_token()), NOW_S)
+        assert (found is not None) == bool(users)
+        assert by.operator.delegating(AuthRequest(jwt="eyJ"), NOW_S) is None
+        assert by.operator.delegating(AuthRequest(jwt=user_token(exp=1)), NOW_S) is None
 
 
 class TestVersion1:
