@@ -78,6 +78,7 @@ def _table(
         name=account.sub,
         limits=AccountLimits(
             max_connections=limits.conn,
+            max_leafnodes=limits.leaf,
             max_subscriptions=limits.subs,
             max_payload_bytes=limits.payload,
         ),

@@ -68,6 +68,7 @@ class AccountPlan(Struct, frozen=True, kw_only=True):
     max_connections: int = -1
     max_subscriptions: int = -1
     max_payload_bytes: int = -1
+    max_leafnodes: int = -1
     mappings: tuple[options.Mapping, ...] = ()
     stream_imports: tuple[StreamImport, ...] = ()
     service_imports: tuple[ServiceImport, ...] = ()
@@ -198,6 +199,7 @@ def _plan(
     return AccountPlan(
         name=account.name,
         max_connections=account.limits.max_connections,
+        max_leafnodes=account.limits.max_leafnodes,
         max_subscriptions=account.limits.max_subscriptions,
         max_payload_bytes=account.limits.max_payload_bytes,
         mappings=mappings,

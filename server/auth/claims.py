@@ -104,6 +104,7 @@ class AccountLimitsClaim(Struct, frozen=True):
 
     subs: Int64 = 0
     conn: Int64 = 0
+    leaf: Int64 = 0
     payload: Int64 = 0
     data: Int64 = 0
     imports: Int64 = 0

@@ -11,6 +11,7 @@ import base64
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from midge.protocol import errors
@@ -52,6 +53,9 @@ _LONGEST_WAIT_S = 3600.0
 _AUTH_TIMEOUT_S = 2.0
 _AFTER_TLS_S = 1.0
 
+WhyEnded = Callable[[Identity], Refusal | None]
+"""Tells why an identity is no longer valid, or that it is."""
+
 log = get_logger()
 
 
@@ -66,6 +70,9 @@ class Admission:
         links: AccountLinks,
     ) -> None:
         """Read the settings of `host`; `account` returns, or makes, the account of a name.
+
+        `scans` are called from time to time in operator mode, with what tells why an identity has
+        ended: they send away whom this class does not know of.
 
         Raises:
             ConfigError: the settings are invalid.
@@ -87,6 +94,7 @@ class Admission:
         self._expiries: dict[int, Timer] = {}
         self._pending_auth = PendingAuth()
         self._scan_timer: Timer | None = None
+        self.scans: list[Callable[[WhyEnded], object]] = []
         self._schedule_scan()
 
     # Coming in.
@@ -358,6 +366,8 @@ class Admission:
                 self._send_away(connection, ended)
             elif before.get(identity.account) is not known[identity.account]:
                 self._question_again(connection)
+        for look in self.scans:
+            look(partial(mode.why_ended, now_s=now_s, known=known))
         self._host.router.flush_unless_due()
         self._schedule_scan()
 
@@ -401,7 +411,7 @@ class Admission:
         """Put `connection` into its account, with its permissions and limits; False when full."""
         self._unbind(connection)
         limits = self._host.options.limits
-        plan = self._plan_for(identity)
+        plan = self.plan_for(identity)
         if plan is None:
             self._send_away(connection, Refusal("the account cannot be", reason="Missing Account"))
             return False
@@ -448,7 +458,7 @@ class Admission:
                 self._by_user.pop(key)  # quicker than a Counter's own `del`
             self._present[connection.cid] = None
 
-    def _plan_for(self, identity: Identity) -> AccountPlan | None:
+    def plan_for(self, identity: Identity) -> AccountPlan | None:
         """Return the plan of the account; in operator mode it may have to be made first."""
         mode = self.authenticator.operator
         if mode is None:
@@ -478,7 +488,7 @@ class Admission:
             return
         left_s = identity.expires_at_s - self._host.clock.wall()
         if left_s <= 0:
-            connection.close(ClosedReason.AUTHENTICATION_EXPIRED, _expiry_text(identity))
+            connection.close(ClosedReason.AUTHENTICATION_EXPIRED, expiry_text(identity))
             self._host.router.flush_unless_due()
             return
         self._expiries[connection.cid] = self._host.clock.call_later(
@@ -496,17 +506,17 @@ class Admission:
         return options.tls.timeout_s + _AFTER_TLS_S if options.tls.enabled else _AUTH_TIMEOUT_S
 
 
-def _is_bound_as(connection: Connection, identity: Identity) -> bool:
-    """Tell whether a client that had said nothing yet turns out to be whom it was taken for."""
-    is_same = identity is connection.identity
-    return is_same and identity.rules is None and identity.expires_at_s is None
-
-
-def _expiry_text(identity: Identity) -> str:
+def expiry_text(identity: Identity) -> str:
     """Return what the client is told when `identity` ends."""
     if identity.ends_with_account:
         return errors.ACCOUNT_AUTHENTICATION_EXPIRED
     return errors.AUTHENTICATION_EXPIRED
+
+
+def _is_bound_as(connection: Connection, identity: Identity) -> bool:
+    """Tell whether a client that had said nothing yet turns out to be whom it was taken for."""
+    is_same = identity is connection.identity
+    return is_same and identity.rules is None and identity.expires_at_s is None
 
 
 def _user_key(identity: Identity) -> str:

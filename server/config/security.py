@@ -133,6 +133,8 @@ class AccountLimits(Table, frozen=True, kw_only=True):
     """Most subscriptions per connection of the account."""
     max_payload_bytes: int = -1
     """Largest message, in bytes, header included."""
+    max_leafnodes: int = -1
+    """Most links of leaf nodes to the account."""
 
 
 class Export(Table, frozen=True, kw_only=True):

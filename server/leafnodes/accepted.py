@@ -12,6 +12,7 @@ from msgspec import UNSET
 from midge.protocol import COMPATIBLE_VERSION, errors
 from midge.protocol.leaf_messages import LeafConnect, LeafInfo, SubjectRules, parse_leaf_connect
 from midge.server.auth import AuthRequest, Identity, Refusal, Verdict
+from midge.server.broker.admission import expiry_text
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.reading import AUTHENTICATING
 from midge.server.leafnodes.interest import LeafDialect
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from midge.server.auth.permissions import PermissionRules
+    from midge.server.broker.admission import WhyEnded
     from midge.server.leafnodes.link import LeafLink
     from midge.server.leafnodes.nodes import LeafNodes
+    from midge.server.routing.account import Account
 
 _NONCE_BYTES = 11
 _AUTH_TIMEOUT_S = 2.0
+_LONGEST_WAIT_S = 24 * 3600.0  # timers may not be set for years
 _WRONG_PORT = "attempted to connect to leaf node port"
 
 Authenticate = "Callable[[AuthRequest], Verdict | Awaitable[Verdict]]"
@@ -175,12 +179,17 @@ class Accepted(Side):
         if self._identity is not None:
             self._stay(link, self._identity, verdict)
             return
+        plan = self.nodes.broker.admission.plan_for(verdict)
+        if plan is None:
+            detail = "the account cannot be"
+            self.fail(link, errors.AUTHORIZATION_VIOLATION, ClosedReason.MISSING_ACCOUNT, detail)
+            return
         account = self.nodes.broker.account(verdict.account)
         if account is self.nodes.broker.system_account:
             detail = "midge does not link the system account"
             self.fail(link, errors.AUTHORIZATION_VIOLATION, ClosedReason.MISSING_ACCOUNT, detail)
             return
-        self._admit(link, verdict)
+        self._admit(link, verdict, account, plan.max_leafnodes)
 
     def _stay(self, link: LeafLink, before: Identity, identity: Identity) -> None:
         """Let the leaf stay with what it may do now; in another account it is another link."""
@@ -190,12 +199,32 @@ class Accepted(Side):
             self.fail(link, None, ClosedReason.CLIENT_CLOSED, "its user is of another account now")
             return
         self._identity = identity
+        self._watch_expiry(link, identity)
         if _table_of(identity) == _table_of(before):
             return
         info = self._second_info(link, identity)
         self._bind(link, identity.rules, connect.deny_pub or (), info)
         link.send(info.line())
         self.nodes.interests.of(link.account).renew(link, telling(link.take_rules))
+
+    def end_if(self, link: LeafLink, why_ended: WhyEnded) -> None:
+        """Close `link` if its user, or the account of that, has been taken back."""
+        ended = None if self._identity is None else why_ended(self._identity)
+        if ended is not None:
+            self.fail(link, ended.wire, ClosedReason(ended.reason), ended.detail)
+
+    def _watch_expiry(self, link: LeafLink, identity: Identity) -> None:
+        """Close `link` when its user's token ends."""
+        self.stop_timer()
+        if identity.expires_at_s is None:
+            return
+        clock = self.nodes.broker.clock
+        left_s = identity.expires_at_s - clock.wall()
+        if left_s > _LONGEST_WAIT_S:
+            self._timer = clock.call_later(_LONGEST_WAIT_S, self._watch_expiry, link, identity)
+            return
+        reason = ClosedReason.AUTHENTICATION_EXPIRED
+        self.wait(link, max(left_s, 0.0), expiry_text(identity), reason)
 
     def _second_info(self, link: LeafLink, identity: Identity) -> LeafInfo:
         """Give the INFO that depends on who the leaf is."""
@@ -204,18 +233,22 @@ class Accepted(Side):
         info.remote_account = identity.account
         return info
 
-    def _admit(self, link: LeafLink, identity: Identity) -> None:
-        """Bind the link to the account, answer with INFO, and take part."""
+    def _admit(self, link: LeafLink, identity: Identity, account: Account, most: int) -> None:
+        """Bind the link to `account`, answer with INFO, and take part, unless `most` are there."""
         connect = self._connect
         assert connect is not None, "it is CONNECT that is concluded"
-        self.stop_timer()
-        self._identity = identity
         broker = self.nodes.broker
-        link.account = broker.account(identity.account)
+        link.account = account
         link.name = connect.name
         link.cluster = connect.cluster
         link.remote_account = connect.remote_account
         self._end_duplicates(link)
+        if 0 <= most <= self._count_in(account):
+            reason = ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS
+            self.fail(link, errors.MAXIMUM_ACCOUNT_CONNECTIONS, reason)
+            return
+        self._identity = identity
+        self._watch_expiry(link, identity)
         self.compare_domains(link, has_jetstream=connect.jetstream, domain=connect.domain)
         link.takes_headers(connect.headers and broker.options.limits.header_support)
         link.max_interest = self.nodes.max_interest()
@@ -253,6 +286,13 @@ class Accepted(Side):
             info.import_ = SubjectRules(allow=subscribe.allow, deny=subscribe.deny)
         if publish.allow or publish.deny:
             info.export = SubjectRules(allow=publish.allow, deny=publish.deny)
+
+    def _count_in(self, account: Account) -> int:
+        """Count the leafs of `account` that are up."""
+        return sum(
+            link.account is account and link.reason is None and isinstance(link.side, Accepted)
+            for link in self.nodes.links.values()
+        )
 
     def _end_duplicates(self, link: LeafLink) -> None:
         """Close an older link of the same leaf: it has connected anew, and the old one hangs."""

@@ -16,6 +16,7 @@ from midge.server.links.client_tls import build_client_context
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from midge.server.broker.admission import WhyEnded
     from midge.server.broker.broker import Broker
     from midge.server.config.leafnodes import LeafRemote
     from midge.server.config.options import Options
@@ -31,6 +32,7 @@ class LeafNodeService:
         self._remotes: list[Remote] = []
         self._stopping: set[asyncio.Task[None]] = set()
         self._listener: LeafListener | None = None
+        broker.admission.scans.append(self._end_those_who)
 
     def start(self) -> None:
         """Take leaf nodes, and connect to the remotes and stay connected.
@@ -58,6 +60,12 @@ class LeafNodeService:
     def make_link(self) -> Callable[[tuple[str, int]], LeafLink] | None:
         """What makes the link of a leaf that comes by a WebSocket; None where none is taken."""
         return None if self._listener is None else self._listener.make_link
+
+    def _end_those_who(self, why_ended: WhyEnded) -> None:
+        """Close the links whose users have been taken back."""
+        for link in list(self.nodes.links.values()):
+            if isinstance(link.side, Accepted):
+                link.side.end_if(link, why_ended)
 
     # Changes while serving.
 

@@ -22,7 +22,10 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+from midge.protocol.nkeys import decode_nkey, encode_nkey
 from midge.server.auth.nkeys import KeyKind, encode_public_key
+
+_SEED_PREFIX = 18 << 3  # which makes the text begin with an S
 
 
 def unpadded(raw: bytes) -> str:
@@ -36,6 +39,13 @@ class KeyPair:
         self._private = Ed25519PrivateKey.generate()
         raw = self._private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
         self.public = encode_public_key(kind, raw)
+
+    @property
+    def seed(self) -> str:
+        """The secret half, as files and configurations have it."""
+        kind = decode_nkey(self.public)[0]
+        raw = self._private.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
+        return encode_nkey(bytes([_SEED_PREFIX | kind >> 5, (kind & 31) << 3]) + raw)
 
     def sign(self, message: bytes) -> bytes:
         return self._private.sign(message)

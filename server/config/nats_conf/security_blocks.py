@@ -288,8 +288,8 @@ ACCOUNT_LIMITS: dict[str, Handler] = {
     "max_subs": Key("max_subscriptions", integer),
     "max_payload": Key("max_payload_bytes", integer),
     "max_pay": Key("max_payload_bytes", integer),
-    "max_leafnodes": Missing("leaf nodes"),
-    "max_leafs": Missing("leaf nodes"),
+    "max_leafnodes": Key("max_leafnodes", integer),
+    "max_leafs": Key("max_leafnodes", integer),
 }
 
 

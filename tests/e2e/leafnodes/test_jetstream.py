@@ -12,7 +12,8 @@ from nats.errors import NoRespondersError
 
 from tests.support.leafnodes import WAIT_S, Pair, until
 
-PAIRS = [("real", "midge"), ("midge", "real"), ("midge", "midge")]
+OWN_PAIR = pytest.param("midge", "midge", marks=pytest.mark.full)
+PAIRS = [("real", "midge"), ("midge", "real"), OWN_PAIR]
 DOMAINS = {"hub": "hub", "leaf": "edge"}
 
 HUB = 'jetstream { store_dir: "@directory@/js", domain: hub }'
@@ -132,8 +133,15 @@ async def test_mirror_and_source_over_a_link_that_was_away(hub: str, leaf: str, 
         assert info["state"]["last_seq"] == 2010
 
 
-@pytest.mark.parametrize(("hub", "leaf"), [("real", "midge"), ("midge", "real")])
-@pytest.mark.parametrize("domain", ["", ", domain: hub"])
+@pytest.mark.parametrize(
+    ("hub", "leaf", "domain"),
+    [
+        ("real", "midge", ", domain: hub"),
+        pytest.param("midge", "real", ", domain: hub", marks=pytest.mark.full),
+        pytest.param("real", "midge", "", marks=pytest.mark.full),
+        pytest.param("midge", "real", "", marks=pytest.mark.full),
+    ],
+)
 async def test_domains_that_tell_nothing_apart_are_warned_of(
     hub: str, leaf: str, domain: str
 ) -> None:

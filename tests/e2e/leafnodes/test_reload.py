@@ -30,7 +30,9 @@ async def permitted(at_leaf: Client, at_hub: Client) -> None:
     pytest.fail("the leaf keeps to what it was permitted before")
 
 
-@pytest.mark.parametrize(("hub", "leaf"), [("midge", "real"), ("midge", "midge")])
+@pytest.mark.parametrize(
+    ("hub", "leaf"), [("midge", "real"), pytest.param("midge", "midge", marks=pytest.mark.full)]
+)
 async def test_a_leaf_is_told_of_other_permissions(hub: str, leaf: str) -> None:
     remote = 'url: "nats-leaf://link:pw@127.0.0.1:@port@"'
     accounts = ACCOUNTS.format(allowed="in.>")

@@ -13,7 +13,8 @@ from tests.support.keys import Authority, pem
 from tests.support.leafnodes import Inbox, Pair, settle, until
 from tests.support.processes import Server, midge_command
 
-PAIRS = [("real", "midge"), ("midge", "real"), ("midge", "midge")]
+OWN_PAIR = pytest.param("midge", "midge", marks=pytest.mark.full)
+PAIRS = [("real", "midge"), ("midge", "real"), OWN_PAIR]
 PLAIN = 'websocket { listen: "127.0.0.1:-1", no_tls: true }'
 
 
@@ -37,7 +38,15 @@ async def exchange(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize(("hub", "leaf"), PAIRS)
-@pytest.mark.parametrize("keys", ["", ", ws_no_masking: true, ws_compression: true"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pytest.param("", marks=pytest.mark.full),
+        ", ws_no_masking: true",
+        pytest.param(", ws_compression: true", marks=pytest.mark.full),
+        ", ws_no_masking: true, ws_compression: true",
+    ],
+)
 async def test_messages_go_both_ways(hub: str, leaf: str, keys: str) -> None:
     config = PLAIN.replace("}", ", compression: true }") if keys else PLAIN
     async with pair_of(hub, leaf, keys=keys, hub_config=config) as pair:
@@ -69,7 +78,14 @@ async def test_a_websocket_without_a_port_for_leaf_nodes_takes_none() -> None:
         await writer.wait_closed()
 
 
-@pytest.mark.parametrize("answer", ["HTTP/1.1 404 Not Found", "HTTP/1.1 101 Sure", "nonsense"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "HTTP/1.1 101 Sure",
+        pytest.param("HTTP/1.1 404 Not Found", marks=pytest.mark.full),
+        pytest.param("nonsense", marks=pytest.mark.full),
+    ],
+)
 async def test_what_is_no_websocket_is_tried_again(answer: str) -> None:
     asked: list[asyncio.Task[None] | None] = []
 
