@@ -103,7 +103,7 @@ class Server:
             raise
         self._events = SystemEvents(self._state, self._load_again)
         if self._leafnodes is not None:
-            self._leafnodes.nodes.joined = self._events.leafnode_connected
+            self._watch_leafnodes(self._leafnodes, self._events)
         self._events.start()
 
     async def _open(self, broker: Broker, state: State) -> None:
@@ -170,7 +170,12 @@ class Server:
         if self._state is not None:
             self._state.leafnodes = service.nodes
         if self._events is not None:
-            service.nodes.joined = self._events.leafnode_connected
+            self._watch_leafnodes(service, self._events)
+
+    @staticmethod
+    def _watch_leafnodes(service: LeafNodeService, events: SystemEvents) -> None:
+        service.nodes.joined = events.leafnode_connected
+        service.nodes.left = events.leafnode_closed
 
     async def _stop_leafnodes(self) -> None:
         if self._leafnodes is not None:

@@ -61,6 +61,16 @@ class Accepted(Side):
         self._identity: Identity | None = None
         self.owes_info = True
 
+    @property
+    def user(self) -> str:
+        """The name of the leaf's user; empty without one."""
+        return "" if self._identity is None else self._identity.user
+
+    @property
+    def version(self) -> str:
+        """The version of the leaf's server."""
+        return "" if self._connect is None else self._connect.version
+
     def opened(self, link: LeafLink) -> None:
         """Say INFO, if that is not done yet, and wait for CONNECT."""
         Side.opened(self, link)

@@ -16,6 +16,7 @@ cdef Heads _HEADS
 cdef class LeafLink(Link):
     cdef public str cluster
     cdef public str remote_account
+    cdef public double joined_at
     cdef public object told
     cdef readonly dict interest
 

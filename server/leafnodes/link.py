@@ -21,7 +21,8 @@ class LeafLink(Link):
     """A link to another server, which belongs to one account of either.
 
     `interest` is what the other server has told, by subject and queue group. Links of one `cluster`
-    send each other nothing, unless that is empty.
+    send each other nothing, unless that is empty. `joined_at` is when it came up, in seconds since
+    the epoch.
     """
 
     def __init__(self, broker: "Broker", cid: int, peer: tuple[str, int], side: Any) -> None:
@@ -34,6 +35,7 @@ class LeafLink(Link):
         Link.__init__(self, broker, cid, peer, side, _LEAF, parser, interval_s, maps=True)
         self.cluster = ""
         self.remote_account = ""
+        self.joined_at = 0.0
         self.told: Any = None
         self.interest: dict[tuple[bytes, bytes | None], RemoteSubscription] = {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import string
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from midge.protocol.leaf_messages import LOOP_PREFIX
@@ -35,7 +36,8 @@ log = get_logger()
 class LeafNodes:
     """All links of `broker`; `links` are those that are up, by cid.
 
-    `joined`, if set, is called with the account of each that has come up.
+    `connects` counts by account those that have come up. `joined` and `left`, if set, are called
+    with each that has come up, or has ended after that.
     """
 
     def __init__(self, broker: Broker, interests: Interests | None = None) -> None:
@@ -45,7 +47,9 @@ class LeafNodes:
         self.interests.extra[Kind.LEAF] = self._subjects_for
         self.interests.extra[Kind.HUB] = self._subjects_for
         self.links: dict[int, LeafLink] = {}
-        self.joined: Callable[[str], object] | None = None
+        self.connects: Counter[str] = Counter()
+        self.joined: Callable[[LeafLink], object] | None = None
+        self.left: Callable[[LeafLink], object] | None = None
         self._loop_subjects: dict[str, bytes] = {}
 
     def close(self) -> None:
@@ -81,8 +85,10 @@ class LeafNodes:
         self.links[link.cid] = link
         link.start()
         self.interests.of(link.account).add(link, telling(rules))
+        self.connects[link.account.name] += 1
+        link.joined_at = self.broker.clock.wall()
         if self.joined is not None:
-            self.joined(link.account.name)
+            self.joined(link)
         log.info(
             "leafnode_connected",
             cid=link.cid,
@@ -99,3 +105,5 @@ class LeafNodes:
         if self.links.pop(link.cid, None) is not None:
             reason = "" if link.reason is None else link.reason.value
             log.info("leafnode_closed", cid=link.cid, peer=link.peer, reason=reason)
+            if self.left is not None:
+                self.left(link)

@@ -14,6 +14,7 @@ from midge.server.broker.broker import TOO_MANY_TOKENS
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.log.logger import JOURNAL
 from midge.server.monitoring.account_totals import server_totals
+from midge.server.monitoring.link_metrics import leafnode_metrics
 
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker, Totals
@@ -41,6 +42,7 @@ class HubCollector(Collector):
         """Return the current value of all metrics."""
         yield from self._server()
         yield from self._accounts()
+        yield from leafnode_metrics(self._state)
         yield from self._process()
 
     def _server(self) -> Iterator[Metric]:
@@ -165,6 +167,10 @@ def _limits_met(broker: "Broker") -> dict[str, int]:
         "response_grants": met["response_grants"],
         "jetstream_requests": met["jetstream_requests"],
         "jetstream_messages": met["jetstream_messages"],
+        "leafnode_connections": met["leafnode_connections"],
+        "leafnode_subscriptions": met["leafnode_subscriptions"],
+        "leafnode_denied_messages": met["leafnode_denied_messages"],
+        "leafnode_payload": met["leafnode_payload"],
         "service_requests": broker.admission.links.evicted_requests,
     }
 

@@ -3,8 +3,10 @@
 Field names and order are nats-server's.
 """
 
+from __future__ import annotations
+
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from midge.protocol import COMPATIBLE_VERSION
 from midge.server.clients.client_info import client_info
@@ -13,6 +15,9 @@ from midge.server.monitoring import accounts, go_format
 from midge.server.monitoring.account_totals import server_totals
 from midge.server.monitoring.state import State
 from midge.server.routing.account import Account
+
+if TYPE_CHECKING:
+    from midge.server.leafnodes.link import LeafLink
 
 _ADVISORY = "io.nats.server.advisory.v1."
 
@@ -85,6 +90,35 @@ class Documents:
             "sent": {"msgs": connection.in_messages, "bytes": connection.in_bytes},
             "received": {"msgs": connection.out_messages, "bytes": connection.out_bytes},
             "reason": connection.reason.value if connection.reason else "",
+        }
+
+    def leafnode_connect_event(self, link: LeafLink) -> dict[str, Any]:
+        """Describe a leaf node that has been let in."""
+        return {**self._head("client_connect"), "client": self._leafnode(link)}
+
+    def leafnode_disconnect_event(self, link: LeafLink) -> dict[str, Any]:
+        """Describe the end of the link of a leaf node, counted from the leaf's side."""
+        now = go_format.timestamp(self._broker.clock.wall())
+        return {
+            **self._head("client_disconnect"),
+            "client": {**self._leafnode(link), "stop": now},
+            "sent": {"msgs": link.in_messages, "bytes": link.in_bytes},
+            "received": {"msgs": link.out_messages, "bytes": link.out_bytes},
+            "reason": link.reason.value if link.reason else "",
+        }
+
+    def _leafnode(self, link: LeafLink) -> dict[str, Any]:
+        user = {"user": link.side.user} if link.side.user else {}
+        return {
+            "start": go_format.timestamp(link.joined_at),
+            "host": link.peer_host,
+            "id": link.cid,
+            "acc": link.account.name,
+            **user,
+            "name": link.name,
+            "ver": link.side.version,
+            "kind": "Leafnode",
+            "name_tag": link.account.name,
         }
 
     def _head(self, kind: str) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 Events are made only while they have a subscriber.
 """
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ from midge.server.broker.broker import Broker, Observer
 from midge.server.clients.client_info import user_of
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
+from midge.server.links.interest import Kind
 from midge.server.monitoring import go_format
 from midge.server.monitoring.state import State
 from midge.server.routing.account import Account
@@ -22,6 +25,7 @@ from midge.server.system_account.requests import SystemRequests
 
 if TYPE_CHECKING:
     from midge.server.clock import Timer
+    from midge.server.leafnodes.link import LeafLink
 
 _REFUSED = b"$SYS.ACCOUNT.CLIENT.AUTH.ERR"
 _STATISTICS_INTERVAL_S = 10.0
@@ -90,11 +94,26 @@ class SystemEvents(Observer):
 
     # Publishing.
 
-    def leafnode_connected(self, account: str) -> None:
-        """Tell that a link of `account` has come up."""
-        if self._has_listeners():
-            subject = b"$SYS.ACCOUNT.%b.LEAFNODE.CONNECT" % account.encode()
-            document = {"server": self._documents.server_info(), "acc": account}
+    def leafnode_connected(self, link: LeafLink) -> None:
+        """Tell that a link has come up, and of one that was accepted as of a client."""
+        if not self._has_listeners():
+            return
+        account = link.account
+        system = self._broker.system_account
+        subject = b"$SYS.ACCOUNT.%b.LEAFNODE.CONNECT" % account.name.encode()
+        document = {"server": self._documents.server_info(), "acc": account.name}
+        self.publish(system, subject, document)
+        if link.told.kind is Kind.LEAF:
+            self._tell_connections(account)
+            subject = b"$SYS.ACCOUNT.%b.CONNECT" % account.name.encode()
+            self.publish(system, subject, self._documents.leafnode_connect_event(link))
+
+    def leafnode_closed(self, link: LeafLink) -> None:
+        """Tell that a link has ended that was accepted."""
+        if self._has_listeners() and link.told.kind is Kind.LEAF:
+            self._tell_connections(link.account)
+            subject = b"$SYS.ACCOUNT.%b.DISCONNECT" % link.account.name.encode()
+            document = self._documents.leafnode_disconnect_event(link)
             self.publish(self._broker.system_account, subject, document)
 
     def publish(self, account: Account, subject: bytes, document: Any) -> None:

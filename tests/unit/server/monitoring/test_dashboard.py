@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
 
+from midge.server.config.options import LeafNodes, LeafRemote, Listen, Options
+from midge.server.server import Server
 from tests.conftest import ROOT
+from tests.support.leafnodes import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from midge.server.server import Server
+    from collections.abc import AsyncIterator, Iterator
 
 DASHBOARD = json.loads((ROOT / "docs/grafana.json").read_text())
 
@@ -37,7 +39,22 @@ QUERIES = [target["expr"] for panel in panels(DASHBOARD) for target in panel.get
 
 
 @pytest.fixture
-async def metrics(http: aiohttp.ClientSession, server: Server) -> dict[str, set[str]]:
+async def linked(server: Server) -> AsyncIterator[None]:
+    """Link the server to another one."""
+    hub = Server(Options(listen=Listen(port=-1), leafnodes=LeafNodes(port=-1)))
+    await hub.start()
+    remote = LeafRemote(urls=tuple(hub.urls()["leafnodes"]))
+    leafnodes = LeafNodes(remotes=(remote,))
+    await server.reload(structs.replace(server.options, leafnodes=leafnodes))
+    assert server._leafnodes is not None
+    nodes = server._leafnodes.nodes
+    await until(lambda: nodes.links)
+    yield
+    await hub.stop()
+
+
+@pytest.fixture
+async def metrics(http: aiohttp.ClientSession, server: Server, linked: None) -> dict[str, set[str]]:
     """The names of the samples of `/metrics`, with their labels."""
     server.broker.errors_sent["Permissions Violation"] += 1  # no value, no sample
     async with http.get("/metrics") as answer:

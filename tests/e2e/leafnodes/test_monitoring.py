@@ -1,0 +1,85 @@
+"""What a hub shows of its leaf nodes: pages, metrics and events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import urllib.request
+
+from nats.aio.msg import Msg
+
+from tests.support.leafnodes import Inbox, Pair, settle, until
+from tests.support.processes import Server
+
+HUB = """
+http: 127.0.0.1:-1
+accounts {
+  SYS { users: [ {user: s, password: s} ] }
+  A { users: [ {user: a, password: a} ] }
+}
+system_account: SYS
+"""
+REMOTE = 'url: "nats-leaf://a:a@127.0.0.1:@port@"'
+
+
+def page(server: Server, path: str) -> str:
+    host, port = server.address("monitoring")
+    with urllib.request.urlopen(f"http://{host}:{port}{path}") as answer:
+        return str(answer.read().decode())
+
+
+def metric(server: Server, name: str) -> float:
+    found = re.search(
+        rf'^{name}{{[^}}]*account="A"[^}}]*}} (\S+)$', page(server, "/metrics"), re.MULTILINE
+    )
+    return float(found[1]) if found else 0.0
+
+
+async def test_metrics_tell_of_each_link() -> None:
+    async with Pair("midge", "real", hub_config=HUB, remote=REMOTE, is_wired=True) as pair:
+        at_hub, at_leaf = await pair.at_hub(user="a", password="a"), await pair.at_leaf()
+        got = Inbox()
+        await at_leaf.subscribe("a", cb=got.take)
+        await settle(at_leaf, at_hub)
+        before = metric(pair.hub, "midge_leafnode_sent_messages_total")
+        for _ in range(10):
+            await at_hub.publish("a", b"12345")
+        await at_hub.flush()
+        await got.has(*[b"12345"] * 10)
+        assert metric(pair.hub, "midge_leafnode_sent_messages_total") == before + 10
+        assert metric(pair.hub, "midge_leafnode_pending_bytes") == 0
+        assert metric(pair.hub, "midge_leafnodes") == 1
+        await until(lambda: metric(pair.hub, "midge_leafnode_rtt_seconds") > 0)
+        listed = json.loads(page(pair.hub, "/leafz?subs=1"))["leafs"][0]["subscriptions_list"]
+        assert "a" in listed
+        assert metric(pair.hub, "midge_leafnode_subscriptions") == len(listed)
+        pair.wire.cut()
+        pair.wire.mend()
+        await until(lambda: metric(pair.hub, "midge_leafnode_connects_total") == 2)
+
+
+async def test_the_system_account_is_told_of_a_leaf_as_of_a_client() -> None:
+    events: dict[str, dict] = {}
+
+    async def note(message: Msg) -> None:
+        events[message.subject] = json.loads(message.data)
+
+    async with Pair("midge", "real", hub_config=HUB, remote=REMOTE) as pair:
+        await until(lambda: "Leafnode connection created" in pair.hub.log)
+        system = await pair.at_hub(user="s", password="s")
+        await system.subscribe("$SYS.ACCOUNT.A.>", cb=note)
+        await system.flush()
+        await asyncio.to_thread(pair.leaf.stop)
+        await until(lambda: "$SYS.ACCOUNT.A.DISCONNECT" in events)
+        assert events["$SYS.ACCOUNT.A.SERVER.CONNS"]["leafnodes"] == 0
+        pair.leaf = await asyncio.to_thread(pair.start_leaf)
+        await until(lambda: "$SYS.ACCOUNT.A.CONNECT" in events)
+        connected = events["$SYS.ACCOUNT.A.CONNECT"]
+        assert connected["type"] == "io.nats.server.advisory.v1.client_connect"
+        client = connected["client"]
+        assert (client["kind"], client["name"], client["user"]) == ("Leafnode", "LEAF", "a")
+        assert client["acc"] == client["name_tag"] == "A"
+        assert client["ver"] == "2.15.1"
+        assert events["$SYS.ACCOUNT.A.SERVER.CONNS"]["leafnodes"] == 1
+        assert events["$SYS.ACCOUNT.A.LEAFNODE.CONNECT"]["acc"] == "A"
