@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import random as random_module
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from midge.protocol.errors import MidgeError
 from midge.server.broker.broker import Broker
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.clock import Clock, LoopClock
 from midge.server.config.options import Options
+from midge.server.listeners.doors import Doors, OwnDoors
 from midge.server.listeners.sockets import host_in_url
 from midge.server.listeners.tcp import Listener
 from midge.server.listeners.tls import TlsContexts, for_anybody
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from midge.server.listeners.websocket import WebSocketListener
     from midge.server.monitoring.service import MonitoringService
     from midge.server.recorder.recorder import Recorder
+    from midge.server.workers.part import Part
 
 log = get_logger()
 
@@ -36,7 +39,7 @@ class Server:
     """A NATS server within the running event loop.
 
     `clock`, `random` and `disk`, that of file streams, replace the real ones in tests. Nothing is
-    bound until `start`.
+    bound until `start`. With `part` it is one of several workers, to which a parent hands clients.
     """
 
     def __init__(
@@ -46,8 +49,11 @@ class Server:
         clock: Clock | None = None,
         random: Random | None = None,
         disk: SuppliedDisk | None = None,
+        part: Part | None = None,
     ) -> None:
         self.options = options or Options()
+        self._part = part
+        self._doors: Doors = OwnDoors() if part is None else part.doors
         self._clock = clock
         self._random = random or random_module.Random()  # noqa: S311 - spreads load, guards nothing
         self._disk = disk
@@ -72,7 +78,9 @@ class Server:
         """What the connections share; made on first use, within the loop."""
         if self._broker is None:
             soon = asyncio.get_running_loop().call_soon
-            self._broker = Broker(self.options, self._clock or LoopClock(), self._random, soon)
+            keys = None if self._part is None else self._part.keys
+            clock = self._clock or LoopClock()
+            self._broker = Broker(self.options, clock, self._random, soon, keys)
         return self._broker
 
     @property
@@ -88,7 +96,7 @@ class Server:
             ConfigError: the settings name files or rules that cannot be.
         """
         broker = self.broker
-        self._state = State(broker)
+        self._state = State(broker, self._part)
         self._state.config_digest = self._config_digest
         self._tls = TlsContexts(self.options.tls) if self.options.tls.enabled else None
         self._listener = Listener(broker, self._tls)
@@ -116,23 +124,30 @@ class Server:
 
             self._recorder = Recorder(broker)
             self._recorder.start()
-        if options.jetstream.enabled:
+        if options.jetstream.enabled and self._is_first:
             self._start_jetstream(broker, state)
         if options.leafnodes.remotes or options.leafnodes.port:
             self._start_leafnodes(broker)
         if options.websocket.port:
             await self._open_websocket(broker)
-        if options.monitoring.http_port or options.monitoring.https_port:
+        if (options.monitoring.http_port or options.monitoring.https_port) and self._is_first:
             state.websocket_port = self._websocket_address[1]
             if options.monitoring.https_port:
                 self._https_tls = TlsContexts(for_anybody(options.tls))
             from midge.server.monitoring.service import MonitoringService  # noqa: PLC0415 - as above
 
-            self._monitoring = MonitoringService(state, self._https_tls)
+            self._monitoring = MonitoringService(state, self._https_tls, self._doors)
             self._monitoring.open()
             self._monitoring.serve()
         # Last, so that whoever can connect finds the others ready.
-        broker.host, broker.port = self._listener.open(options.listen.host, options.listen.port)
+        broker.host, broker.port = self._doors.open(
+            "nats", self._listener, options.listen.host, options.listen.port
+        )
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether this process has what a server has only one of."""
+        return self._part is None or self._part.is_first
 
     def _start_jetstream(self, broker: Broker, state: State) -> None:
         """Recover the streams, before the first client can ask for them."""
@@ -191,7 +206,9 @@ class Server:
         self._websocket_tls = TlsContexts(settings.tls) if settings.tls.enabled else None
         make_leaf = None if self._leafnodes is None else self._leafnodes.make_link
         self._websocket = WebSocketListener(broker, self._websocket_tls, make_leaf)
-        self._websocket_address = self._websocket.open(settings.host, settings.port)
+        self._websocket_address = self._doors.open(
+            "websocket", self._websocket, settings.host, settings.port
+        )
 
     def name_configuration(self, digest: str) -> None:
         """Show `digest`, of the file that the options came from, in monitoring from now on."""
@@ -246,13 +263,23 @@ class Server:
         Raises:
             ConfigError: they cannot be, or would change what cannot; nothing has changed then.
         """
+        self.prepare_reload(options)()
+
+    def prepare_reload(self, options: Options) -> Callable[[], None]:
+        """Check new options; return what puts them in force, and cannot fail.
+
+        Raises:
+            ConfigError: they cannot be, or would change what cannot; nothing has changed.
+        """
         from midge.server.config.reload_rules import check_reload  # noqa: PLC0415 - most never reload
 
         check_reload(self.options, options)
-        # Whatever can fail does so before the first of them is put in force.
         prepared = [*self._prepare_tls(options), self.broker.prepare_reload(options)]
         if self._leafnodes is not None or options.leafnodes.remotes:
             prepared.append(self._prepare_leafnodes(options))
+        return lambda: self._put_in_force(options, prepared)
+
+    def _put_in_force(self, options: Options, prepared: list[Callable[[], None]]) -> None:
         self.options = options
         self.broker.options = options
         for put_in_force in prepared:
@@ -368,6 +395,21 @@ class Server:
         if self._monitoring is not None:
             urls["monitoring"] = self._monitoring.urls()
         return urls
+
+    async def page(self, name: str, arguments: dict[str, Any]) -> Any:
+        """Return what this one of several workers adds to a monitoring page.
+
+        Raises:
+            MidgeError: an argument is wrong.
+        """
+        from midge.server.monitoring.arguments import BadArgument  # noqa: PLC0415 - see below
+        from midge.server.monitoring.whole import own_page  # noqa: PLC0415 - for workers only
+
+        assert self._state is not None, "asked once it has started"
+        try:
+            return await own_page(self._state, name, arguments)
+        except BadArgument as error:
+            raise MidgeError(str(error)) from None
 
     def connections(self) -> list[Connection]:
         """List the live connections."""

@@ -123,7 +123,9 @@ class Admission:
         self._present[connection.cid] = None
         self._by_address[connection.peer_host] += 1
         per_address = limits.max_connections_per_address
-        if len(self._clients) > limits.max_connections:
+        is_surplus = connection.cid in self._host.surplus
+        self._host.surplus.discard(connection.cid)
+        if is_surplus or len(self._clients) > limits.max_connections:
             self.turn_away(connection, "connections")
             return False
         if 0 < per_address < self._by_address[connection.peer_host]:

@@ -7,7 +7,7 @@ Every refusal is decided in this one place, so that no path around it exists.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
@@ -60,6 +60,9 @@ log = get_logger()
 TOO_MANY_TOKENS = "too many tokens"
 """What the refusals of subscriptions with too many of them are counted as."""
 
+_EXPECTED_MAX = 65536
+"""Numbers given for connections that have not come about, such as by a failed upgrade."""
+
 _ERROR_KINDS_MAX = 64  # kinds of -ERR that are counted apart; there are a dozen
 
 
@@ -70,7 +73,8 @@ class Broker(Host):
     way to the router of all that is no connection.
 
     `clients` are the live connections by cid, `closed` the last ones that went, oldest first.
-    `closed_by_reason` and `errors_sent` (by kind) count what they say.
+    `closed_by_reason` and `errors_sent` (by kind) count what they say. `barrier` is how `settle`
+    waits for other workers, where there are any.
     """
 
     def __init__(
@@ -79,11 +83,12 @@ class Broker(Host):
         clock: Clock,
         random: Random,
         soon: Callable[[Callable[[], None]], object] | None = None,
+        keys: ServerKeys | None = None,
     ) -> None:
         chooser = random if options.routing.queue_selection == "random" else None
         router = Router(chooser, ContainedFaults(clock.monotonic), soon)
         Host.__init__(self, options, clock, random, router)
-        self.keys = ServerKeys(are_used=_may_delegate(options))
+        self.keys = keys or ServerKeys(are_used=_may_delegate(options))
         self.internal = InternalPublisher(self.router)
         self.observers: list[Observer] = []
         self._message_observers: list[MessageObserver] = []
@@ -100,8 +105,10 @@ class Broker(Host):
         self.interception: Interception | None = None
         self._interceptors: dict[str, dict[str, Interceptor]] = {"settings": {}, "program": {}}
         self.lame_duck = False
+        self.barrier: Callable[[Callable[[], None]], None] | None = None
         self.host, self.port = options.listen.host, options.listen.port
         self._last_cid = 4  # nats-server's internal clients take the first few
+        self._expected: deque[int] = deque(maxlen=_EXPECTED_MAX)
         self._transports = set[ChannelOwner]()
         self._empty = asyncio.Event()
         links = AccountLinks(self.internal.route_frame, clock, random, self.account, self._describe)
@@ -161,8 +168,23 @@ class Broker(Host):
 
     def take_cid(self) -> int:
         """Give a cid that no other connection of this server has, or will have."""
+        if self._expected:
+            return self._expected.popleft()
         self._last_cid += 1
         return self._last_cid
+
+    def number_from(self, first: int) -> None:
+        """Give connections that nobody has given a number `first` and those after it."""
+        self._last_cid = first - 1
+
+    def expect(self, cid: int, *, full: bool) -> None:
+        """Give the next connection the number `cid`; with `full`, turn it away.
+
+        A process that accepts connections for several workers says so, for it counts them all.
+        """
+        self._expected.append(cid)
+        if full:
+            self.surplus.add(cid)
 
     def make_connection(self, peer: tuple[str, int], listener_kind: str = "STANDARD") -> Connection:
         """Make a connection with a cid of its own, not yet on a transport."""
@@ -327,6 +349,13 @@ class Broker(Host):
     ) -> None:
         """Hear of the end of one."""
         self._show("unsubscribed", connection, subscription, cause)
+
+    def settle(self, done: Callable[[], None]) -> None:
+        """Call `done` when every worker knows of the subscriptions so far, of whatever account."""
+        if self.barrier is None:
+            done()
+        else:
+            self.barrier(done)
 
     def clean_up(
         self, connection: Connection, account: Account, left: list[RoutedSubscription], slice_: int

@@ -14,17 +14,18 @@ _KEY_BYTES = 32
 
 
 class ServerKeys:
-    """`server_id` and `xkey`, 56 characters each.
+    """`server_id` and `xkey`, 56 characters each; new ones, unless another process has made them.
 
     Where nothing is ever signed or sealed they are random and no keys, which spares a start the
     import of the cryptography: 20 ms.
     """
 
-    def __init__(self, *, are_used: bool = False) -> None:
+    def __init__(self, server_id: str = "", xkey: str = "", *, are_used: bool = False) -> None:
         """Make the keys; with `are_used` there is something to sign from the start."""
         self._signer: ServerSigner | None = None
-        self.server_id = encode_public_key(KeyKind.SERVER, os.urandom(_KEY_BYTES))
-        self.xkey = encode_public_key(KeyKind.CURVE, os.urandom(_KEY_BYTES))
+        random = os.urandom(_KEY_BYTES)
+        self.server_id = server_id or encode_public_key(KeyKind.SERVER, random)
+        self.xkey = xkey or encode_public_key(KeyKind.CURVE, os.urandom(_KEY_BYTES))
         if are_used:
             self.server_id = self.signer().public
 

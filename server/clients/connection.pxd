@@ -28,7 +28,9 @@ cdef class Connection(PublishingClient):
     cdef public long long max_subscriptions
     cdef readonly bint introduced
     cdef public bint owes_info
+    cdef public bint is_unsettled
     cdef bint _told_info
+    cdef bint _owes_ok
     cdef bytes _deliverable
     cdef bytes _deliverable_in
     cdef object _auth_timer

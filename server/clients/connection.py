@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, cast
 from midge.protocol import errors, memory
 from midge.protocol.errors import ProtocolError
 from midge.protocol.frame import Frame, without_headers
-from midge.protocol.messages import ConnectOptions, check_json_object, parse_connect
+from midge.protocol.messages import check_json_object, parse_connect
 from midge.protocol.parser import Parser
 from midge.server.clients.channel import Channel, ChannelOwner
 from midge.server.clients.charges import LOG_LINE_BYTES, STEP_BYTES
 from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.introduction import refusal_of, take_cookies
 from midge.server.clients.publishing import PublishingClient
-from midge.server.clients.reading import AUTHENTICATING
+from midge.server.clients.reading import AUTHENTICATING, SETTLING
 from midge.server.clients.state import State
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
@@ -62,7 +63,8 @@ class Connection(PublishingClient):
 
     `listener_kind` is STANDARD or WEBSOCKET. `identity` is who it turned out to be, `info` what
     interceptors are told of it, `pending` what waits for them; None while there is no such thing.
-    `subscriptions` are its own, by sid.
+    `subscriptions` are its own, by sid. With `is_unsettled` other workers may not know yet what it
+    subscribes to, and the next PONG waits until they do.
     """
 
     def __init__(
@@ -98,7 +100,9 @@ class Connection(PublishingClient):
         self.deliver_checks = NO_HEADERS
         self.introduced = False  # whether a CONNECT has been accepted, and be another on its way
         self.owes_info = False  # whether INFO goes out when there is a transport
+        self.is_unsettled = False
         self._told_info = False
+        self._owes_ok = False
         self._deliverable: bytes | None = None
         self._deliverable_in: bytes | None = None
         self._auth_timer: Timer | None = None
@@ -163,7 +167,7 @@ class Connection(PublishingClient):
             return
         options = parse_connect(document, self.options)
         if self.cookies:
-            _take_cookies(options, self.cookies)
+            take_cookies(options, self.cookies)
         if self.tracer is not None:
             self.tracer.connect_received(document)
             self.spend(LOG_LINE_BYTES)
@@ -191,7 +195,7 @@ class Connection(PublishingClient):
             return  # it has expired while it was let in
         options = self.options
         headers = options.headers and self.broker.options.limits.header_support
-        refusal = _refusal_of(options, headers=headers)
+        refusal = refusal_of(options, headers=headers)
         if refusal is not None:
             self.close(*refusal)
             return
@@ -234,11 +238,34 @@ class Connection(PublishingClient):
             self.tracer.received("PING")
             self.tracer.sent("PONG")
             self.spend(2 * LOG_LINE_BYTES)
+        if self.is_unsettled:
+            self._answer_settled(is_ok=False)
+            return
+        self._send_pong()
+
+    def _send_pong(self) -> None:
         self.send(_PONG)
         if self.introduced and not self._told_info:
             self._told_info = True
             if self.options.protocol >= 1:
                 self.send_info(connect_info=True)
+
+    def _answer_settled(self, *, is_ok: bool) -> None:
+        """Answer when every worker knows what this client subscribes to, and parse on then."""
+        self.is_unsettled = False
+        self._owes_ok = is_ok
+        self.channel.reading.halt(SETTLING)
+        self.broker.settle(self._settled)
+
+    def _settled(self) -> None:
+        """Give the answer that has waited, unless the client has left."""
+        if self.channel.state < State.CLOSING:
+            self.channel.reading.unhalt(SETTLING)
+            if self._owes_ok:
+                self.send_ok()
+            else:
+                self._send_pong()
+            self.channel.resume()
 
     def on_pong(self) -> None:
         """Take the answer to a PING of ours."""
@@ -292,6 +319,13 @@ class Connection(PublishingClient):
             self.subscriptions[sid] = subscription
             self.broker.subscribed(self, subscription)
         if self.publish_checks & VERBOSE:
+            self._confirm()
+
+    def _confirm(self) -> None:
+        """Send +OK for a change of subscriptions, which all workers know of by then."""
+        if self.is_unsettled:
+            self._answer_settled(is_ok=True)
+        else:
             self.send_ok()
 
     def _refusal(self, subject: bytes, queue: bytes | None) -> str | None:
@@ -320,7 +354,7 @@ class Connection(PublishingClient):
                 subscription.max_messages = 0
                 self.unsubscribe(subscription, "unsubscribed")
         if self.publish_checks & VERBOSE:
-            self.send_ok()
+            self._confirm()
 
     def unsubscribe(self, ended: Subscription, cause: str) -> None:
         """End the subscription `ended`; `cause` says why, for those who look on."""
@@ -472,22 +506,3 @@ class Connection(PublishingClient):
 
     def _set_publish_check(self, bit: int, on: bool) -> None:
         self.publish_checks = self.publish_checks | bit if on else self.publish_checks & ~bit
-
-
-def _refusal_of(options: ConnectOptions, *, headers: bool) -> tuple[ClosedReason, str] | None:
-    """Return why nobody may connect with such options, if so, and the -ERR text that says it."""
-    if options.account or options.new_account:
-        return ClosedReason.AUTHENTICATION_FAILURE, errors.AUTHORIZATION_VIOLATION
-    if options.protocol < 0 or options.protocol > 1:
-        return ClosedReason.BAD_CLIENT_PROTOCOL, errors.INVALID_CLIENT_PROTOCOL
-    if options.no_responders and not headers:
-        return ClosedReason.NO_RESPONDERS_REQUIRES_HEADERS, errors.NO_RESPONDERS_REQUIRES_HEADERS
-    return None
-
-
-def _take_cookies(options: ConnectOptions, cookies: dict[str, str]) -> None:
-    """Complete the credentials of a CONNECT by those that a browser sent as cookies."""
-    options.jwt = options.jwt or cookies.get("jwt", "")
-    options.user = options.user or cookies.get("user", "")
-    options.password = options.password or cookies.get("password", "")
-    options.auth_token = options.auth_token or cookies.get("auth_token", "")

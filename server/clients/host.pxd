@@ -15,5 +15,6 @@ cdef class Host:
     cdef public SharedBuffer shared_buffer
     cdef readonly ChunkPool chunks
     cdef readonly set finishing
+    cdef readonly set surplus
     cdef public object limit_hits
     cdef public long long stalled_clients

@@ -21,6 +21,7 @@ class Host:
     `clock` and `random` are the only sources of such. `finishing` are the channels without a
     transport whose input is not all done yet. `limit_hits` counts by name what has been refused or
     ended for a limit, `stalled_clients` how often a publisher was read no further for a while.
+    `surplus` are connections that are one too many by the count of another process.
     """
 
     def __init__(self, options: Options, clock: Clock, random: Random, router: Router) -> None:
@@ -34,6 +35,7 @@ class Host:
         self.finishing: set[object] = set()
         self.limit_hits: Counter[str] = Counter()
         self.stalled_clients = 0
+        self.surplus: set[int] = set()
 
     def protocol_error(self, cid: int, peer: str, error: ProtocolError) -> None:
         """Log what a peer did wrong."""

@@ -19,6 +19,7 @@ TURN_OVER = 2  # others have their turn
 WAITING = 4  # interceptors have too much to look at
 FINISHING = 8  # the peer has gone, and its own subscriptions go before what it sent last is done
 ENDED = 16  # the channel has ended; this reason stays
+SETTLING = 32  # other workers take note of what the peer subscribes to
 
 # Why nothing is read; it goes on when no reason is left.
 _HALTED = 1  # too much waits to be parsed

@@ -271,6 +271,9 @@ class Home(Protocol[Publisher_contra, Asking_contra]):
     ) -> None:
         """Tell observers of the end of one."""
 
+    def settle(self, done: Callable[[], None]) -> None:
+        """Call `done` when every worker knows of the subscriptions so far."""
+
     def clean_up(
         self,
         connection: Asking_contra,

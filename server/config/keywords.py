@@ -150,6 +150,8 @@ class Keywords(TypedDict, total=False):
     """What else monitoring shows of the server: texts by name."""
     system_account: str
     """Account that gets the system's events; empty means `$SYS`."""
+    server_workers: int | Literal["auto"]
+    """Processes that share the clients; `auto` is one per CPU that this process may use."""
     listen_host: str
     """Address to bind; `0.0.0.0` opens the server to every network, of IPv6 too."""
     listen_port: int
@@ -540,6 +542,7 @@ class Keywords(TypedDict, total=False):
     """File that holds the process id; empty means none."""
     process_ports_file_dir: str
     """Directory for the `<executable>_<pid>.ports` file; empty means none."""
+    server: abc.Mapping[str, Any] | Struct
     listen: abc.Mapping[str, Any] | Struct
     limits: abc.Mapping[str, Any] | Struct
     keepalive: abc.Mapping[str, Any] | Struct

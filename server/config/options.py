@@ -78,6 +78,7 @@ __all__ = [
     "Routing",
     "Seconds",
     "Secret",
+    "ServerProcesses",
     "Shutdown",
     "SubjectPermissions",
     "Table",
@@ -334,6 +335,13 @@ class Pipeline(Table, frozen=True, kw_only=True):
     """Most patterns that `auto` broadcasts."""
 
 
+class ServerProcesses(Table, frozen=True, kw_only=True):
+    """How many processes serve clients as one server; for the daemon only."""
+
+    workers: Annotated[int, Meta(ge=1, le=256)] | Literal["auto"] = 1
+    """Processes that share the clients; `auto` is one per CPU that this process may use."""
+
+
 class Process(Table, frozen=True, kw_only=True):
     """Files that tell other programs about this process."""
 
@@ -354,6 +362,8 @@ class Options(Table, frozen=True, kw_only=True):
     """What else monitoring shows of the server: texts by name."""
     system_account: str = ""
     """Account that gets the system's events; empty means `$SYS`."""
+    server: ServerProcesses = ServerProcesses()
+    """How many processes serve clients as one server."""
     listen: Listen = Listen()
     """Where clients connect."""
     limits: Limits = Limits()

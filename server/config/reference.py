@@ -215,6 +215,8 @@ def keywords() -> str:
 def _annotation(kind: Any, tables: set[str]) -> str:
     """Return the Python type that a keyword takes for a setting of type `kind`."""
     kind = schema.strip_metadata(kind)
+    if isinstance(kind, inspect.UnionType) and not kind.includes_none:
+        return " | ".join(_annotation(one, tables) for one in kind.types)
     if isinstance(kind, inspect.LiteralType):
         return f"Literal[{', '.join(json.dumps(value) for value in kind.values)}]"
     if isinstance(kind, inspect.VarTupleType):

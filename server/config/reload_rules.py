@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 FIXED = (
     ("server_name",),
+    ("server",),
     ("listen", "host"),
     ("listen", "port"),
     ("routing", "cache_max"),

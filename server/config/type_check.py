@@ -84,9 +84,9 @@ def find_problems(raw: Any, table: type[Struct], path: Path = ()) -> Iterator[Pr
 
 def _check(value: Any, kind: Any, path: Path) -> Iterator[Problem]:
     secret = is_secret(kind)
-    kind = strip_metadata(kind)
+    kind = whole = strip_metadata(kind)
     if isinstance(kind, inspect.UnionType):
-        kind = next(one for one in kind.types if not isinstance(one, inspect.NoneType))
+        kind = strip_metadata(_one_of(value, kind))
     if isinstance(kind, inspect.StructType):
         yield from find_problems(value, kind.cls, path)
     elif isinstance(kind, inspect.VarTupleType):
@@ -95,7 +95,14 @@ def _check(value: Any, kind: Any, path: Path) -> Iterator[Problem]:
         yield from _check_mapping(value, kind, path)
     elif not _fits(value, kind):
         got = "another type" if secret else _show(value)
-        yield Problem(path, f"expected {expectation(kind)}, got {got}")
+        yield Problem(path, f"expected {expectation(whole)}, got {got}")
+
+
+def _one_of(value: Any, union: inspect.UnionType) -> Any:
+    """Return the type among several that `value` is to have: for text one of words, if any."""
+    kinds = [one for one in union.types if not isinstance(one, inspect.NoneType)]
+    words = [one for one in kinds if isinstance(one, inspect.LiteralType)]
+    return words[0] if words and isinstance(value, str) else kinds[0]
 
 
 def _check_list(value: Any, kind: inspect.VarTupleType, path: Path) -> Iterator[Problem]:
@@ -146,6 +153,11 @@ def _in_bounds(value: float, kind: inspect.IntType | inspect.FloatType) -> bool:
 def expectation(kind: Any) -> str:
     """Say in words what a value of `kind` looks like."""
     kind = strip_metadata(kind)
+    if isinstance(kind, inspect.UnionType):
+        kinds = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
+        return " or ".join(expectation(one) for one in kinds)
+    if isinstance(kind, inspect.LiteralType) and len(kind.values) == 1:
+        return repr(kind.values[0])
     if isinstance(kind, inspect.LiteralType):
         return "one of " + ", ".join(repr(value) for value in kind.values)
     if isinstance(kind, inspect.BoolType):

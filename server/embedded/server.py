@@ -83,6 +83,9 @@ class Server:
         if named is not None:
             keywords["interceptors"] = named
         given = options_from_keywords(options, keywords)
+        if given.server.workers != 1:
+            text = "a server within a program is one process; midge-server has workers"
+            raise ConfigError(text, key="server.workers")
         if getattr(clock, "is_exact", False) and given.jetstream.enabled:
             given = _without_pings(given)
         if disk is not None and not given.jetstream.enabled:

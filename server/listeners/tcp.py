@@ -1,12 +1,10 @@
 """The TCP listener: accept, send INFO, shake hands by TLS, hand over to a Connection.
 
 INFO is written to the bare socket before any transport exists, so that a TLS handshake, when one
-follows, is an ordinary one from its first byte. Running out of file descriptors closes nothing: the
-listener pauses, longer each time, and resumes.
+follows, is an ordinary one from its first byte.
 """
 
 import asyncio
-import errno
 import socket
 import ssl
 from collections.abc import Coroutine
@@ -18,103 +16,41 @@ from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.clients.loop_adapter import forget, protocol_for
 from midge.server.clock import Clock
-from midge.server.listeners.sockets import accept, listen
+from midge.server.listeners.accepting import Acceptor
 from midge.server.listeners.tls import HandshakeLimit, TlsContexts, is_client_hello
 from midge.server.listeners.tls_alert import alerting
 from midge.server.log.logger import get_logger
 
-_BACKLOG = 1024
-_ACCEPTS_PER_TURN = 64  # a storm of connections must not starve the existing ones
-_FIRST_PAUSE_S = 0.01
-_LONGEST_PAUSE_S = 1.0
 _GRACE_S = 60.0
 
 log = get_logger()
 
 
-class Listener:
+class Listener(Acceptor):
     """A listening socket of `broker`; `tls` has the contexts of handshakes, None for plain TCP."""
 
     def __init__(self, broker: Broker, tls: TlsContexts | None = None) -> None:
+        super().__init__(broker.clock)
         self._broker = broker
         self._tls = tls
         self._limit = HandshakeLimit(0)
-        self._socket: socket.socket | None = None
-        self._pause_s = _FIRST_PAUSE_S
-        self._resume_timer: Any = None
         self._tasks: set[asyncio.Task[None]] = set()  # handshakes; they end with the listener
         self._connecting: set[asyncio.Task[None]] = set()
 
-    def open(self, host: str, port: int) -> tuple[str, int]:
-        """Listen on `host` and `port`, 0 or -1 for a free one; return the bound address.
-
-        Raises:
-            OSError: the address cannot be bound.
-        """
-        listener, bound = listen(host, port, _BACKLOG)
-        self.adopt(listener)
-        return bound
-
-    def adopt(self, listener: socket.socket) -> None:
-        """Accept on an already listening socket, which is closed with this listener."""
-        self._socket = listener
-        self._watch()
-
     def close(self) -> None:
         """Take no more connections; existing ones go on."""
-        if self._resume_timer is not None:
-            self._resume_timer.cancel()
-            self._resume_timer = None
-        if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket)
-            self._socket.close()
-            self._socket = None
+        super().close()
         for task in list(self._tasks):
             task.cancel()
 
-    def _watch(self) -> None:
-        self._resume_timer = None
-        if self._socket is not None:
-            asyncio.get_running_loop().add_reader(self._socket, self._accept)
+    def take(self, accepted: socket.socket, peer: tuple[str, int], cid: int, *, full: bool) -> None:
+        """Go on with a connection that another process has accepted.
 
-    def _accept(self) -> None:
-        """Accept waiting connections, up to one turn's share."""
-        if self._socket is None:
-            return
-        for _ in range(self._room()):
-            try:
-                accepted, peer = accept(self._socket)
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                self._pause(error)
-                return
-            self._pause_s = _FIRST_PAUSE_S
-            self._begin(accepted, peer)
-
-    def _room(self) -> int:
-        """Return how many of the waiting connections to accept now."""
-        return _ACCEPTS_PER_TURN
-
-    def _pause(self, error: OSError) -> None:
-        """Pause accepting: file descriptors, or memory, have run out."""
-        log.error(
-            "accept_failed", error=errno.errorcode.get(error.errno or 0, ""), delay_s=self._pause_s
-        )
-        self._stop_accepting(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
-
-    def _stop_accepting(self, delay_s: float) -> None:
-        """Stop accepting for `delay_s`; the system queues connections meanwhile."""
-        if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket)
-            self._resume_timer = self._broker.clock.call_later(delay_s, self._watch)
-
-    def _go_on_accepting(self) -> None:
-        """Accept again before the pause is over."""
-        if self._resume_timer is not None:
-            self._resume_timer.cancel()
-            self._watch()
+        It is to be number `cid`, and to be turned away where that process says that it is one too
+        many.
+        """
+        self._broker.expect(cid, full=full)
+        self._begin(accepted, peer)
 
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
         under_way = len(self._tasks) + len(self._connecting)

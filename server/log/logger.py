@@ -39,6 +39,7 @@ class Journal:
     def __init__(self) -> None:
         """Start with all events going to the standard library's logger."""
         self.level = 0  # the standard logger filters by its own level, which may change
+        self.form_name = ""  # a key of FORMS, once configured
         self._form: Form | None = None
         self._output: StreamOutput | FileOutput | None = None
         self._limiter = OffenderLimiter(0, time.monotonic)
@@ -70,6 +71,7 @@ class Journal:
             self._lost += old.lost
             old.close()
         chosen = options.format if options.format != "auto" else form or _natural(options, stream)
+        self.form_name = chosen
         self._form = FORMS[chosen](options, os.getpid(), stream)
         self._suppressed += self._limiter.suppressed
         self._limiter = OffenderLimiter(options.max_lines_per_offender_per_s, clock)
@@ -94,6 +96,13 @@ class Journal:
             _to_standard_logging(level, event, fields)
         elif self._admits_trace(level):
             self._output.write(self._form(self._wall_clock(), level, event, fields))
+
+    def relay(self, line: str) -> None:
+        """Write a line that another process of this server has formatted."""
+        if self._output is not None:
+            self._output.write(line)
+        else:
+            _to_standard_logging("info", line, {})
 
     def _admits_trace(self, level: str) -> bool:
         # With -V but not -D nats-server shows traces and no debug lines.

@@ -22,6 +22,10 @@ class Arguments:
     def __init__(self, query: Mapping[str, str]) -> None:
         self._query = query
 
+    def as_dict(self) -> dict[str, str]:
+        """Return the arguments as they came, for another process to read."""
+        return dict(self._query)
+
     def text(self, name: str) -> str:
         """Return an argument as text, empty when absent."""
         return self._query.get(name, "")

@@ -133,6 +133,12 @@ def read_options(arguments: Arguments) -> ConnzOptions:
 
 async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
     """Return the page; yield to the event loop between slices of a long one."""
+    page, _ = await ordered_connz(state, options)
+    return page
+
+
+async def ordered_connz(state: "State", options: ConnzOptions) -> tuple[dict[str, Any], list[Any]]:
+    """Return the page, and by what each of its connections is sorted, to merge it with others."""
     broker = state.broker
     now = broker.clock.monotonic()
     if options.cid:
@@ -161,16 +167,19 @@ async def connz(state: "State", options: ConnzOptions) -> dict[str, Any]:
         "limit": limit,
         "connections": entries,
     }
-    # A field of midge's own, only present when the page would have been too long.
-    return page | {"subscriptions_left_out": room.left_out} if room.left_out else page
+    if room.left_out:
+        # A field of midge's own, only present when the page would have been too long.
+        page["subscriptions_left_out"] = room.left_out
+    return page, [_sort_key(client, options.sort, now) for client in chosen]
 
 
 def _put_in_order(clients: list[Client], sort: str, now: float) -> None:
     """Sort `clients` as requested; by uptime the shortest comes first, closed or not."""
-    if sort == "uptime":
-        clients.sort(key=lambda client: _uptime(client, now))
-    else:
-        clients.sort(key=_SORT_KEYS[sort])
+    clients.sort(key=lambda client: _sort_key(client, sort, now))
+
+
+def _sort_key(client: Client, sort: str, now: float) -> Any:
+    return _uptime(client, now) if sort == "uptime" else _SORT_KEYS[sort](client)
 
 
 def _by_cid(state: "State", options: ConnzOptions) -> list[Client]:

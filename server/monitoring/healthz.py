@@ -25,6 +25,9 @@ def healthz(state: "State", arguments: Arguments) -> Health:
         return 400, _unwell("error", '"stream" must not be empty when checking consumer health')
     if state.broker.lame_duck:
         return 503, _unwell("unavailable", "server is in lame duck mode")
+    failing = _failing_worker(state)
+    if failing is not None:
+        return 503, _unwell("unavailable", f"worker {failing} keeps ending")
     if state.jetstream is None:
         if state.broker.options.jetstream.enabled:
             return 503, _unwell("unavailable", "JetStream is not current with the meta leader")
@@ -47,6 +50,15 @@ def _health_of(engine: "Engine", account: str, stream: str, consumer: str) -> He
         error = f'JetStream consumer "{consumer}" not found for stream "{stream}"'
         return 404, _unwell("unavailable", f'{error} on account "{account}"')
     return 200, {"status": "ok"}
+
+
+def _failing_worker(state: "State") -> int | None:
+    """Return the number of a worker that waits to be started again after ending several times."""
+    states = () if state.part is None else state.part.states
+    for one in states:
+        if one["failing"] and not one["ready"]:
+            return int(one["worker"])
+    return None
 
 
 def _unwell(status: str, error: str) -> dict[str, Any]:

@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from midge.protocol import COMPATIBLE_VERSION
-from midge.server.monitoring import (
-    absent,
-    accounts,
-    connz,
-    go_format,
-    healthz,
-    jsz,
-    leafz,
-    subsz,
-    varz,
-)
+from midge.server.monitoring import absent, connz, go_format, healthz, jsz, leafz, whole
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.http_listener import HttpConnection, HttpListener
 from midge.server.monitoring.index import index_page
@@ -117,16 +107,16 @@ class Monitor:
     def _standard_pages(self) -> dict[str, Page]:
         state = self.state
         simple = {
-            "/varz": lambda _: varz.varz(state),
             "/routez": lambda given: absent.routez(state, given),
             "/leafz": lambda given: leafz.leafz(state, given),
             "/gatewayz": lambda given: absent.gatewayz(state, given),
-            "/accountz": lambda given: accounts.accountz(state, given),
-            "/accstatz": lambda given: accounts.accstatz(state, given),
             "/ipqueuesz": lambda _: {},
         }
         pages: dict[str, Page] = {path: _json_page(page) for path, page in simple.items()}
         return pages | {
+            "/varz": _awaited_page(lambda _: whole.whole_varz(state)),
+            "/accountz": _awaited_page(lambda given: whole.whole_accountz(state, given)),
+            "/accstatz": _awaited_page(lambda given: whole.whole_accstatz(state, given)),
             "/": self._index,
             "/connz": self._connz,
             "/jsz": self._jsz,
@@ -165,10 +155,10 @@ class Monitor:
 
     async def _connz(self, request: web.Request) -> web.Response:
         options = connz.read_options(Arguments(request.query))
-        return _json(await connz.connz(self.state, options))
+        return _json(await whole.whole_connz(self.state, options))
 
     async def _subsz(self, request: web.Request) -> web.Response:
-        return _json(await subsz.subsz(self.state, Arguments(request.query)))
+        return _json(await whole.whole_subsz(self.state, Arguments(request.query)))
 
     async def _jsz(self, request: web.Request) -> web.Response:
         return _json(await jsz.jsz(self.state, Arguments(request.query)))
@@ -189,7 +179,8 @@ class Monitor:
 
             self._metrics = Metrics(self.state)
         headers = {"Content-Type": self._metrics.content_type}
-        return web.Response(body=self._metrics.page(), headers=headers)
+        body = await whole.whole_metrics(self.state, self._metrics.page())
+        return web.Response(body=body, headers=headers)
 
 
 async def _leave_out_server(_request: web.Request, response: web.StreamResponse) -> None:
@@ -199,6 +190,13 @@ async def _leave_out_server(_request: web.Request, response: web.StreamResponse)
 def _json_page(page: Callable[[Arguments], Any]) -> Page:
     async def handle(request: web.Request) -> web.Response:
         return _json(page(Arguments(request.query)))
+
+    return handle
+
+
+def _awaited_page(page: Callable[[Arguments], Awaitable[Any]]) -> Page:
+    async def handle(request: web.Request) -> web.Response:
+        return _json(await page(Arguments(request.query)))
 
     return handle
 

@@ -11,7 +11,8 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
-from midge.server.listeners.sockets import host_in_url, listen
+from midge.server.listeners.doors import Doors
+from midge.server.listeners.sockets import host_in_url
 from midge.server.monitoring.state import State
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ _HTTP = "midge.server.monitoring.http"
 class MonitoringService:
     """The monitoring of one server: over HTTPS with `tls`, over HTTP without."""
 
-    def __init__(self, state: State, tls: "TlsContexts | None" = None) -> None:
+    def __init__(self, state: State, tls: "TlsContexts | None", doors: Doors) -> None:
         self._state = state
+        self._doors = doors
         self._tls = tls
         self._listener: socket.socket | None = None
         self._url = ""
@@ -42,7 +44,8 @@ class MonitoringService:
         options = self._state.broker.options
         host = options.monitoring.host or options.listen.host
         port = options.monitoring.https_port if self._tls else options.monitoring.http_port
-        self._listener, bound = listen(host, port, _BACKLOG)
+        kind = "monitoring_https" if self._tls else "monitoring_http"
+        self._listener, bound = self._doors.listen(kind, host, port, _BACKLOG)
         if self._tls is None:
             self._state.http_address = bound
         else:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
     from midge.server.jetstream.engine import Engine
     from midge.server.leafnodes.nodes import LeafNodes
+    from midge.server.workers.part import Part
 
 _CLOCK_SLACK_S = 0.5
 """Smallest change of the clocks' difference, in seconds, that counts: below it, a connection's
@@ -20,11 +21,12 @@ class State:
     """Everything that pages use; `started_at` and `configured_at` are Unix times.
 
     `jetstream` is None while JetStream is off, or has not recovered yet, and `leafnodes` where the
-    settings have none.
+    settings have none. `part` is set in one of several workers.
     """
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: "Broker", part: "Part | None" = None) -> None:
         self.broker = broker
+        self.part = part
         self.usage = ProcessUsage()
         self.account_totals = AccountTotals()
         self.requests: Counter[str] = Counter()

@@ -192,6 +192,14 @@ def _serve(line: CommandLine, file: str, log_form: str) -> int:
 
 
 def _make_server(options: Options) -> Any:
+    """Make the server that `options` ask for. Raises: ConfigError."""
+    if options.server.workers != 1:
+        from midge.server.workers.cpus import worker_count  # noqa: PLC0415 - most have one
+
+        if worker_count(options) > 1:
+            from midge.server.workers.supervisor import Supervisor  # noqa: PLC0415 - as above
+
+            return Supervisor(options)
     from midge.server.server import Server  # noqa: PLC0415 - only a running server needs it all
 
     return Server(options)

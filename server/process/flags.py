@@ -57,8 +57,9 @@ SETTINGS = (
     Flag(("js", "jetstream"), "bool", ("jetstream", "enabled")),
     Flag(("sd", "store_dir"), "str", ("jetstream", "store_dir")),
     Flag(("record",), "str", ("recorder", "directory")),
+    Flag(("workers",), "str", ("server", "workers")),
 )
-"""nats-server's flags for settings, and `--record`."""
+"""nats-server's flags for settings, `--record` and `--workers`."""
 
 
 def _refused(names: tuple[str, ...], kind: Kind, feature: str) -> Flag:
@@ -76,6 +77,8 @@ UNSUPPORTED = (
     _refused(("r", "remote_syslog"), "str", "syslog"),
 )
 """nats-server's flags for features that midge does not have; the target names the feature."""
+
+_WORKERS = inspect.IntType()  # what else `--workers` may be stays the word that it is
 
 DEFAULT_PORT = 4222
 """The port that nats-server uses for `-p 0`."""
@@ -106,6 +109,8 @@ Server Options:
         --ports_file_dir <dir>       Creates a ports file in the specified directory
                                      (<executable_name>_<pid>.ports)
         --record <dir>               Record what is routed as Parquet files
+        --workers <n>|auto           Serve clients by so many processes (default: 1);
+                                     auto is one per CPU that this process may use
 
 JetStream Options:
     -js, --jetstream                 Enable JetStream functionality
@@ -213,6 +218,8 @@ def _values_of(one: Given) -> Iterator[tuple[tuple[str, ...], str, Any]]:
         yield from ((("logging", name), one.spelling, value) for name in _LEVELS[path[-1]])
     elif path == ("listen", "port") and value == 0:
         yield path, one.spelling, DEFAULT_PORT
+    elif path == ("server", "workers"):
+        yield path, one.spelling, from_text(str(value), _WORKERS)
     elif one.flag in SETTINGS:
         if path != ("tls", "tls"):
             yield path, one.spelling, value

@@ -11,6 +11,7 @@ cdef class Account:
     cdef readonly set clients
     cdef public object mapper
     cdef public bint system
+    cdef public object watcher
 
     cpdef object add(self, Subscription subscription)
     cpdef object remove(self, Subscription subscription)

@@ -19,14 +19,24 @@ class Mapper(Protocol):
         """List the subjects that are mapped."""
 
 
+class InterestWatcher(Protocol):
+    """What sees every subscription come and go, such as to tell another process of it."""
+
+    def added(self, subscription: Subscription) -> None:
+        """See a subscription that has come in."""
+
+    def removed(self, subscription: Subscription) -> None:
+        """See one that has left."""
+
+
 class Account:
     """One subject space. Connections of different accounts never see each other's messages.
 
     Whoever subscribes does so by `add` and `remove`, so that every interest is seen here; messages
-    are matched in `sublist` directly.
+    are matched in `sublist` directly. `watcher`, if any, sees each of them.
     """
 
-    __slots__ = ("__weakref__", "clients", "mapper", "name", "sublist", "system")
+    __slots__ = ("__weakref__", "clients", "mapper", "name", "sublist", "system", "watcher")
 
     def __init__(self, name: str, sublist: SubList | None = None) -> None:
         self.name = name
@@ -34,14 +44,21 @@ class Account:
         self.clients = set[int]()  # by cid
         self.mapper: Mapper | None = None  # when the account has mappings
         self.system = name == SYSTEM_ACCOUNT
+        self.watcher: InterestWatcher | None = None
 
     def add(self, subscription: Subscription) -> SubListError | None:
         """Add a subscription; None, or why it was refused. All subscriptions come in by here."""
-        return self.sublist.insert(subscription)
+        refusal = self.sublist.insert(subscription)
+        if self.watcher is not None and refusal is None:
+            self.watcher.added(subscription)
+        return refusal
 
     def remove(self, subscription: Subscription) -> SubListError | None:
         """Remove a subscription; None, or NOT_FOUND. All subscriptions leave by here."""
-        return self.sublist.remove(subscription)
+        refusal = self.sublist.remove(subscription)
+        if self.watcher is not None and refusal is None:
+            self.watcher.removed(subscription)
+        return refusal
 
     @property
     def interest_listener(self) -> InterestListener | None:

@@ -11,3 +11,4 @@ class Role(IntEnum):
     JETSTREAM = 2
     LEAF = 3
     ROUTE = 4
+    WORKER = 5

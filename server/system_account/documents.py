@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 from midge.protocol import COMPATIBLE_VERSION
 from midge.server.clients.client_info import client_info
 from midge.server.clients.connection import Connection
-from midge.server.monitoring import accounts, go_format
-from midge.server.monitoring.account_totals import server_totals
+from midge.server.monitoring import go_format
 from midge.server.monitoring.state import State
-from midge.server.routing.account import Account
 
 if TYPE_CHECKING:
     from midge.server.leafnodes.link import LeafLink
@@ -46,33 +44,32 @@ class Documents:
             "time": go_format.timestamp(broker.clock.wall()),
         }
 
-    def statistics(self) -> dict[str, Any]:
-        """Return the counts of `STATSZ`."""
+    def statistics(self, totals: dict[str, Any]) -> dict[str, Any]:
+        """Return the counts of `STATSZ`; `totals` are those of the page of the same name."""
         broker = self._broker
-        totals = server_totals(broker)
-        usage = self.state.usage
+        sent = {"msgs": totals["out_messages"], "bytes": totals["out_bytes"]}
+        received = {"msgs": totals["in_messages"], "bytes": totals["in_bytes"]}
         statistics = {
             "start": go_format.timestamp(self.state.started_at),
-            "mem": usage.memory_bytes(),
-            "cores": usage.cores(),
-            "cpu": usage.cpu_percent(),
-            "connections": len(broker.clients),
-            "total_connections": totals.connections,
+            "mem": totals["mem"],
+            "cores": self.state.usage.cores(),
+            "cpu": totals["cpu"],
+            "connections": totals["connections"],
+            "total_connections": totals["total_connections"],
             "active_accounts": sum(bool(account.clients) for account in broker.accounts.values()),
-            "subscriptions": sum(len(account.sublist) for account in broker.accounts.values()),
-            "sent": {"msgs": totals.out_messages, "bytes": totals.out_bytes},
-            "sent_to_clients": {"msgs": totals.out_messages, "bytes": totals.out_bytes},
-            "received": {"msgs": totals.in_messages, "bytes": totals.in_bytes},
-            "received_from_clients": {"msgs": totals.in_messages, "bytes": totals.in_bytes},
-            "slow_consumers": totals.slow_consumers,
+            "subscriptions": totals["subscriptions"],
+            "sent": sent,
+            "sent_to_clients": sent,
+            "received": received,
+            "received_from_clients": received,
+            "slow_consumers": totals["slow_consumers"],
             "active_servers": 1,
             "gomaxprocs": 1,
         }
         return {"server": self.server_info(), "statsz": statistics}
 
-    def account_connections(self, account: Account) -> dict[str, Any]:
-        """Return the counts of an account for `CONNS`."""
-        counts = accounts.account_statistics(self.state, account)
+    def account_connections(self, counts: dict[str, Any]) -> dict[str, Any]:
+        """Return the `counts` of an account as `CONNS`."""
         return {**self._head("account_connections"), **counts}
 
     def connect_event(self, connection: Connection) -> dict[str, Any]:

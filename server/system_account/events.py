@@ -5,11 +5,14 @@ Events are made only while they have a subscriber.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from midge.protocol.errors import MidgeError
 from midge.protocol.frame import compose
 from midge.server.auth import Refusal
 from midge.server.broker.broker import Broker, Observer
@@ -17,7 +20,7 @@ from midge.server.clients.client_info import user_of
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.links.interest import Kind
-from midge.server.monitoring import go_format
+from midge.server.monitoring import accounts, go_format, whole
 from midge.server.monitoring.state import State
 from midge.server.routing.account import Account
 from midge.server.system_account.documents import Documents
@@ -38,27 +41,35 @@ class SystemEvents(Observer):
 
     def __init__(self, state: State, reload: Callable[[], Awaitable[None]] | None) -> None:
         self._broker: Broker = state.broker
+        self._state = state
+        self._tasks: set[asyncio.Task[None]] = set()
         self._documents = Documents(state)
         self._timer: Timer | None = None
         self._interval_s = _FIRST_STATISTICS_INTERVAL_S
         self._known: set[str] = set()
         self._requests = SystemRequests(self._documents, reload)
+        self._is_first = state.part is None or state.part.is_first
 
     def start(self) -> None:
-        """Start to observe and to answer."""
-        self._requests.subscribe_system()
+        """Start to observe and to answer; of several workers, one answers for all."""
+        if self._is_first:
+            self._requests.subscribe_system()
         for account in list(self._broker.accounts.values()):
             self.account_made(account)
         self._broker.observers.append(self)
         self._broker.traces.send = self._send_trace
         self._broker.admission.refused = self._tell_refused
-        self._tick()
+        if self._is_first:
+            self._tick()
 
     def stop(self) -> None:
         """Tell that the server goes, then nothing more."""
         self._broker.traces.send = None
         self._broker.admission.refused = None
-        self._publish_own("SHUTDOWN", self._documents.server_info())
+        if self._is_first:
+            self._publish_own("SHUTDOWN", self._documents.server_info())
+        for task in list(self._tasks):
+            task.cancel()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -66,7 +77,8 @@ class SystemEvents(Observer):
 
     def lame_duck(self) -> None:
         """Publish the event of lame duck mode."""
-        self._publish_own("LAMEDUCK", self._documents.server_info())
+        if self._is_first:
+            self._publish_own("LAMEDUCK", self._documents.server_info())
 
     # Called by the broker.
 
@@ -74,7 +86,7 @@ class SystemEvents(Observer):
         """Offer the common services in a new account."""
         if account.name not in self._known:
             self._known.add(account.name)
-            self._requests.subscribe_account(account)
+            self._requests.subscribe_account(account, everything=self._is_first)
 
     def client_connected(self, connection: Connection) -> None:
         """Publish the event of an admitted client."""
@@ -140,7 +152,9 @@ class SystemEvents(Observer):
         self.publish(account, subject, {"server": self._documents.server_info(), **trace})
 
     def _has_listeners(self) -> bool:
-        """Tell whether any client has subscribed in the system account."""
+        """Tell whether any client may have subscribed in the system account."""
+        if self._state.part is not None:
+            return True  # perhaps one of another worker
         return len(self._broker.system_account.sublist) > self._requests.subscribed
 
     def _publish_own(self, name: str, document: Any) -> None:
@@ -152,20 +166,59 @@ class SystemEvents(Observer):
 
     def _tell_connections(self, account: Account, leaving: int = 0) -> None:
         """Publish the counts of an account, less the `leaving` subscriptions of a client."""
-        name = account.name
-        document = self._documents.account_connections(account)
-        document["num_subscriptions"] -= leaving
-        for subject in (f"$SYS.SERVER.ACCOUNT.{name}.CONNS", f"$SYS.ACCOUNT.{name}.SERVER.CONNS"):
-            self.publish(self._broker.system_account, subject.encode(), document)
+        if self._state.part is None:
+            counts = accounts.account_statistics(self._state, account)
+            counts["num_subscriptions"] -= leaving
+            self._publish_connections(account.name, counts)
+        elif any(self._is_heard(subject) for subject in _counts_subjects(account.name)):
+            self._begin(self._tell_all_connections(account.name))
+
+    async def _tell_all_connections(self, name: str) -> None:
+        """Publish the counts of an account in all workers."""
+        found = await whole.whole_account_statistics(self._state, [name])
+        if found:
+            self._publish_connections(name, found[0])
+
+    def _publish_connections(self, name: str, counts: dict[str, Any]) -> None:
+        document = self._documents.account_connections(counts)
+        for subject in _counts_subjects(name):
+            self.publish(self._broker.system_account, subject, document)
 
     def _tick(self) -> bool:
         """Publish the counts, now and every few seconds; False without a subscriber."""
         self._timer = self._broker.clock.call_later(self._interval_s, self._tick)
         self._interval_s = min(2 * self._interval_s, _STATISTICS_INTERVAL_S)
-        is_heard = bool(self._broker.system_account.sublist.match(self._own_subject("STATSZ")))
-        if is_heard:
-            self._publish_own("STATSZ", self._documents.statistics())
+        is_heard = self._is_heard(self._own_subject("STATSZ"))
+        if is_heard and self._state.part is not None:
+            self._begin(self._publish_all_statistics())
+        elif is_heard:
+            own = whole.own_totals(self._state)
+            self._publish_own("STATSZ", self._documents.statistics(own))
         return is_heard
+
+    async def _publish_all_statistics(self) -> None:
+        """Publish the counts of all workers."""
+        totals = await whole.whole_totals(self._state)
+        self._publish_own("STATSZ", self._documents.statistics(totals))
+
+    def _is_heard(self, subject: bytes) -> bool:
+        return bool(self._broker.system_account.sublist.match(subject))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(self._contained(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _contained(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do `work`; without an answer of the other workers nothing is published."""
+        with contextlib.suppress(MidgeError):
+            await work
 
     def _own_subject(self, name: str) -> bytes:
         return f"$SYS.SERVER.{self._broker.keys.server_id}.{name}".encode()
+
+
+def _counts_subjects(name: str) -> tuple[bytes, bytes]:
+    """Return the subjects under which the counts of an account are published."""
+    old, new = f"$SYS.SERVER.ACCOUNT.{name}.CONNS", f"$SYS.ACCOUNT.{name}.SERVER.CONNS"
+    return old.encode(), new.encode()

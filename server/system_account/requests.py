@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from midge.protocol.errors import MidgeError
-from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.internal.service import Request, Services
-from midge.server.monitoring import absent, accounts, go_format, healthz, leafz, varz
+from midge.server.monitoring import absent, go_format, healthz, leafz, whole
 from midge.server.monitoring.arguments import Arguments, BadArgument
 
 if TYPE_CHECKING:
@@ -80,10 +79,13 @@ class SystemRequests:
         for name, handler in named.items():
             self._offer(f"$SYS.REQ.ACCOUNT.*.{name}", account, handler)
 
-    def subscribe_account(self, account: "Account") -> None:
-        """Offer the services of every account: user information, and the account's own counts."""
+    def subscribe_account(self, account: "Account", *, everything: bool) -> None:
+        """Offer the services of every account: user information, and the account's own counts.
+
+        The worker of a client knows its user; the counts are for one to tell, with `everything`.
+        """
         self._offer("$SYS.REQ.USER.INFO", account, self._user_info)
-        if account is not self._broker.system_account:
+        if everything and account is not self._broker.system_account:
             self._offer("$SYS.REQ.ACCOUNT.PING.STATZ", account, self._own_statistics)
             self._offer("$SYS.REQ.ACCOUNT.PING.CONNZ", account, self._own_connections)
             self._offer("$SYS.REQ.SERVER.PING.CONNZ", account, self._own_connections)
@@ -154,14 +156,13 @@ class SystemRequests:
     def _pages(self) -> dict[str, Handler]:
         state = self._state
         plain: dict[str, Callable[[Arguments], Any]] = {
-            "VARZ": lambda _: varz.varz(state),
             "ROUTEZ": lambda given: absent.routez(state, given),
             "GATEWAYZ": lambda given: absent.gatewayz(state, given),
             "LEAFZ": lambda given: leafz.leafz(state, given),
-            "ACCOUNTZ": lambda given: accounts.accountz(state, given),
             "HEALTHZ": lambda given: _health(*healthz.healthz(state, given)),
         }
         pages: dict[str, Handler] = {name: self._page(page) for name, page in plain.items()}
+        pages |= {"VARZ": self._varz, "ACCOUNTZ": self._whole_accountz}
         pages |= {"STATSZ": self._statsz, "IDZ": self._idz, "JSZ": self._jsz}
         return pages | {"CONNZ": self._connz, "SUBSZ": self._subsz}
 
@@ -171,8 +172,14 @@ class SystemRequests:
 
         return answer
 
+    async def _varz(self, _: Question) -> Answer:
+        return self._wrapped(await whole.whole_varz(self._state))
+
+    async def _whole_accountz(self, asked: Question) -> Answer:
+        return self._wrapped(await whole.whole_accountz(self._state, _arguments(asked.given)))
+
     async def _statsz(self, _: Question) -> Answer:
-        return self._documents.statistics()
+        return self._documents.statistics(await whole.whole_totals(self._state))
 
     async def _idz(self, _: Question) -> Answer:
         info = self._documents.server_info()
@@ -182,15 +189,13 @@ class SystemRequests:
         from midge.server.monitoring import connz  # noqa: PLC0415 - large, and seldom asked for
 
         options = connz.read_options(_arguments(asked.given))
-        return self._wrapped(await connz.connz(self._state, options))
+        return self._wrapped(await whole.whole_connz(self._state, options))
 
     async def _subsz(self, asked: Question) -> Answer:
-        from midge.server.monitoring import subsz  # noqa: PLC0415 - as above
-
-        return self._wrapped(await subsz.subsz(self._state, _arguments(asked.given)))
+        return self._wrapped(await whole.whole_subsz(self._state, _arguments(asked.given)))
 
     async def _accountz(self, asked: Question) -> Answer:
-        page = accounts.accountz(self._state, _arguments(asked.given))
+        page = await whole.whole_accountz(self._state, _arguments(asked.given))
         return self._wrapped(page.get("account_detail", page))
 
     async def _jsz(self, asked: Question) -> Answer:
@@ -223,26 +228,25 @@ class SystemRequests:
     async def _named_statistics(self, asked: Question) -> Answer | None:
         name = _account_in(asked.subject)
         if name != "PING":
-            return self._account_statistics([name]) if name in self._broker.accounts else None
+            return await self._account_statistics([name]) if name in self._broker.accounts else None
         wanted = asked.given.get("accounts")
         unused = bool(asked.given.get("include_unused"))
         found = self._broker.accounts
         if isinstance(wanted, list):
             names = [one for one in wanted if isinstance(one, str) and one in found]
-            return self._account_statistics(names)
-        return self._account_statistics(
-            [one for one in sorted(found) if unused or found[one].clients]
-        )
+            return await self._account_statistics(names)
+        answer = await self._account_statistics(sorted(found))
+        if not unused:
+            data = answer["data"]
+            data["account_statz"] = [one for one in data["account_statz"] if one["conns"]]
+        return answer
 
     async def _named_connections(self, asked: Question) -> Answer | None:
-        account = self._broker.accounts.get(_account_in(asked.subject))
-        return self._documents.account_connections(account) if account is not None else None
+        found = await whole.whole_account_statistics(self._state, [_account_in(asked.subject)])
+        return self._documents.account_connections(found[0]) if found else None
 
-    def _account_statistics(self, names: list[str]) -> Answer:
-        found = self._broker.accounts
-        page = [
-            accounts.account_statistics(self._state, found[name]) for name in names if name in found
-        ]
+    async def _account_statistics(self, names: list[str]) -> Answer:
+        page = await whole.whole_account_statistics(self._state, names)
         now = go_format.timestamp(self._broker.clock.wall())
         return self._wrapped(
             {"server_id": self._broker.keys.server_id, "now": now, "account_statz": page}
@@ -251,7 +255,7 @@ class SystemRequests:
     # Services of every account.
 
     async def _own_statistics(self, asked: Question) -> Answer:
-        return self._account_statistics([asked.account.name])
+        return await self._account_statistics([asked.account.name])
 
     async def _own_connections(self, asked: Question) -> Answer:
         return await self._connz(asked._replace(given=_about(asked.account.name, asked.given)))
@@ -270,15 +274,15 @@ class SystemRequests:
     # Services that change something.
 
     async def _kick(self, asked: Question) -> Answer:
-        self._client(asked.given, "no such client or leafnode id").close(ClosedReason.KICKED)
+        cid = asked.given.get("cid")
+        if not isinstance(cid, int) or not await whole.end_client(self._state, cid):
+            raise BadArgument("no such client or leafnode id")
         return {"server": self._documents.server_info()}
 
     async def _lame_duck(self, asked: Question) -> Answer:
-        client = self._client(asked.given, "no such client id")
-        line = self._broker.info_line(client).replace(b"INFO {", b'INFO {"ldm":true,', 1)
-        client.outbound.append(line)
-        self._broker.router.touch(client)
-        self._broker.router.flush_unless_due()
+        cid = asked.given.get("cid")
+        if not isinstance(cid, int) or not await whole.send_client_away(self._state, cid):
+            raise BadArgument("no such client id")
         return {"server": self._documents.server_info()}
 
     async def _reload(self, _: Question) -> Answer:
@@ -286,13 +290,6 @@ class SystemRequests:
             raise BadArgument("this server has no configuration to load again")
         await self._reload_configuration()
         return {"server": self._documents.server_info()}
-
-    def _client(self, given: Answer, otherwise: str) -> Connection:
-        cid = given.get("cid")
-        found = self._broker.clients.get(cid) if isinstance(cid, int) else None
-        if found is None:
-            raise BadArgument(otherwise)
-        return found
 
 
 def _health(status: int, page: Answer) -> Answer:

@@ -1,0 +1,285 @@
+"""Pages of a server with several workers: what each says of itself, put together.
+
+With one process a page is its own, and nothing is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from msgspec import structs
+
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.monitoring import accounts, subsz, varz
+from midge.server.monitoring.account_totals import server_totals
+from midge.server.monitoring.arguments import Arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from midge.server.monitoring.connz import ConnzOptions
+    from midge.server.monitoring.state import State
+
+Page = dict[str, Any]
+
+_VARZ_SUMMED = (
+    *("mem", "cpu", "connections", "total_connections", "in_msgs", "in_bytes", "in_client_msgs"),
+    *("in_client_bytes", "out_msgs", "out_bytes", "out_client_msgs", "out_client_bytes"),
+    *("slow_consumers", "stale_connections", "stalled_clients", "subscriptions"),
+)
+_ACCOUNT_SUMMED = ("conns", "total_conns", "num_subscriptions", "slow_consumers")
+_TRAFFIC = ("msgs", "bytes")
+_SUBLIST_SUMMED = ("num_subscriptions", "num_cache", "num_inserts", "num_removes", "num_matches")
+_DETAIL_SUMMED = ("client_connections", "subscriptions")
+
+
+async def whole_varz(state: State) -> Page:
+    """Return `/varz`: counts are sums, settings those of all."""
+    page = varz.varz(state)
+    part = state.part
+    if part is None:
+        return page
+    others = await part.ask_others("page", {"name": "varz", "arguments": {}})
+    _add(page, others, _VARZ_SUMMED)
+    for name in ("slow_consumer_stats", "stale_connection_stats"):
+        _add(page[name], [other[name] for other in others], ("clients",))
+    page["workers"] = part.states
+    return page
+
+
+async def whole_connz(state: State, options: ConnzOptions) -> Page:
+    """Return `/connz`: sorted, counted and cut into pages over all workers."""
+    from midge.server.monitoring import connz  # noqa: PLC0415 - large, and seldom asked for
+
+    if state.part is None:
+        return await connz.connz(state, options)
+    most = options.offset + options.limit
+    first = structs.replace(options, offset=0, limit=most)
+    asked = {"name": "connz", "arguments": structs.asdict(first)}
+    others = await state.part.ask_others("page", asked)
+    page, order = await connz.ordered_connz(state, first)
+    entries = list(zip(order, page["connections"], strict=True))
+    for other, keys in others:
+        entries += zip(keys, other["connections"], strict=True)
+        page["total"] += other["total"]
+    entries.sort(key=lambda entry: cast("Any", entry[0]))
+    chosen = [entry for _, entry in entries[options.offset : most]]
+    offset, limit = (0, 1) if options.cid else (options.offset, options.limit)
+    shown = {"num_connections": len(chosen), "offset": offset, "limit": limit}
+    return {**page, **shown, "connections": chosen}
+
+
+async def whole_subsz(state: State, arguments: Arguments) -> Page:
+    """Return `/subsz`: statistics added up, and the list one worker after the other."""
+    if state.part is None:
+        return await subsz.subsz(state, arguments)
+    offset, limit = arguments.page()
+    query = {**arguments.as_dict(), "offset": "0", "limit": str(offset + limit)}
+    own = await subsz.subsz(state, Arguments(query))
+    others = await state.part.ask_others("page", {"name": "subsz", "arguments": query})
+    return {
+        **_with_statistics(own, others),
+        "total": sum(one["total"] for one in (own, *others)),
+        "offset": offset,
+        "limit": limit,
+        **_listed((own, *others), offset, limit),
+    }
+
+
+def _listed(pages: Iterable[Page], offset: int, limit: int) -> Page:
+    listed = [one for page in pages for one in page.get("subscriptions_list", ())]
+    chosen = listed[offset : offset + limit]
+    return {"subscriptions_list": chosen} if chosen else {}
+
+
+def _with_statistics(own: Page, others: list[Page]) -> Page:
+    """Return `own` with the statistics of the SubLists of all."""
+    every = [own, *others]
+    hits = sum(one["cache_hit_rate"] * one["num_matches"] for one in every)
+    page = {name: value for name, value in own.items() if name != "subscriptions_list"}
+    _add(page, others, _SUBLIST_SUMMED)
+    used = [one["avg_fanout"] for one in every if one["max_fanout"]]
+    page["cache_hit_rate"] = hits / page["num_matches"] if page["num_matches"] else 0
+    page["max_fanout"] = max(one["max_fanout"] for one in every)
+    page["avg_fanout"] = sum(used) / len(used) if used else 0
+    return page
+
+
+async def whole_accountz(state: State, arguments: Arguments) -> Page:
+    """Return `/accountz`."""
+    page = accounts.accountz(state, arguments)
+    detail = page.get("account_detail")
+    if state.part is None or detail is None:
+        return page
+    asked = {"name": "accountz", "arguments": arguments.as_dict()}
+    others = [one["account_detail"] for one in await state.part.ask_others("page", asked)]
+    _add(detail, others, _DETAIL_SUMMED)
+    statistics = [one["sublist_stats"] for one in others]
+    detail["sublist_stats"] = _with_statistics(detail["sublist_stats"], statistics)
+    return page
+
+
+async def whole_accstatz(state: State, arguments: Arguments) -> Page:
+    """Return `/accstatz`."""
+    page = accounts.accstatz(state, arguments)
+    if state.part is None:
+        return page
+    unused = accounts.accstatz(state, Arguments({"unused": "1"}))
+    names = [one["acc"] for one in unused["account_statz"]]
+    found = await whole_account_statistics(state, names)
+    shown = arguments.flag("unused")
+    page["account_statz"] = [one for one in found if shown or one["conns"]]
+    return page
+
+
+async def whole_account_statistics(state: State, names: list[str]) -> list[Page]:
+    """Return the traffic of each of the accounts `names` that there are."""
+    found = _account_statistics(state, names)
+    if state.part is not None:
+        asked = {"name": "accounts", "arguments": {"names": names}}
+        for other in await state.part.ask_others("page", asked):
+            for one, more in zip(found, other, strict=True):
+                _add(one, [more], _ACCOUNT_SUMMED)
+                for way in ("sent", "received"):
+                    _add(one[way], [more[way]], _TRAFFIC)
+    return found
+
+
+def _account_statistics(state: State, names: list[str]) -> list[Page]:
+    known = state.broker.accounts
+    return [accounts.account_statistics(state, known[name]) for name in names if name in known]
+
+
+async def whole_totals(state: State) -> Page:
+    """Return the counts of `STATSZ` that are sums."""
+    totals = own_totals(state)
+    if state.part is not None:
+        for other in await state.part.ask_others("page", {"name": "totals", "arguments": {}}):
+            _add(totals, [other], tuple(totals))
+    return totals
+
+
+def own_totals(state: State) -> Page:
+    """Return the same counts of this process alone."""
+    broker = state.broker
+    totals = server_totals(broker)
+    return {
+        "mem": state.usage.memory_bytes(),
+        "cpu": state.usage.cpu_percent(),
+        "connections": len(broker.clients),
+        "total_connections": totals.connections,
+        "subscriptions": sum(len(account.sublist) for account in broker.accounts.values()),
+        "out_messages": totals.out_messages,
+        "out_bytes": totals.out_bytes,
+        "in_messages": totals.in_messages,
+        "in_bytes": totals.in_bytes,
+        "slow_consumers": totals.slow_consumers,
+    }
+
+
+async def whole_metrics(state: State, own: bytes) -> bytes:
+    """Return `/metrics`: with several workers, each sample once for each, with a label for it."""
+    if state.part is None:
+        return own
+    found = await state.part.ask_others("page", {"name": "metrics", "arguments": {}})
+    return labelled([(state.part.index, own.decode()), *map(tuple, found)]).encode()
+
+
+def labelled(pages: Iterable[tuple[int, str]]) -> str:
+    """Put pages in Prometheus' text form together; each sample gets its worker as a label."""
+    heads: dict[str, list[str]] = {}
+    samples: dict[str, list[str]] = {}
+    for worker, text in pages:
+        family = ""
+        for line in text.splitlines():
+            if line.startswith("# HELP "):
+                family = line.split(" ", 3)[2]
+                heads[family] = [line]
+            elif line.startswith("# TYPE "):
+                heads[family].append(line) if line not in heads[family] else None
+            elif line:
+                samples.setdefault(family, []).append(_with_label(line, worker))
+    lines = [line for family, head in heads.items() for line in (*head, *samples.get(family, ()))]
+    return "\n".join(lines) + "\n"
+
+
+def _with_label(sample: str, worker: int) -> str:
+    label = f'worker="{worker}"'
+    name, brace, rest = sample.partition("{")
+    if brace:
+        return f"{name}{{{label},{rest}"
+    name, _, value = sample.partition(" ")
+    return f"{name}{{{label}}} {value}"
+
+
+async def end_client(state: State, cid: int) -> bool:
+    """Close the client `cid`, in whichever worker it is; tell whether there was one."""
+    asked = {"name": "kick", "arguments": {"cid": cid}}
+    return _kick(state, cid) or await _any_other(state, asked)
+
+
+async def send_client_away(state: State, cid: int) -> bool:
+    """Tell the client `cid` that the server is in lame duck mode; tell whether there was one."""
+    asked = {"name": "lame_duck", "arguments": {"cid": cid}}
+    return _lame_duck(state, cid) or await _any_other(state, asked)
+
+
+async def _any_other(state: State, asked: Page) -> bool:
+    return state.part is not None and any(await state.part.ask_others("page", asked))
+
+
+def _kick(state: State, cid: int) -> bool:
+    client = state.broker.clients.get(cid)
+    if client is not None:
+        client.close(ClosedReason.KICKED)
+        state.broker.router.flush_unless_due()
+    return client is not None
+
+
+def _lame_duck(state: State, cid: int) -> bool:
+    broker = state.broker
+    client = broker.clients.get(cid)
+    if client is not None:
+        line = broker.info_line(client).replace(b"INFO {", b'INFO {"ldm":true,', 1)
+        client.outbound.append(line)
+        broker.router.touch(client)
+        broker.router.flush_unless_due()
+    return client is not None
+
+
+async def own_page(state: State, name: str, arguments: Mapping[str, Any]) -> Any:
+    """Return what this worker adds to a page; `arguments` are those of the functions above.
+
+    Raises:
+        BadArgument: an argument is invalid.
+    """
+    if name == "connz":
+        from midge.server.monitoring import connz  # noqa: PLC0415 - as above
+
+        return await connz.ordered_connz(state, msgspec.convert(arguments, connz.ConnzOptions))
+    if name == "subsz":
+        return await subsz.subsz(state, Arguments(arguments))
+    if name == "metrics":
+        await asyncio.to_thread(importlib.import_module, "midge.server.monitoring.metrics")
+        from midge.server.monitoring.metrics import Metrics  # noqa: PLC0415 - imported by now
+
+        assert state.part is not None, "asked as one of several workers"
+        return state.part.index, Metrics(state).page().decode()
+    plain: dict[str, Callable[[], Any]] = {
+        "varz": lambda: varz.varz(state),
+        "accountz": lambda: accounts.accountz(state, Arguments(arguments)),
+        "accounts": lambda: _account_statistics(state, arguments["names"]),
+        "totals": lambda: own_totals(state),
+        "kick": lambda: _kick(state, arguments["cid"]),
+        "lame_duck": lambda: _lame_duck(state, arguments["cid"]),
+    }
+    return plain[name]()
+
+
+def _add(page: Page, others: Iterable[Page], fields: Iterable[str]) -> None:
+    """Add to each of `fields` of `page` what the others have there."""
+    for field in fields:
+        page[field] += sum(other[field] for other in others)

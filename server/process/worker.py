@@ -1,0 +1,176 @@
+"""A worker process: a server without listening sockets, which does what its parent says.
+
+It has no signals of its own: the parent takes those for all. It ends with its parent, however that
+ends: the socket between them says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import uvloop
+
+from midge.protocol.errors import MidgeError
+from midge.server.broker.server_keys import ServerKeys
+from midge.server.config.options import Options
+from midge.server.log import logger as logging
+from midge.server.process.gc_pauses import shorten_pauses
+from midge.server.server import Server
+from midge.server.workers.control import Control
+from midge.server.workers.handover import Note, Receiver
+from midge.server.workers.load import LoadReport
+from midge.server.workers.mesh import Mesh
+from midge.server.workers.part import HandedDoors, Part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = logging.get_logger()
+
+_PARENTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that the parent takes; a terminal or systemd sends them to all processes."""
+
+_LISTENING = ("monitoring_http", "monitoring_https")
+
+
+class Worker:
+    """What a worker process does, from its first word with the parent to the last."""
+
+    def __init__(self, control_socket: socket.socket, way: socket.socket) -> None:
+        self._control_socket = control_socket
+        self._control = Control(self._answer, self._hear, self._orphaned)
+        self._receiver = Receiver(way, self._receive)
+        self._doors = HandedDoors({})
+        self._server: Server | None = None
+        self._mesh: Mesh | None = None
+        self._early_links: list[tuple[int, socket.socket]] = []
+        self._part: Part | None = None
+        self._apply: Callable[[], None] | None = None
+        self._ending = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until the parent says stop, or has ended."""
+        loop = asyncio.get_running_loop()
+        await loop.create_unix_connection(lambda: self._control, sock=self._control_socket)
+        self._receiver.start()
+        await self._ending.wait()
+        self._receiver.close()
+        if self._server is not None:
+            await self._server.stop()
+        if self._mesh is not None:
+            self._mesh.close()
+        self._control.close()
+
+    def _orphaned(self) -> None:
+        self._ending.set()
+
+    # What comes over the way for sockets.
+
+    def _receive(self, note: Note, handed: socket.socket) -> None:
+        kind = note["to"]
+        if kind in _LISTENING:
+            self._doors.keep(kind, handed)
+        elif kind != "link":
+            self._doors.take(kind, note, handed)
+        elif self._mesh is None:
+            self._early_links.append((note["peer"], handed))
+        else:
+            self._mesh.attach(note["peer"], handed)
+
+    # What the parent says.
+
+    def _hear(self, kind: str, body: dict[str, Any]) -> None:
+        if kind == "stop":
+            self._ending.set()
+        elif kind == "discard":
+            self._apply = None
+        elif kind == "digest" and self._server is not None:
+            self._server.name_configuration(body["digest"])
+        elif kind == "states" and self._part is not None:
+            self._part.states = body["states"]
+            self._part.refused = body["refused"]
+            self._part.restarts = body["restarts"]
+
+    async def _answer(self, kind: str, body: dict[str, Any]) -> Any:
+        """Do what the parent asks for. Raises: MidgeError, OSError."""
+        if kind == "start":
+            await self._start(body)
+        elif self._server is None:
+            raise MidgeError(f"the worker has not started, and cannot {kind}")
+        elif kind == "prepare":
+            options = msgspec.convert(body["options"], Options)
+            self._apply = self._prepare(self._server, options)
+        elif kind == "apply" and self._apply is not None:
+            self._apply()
+            self._apply = None
+        elif kind == "lame_duck":
+            await self._server.lame_duck()
+        elif kind == "page":
+            return await self._server.page(body["name"], body["arguments"])
+        return None
+
+    async def _start(self, body: dict[str, Any]) -> None:
+        """Start the server, and join the other workers."""
+        await self._receiver.received(body["handed"])  # what was sent before this message
+        options = msgspec.convert(body["options"], Options)
+        logging.configure(options.logging)
+        doors = self._doors
+        doors.name({kind: (host, port) for kind, (host, port) in body["addresses"].items()})
+        part = Part(body["index"], ServerKeys(**body["keys"]), doors, self._ask_others)
+        self._part = part
+        server = self._server = Server(options, part=part)
+        server.name_configuration(body["digest"])
+        server.broker.number_from(body["first_cid"])
+        if body["can_reload"]:
+            server.reload_on_request(self._ask_for_reload)
+        mesh = self._mesh = Mesh(server.broker, part.index, self._link_lost)
+        await server.start()
+        logging.adopt_structlog()
+        LoadReport(server.broker, doors, self._control).start()
+        links, self._early_links = self._early_links, []
+        for peer, end in links:
+            mesh.attach(peer, end)
+        await mesh.settled()
+
+    def _prepare(self, server: Server, options: Options) -> Callable[[], None]:
+        """Check `options`; return what puts them in force. Raises: ConfigError."""
+        put_in_force = server.prepare_reload(options)
+
+        def apply() -> None:
+            put_in_force()
+            logging.configure(options.logging)
+
+        return apply
+
+    async def _ask_others(self, kind: str, body: dict[str, Any]) -> list[Any]:
+        answers: list[Any] = await self._control.ask("others", what=kind, asked=body)
+        return answers
+
+    async def _ask_for_reload(self) -> None:
+        await self._control.ask("reload")
+
+    def _link_lost(self, peer: int) -> None:
+        self._control.tell("link_lost", peer=peer)
+
+
+def main() -> None:
+    """Run a worker on the two sockets whose descriptors are the arguments."""
+    for number in _PARENTS:
+        signal.signal(number, signal.SIG_IGN)
+    shorten_pauses()
+    control, way = [socket.socket(fileno=int(argument)) for argument in sys.argv[1:3]]
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(control, way))
+
+
+async def _run(control: socket.socket, way: socket.socket) -> None:
+    await Worker(control, way).run()
+
+
+if __name__ == "__main__":
+    main()

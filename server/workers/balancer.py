@@ -1,0 +1,51 @@
+"""Which worker gets the next connection, and how many each has."""
+
+from __future__ import annotations
+
+
+class Seat:
+    """What the parent knows of the load of one worker.
+
+    A worker tells how many connections it has, and how many it had been handed when it counted: the
+    parent adds those that it has handed over since.
+    """
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.is_ready = False
+        self.handed = 0
+        self._counted = 0
+        self._open = 0
+
+    def load(self) -> int:
+        """Return the number of connections that the worker has, or is about to have."""
+        return self._open + self.handed - self._counted
+
+    def count(self, received: int, open_now: int) -> None:
+        """Take what the worker tells: `open_now` connections after `received` handovers."""
+        self._counted = received
+        self._open = open_now
+
+    def vacate(self) -> None:
+        """Take note that the worker has ended, and its connections with it."""
+        self.is_ready = False
+        self.handed = self._counted = self._open = 0
+
+
+class Balancer:
+    """The seats of all workers."""
+
+    def __init__(self, count: int) -> None:
+        self.seats = [Seat(index) for index in range(count)]
+
+    def by_load(self) -> list[Seat]:
+        """List the workers that take connections, the least loaded first.
+
+        Of workers with as many connections, the one that has been handed fewest comes first.
+        """
+        ready = [seat for seat in self.seats if seat.is_ready]
+        return sorted(ready, key=lambda seat: (seat.load(), seat.handed, seat.index))
+
+    def load(self) -> int:
+        """Return the number of connections of all workers."""
+        return sum(seat.load() for seat in self.seats)

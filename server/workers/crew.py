@@ -1,0 +1,321 @@
+"""All worker processes: started together, linked with one another, and started again when they end.
+
+A worker takes clients only when it is linked with all others and every one knows the interest of
+the rest. One that ends is started again at once; one that keeps ending has to wait longer each
+time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol
+
+from midge.protocol.errors import MidgeError
+from midge.server.log.logger import get_logger
+from midge.server.workers.balancer import Balancer
+from midge.server.workers.control import GoneError
+from midge.server.workers.process import WorkerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable
+
+    from midge.server.clock import Clock
+
+DEATHS_MAX = 3
+"""A worker that ends so often within a minute is started again with a delay."""
+
+DEATHS_WITHIN_S = 60.0
+LONGEST_DELAY_S = 30.0
+
+_PING_S = 2.0
+_TRY_AGAIN_S = 5.0
+_PATIENCE_S = 2.0  # for what one worker asks the others, such as for a page
+_RELINK_S = 0.1  # a link that ends most often means that a process does, which is soon known
+
+log = get_logger()
+
+
+class Owner(Protocol):
+    """What a crew works for."""
+
+    def first_words(self, index: int) -> dict[str, Any]:
+        """Return what worker `index` is told at its start."""
+
+    def sockets_of(self, index: int) -> Iterable[tuple[str, socket.socket]]:
+        """List the listening sockets that worker `index` serves itself, with their kinds."""
+
+    async def answer(self, worker: int, kind: str, body: dict[str, Any]) -> Any:
+        """Answer what a worker asks. Raises: MidgeError."""
+
+    def states_changed(self) -> None:
+        """Take note that a worker has become ready, or has ended."""
+
+
+class Crew:
+    """`count` workers of `owner`; `changing` is held while settings change or a worker starts.
+
+    `silence_max_s` is how long a worker may answer nothing before it is ended as stuck.
+    """
+
+    def __init__(self, owner: Owner, count: int, clock: Clock, silence_max_s: float) -> None:
+        self.balancer = Balancer(count)
+        self.changing = asyncio.Lock()
+        self.restarts = 0
+        self._owner = owner
+        self._clock = clock
+        self._unanswered_max = max(2, round(silence_max_s / _PING_S))
+        self._processes: dict[int, WorkerProcess] = {}
+        self._deaths: list[deque[float]] = [deque() for _ in range(count)]
+        self._relinking: set[tuple[int, int]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_stopping = False
+        self._empty = asyncio.Event()
+        self._failed: asyncio.Future[Any] | None = None
+
+    # Start and stop.
+
+    async def start(self) -> None:
+        """Start all workers and return when clients may come.
+
+        Raises:
+            MidgeError: one of them could not start; all have ended then.
+        """
+        self._failed = asyncio.get_running_loop().create_future()
+        try:
+            for seat in self.balancer.seats:
+                await self._spawn(seat.index)
+            starts = [self._begin(process) for process in self._processes.values()]
+            together = asyncio.ensure_future(_all(starts))
+            either: set[asyncio.Future[Any]] = {together, self._failed}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not together.done():
+                together.cancel()
+                self._failed.result()
+            await together
+        except BaseException:
+            await self.stop(0.0)
+            raise
+        finally:
+            self._failed = None
+        self._clock.call_later(_PING_S, self._ask_all_alive)
+
+    async def stop(self, timeout_s: float) -> None:
+        """Stop all workers; end those that take longer than `timeout_s`."""
+        self._is_stopping = True
+        for task in list(self._tasks):
+            task.cancel()
+        for process in list(self._processes.values()):
+            process.control.tell("stop")
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._emptied()
+        except TimeoutError:
+            for process in list(self._processes.values()):
+                process.kill()
+            await self._emptied()
+
+    async def _emptied(self) -> None:
+        while self._processes:
+            self._empty.clear()
+            await self._empty.wait()
+
+    async def _spawn(self, index: int) -> WorkerProcess:
+        """Start a process and link it with those that are there."""
+        process = WorkerProcess(index, self._answer, self._hear, self._exited)
+        others = list(self._processes.values())
+        self._processes[index] = process
+        await process.connect()
+        for kind, listening in self._owner.sockets_of(index):
+            process.hand_over({"to": kind}, listening)
+        for other in others:
+            self._link(process, other)
+        return process
+
+    async def _begin(self, process: WorkerProcess) -> None:
+        """Have `process` start, and take clients."""
+        words = self._owner.first_words(process.index)
+        await process.control.ask("start", handed=process.handed, **words)
+        if not self._is_stopping:
+            self.balancer.seats[process.index].is_ready = True
+            log.info("worker_started", worker=process.index, worker_pid=process.pid)
+            self._owner.states_changed()
+
+    # Links.
+
+    def _link(self, one: WorkerProcess, other: WorkerProcess) -> None:
+        """Give both processes an end of a new link; try again soon where that does not fit."""
+        ends = socket.socketpair()
+        try:
+            for process, peer, end in ((one, other, ends[0]), (other, one, ends[1])):
+                if not process.hand_over({"to": "link", "peer": peer.index}, end):
+                    self._link_again(one, other)
+                    return
+        finally:
+            for end in ends:
+                end.close()
+
+    def _link_again(self, one: WorkerProcess, other: WorkerProcess) -> None:
+        """Link two workers anew in a moment, if both are still there."""
+        pair = (min(one.index, other.index), max(one.index, other.index))
+        if pair not in self._relinking:
+            self._relinking.add(pair)
+            self._clock.call_later(_RELINK_S, self._relink, pair, one, other)
+
+    def _relink(self, pair: tuple[int, int], one: WorkerProcess, other: WorkerProcess) -> None:
+        self._relinking.discard(pair)
+        present = self._processes.values()
+        if one in present and other in present and not self._is_stopping:
+            self._link(one, other)
+
+    # What workers say.
+
+    async def _answer(self, process: WorkerProcess, kind: str, body: dict[str, Any]) -> Any:
+        if kind == "others":
+            asked = body["asked"]
+            return await self.ask_all(body["what"], _PATIENCE_S, but=process.index, **asked)
+        return await self._owner.answer(process.index, kind, body)
+
+    def _hear(self, process: WorkerProcess, kind: str, body: dict[str, Any]) -> None:
+        if kind == "load":
+            self.balancer.seats[process.index].count(body["received"], body["open"])
+        elif kind == "link_lost":
+            other = self._processes.get(body["peer"])
+            if other is not None:
+                self._link_again(process, other)
+
+    def tell_all(self, kind: str, **body: Any) -> None:
+        """Tell every worker that has started."""
+        for process in self._ready():
+            process.control.tell(kind, **body)
+
+    def tell(self, index: int, kind: str, **body: Any) -> None:
+        """Tell worker `index`, if it is there."""
+        process = self._processes.get(index)
+        if process is not None:
+            process.control.tell(kind, **body)
+
+    async def ask_all(
+        self, kind: str, patience_s: float | None = None, *, but: int = -1, **body: Any
+    ) -> list[Any]:
+        """Ask every worker that has started, except `but`, and return the answers.
+
+        Those that end meanwhile, or take longer than `patience_s`, are left out. Raises:
+        MidgeError, the first that one has raised.
+        """
+        asked = [
+            asyncio.wait_for(process.control.ask(kind, **body), patience_s)
+            for process in self._ready()
+            if process.index != but
+        ]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(
+                answer, GoneError | TimeoutError
+            ):
+                raise answer
+        return [answer for answer in answers if not isinstance(answer, BaseException)]
+
+    def _ready(self) -> list[WorkerProcess]:
+        seats = self.balancer.seats
+        return [one for one in self._processes.values() if seats[one.index].is_ready]
+
+    def process(self, index: int) -> WorkerProcess | None:
+        """Return the process of worker `index`, if there is one."""
+        return self._processes.get(index)
+
+    def states(self) -> list[dict[str, Any]]:
+        """Describe each worker for monitoring."""
+        return [
+            {
+                "worker": seat.index,
+                "pid": process.pid if (process := self._processes.get(seat.index)) else 0,
+                "ready": seat.is_ready,
+                "failing": len(self._deaths[seat.index]) >= DEATHS_MAX,
+            }
+            for seat in self.balancer.seats
+        ]
+
+    # Ends.
+
+    def _ask_all_alive(self) -> None:
+        """Ask every worker whether it is alive; end those that have not answered for long."""
+        if self._is_stopping:
+            return
+        for process in self._ready():
+            if process.unanswered >= self._unanswered_max:
+                log.error("worker_stuck", worker=process.index, worker_pid=process.pid)
+                process.kill()
+            else:
+                self._run(process.is_alive())
+        self._clock.call_later(_PING_S, self._ask_all_alive)
+
+    def _run(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _exited(self, process: WorkerProcess, code: int) -> None:
+        """Start another process in place of one that has ended."""
+        index = process.index
+        if self._processes.get(index) is process:
+            del self._processes[index]
+        self._empty.set()
+        self.balancer.seats[index].vacate()
+        if self._is_stopping:
+            return
+        log.error("worker_ended", worker=index, worker_pid=process.pid, outcome=_outcome(code))
+        if self._failed is not None:
+            if not self._failed.done():
+                text = f"worker {index} ended while it started: {_outcome(code)}"
+                self._failed.set_exception(MidgeError(text))
+            return
+        delay_s = self._delay(index)
+        if delay_s:
+            log.error("worker_delayed", worker=index, delay_s=delay_s)
+        self._clock.call_later(delay_s, self._restart, index)
+        self._owner.states_changed()
+
+    def _delay(self, index: int) -> float:
+        """Note that worker `index` has ended; return the seconds before it is started again."""
+        now, deaths = self._clock.monotonic(), self._deaths[index]
+        deaths.append(now)
+        while now - deaths[0] > DEATHS_WITHIN_S:
+            deaths.popleft()
+        more = len(deaths) - DEATHS_MAX
+        return 0.0 if more < 0 else min(2.0**more, LONGEST_DELAY_S)
+
+    def _restart(self, index: int) -> None:
+        if not self._is_stopping:
+            self._run(self._start_again(index))
+
+    async def _start_again(self, index: int) -> None:
+        async with self.changing:
+            self.restarts += 1
+            try:
+                process = await self._spawn(index)
+            except OSError as error:  # no process or descriptor is left
+                log.error("worker_failed", worker=index, error=str(error))
+                self._clock.call_later(_TRY_AGAIN_S, self._restart, index)
+                return
+            try:
+                await self._begin(process)
+            except MidgeError as error:
+                log.error("worker_failed", worker=index, error=str(error))
+                process.kill()
+
+
+async def _all(works: list[Coroutine[Any, Any, None]]) -> None:
+    await asyncio.gather(*works)
+
+
+def _outcome(code: int) -> str:
+    """Say how a process has ended."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"

@@ -1,0 +1,76 @@
+"""The parent's listening sockets: each connection is accepted, handed to a worker, and let go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.server.listeners.accepting import Acceptor
+from midge.server.log.logger import get_logger
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from midge.server.clock import Clock
+    from midge.server.workers.crew import Crew
+
+_LOOK_AGAIN_S = 0.02  # while no worker takes connections, which the system queues meanwhile
+
+log = get_logger()
+
+
+class Reception:
+    """Hands connections to the workers of `crew`; `max_connections` says how many there may be.
+
+    Client ids are given out here, so that no two connections of the server have the same. Nothing
+    is ever read from a connection.
+    """
+
+    def __init__(self, crew: Crew, max_connections: Callable[[], int]) -> None:
+        self.refused = 0
+        self._crew = crew
+        self._max_connections = max_connections
+        self._last_cid = 4  # nats-server's internal clients take the first few
+
+    def is_open(self) -> bool:
+        """Tell whether any worker takes connections."""
+        return any(seat.is_ready for seat in self._crew.balancer.seats)
+
+    def receive(self, kind: str, accepted: socket.socket, peer: tuple[str, int]) -> None:
+        """Hand `accepted` to the least loaded worker that has room for it, and close the copy."""
+        balancer = self._crew.balancer
+        self._last_cid += 1
+        note = {
+            "to": kind,
+            "host": peer[0],
+            "port": peer[1],
+            "cid": self._last_cid,
+            "full": balancer.load() >= self._max_connections(),
+        }
+        for seat in balancer.by_load():
+            process = self._crew.process(seat.index)
+            if process is not None and process.hand_over(note, accepted):
+                seat.handed += 1
+                break
+        else:
+            self.refused += 1
+            log.error("handover_refused", peer=f"{peer[0]}:{peer[1]}")
+        accepted.close()
+
+
+class Door(Acceptor):
+    """A listening socket for connections of a `kind`."""
+
+    def __init__(self, clock: Clock, kind: str, reception: Reception) -> None:
+        super().__init__(clock)
+        self._kind = kind
+        self._reception = reception
+
+    def _room(self) -> int:
+        if self._reception.is_open():
+            return super()._room()
+        self._stop_accepting(_LOOK_AGAIN_S)
+        return 0
+
+    def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
+        self._reception.receive(self._kind, accepted, peer)

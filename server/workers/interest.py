@@ -1,0 +1,164 @@
+"""What the other workers are told of interest: by account, of clients and of services of this one.
+
+Every worker has the same imports between accounts, and each answers some requests itself, so those
+subscriptions are told to none. Each link is told every change at once, and what there is at its
+beginning in turns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from midge.server.accounts.links import ServiceLink, StreamLink
+from midge.server.clients.fair_turns import PORTION_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from midge.server.clients.fair_turns import FairTurns
+    from midge.server.routing.account import Account
+    from midge.sublist.subscription import Subscription
+
+Key = tuple[bytes, bytes, "bytes | None"]
+"""The name of an account, a subject, and the queue group of members' interest."""
+
+_TELLING_BYTES = 256  # what a line of interest takes of a turn
+
+_ANSWERED_BY_EACH = frozenset({b"$SYS.REQ.USER.INFO"})
+"""Requests that only the worker of the client that asks can answer."""
+
+
+class Sender(Protocol):
+    """What interest is told over."""
+
+    def send(self, piece: bytes) -> None:
+        """Send a line."""
+
+
+class Interest:
+    """The interest in all accounts, by how many subscriptions there are of each kind.
+
+    `changed` is called with a key and its count, 0 at the end, whenever others are to know of it.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[Key, int] = {}
+        self._told: dict[Told, None] = {}
+
+    def watch(self, account: Account) -> None:
+        """Count the subscriptions of `account` from now on, and those that are there."""
+        watch = AccountWatch(self, account.name.encode())
+        account.watcher = watch
+        for subscription in account.sublist:
+            watch.added(subscription)
+
+    def join(self, told: Told) -> None:
+        """Have `told` say everything, and every change from now on."""
+        self._told[told] = None
+        told.begin()
+
+    def leave(self, told: Told) -> None:
+        """Have it say nothing more."""
+        self._told.pop(told, None)
+
+    def change(self, key: Key, change: int) -> None:
+        """Count one subscription more, or less."""
+        count = self.counts.get(key, 0) + change
+        if count:
+            self.counts[key] = count
+        else:
+            self.counts.pop(key, None)
+        if key[2] is not None or count == 0 or (count == 1 and change > 0):
+            for told in self._told:
+                told.change(key, count)
+
+
+class AccountWatch:
+    """Sees the subscriptions of one account come and go."""
+
+    def __init__(self, interest: Interest, name: bytes) -> None:
+        self._interest = interest
+        self._name = name
+
+    def added(self, subscription: Subscription) -> None:
+        """Count a subscription."""
+        if is_told(subscription):
+            self._interest.change((self._name, subscription.subject, subscription.queue), 1)
+
+    def removed(self, subscription: Subscription) -> None:
+        """Count it no longer."""
+        if is_told(subscription):
+            self._interest.change((self._name, subscription.subject, subscription.queue), -1)
+
+
+class Told:
+    """What one link has been told, and is still to be told.
+
+    `done` is called whenever nothing is left to be told.
+    """
+
+    def __init__(
+        self, interest: Interest, link: Sender, turns: FairTurns, done: Callable[[], None]
+    ) -> None:
+        self._interest = interest
+        self._link = link
+        self._turns = turns
+        self._done = done
+        self._untold: dict[Key, None] = {}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the link has been told everything."""
+        return not self._untold
+
+    def begin(self) -> None:
+        """Tell everything, some of it now and the rest in later turns."""
+        self._untold = dict.fromkeys(self._interest.counts)
+        self._tell_waiting(PORTION_BYTES)
+
+    def change(self, key: Key, count: int) -> None:
+        """Tell at once how much interest of a kind there is, unless its turn is still to come."""
+        if not count:
+            if self._untold.pop(key, True) is not None:
+                self._link.send(_ended(key))
+        elif key not in self._untold:
+            self._link.send(_began(key, count))
+
+    def end(self) -> None:
+        """Tell nothing more."""
+        self._untold = {}
+
+    def _tell_waiting(self, budget: int) -> None:
+        while self._untold and budget > 0:
+            key = next(iter(self._untold))
+            del self._untold[key]
+            self._link.send(_began(key, self._interest.counts[key]))
+            budget -= _TELLING_BYTES + len(key[1])
+        if self._untold:
+            self._turns.wait(self._go_on)
+        else:
+            self._done()
+
+    def _go_on(self) -> None:
+        self._tell_waiting(min(self._turns.share(), 64 * PORTION_BYTES))
+
+
+def is_told(subscription: Subscription) -> bool:
+    """Tell whether other workers are to send what `subscription` wants."""
+    if isinstance(subscription, ServiceLink | StreamLink):
+        return False
+    return subscription.owned_by() is not None or subscription.subject not in _ANSWERED_BY_EACH
+
+
+def _began(key: Key, count: int) -> bytes:
+    account, subject, queue = key
+    if queue is None:
+        return b"RS+ %b %b\r\n" % (account, subject)
+    return b"RS+ %b %b %b %d\r\n" % (account, subject, queue, count)
+
+
+def _ended(key: Key) -> bytes:
+    account, subject, queue = key
+    if queue is None:
+        return b"RS- %b %b\r\n" % (account, subject)
+    return b"RS- %b %b %b\r\n" % (account, subject, queue)

@@ -1,0 +1,156 @@
+"""The link between two workers of a server: messages of all accounts, in the dialect of routes.
+
+It is no route. The other worker is the same server, so nothing is asked, allowed or mapped a second
+time, and what comes over it never goes on to another worker.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from midge.protocol.frame import Frame
+from midge.protocol.route import RouteParser
+from midge.server.links.link import Link
+from midge.server.links.outbound import Heads
+from midge.server.routing.account import Account
+from midge.server.routing.client import Client
+from midge.server.routing.role import Role
+from midge.server.workers.barrier import Round
+from midge.sublist.subscription import RemoteSubscription
+
+if TYPE_CHECKING:
+    from midge.server.broker.broker import Broker
+
+_WORKER = int(Role.WORKER)
+_UNLIMITED = 1 << 62
+_LINE_MAX_BYTES = 1 << 16
+
+
+class WorkerLink(Link):
+    """The link to worker `index`; `side` is told of its end."""
+
+    def __init__(self, broker: "Broker", cid: int, index: int, side: Any) -> None:
+        parser = RouteParser(self, max_control_line=_LINE_MAX_BYTES, max_payload=-1)
+        interval_s = broker.options.keepalive.ping_interval_s
+        Link.__init__(
+            self, broker, cid, ("worker", index), side, _WORKER, parser, interval_s, False
+        )
+        self.index = index
+        self.max_interest = _UNLIMITED
+        self.takes_headers(True)
+        self._parts: dict[bytes, WorkerPart] = {}
+        self._account: bytes | None = None
+        self._part: WorkerPart | None = None
+        self._asked: list[Round | None] = []
+
+    def part_of(self, name: bytes) -> "WorkerPart":
+        """Return what the link is to the account called `name`."""
+        part = self._parts.get(name)
+        if part is None:
+            account = self.broker.account(name.decode())
+            part = self._parts[name] = WorkerPart(self, account, name)
+        return part
+
+    def _present(self) -> "WorkerPart":
+        """Return the part of the account that the line at hand names."""
+        if self.parser.account is not self._account or self._part is None:
+            self._account = self.parser.account
+            self._part = self.part_of(self._account)
+        return self._part
+
+    def drop_interest(self) -> None:
+        """Remove all that the other worker has told."""
+        for part in self._parts.values():
+            left = list(part.interest.values())
+            part.interest = {}
+            self.drop(part, left)
+
+    # Asked whether it has taken everything.
+
+    def ask_taken(self, round_: Round) -> None:
+        """Call `taken` of `round_` when the other worker has taken everything, or is gone."""
+        self._ask(round_)
+        self.router.flush_soon()
+
+    def send_ping(self) -> None:
+        """Send PING, to see whether the other worker is there."""
+        self._ask(None)
+        self.router.flush_unless_due()
+
+    def _ask(self, round_: Round | None) -> None:
+        self._asked.append(round_)
+        self.send(b"PING\r\n")
+
+    def on_pong(self) -> None:
+        """Take the answer to the first PING that has none yet."""
+        Link.on_pong(self)
+        round_ = self._asked.pop(0) if self._asked else None
+        if round_ is not None:
+            round_.taken()
+
+    def release_asked(self) -> None:
+        """Have nothing wait for this link any more."""
+        asked, self._asked = self._asked, []
+        for round_ in asked:
+            if round_ is not None:
+                round_.taken()
+
+    # From the other worker.
+
+    def on_link_subscribe(self, subject: bytes, queue: bytes | None, weight: int) -> None:
+        """Note that there is interest, or that a queue group has another weight."""
+        part = self._present()
+        told = RemoteSubscription(subject, queue, part, weight, "", False)
+        self.begin_interest(part, part.interest, (subject, queue), told)
+
+    def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
+        """Forget interest."""
+        part = self._present()
+        self.end_interest(part, part.interest, (subject, queue))
+
+    def on_publish(self, frame: Frame) -> None:
+        """Route a message to plain subscriptions."""
+        self.take(self._present(), frame)
+
+    def on_publish_run(self, frame: Frame, count: int) -> int:
+        """Route messages that differ in their payloads only; return how many."""
+        return self.take_run(self._present(), frame, count)
+
+    def on_link_message(self, frame: Frame, queues: list[bytes]) -> None:
+        """Route a message that is for a member of each of `queues` too."""
+        self.take_for(self._present(), frame, queues)
+
+
+class WorkerPart(Client):
+    """What a link is to one account: where messages to the other worker go, and come from."""
+
+    def __init__(self, link: WorkerLink, account: Account, name: bytes) -> None:
+        Client.__init__(self, link.cid, account, link.broker.chunks)
+        self.role = _WORKER
+        self.link = link
+        self.interest: dict[Any, RemoteSubscription] = {}
+        self._heads = Heads(b"RMSG %b " % name, b"HMSG %b " % name)
+
+    def reaches(self, link: Any, origin: str) -> bool:
+        """Tell whether a message from the other worker may go on over `link`: not to a third."""
+        return bool(link.role != _WORKER)
+
+    def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:
+        """Send `frame` to the other worker, and tell whether it goes."""
+        return self.link.send_message(publisher, frame, self._heads, queues)
+
+    def takes_run(self, publisher: Client | None, frame: Frame) -> bool:
+        """Tell whether nothing but the subject decides."""
+        return self.link.sends_run(frame)
+
+    def forward_run(self, frame: Frame, count: int) -> None:
+        """Send `count` messages, `frame` the first, that differ in their payloads only."""
+        self.link.send_run(frame, self._heads, count)
+
+    # As a publisher it is the link.
+
+    def run_goes_on(self, generation: int) -> bool:
+        """Tell whether nothing has halted the parser, and the next message is for the same."""
+        return not self.link.parser.halted and self.account.sublist.generation == generation
+
+    def hold_for(self, receiver: Client) -> None:
+        """Read no further for a moment after the batch at hand: `receiver` is far behind."""
+        self.link.hold_for(receiver)

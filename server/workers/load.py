@@ -1,0 +1,58 @@
+"""What a worker tells its parent of its load."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from midge.server.clients.observer import Observer
+
+if TYPE_CHECKING:
+    from midge.server.broker.broker import Broker
+    from midge.server.workers.control import Control
+    from midge.server.workers.part import HandedDoors
+
+_SETTLE_S = 0.05  # by then most of what was handed over has become a connection
+
+
+class LoadReport(Observer):
+    """Counts the connections of `broker` for the parent, which counts those that it hands over.
+
+    An end is told in the next turn of the loop, so that a full server has room again at once; what
+    has been handed over a little later, for the parent knows of it.
+    """
+
+    def __init__(self, broker: Broker, doors: HandedDoors, control: Control) -> None:
+        self._broker = broker
+        self._doors = doors
+        self._control = control
+        self._is_due = False
+        self._is_expected = False
+
+    def start(self) -> None:
+        """Tell from now on."""
+        self._broker.observers.append(self)
+        self._doors.taken = self._expect
+
+    def client_connected(self, connection: Any) -> None:
+        """See a client that has been let in."""
+        self._expect()
+
+    def client_closed(self, connection: Any) -> None:
+        """See a connection end."""
+        if not self._is_due:
+            self._is_due = True
+            self._broker.clock.call_later(0, self._tell)
+
+    def _expect(self) -> None:
+        """Count again in a moment."""
+        if not self._is_expected:
+            self._is_expected = True
+            self._broker.clock.call_later(_SETTLE_S, self._count)
+
+    def _count(self) -> None:
+        self._is_expected = False
+        self._tell()
+
+    def _tell(self) -> None:
+        self._is_due = False
+        self._control.tell("load", received=self._doors.received, open=len(self._broker.clients))

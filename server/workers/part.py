@@ -1,0 +1,98 @@
+"""What makes a server one of several workers: its number, the names of the whole, its doors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from midge.server.errors import ConfigError
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Awaitable, Callable
+
+    from midge.server.broker.server_keys import ServerKeys
+    from midge.server.listeners.doors import Address
+    from midge.server.listeners.tcp import Listener
+
+
+class Part:
+    """Worker `index` of a server whose names are `keys`; `doors` bring what the parent accepts.
+
+    Worker 0 has what there can be only one of: JetStream, monitoring and the system account's
+    services. `ask_others` puts a question to all other workers. `states` is what the parent has
+    told last of all workers.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        keys: ServerKeys,
+        doors: HandedDoors,
+        ask_others: Callable[[str, dict[str, Any]], Awaitable[list[Any]]],
+    ) -> None:
+        self.index = index
+        self.keys = keys
+        self.doors = doors
+        self.ask_others = ask_others
+        self.states: list[dict[str, Any]] = []
+        self.refused = 0
+        self.restarts = 0
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this worker has what there can be only one of."""
+        return self.index == 0
+
+
+class HandedDoors:
+    """The listeners of a worker, which get their connections from the parent.
+
+    `addresses` are the parent's, by kind, and `received` counts the connections so far; `taken` is
+    called after each of them.
+    """
+
+    def __init__(self, addresses: dict[str, Address]) -> None:
+        self.received = 0
+        self.taken: Callable[[], None] | None = None
+        self._addresses = addresses
+        self._listeners: dict[str, Listener] = {}
+        self._sockets: dict[str, socket.socket] = {}
+
+    def name(self, addresses: dict[str, Address]) -> None:
+        """Take the parent's addresses."""
+        self._addresses = addresses
+
+    def open(self, kind: str, listener: Listener, host: str, port: int) -> Address:
+        """Have `listener` take what comes of a kind."""
+        self._listeners[kind] = listener
+        return self._addresses[kind]
+
+    def listen(
+        self, kind: str, host: str, port: int, backlog: int
+    ) -> tuple[socket.socket, Address]:
+        """Return the listening socket that the parent has handed over.
+
+        Raises:
+            ConfigError: it has not.
+        """
+        found = self._sockets.pop(kind, None)
+        if found is None:
+            raise ConfigError(f"no listening socket for {kind} came from the parent process")
+        return found, self._addresses[kind]
+
+    def keep(self, kind: str, listening: socket.socket) -> None:
+        """Take a listening socket from the parent."""
+        listening.setblocking(False)
+        self._sockets[kind] = listening
+
+    def take(self, kind: str, note: dict[str, Any], accepted: socket.socket) -> None:
+        """Take a connection from the parent, and give it to the listener of its kind."""
+        self.received += 1
+        accepted.setblocking(False)
+        listener = self._listeners.get(kind)
+        if listener is None:
+            accepted.close()  # the server is about to end
+            return
+        listener.take(accepted, (note["host"], note["port"]), note["cid"], full=note["full"])
+        if self.taken is not None:
+            self.taken()

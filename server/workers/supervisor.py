@@ -1,0 +1,216 @@
+"""The parent of several workers: binds, accepts and hands over, and is the server to its process.
+
+It has the interface of `midge.server.server.Server` that a daemon needs, and serves nothing itself:
+whatever a client says is read by a worker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from midge.server.broker.server_keys import ServerKeys
+from midge.server.clock import LoopClock
+from midge.server.config.options import Logging, Options, Process
+from midge.server.listeners.sockets import host_in_url, listen
+from midge.server.log.logger import JOURNAL
+from midge.server.workers.cpus import worker_count
+from midge.server.workers.crew import Crew
+from midge.server.workers.doors import Door, Reception
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from midge.server.listeners.doors import Address
+
+_BACKLOG = 1024
+_STOP_S = 5.0  # to stop JetStream, besides what writing takes
+
+_OWN_CIDS = 1 << 40
+"""Above the numbers that the parent gives; each process has 2**24 of them for what is no client."""
+
+_SCHEMES = {
+    "nats": ("nats", "nats"),
+    "websocket": ("websocket", "ws"),
+    "monitoring_http": ("monitoring", "http"),
+    "monitoring_https": ("monitoring", "https"),
+}
+"""By kind of listening socket: the kind of its URL, and the URL's scheme."""
+
+_SERVED_BY_FIRST = ("monitoring_http", "monitoring_https")
+
+
+class Supervisor:
+    """A server of several worker processes, as `options` say."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._keys = ServerKeys()
+        self._digest = ""
+        self._load_again: Callable[[], Awaitable[None]] | None = None
+        self._crew: Crew | None = None
+        self._reception: Reception | None = None
+        self._doors: dict[str, Door] = {}
+        self._sockets: dict[str, socket.socket] = {}
+        self._addresses: dict[str, Address] = {}
+
+    @property
+    def server_id(self) -> str:
+        """The public key of the whole server, new at each start."""
+        return self._keys.server_id
+
+    @property
+    def crew(self) -> Crew:
+        """The workers, once started."""
+        assert self._crew is not None, "started"
+        return self._crew
+
+    # Start and stop.
+
+    async def start(self) -> None:
+        """Bind, start the workers, and take clients when all of them are ready.
+
+        Raises:
+            OSError: an address cannot be bound.
+            MidgeError: a worker could not start.
+        """
+        clock = LoopClock()
+        silence_s = self.options.limits.write_deadline_s
+        crew = self._crew = Crew(self, worker_count(self.options), clock, silence_s)
+        self._reception = Reception(crew, lambda: self.options.limits.max_connections)
+        try:
+            self._bind()
+            await crew.start()
+        except BaseException:
+            self._unbind()
+            raise
+        for kind in ("websocket", "nats"):
+            if kind in self._sockets:
+                door = self._doors[kind] = Door(clock, kind, self._reception)
+                door.adopt(self._sockets.pop(kind))
+
+    def _bind(self) -> None:
+        options = self.options
+        monitoring = options.monitoring
+        wanted = {
+            "monitoring_https": (monitoring.host or options.listen.host, monitoring.https_port),
+            "monitoring_http": (monitoring.host or options.listen.host, monitoring.http_port),
+            "websocket": (options.websocket.host, options.websocket.port),
+        }
+        if monitoring.https_port:
+            del wanted["monitoring_http"]
+        for kind, (host, port) in wanted.items():
+            if port:
+                self._sockets[kind], self._addresses[kind] = listen(host, port, _BACKLOG)
+        listening = listen(options.listen.host, options.listen.port, _BACKLOG)
+        self._sockets["nats"], self._addresses["nats"] = listening
+
+    def _unbind(self) -> None:
+        for door in self._doors.values():
+            door.close()
+        self._doors = {}
+        for listening in self._sockets.values():
+            listening.close()
+        self._sockets = {}
+
+    async def stop(self) -> None:
+        """Take no more clients, and stop the workers, which write what is pending."""
+        self._unbind()
+        if self._crew is not None:
+            await self._crew.stop(self.options.shutdown.flush_timeout_s + _STOP_S)
+
+    async def lame_duck(self) -> None:
+        """Refuse new clients, and have the workers close the others one by one; then return."""
+        for door in self._doors.values():
+            door.close()
+        await self.crew.ask_all("lame_duck")
+
+    # Settings.
+
+    def reload_on_request(self, load_again: Callable[[], Awaitable[None]]) -> None:
+        """Have the system account's `RELOAD` call `load_again`, which may raise MidgeError."""
+        self._load_again = load_again
+
+    def name_configuration(self, digest: str) -> None:
+        """Show `digest`, of the file that the options came from, in monitoring from now on."""
+        self._digest = digest
+        if self._crew is not None:
+            self._crew.tell_all("digest", digest=digest)
+
+    async def reload(self, options: Options) -> None:
+        """Have all workers take new options, or none.
+
+        Raises:
+            ConfigError: they cannot be, or would change what cannot.
+            MidgeError: a worker cannot take them; none has then.
+        """
+        from midge.server.config.reload_rules import check_reload  # noqa: PLC0415 - most never reload
+
+        check_reload(self.options, options)
+        async with self.crew.changing:
+            try:
+                await self.crew.ask_all("prepare", options=self._for_workers(options))
+            except BaseException:
+                self.crew.tell_all("discard")
+                raise
+            self.options = options  # a worker that starts from here on starts with these
+            await self.crew.ask_all("apply")
+
+    def _for_workers(self, options: Options) -> Options:
+        """Return `options` without what is the parent's: log file, pid file, ports file."""
+        log = replace(options.logging, file="", format=JOURNAL.form_name or "json")
+        log = replace(log, file_size_limit_bytes=Logging().file_size_limit_bytes)
+        return replace(options, logging=log, process=Process())
+
+    def urls(self) -> dict[str, list[str]]:
+        """Return the URLs of the listeners by kind, `nats` among them."""
+        urls: dict[str, list[str]] = {}
+        for kind, (shown, scheme) in _SCHEMES.items():
+            if kind in self._addresses:
+                host, port = self._addresses[kind]
+                if kind == "websocket" and self.options.websocket.tls.enabled:
+                    scheme = "wss"  # noqa: PLW2901 - the same thing, encrypted
+                urls.setdefault(shown, []).append(f"{scheme}://{host_in_url(host)}:{port}")
+        return urls
+
+    # What the crew needs.
+
+    def first_words(self, index: int) -> dict[str, Any]:
+        """Return what worker `index` is told at its start: the options in force, above all."""
+        return {
+            "index": index,
+            "count": worker_count(self.options),
+            "options": self._for_workers(self.options),
+            "keys": {"server_id": self._keys.server_id, "xkey": self._keys.xkey},
+            "addresses": self._addresses,
+            "digest": self._digest,
+            "first_cid": _OWN_CIDS + (256 * self.crew.restarts + index << 24),
+            "can_reload": self._load_again is not None,
+        }
+
+    def sockets_of(self, index: int) -> Iterable[tuple[str, socket.socket]]:
+        """List the listening sockets that worker `index` serves itself."""
+        found = _SERVED_BY_FIRST if index == 0 else ()
+        return [(kind, self._sockets[kind]) for kind in found if kind in self._sockets]
+
+    async def answer(self, worker: int, kind: str, body: dict[str, Any]) -> Any:
+        """Answer what a worker asks: `reload`.
+
+        Raises:
+            MidgeError: it cannot be done.
+        """
+        if kind == "reload" and self._load_again is not None:
+            await self._load_again()
+
+    def states_changed(self) -> None:
+        """Tell worker 0 of all workers, for monitoring."""
+        reception = self._reception
+        self.crew.tell(
+            0,
+            "states",
+            states=self.crew.states(),
+            refused=0 if reception is None else reception.refused,
+            restarts=self.crew.restarts,
+        )

@@ -1,0 +1,157 @@
+"""Links between workers, within one process."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from midge.protocol.frame import compose
+from midge.server.broker.broker import Broker
+from midge.server.clock import LoopClock
+from midge.server.config.options import Options
+from midge.server.routing.subscription import RoutedSubscription
+from midge.server.workers.mesh import Mesh
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from midge.protocol.frame import Frame
+    from midge.server.routing.client import Client
+
+
+class Taking(RoutedSubscription):
+    """Keeps what it gets."""
+
+    def __init__(self, subject: bytes, queue: bytes | None = None) -> None:
+        super().__init__(subject, queue)
+        self.found: list[bytes] = []
+
+    def receive(self, publisher: Client | None, frame: Frame) -> bool:
+        self.found.append(frame.payload_bytes())
+        return True
+
+
+class Workers:
+    """Several brokers, each linked with all others."""
+
+    def __init__(self, count: int) -> None:
+        loop = asyncio.get_running_loop()
+        clock = LoopClock()
+        self.lost: list[tuple[int, int]] = []
+        self.brokers = [Broker(Options(), clock, Random(i), loop.call_soon) for i in range(count)]
+        self.meshes = [
+            Mesh(broker, i, lambda peer, i=i: self.lost.append((i, peer)))
+            for i, broker in enumerate(self.brokers)
+        ]
+
+    def link(self, one: int, other: int) -> None:
+        ends = socket.socketpair()
+        self.meshes[one].attach(other, ends[0])
+        self.meshes[other].attach(one, ends[1])
+
+    async def settled(self) -> None:
+        for mesh in self.meshes:
+            await mesh.settled()
+
+    def subscribe(self, worker: int, subject: bytes, queue: bytes | None = None) -> Taking:
+        subscription = Taking(subject, queue)
+        self.brokers[worker].global_account.add(subscription)
+        return subscription
+
+    def publish(self, worker: int, subject: bytes, payload: bytes) -> int:
+        broker = self.brokers[worker]
+        account = broker.global_account
+        frame = compose(subject, payload)
+        return broker.internal.route_frame(account, account.sublist.match(subject), frame, None)
+
+    async def close(self) -> None:
+        for mesh in self.meshes:
+            mesh.close()
+        await asyncio.sleep(0.01)  # for the sockets, which belong to the loop
+
+
+@pytest.fixture
+async def three() -> AsyncIterator[Workers]:
+    workers = Workers(3)
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        workers.link(one, other)
+    await workers.settled()
+    yield workers
+    await workers.close()
+
+
+async def test_a_message_reaches_every_plain_subscription_once(three: Workers) -> None:
+    held = [three.subscribe(i, subject) for i in range(3) for subject in (b"a.b", b"a.*")]
+    await three.settled()
+    for worker in range(3):
+        three.publish(worker, b"a.b", b"%d" % worker)
+    await three.settled()
+    assert [sorted(one.found) for one in held] == [[b"0", b"1", b"2"]] * 6
+
+
+async def test_a_queue_group_gets_a_message_once_by_weight(three: Workers) -> None:
+    held = [three.subscribe(i, b"q", b"g") for i in (0, 1, 1, 2, 2, 2)]
+    plain = three.subscribe(2, b"q")
+    await three.settled()
+    sent = [b"%d" % i for i in range(600)]
+    for i, payload in enumerate(sent):
+        three.publish(i % 3, b"q", payload)
+    await three.settled()
+    assert sorted(payload for one in held for payload in one.found) == sorted(sent)
+    assert sorted(plain.found) == sorted(sent)
+    shares = [len(one.found) for one in held]
+    assert all(97 <= share <= 103 for share in shares), shares
+
+
+async def test_who_is_interested_is_known_once_settled(three: Workers) -> None:
+    assert three.publish(0, b"s", b"") == 0
+    subscription = three.subscribe(2, b"s")
+    await three.meshes[2].settled()
+    assert three.publish(0, b"s", b"") == 1
+    three.brokers[2].global_account.remove(subscription)
+    await three.meshes[2].settled()
+    assert three.publish(0, b"s", b"") == 0
+
+
+async def test_a_lost_link_releases_the_barrier_and_its_interest(three: Workers) -> None:
+    three.subscribe(1, b"s")
+    await three.settled()
+    assert three.publish(0, b"s", b"") == 1
+    waiting = asyncio.ensure_future(three.meshes[0].settled())
+    await asyncio.sleep(0)
+    three.meshes[0].links[1].channel.abort()
+    await asyncio.wait_for(waiting, 5)
+    while not {(0, 1), (1, 0)} <= set(three.lost):
+        await asyncio.sleep(0.001)
+    assert three.publish(0, b"s", b"") == 0
+    three.link(0, 1)
+    await three.settled()
+    assert three.publish(0, b"s", b"") == 1
+
+
+async def test_a_new_link_takes_the_place_of_the_old_one(three: Workers) -> None:
+    held = three.subscribe(1, b"s")
+    await three.settled()
+    three.link(0, 1)
+    await three.settled()
+    assert three.publish(0, b"s", b"x") == 1
+    await three.settled()
+    assert held.found == [b"x"]
+    assert three.lost == []
+
+
+async def test_accounts_are_apart(three: Workers) -> None:
+    subscription = Taking(b"s")
+    three.brokers[0].account("OTHER").add(subscription)
+    await three.settled()
+    assert three.publish(1, b"s", b"") == 0
+    broker = three.brokers[1]
+    account = broker.account("OTHER")
+    result = account.sublist.match(b"s")
+    assert broker.internal.route_frame(account, result, compose(b"s", b"x"), None) == 1
+    await three.settled()
+    assert subscription.found == [b"x"]
