@@ -34,6 +34,7 @@ INLINE_ONLY = frozenset(
         "midge.jetstream.stream.ack_text",
         "midge.protocol.digits",
         "midge.protocol.memory",
+        "midge.server.jetstream.real_time",
         "midge.server.routing.reserved",
         "midge.server.routing.trace_headers",
         "midge.sublist.octets",

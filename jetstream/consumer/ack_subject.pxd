@@ -32,7 +32,12 @@ cdef class AckNumbers:
     @cython.locals(data="const unsigned char *", length=Py_ssize_t, dots=int, i=Py_ssize_t,
                    skipped=int, at=Py_ssize_t)
     cpdef void read(self, bytes subject) except *
+    @cython.locals(after=Py_ssize_t)
+    cdef int read_from(self, const unsigned char *data, Py_ssize_t at, Py_ssize_t end) noexcept
 
+
+@cython.locals(count=int)
+cdef int tokens_from(const unsigned char *data, Py_ssize_t at, Py_ssize_t end) noexcept
 
 cdef Py_ssize_t next_token(const unsigned char *data, Py_ssize_t at, Py_ssize_t end) noexcept
 

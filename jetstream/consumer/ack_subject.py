@@ -62,6 +62,15 @@ class AckNumbers:
         self.seq = 0
         self.consumer_seq = 0
 
+    def read_from(self, data: bytes | bytearray, at: int, end: int) -> int:
+        """Read the numbers that begin at `at`; return how many tokens ``data[at:end]`` has."""
+        self.deliveries = read_number(data, at, end)
+        after = next_token(data, at, end)
+        self.seq = read_number(data, after, end)
+        after = next_token(data, after, end)
+        self.consumer_seq = read_number(data, after, end)
+        return tokens_from(data, at, end)
+
     def read(self, subject: bytes) -> None:
         """Read `subject`. A token that is no number counts as one beyond all sequences."""
         self.deliveries = 0
@@ -79,21 +88,26 @@ class AckNumbers:
         while skipped:
             skipped -= data[at] == _DOT
             at += 1
-        self.deliveries = read_number(data, at, length)
-        at = next_token(data, at, length)
-        self.seq = read_number(data, at, length)
-        at = next_token(data, at, length)
-        self.consumer_seq = read_number(data, at, length)
+        self.read_from(data, at, length)
 
 
-def next_token(data: bytes, at: int, end: int) -> int:
+def tokens_from(data: bytes | bytearray, at: int, end: int) -> int:
+    """Count the tokens of ``data[at:end]``."""
+    count = 1
+    while at < end:
+        count += data[at] == _DOT
+        at += 1
+    return count
+
+
+def next_token(data: bytes | bytearray, at: int, end: int) -> int:
     """Return where the token after the one at `at` begins."""
     while at < end and data[at] != _DOT:
         at += 1
     return at + 1
 
 
-def read_number(data: bytes, at: int, end: int) -> int:
+def read_number(data: bytes | bytearray, at: int, end: int) -> int:
     """Return the number that the token at `at` is; the largest of 64 bits when it is none."""
     value = 0
     digits = 0

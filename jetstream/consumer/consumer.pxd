@@ -19,3 +19,4 @@ cdef class Consumer(Delivering):
     @cython.locals(visible="unsigned long long", upto="unsigned long long",
                    count="unsigned long long")
     cpdef void count_pending(self) except *
+    cdef bint _is_counted(self) noexcept

@@ -109,6 +109,8 @@ class Consumer(Delivering):
         if seq > self.counted_seq:
             self.counted_seq = seq
             if seq >= self.next_seq:
+                if self.num_pending == 0 and self._is_counted():
+                    self._passed_seq = seq  # nothing before it matches
                 self.num_pending += 1
         if seq >= self.next_seq and not self.is_ready:
             self.signal()
@@ -162,6 +164,7 @@ class Consumer(Delivering):
         visible = store.visible_seq
         self._removals = store.removals - self.host.known_removals
         self.counted_seq = visible
+        self._passed_seq = 0
         upto = self.last_per_subject_upto
         if self.next_seq > visible:
             self.num_pending = 0
@@ -175,8 +178,12 @@ class Consumer(Delivering):
 
     def _recount(self) -> None:
         """Count anew if messages that were counted may have gone."""
-        if self._removals != self.store.removals - self.host.known_removals:
+        if not self._is_counted():
             self.count_pending()
+
+    def _is_counted(self) -> bool:
+        """Tell whether all that was counted is there."""
+        return self._removals == self.store.removals - self.host.known_removals
 
     # Changing.
 

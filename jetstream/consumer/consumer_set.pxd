@@ -23,6 +23,7 @@ cdef class ConsumerSet(ConsumerHost):
     @cython.locals(other=Consumer)
     cpdef void acked(self, object consumer, unsigned long long seq) except *
     cdef void _remove(self, unsigned long long seq) except *
+    cpdef bint is_empty(self) noexcept
     cpdef tuple matching(self, bytes subject)
     @cython.locals(consumer=Consumer)
     cpdef void stored(self, unsigned long long seq, bytes subject) except *

@@ -73,6 +73,10 @@ class ConsumerSet(ConsumerHost):
     def __len__(self) -> int:
         return len(self._by_name)
 
+    def is_empty(self) -> bool:
+        """Tell whether there is no consumer."""
+        return not self._by_name
+
     def __iter__(self) -> Iterator[Consumer]:
         return iter(list(self._by_name.values()))
 

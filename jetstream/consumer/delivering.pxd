@@ -20,6 +20,7 @@ cdef class Delivering(Tracking):
     cdef public long long num_pending
     cdef public unsigned long long counted_seq
     cdef public unsigned long long last_per_subject_upto
+    cdef unsigned long long _passed_seq
     cdef AckSubject _ack_subject
     cdef object _pace
     cdef object _hold_timer
@@ -31,6 +32,7 @@ cdef class Delivering(Tracking):
     @cython.locals(spent=Py_ssize_t, cost=Py_ssize_t)
     cpdef Py_ssize_t deliver(self, Py_ssize_t budget) except -1
     @cython.locals(view=MessageView, ack=AckSubject, visible="unsigned long long",
+                   start="unsigned long long",
                    spent=Py_ssize_t, receiver=Receiver, seq="unsigned long long",
                    pending="long long", size=Py_ssize_t, more=Py_ssize_t)
     cdef Py_ssize_t _deliver_run(self, Py_ssize_t budget) except -1
@@ -58,7 +60,8 @@ cdef class Delivering(Tracking):
     cdef void _put_back(
         self, unsigned long long seq, unsigned long long deliveries, bint is_first
     ) except *
-    @cython.locals(message=StoredMessage, visible="unsigned long long")
+    @cython.locals(message=StoredMessage, visible="unsigned long long",
+                   start="unsigned long long")
     cdef StoredMessage _next_message(self)
     @cython.locals(upto="unsigned long long", seq="unsigned long long", message=StoredMessage)
     cdef StoredMessage _next_last(self)

@@ -37,6 +37,7 @@ class Delivering(Tracking):
         self.num_pending = 0
         self.counted_seq = 0
         self.last_per_subject_upto = 0
+        self._passed_seq = 0  # messages from `next_seq` on and before this one do not match
         self._ack_subject: AckSubject | None = None  # made late: many consumers wait idle for long
         self._pace: Pace | None = None
         self._hold_timer: Timer | None = None
@@ -55,8 +56,8 @@ class Delivering(Tracking):
         spent = 0
         self.is_ready = False
         self._turn += 1
-        self._now_ns = self.clock.monotonic_ns()
-        self._wall_ns = self.clock.wall_ns()
+        self._now_ns = self._ticks.monotonic_ns()
+        self._wall_ns = self._ticks.wall_ns()
         self._is_at_limit = False
         self._recount()
         while not self.is_closed and self._may_deliver():
@@ -93,7 +94,8 @@ class Delivering(Tracking):
             receiver = self._receiver()
             if receiver is None or self.next_seq > visible:
                 break
-            if not self.store.show_next(self.filters, self.next_seq, visible, view):
+            start = self._passed_seq if self._passed_seq > self.next_seq else self.next_seq
+            if not self.store.show_next(self.filters, start, visible, view):
                 break
             if not receiver.is_open(view):
                 break
@@ -263,7 +265,8 @@ class Delivering(Tracking):
         visible = self.store.visible_seq
         if self.next_seq > visible:
             return None
-        message = self.store.load_next(self.filters, self.next_seq, visible)
+        start = self._passed_seq if self._passed_seq > self.next_seq else self.next_seq
+        message = self.store.load_next(self.filters, start, visible)
         if message is None:
             self.next_seq = visible + 1
             self.num_pending = 0

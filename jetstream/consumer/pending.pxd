@@ -7,6 +7,7 @@ cdef int DELAYED, NOWHERE, QUEUED
 
 @cython.final
 @cython.no_gc
+@cython.freelist(1024)
 cdef class Entry:
     cdef readonly unsigned long long seq
     cdef readonly unsigned long long consumer_seq

@@ -33,9 +33,9 @@ class Entry:
         "seq",
     )
 
-    def __init__(self, seq: int, consumer_seq: int) -> None:
-        self.seq = seq
-        self.consumer_seq = consumer_seq
+    def __init__(self) -> None:
+        self.seq = 0
+        self.consumer_seq = 0
         self.sent_ns = 0
         self.due_ns = 0
         self.line = NOWHERE
@@ -113,7 +113,9 @@ class Pending:
 
     def add(self, seq: int, consumer_seq: int) -> Entry:
         """Make an entry; it waits nowhere yet."""
-        entry = Entry(seq, consumer_seq)
+        entry = Entry()
+        entry.seq = seq
+        entry.consumer_seq = consumer_seq
         before = self.last
         while before is not None and before.seq > seq:
             before = before.before

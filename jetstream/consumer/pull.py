@@ -103,7 +103,7 @@ class PullConsumer(Consumer):
     def touch(self) -> None:
         """See `Tracking.touch`."""
         if self._threshold_ns:
-            self.last_active_ns = self.clock.monotonic_ns()
+            self.last_active_ns = self._ticks.monotonic_ns()
 
     # Inactivity.
 

@@ -8,6 +8,7 @@ from midge.jetstream.consumer.log cimport ConsumerLog
 from midge.jetstream.consumer.pending cimport Entry, Pending
 from midge.jetstream.sink cimport Sink
 from midge.jetstream.store.interface cimport StoredMessage, StreamStore
+from midge.jetstream.ticks cimport Ticks, ticks_of
 
 cdef long long _ACK_TIMER_SLACK_NS, _SECOND_NS
 cdef int _ACK, _NO_ACKS, _ACK_ALL, _ACK_EXPLICIT
@@ -20,6 +21,8 @@ cdef class Tracking:
     cdef readonly StreamStore store
     cdef readonly Sink sink
     cdef readonly object clock
+    cdef Ticks _ticks
+    cdef bint _samples
     cdef readonly object events
     cdef public ConsumerLog log
     cdef readonly bint is_closed
@@ -71,8 +74,11 @@ cdef class Tracking:
     cdef void _move_shown_floor(self, Entry entry) except *
     @cython.locals(numbers=AckNumbers, kind=int, answers=bint, seq="unsigned long long")
     cpdef void ack(self, bytes subject, bytes reply, bytes body) except *
+    cpdef void ack_plainly(self, AckNumbers numbers, bytes reply) except *
+    @cython.locals(answers=bint)
+    cdef void _settle_answered(self, AckNumbers numbers, bytes reply) except *
     cpdef void _answer(self, bytes reply) except *
-    @cython.locals(was_full=bint)
+    @cython.locals(was_full=bint, others=list)
     cdef bint _settle(
         self, unsigned long long seq, unsigned long long consumer_seq,
         unsigned long long deliveries, bytes reply, bint samples

@@ -15,6 +15,7 @@ from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.log import ConsumerLog
 from midge.jetstream.consumer.pending import Entry, Pending
 from midge.jetstream.store.interface import StoredMessage
+from midge.jetstream.ticks import ticks_of
 
 _ACK_TIMER_SLACK_NS = 1_000_000  # messages that fall due within it are seen to together
 _SECOND_NS = 1_000_000_000
@@ -52,6 +53,7 @@ class Tracking:
         self.store = host.store
         self.sink = host.sink
         self.clock = host.clock
+        self._ticks = ticks_of(host.clock)
         self.events = ConsumerEvents(host, name)
         self.log: ConsumerLog | None = None
         self.is_closed = False
@@ -77,6 +79,7 @@ class Tracking:
         self.keeps_all = self.host.retention == "limits"
         self.max_deliver = max(config.max_deliver, 0)
         self.max_ack_pending = config.max_ack_pending
+        self._samples = bool(config.sample_freq)
 
     def stand_before(self, seq: int) -> None:
         """Have nothing delivered, and the message `seq` next."""
@@ -185,7 +188,8 @@ class Tracking:
     def _track(self, seq: int, consumer_seq: int) -> None:
         """Begin to wait for the ack of a message."""
         pending = self.pending
-        entry = pending.get(seq)
+        entry = pending.last
+        entry = None if entry is None or entry.seq < seq else pending.get(seq)
         if entry is None:
             entry = pending.add(seq, consumer_seq)
         if self.ack_wait_ns == 0:
@@ -306,12 +310,13 @@ class Tracking:
         kind = _ACK if not body or body == b"+ACK" else acks.kind_of(body)
         answers = seq != 0
         if kind == _ACK:
-            answers = self._settle(seq, numbers.consumer_seq, numbers.deliveries, reply, True)
-        elif kind == acks.NEXT:
+            self._settle_answered(numbers, reply)
+            return
+        if kind == acks.NEXT:
             self._settle(seq, numbers.consumer_seq, numbers.deliveries, b"", True)
             self.request(reply, acks.next_request(body))
             return
-        elif kind == acks.NAK:
+        if kind == acks.NAK:
             self._nak(seq, numbers.consumer_seq, numbers.deliveries, body)
         elif kind == acks.PROGRESS:
             self._progress(seq)
@@ -319,6 +324,19 @@ class Tracking:
             reason = acks.term_reason(body)
             consumer_seq = numbers.consumer_seq
             answers = self._terminate(seq, consumer_seq, numbers.deliveries, reason, reply)
+        if answers and reply:
+            self._answer(reply)
+
+    def ack_plainly(self, numbers: AckNumbers, reply: bytes) -> None:
+        """Take an ack that says no more than that, with the numbers of its subject."""
+        if not self.is_closed:
+            self.touch()
+            self._settle_answered(numbers, reply)
+
+    def _settle_answered(self, numbers: AckNumbers, reply: bytes) -> None:
+        answers = self._settle(
+            numbers.seq, numbers.consumer_seq, numbers.deliveries, reply, self._samples
+        )
         if answers and reply:
             self._answer(reply)
 
@@ -338,29 +356,31 @@ class Tracking:
         was_full = self.is_full()
         if self.ack_policy == _ACK_EXPLICIT:
             self._settle_one(seq, deliveries, samples)
-            others: list[int] = []
+            others = None
         elif self.ack_policy == _NO_ACKS:
             return not self.keeps_all
         else:
             if consumer_seq <= self.floor_consumer_seq or seq <= self.floor_seq:
                 return True
             others = self._settle_upto(seq, consumer_seq)
-        self.last_ack_ns = self.clock.wall_ns()
+        self.last_ack_ns = self._ticks.wall_ns()
         if self.keeps_all:
             if reply:
                 self._answer(reply)
         else:
             self.host.acked(self, seq)
-            for other in others:
+            for other in others or ():
                 self.host.acked(self, other)
         if was_full:
             self.signal()
         return not self.keeps_all
 
     def _settle_one(self, seq: int, deliveries: int, samples: bool) -> None:
-        entry = self.pending.get(seq)
+        entry = self.pending.first
+        if entry is None or entry.seq != seq:
+            entry = self.pending.get(seq)
         if entry is not None:
-            if samples and self.config.sample_freq:
+            if samples and self._samples:
                 self._sample(entry, deliveries)
             self.pending.remove(entry)
             self._move_floor(entry)

@@ -19,5 +19,6 @@ cdef class Filters:
 
     @cython.locals(noted=int)
     cpdef bint is_match(self, Py_ssize_t subject) except -1
+    cdef bytearray noted(self)
     @cython.locals(pattern=Pattern, found=bint)
     cdef bint _compare(self, Py_ssize_t subject) except -1

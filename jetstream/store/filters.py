@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from midge.jetstream.store import numbers
+from midge.jetstream.store.message_index import UNWANTED
 from midge.jetstream.store.subject_index import Pattern, SubjectIndex
 
 _UNKNOWN = 0
-_NO = 1
+_NO = UNWANTED
 _YES = 2
 
 
@@ -31,9 +32,7 @@ class Filters:
 
     def is_match(self, subject: int) -> bool:
         """Tell whether the subject of a number in use matches."""
-        if self._reused != self._subjects.reused:
-            self._noted = bytearray()
-            self._reused = self._subjects.reused
+        self.noted()
         if subject >= len(self._noted):
             numbers.resize(self._noted, self._subjects.limit())
         noted = self._noted[subject]
@@ -41,6 +40,13 @@ class Filters:
             noted = _YES if self._compare(subject) else _NO
             self._noted[subject] = noted
         return noted == _YES
+
+    def noted(self) -> bytearray:
+        """Return what was found so far: a byte for the number of each subject, 0 for not yet."""
+        if self._reused != self._subjects.reused:
+            self._noted = bytearray()
+            self._reused = self._subjects.reused
+        return self._noted
 
     def _compare(self, subject: int) -> bool:
         found = False

@@ -9,6 +9,7 @@ from midge.jetstream.store.subject_index cimport SubjectIndex
 from midge.protocol.frame cimport Frame
 
 cdef Py_ssize_t _SUBJECT_MAX, _FILTERS_KEPT
+cdef unsigned long long _FAR
 
 
 @cython.final

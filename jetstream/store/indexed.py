@@ -17,6 +17,7 @@ from midge.protocol.frame import Frame
 
 _SUBJECT_MAX = 0xFFFF  # what a record has room for
 _FILTERS_KEPT = 64
+_FAR = 0xFFFFFFFF  # a distance that a row of the index has no room for
 
 
 class Run:
@@ -168,11 +169,14 @@ class IndexedStore(StreamStore):
         seq = incoming.seq
         number = subjects.ensure(incoming.subject, incoming.subject_start, incoming.subject_end)
         position = self._index.add(seq, incoming.time_ns)
-        self._index.block.fill(position, offset, size, number)
         count = subjects.count(number)
-        if count > 0:
-            distance = seq - subjects.last(number)
+        distance = seq - subjects.last(number) if count > 0 else 0
+        if distance < _FAR:
+            self._index.block.fill(position, offset, size, number, distance)
+        else:
+            self._index.block.fill(position, offset, size, number, 0)
             self._index.set_before(seq, distance)
+        if count > 0:
             self._index.set_after(seq - distance, distance)
         else:
             subjects.set_first(number, seq)

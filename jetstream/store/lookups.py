@@ -60,11 +60,13 @@ class SearchableStore(RemovingStore):
         if wanted.literal is not None:
             number = self._subjects.find(wanted.literal, 0, len(wanted.literal))
             return self._next_of(number, start, end) if number >= 0 else 0
-        seq = self._index.next_live(start)
-        if not wanted.is_all:
-            while seq and seq <= end and not wanted.is_match(self._subject_number(seq)):
-                seq = self._index.next_live(seq + 1)
-        return seq if seq <= end else 0
+        if wanted.is_all:
+            seq = self._index.next_live(start)
+            return seq if seq <= end else 0
+        seq = self._index.next_wanted(wanted.noted(), start, end)
+        while seq and not wanted.is_match(self._subject_number(seq)):
+            seq = self._index.next_wanted(wanted.noted(), seq + 1, end) if seq < end else 0
+        return seq
 
     def next_last_seq(self, filters: tuple[bytes, ...], start_seq: int, upto_seq: int = 0) -> int:
         """Return the first sequence from `start_seq` on that is its subject's last; 0 for none."""

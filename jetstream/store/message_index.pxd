@@ -6,6 +6,7 @@ from midge.jetstream.store cimport numbers
 
 cdef Py_ssize_t _ROW, _OFFSET, _SIZE, _SUBJECT, _BEFORE, _AFTER
 cdef unsigned long long _FAR
+cdef int _UNWANTED
 cdef int _BITS
 cdef Py_ssize_t _SPAN, _MASK
 
@@ -38,7 +39,7 @@ cdef class Block:
     cpdef void set_offset(self, Py_ssize_t position, unsigned long long offset) noexcept
     cpdef void fill(
         self, Py_ssize_t position, unsigned long long offset, unsigned long long size,
-        Py_ssize_t subject
+        Py_ssize_t subject, unsigned int before
     ) noexcept
     @cython.locals(i=Py_ssize_t, position=Py_ssize_t)
     cpdef Py_ssize_t next_place(self, Py_ssize_t place) except? -1
@@ -46,6 +47,8 @@ cdef class Block:
     cpdef Py_ssize_t previous_place(self, Py_ssize_t place) except? -1
     @cython.locals(i=Py_ssize_t, position=Py_ssize_t)
     cpdef Py_ssize_t next_of(self, Py_ssize_t subject, Py_ssize_t place) except? -1
+    @cython.locals(i=Py_ssize_t, rows=bytearray, position=Py_ssize_t, subject=Py_ssize_t)
+    cpdef Py_ssize_t next_wanted(self, bytearray wanted, Py_ssize_t place) except? -1
     @cython.locals(count=Py_ssize_t, position=Py_ssize_t)
     cpdef Py_ssize_t count_from(self, Py_ssize_t place) except? -1
 
@@ -79,6 +82,11 @@ cdef class MessageIndex:
                    found="unsigned long long")
     cpdef unsigned long long next_of(
         self, Py_ssize_t subject, unsigned long long seq, unsigned long long end
+    ) except? 0
+    @cython.locals(number="unsigned long long", place=Py_ssize_t, i=Py_ssize_t, block=Block,
+                   found="unsigned long long")
+    cpdef unsigned long long next_wanted(
+        self, bytearray wanted, unsigned long long seq, unsigned long long end
     ) except? 0
     @cython.locals(number="unsigned long long", count="unsigned long long", i=Py_ssize_t,
                    place=Py_ssize_t, block=Block)

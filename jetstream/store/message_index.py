@@ -21,6 +21,11 @@ _BITS = 10
 _SPAN = 1 << _BITS
 _MASK = _SPAN - 1
 
+UNWANTED = 1
+"""What `next_wanted` passes over, in the byte of a subject."""
+
+_UNWANTED = UNWANTED  # a C number where this is compiled
+
 _FAR = 0xFFFFFFFF
 """A distance that does not fit into 32 bits; `MessageIndex` notes those apart."""
 
@@ -142,11 +147,12 @@ class Block:
         """Note that the message whose row begins at `position` has moved."""
         numbers.set_u32_at(self.rows, position + _OFFSET, offset)
 
-    def fill(self, position: int, offset: int, size: int, subject: int) -> None:
-        """Write a new row: its message is the only one of its subject so far."""
+    def fill(self, position: int, offset: int, size: int, subject: int, before: int) -> None:
+        """Write a new row; `before` is the distance to the message before it of its subject."""
         numbers.set_u32_at(self.rows, position + _OFFSET, offset)
         numbers.set_u32_at(self.rows, position + _SIZE, size)
         numbers.set_u32_at(self.rows, position + _SUBJECT, subject)
+        numbers.set_u32_at(self.rows, position + _BEFORE, before)
 
     def next_place(self, place: int) -> int:
         """Return the first place from `place` on that has a message; -1 for none."""
@@ -184,6 +190,20 @@ class Block:
                 and numbers.u32_at(self.rows, position + _SIZE) != 0
             ):
                 return i if self.keys is None else numbers.u16(self.keys, i)
+            i += 1
+            position += _ROW
+        return -1
+
+    def next_wanted(self, wanted: bytearray, place: int) -> int:
+        """Return the first place from `place` on that is not known to be unwanted; -1 for none."""
+        i = place if self.keys is None else self.bisect(place)
+        rows = self.rows
+        position = i * _ROW
+        while position < len(rows):
+            if numbers.u32_at(rows, position + _SIZE) != 0:
+                subject = numbers.u32_at(rows, position + _SUBJECT)
+                if subject >= len(wanted) or wanted[subject] != _UNWANTED:
+                    return i if self.keys is None else numbers.u16(self.keys, i)
             i += 1
             position += _ROW
         return -1
@@ -353,6 +373,24 @@ class MessageIndex:
                 return (block.number << _BITS) + place + 1
             place = _MASK
             i -= 1
+        return 0
+
+    def next_wanted(self, wanted: bytearray, seq: int, end: int) -> int:
+        """Return the first sequence from `seq` to `end` not known to be unwanted; 0 for none.
+
+        `wanted` has a byte for the number of each subject: `UNWANTED` for those that are not.
+        """
+        number = (seq - 1) >> _BITS
+        place = (seq - 1) & _MASK
+        for i in range(self._bisect(number), len(self._blocks)):
+            block = self._blocks[i]
+            if block.number << _BITS >= end:
+                return 0
+            place = block.next_wanted(wanted, place if block.number == number else 0)
+            if place >= 0:
+                self.block = block
+                found = (block.number << _BITS) + place + 1
+                return found if found <= end else 0
         return 0
 
     def next_of(self, subject: int, seq: int, end: int) -> int:

@@ -86,7 +86,7 @@ class Audience:
         self._announced_seq = visible
         for follower in self._stream.followers:
             follower.wake()
-        if not len(self.consumers):
+        if self.consumers.is_empty():
             return
         while seq < visible:
             seq += 1

@@ -97,7 +97,7 @@ class Contents:
             0 < self._max_msgs < store.messages or 0 < self._max_bytes < store.bytes
         ):
             store.enforce(self._max_msgs, self._max_bytes)
-            if len(self._consumers):
+            if not self._consumers.is_empty():
                 self._consumers.trimmed()
         self.account()
 
@@ -115,7 +115,7 @@ class Contents:
     def trim_subject(self, subject: bytes, keep: int) -> None:
         """Remove the oldest messages of a subject but `keep`; consumers are told of each."""
         store = self.store
-        if not len(self._consumers):
+        if self._consumers.is_empty():
             store.trim_subject(subject, keep)
             return
         while store.count_for_subject(subject) > keep:
@@ -150,7 +150,7 @@ class Contents:
     def trimmed(self) -> None:
         """See to what follows when messages have gone by limits, age or purge."""
         self.account()
-        if len(self._consumers):
+        if not self._consumers.is_empty():
             self._consumers.trimmed()
 
     # What the account hears of it.

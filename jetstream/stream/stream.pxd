@@ -14,6 +14,7 @@ from midge.jetstream.stream.dedup cimport Dedup
 from midge.jetstream.stream.header_scan cimport HeaderScan
 from midge.jetstream.stream.incoming cimport Incoming
 from midge.jetstream.stream.usage cimport Usage
+from midge.jetstream.ticks cimport Ticks, ticks_of
 from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame
 
@@ -29,6 +30,7 @@ cdef class Stream:
     cdef public long long created_ns
     cdef readonly Sink sink
     cdef readonly object clock
+    cdef Ticks _ticks
     cdef public long long max_payload
     cdef readonly bytes name
     cdef readonly bint is_memory

@@ -34,6 +34,7 @@ from midge.jetstream.stream.schedules import Schedules
 from midge.jetstream.stream.surroundings import Surroundings
 from midge.jetstream.stream.ttl import INVALID, parse_ttl
 from midge.jetstream.stream.usage import Usage
+from midge.jetstream.ticks import ticks_of
 from midge.jetstream.transform import Transform
 from midge.protocol import memory
 from midge.protocol.errors import quote
@@ -74,6 +75,7 @@ class Stream:
         self.created_ns = created_ns
         self.sink = surroundings.sink
         self.clock = surroundings.clock
+        self._ticks = ticks_of(self.clock)
         self.max_payload = surroundings.max_payload
         self.name = config.name.encode("utf-8", "surrogateescape")
         self.is_memory = config.storage == MEMORY
@@ -201,7 +203,7 @@ class Stream:
         if self.backlog.refuses(frame.size):
             self._overload(frame.reply_bytes() or _NO_BYTES)
             return
-        self.now_ns = now_ns or self.clock.wall_ns()
+        self.now_ns = now_ns or self._ticks.wall_ns()
         found = self._look_at(frame)
         if found == _OTHERS:
             self._publish(
@@ -224,7 +226,7 @@ class Stream:
         reply = frame.reply_bytes() if self.acks else None
         if reply is not None:
             self.answers.send(reply, _NO_BYTES, ack_text.plain(self.ack_head, seq), True)
-        if self.followers or len(self.consumers):
+        if self.followers or not self.consumers.is_empty():
             self.audience.announce_soon()
 
     def _look_at(self, frame: Frame) -> int:

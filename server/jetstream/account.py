@@ -77,7 +77,7 @@ class AccountJetStream:
         self.interest = Interest(account)
         account.add_listener(self.interest)
         self.sink = AccountSink(account, context.publisher, self.interest)
-        self.deliveries = Deliveries(context.turns, account, self.sink)
+        self.deliveries = Deliveries(context.turns, account, self.sink.turn)
         self._context = context
         self._own: list[RoutedSubscription] = []
         self._of_streams: dict[Stream, dict[str, StreamSubscription]] = {}

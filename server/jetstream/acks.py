@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from midge.jetstream.account import JetStreamAccount
 from midge.jetstream.api import routes
+from midge.jetstream.consumer.ack_subject import AckNumbers
 from midge.jetstream.consumer.consumer import Consumer
 from midge.protocol import memory
 from midge.protocol.frame import Frame
@@ -12,6 +13,9 @@ from midge.server.routing.subscription import RoutedSubscription
 
 ACKS = b"$JS.ACK."
 
+_ACK = b"+ACK"
+_ACK_SIZE = len(_ACK)
+_NUMBERS = 5
 _DOT = 0x2E
 _SECOND_DOTS = 10  # $JS.ACK.<domain>.<account>.<stream>.<consumer>.<5 numbers>, or more
 
@@ -30,9 +34,36 @@ class AckIntake(RoutedSubscription):
         self._prefix = b""
         self._is_second = False
         self._consumer: Consumer | None = None
+        self._numbers = AckNumbers()
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Take an ack; False when its subject names no consumer that takes acks."""
+        consumer = self._consumer
+        if (
+            consumer is None
+            or consumer.is_closed
+            or not _is_plain(frame)
+            or not self._is_for_the_same(frame)
+        ):
+            return self._take(frame)
+        if not consumer.takes_acks():
+            return False
+        reply = frame.reply_bytes()
+        consumer.ack_plainly(self._numbers, b"" if reply is None else reply)
+        return True
+
+    def _is_for_the_same(self, frame: Frame) -> bool:
+        """Tell whether an ack is for the consumer of the one before; read its numbers if so."""
+        data = frame.data
+        start = frame.base + frame.subject_start
+        end = frame.base + frame.subject_end
+        if not memory.starts_with(data, start, end, self._prefix):
+            return False
+        tokens = self._numbers.read_from(data, start + len(self._prefix), end)
+        return tokens == _NUMBERS or (self._is_second and tokens > _NUMBERS)
+
+    def _take(self, frame: Frame) -> bool:
+        """Take any ack; False when its subject names no consumer that takes acks."""
         subject = frame.subject_bytes()
         dots = count_dots(subject, len(subject))
         consumer = self._consumer
@@ -62,6 +93,18 @@ class AckIntake(RoutedSubscription):
             self._is_second = is_second
             self._prefix = b".".join(names[:count]) + b"."
         return consumer
+
+
+def _is_plain(frame: Frame) -> bool:
+    """Tell whether an ack says nothing but that."""
+    if frame.size == 0:
+        return True
+    start = frame.base + frame.payload
+    return (
+        frame.header_size <= 0
+        and frame.size == _ACK_SIZE
+        and memory.starts_with(frame.data, start, start + _ACK_SIZE, _ACK)
+    )
 
 
 def count_dots(subject: bytes, length: int) -> int:

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from midge.jetstream.ticks import Ticks
 from midge.server.clock import LoopClock
+from midge.server.jetstream.real_ticks import RealTicks
 
 if TYPE_CHECKING:
     from midge.server.clock import Clock, Timer
@@ -17,11 +19,12 @@ class NanosecondClock:
 
     The loop's real clock is read in whole nanoseconds, and so is one that has `wall_ns` and
     `monotonic_ns` itself, as `midge.testing.ManualClock` has; any other is as precise as a float of
-    seconds, some 200 ns.
+    seconds, some 200 ns. `ticks` are those of the real clock, None for any other.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self.ticks: Ticks | None = None
         self.is_exact: bool = getattr(clock, "is_exact", False)
         self.call_later: Callable[..., Timer] = clock.call_later
         self.wall_ns: Callable[[], int] = getattr(clock, "wall_ns", self._wall_ns)
@@ -29,6 +32,7 @@ class NanosecondClock:
         if isinstance(clock, LoopClock):
             self.wall_ns = time.time_ns
             self.monotonic_ns = time.monotonic_ns
+            self.ticks = RealTicks()
         elif hasattr(clock, "monotonic_ns"):
             self.monotonic_ns = clock.monotonic_ns
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING
 
+from midge.jetstream.consumer.consumer import Consumer
+from midge.server.clients.fair_turns import FairTurns
 from midge.server.internal.producer import Producer
+from midge.server.jetstream.receiver import ProducersTurn
+from midge.server.routing.account import Account
 from midge.server.routing.role import Role
-
-if TYPE_CHECKING:
-    from midge.jetstream.consumer.consumer import Consumer
-    from midge.server.clients.fair_turns import FairTurns
-    from midge.server.jetstream.sink import AccountSink
-    from midge.server.routing.account import Account
 
 PORTION_BYTES = 256 * 1024
 """What one consumer delivers before the next one: some 500 messages of 256 B with their cost."""
+
+_PORTION_BYTES = PORTION_BYTES  # a C number where this is compiled
 
 
 class Deliveries:
@@ -31,10 +30,10 @@ class Deliveries:
     can hold it. A consumer that is held waits until that receiver has caught up or has gone.
     """
 
-    def __init__(self, turns: FairTurns, account: Account, sink: AccountSink) -> None:
+    def __init__(self, turns: FairTurns, account: Account, turn: ProducersTurn) -> None:
         self._turns = turns
         self._account = account
-        self._sink = sink
+        self._turn = turn
         self._ready: deque[Consumer] = deque()
         self._held: set[Consumer] = set()
         self._producer = Producer(account, Role.JETSTREAM)
@@ -52,21 +51,26 @@ class Deliveries:
             self._turns.wait(self._deliver)
 
     def _deliver(self) -> None:
-        """Take a turn."""
+        """Be called for a turn."""
+        self._take_turn()
+
+    def _take_turn(self) -> None:
+        """Have the consumers that are ready deliver, as long as this turn's share lasts."""
         self._is_waiting = False
         left = self._turns.share()
         while left > 0 and self._ready:
-            left -= self._deliver_portion(self._ready.popleft(), min(left, PORTION_BYTES))
+            consumer = self._ready.popleft()
+            left -= self._deliver_portion(consumer, min(left, _PORTION_BYTES))
         self._turns.give_back(max(left, 0))
         self._wait()
 
     def _deliver_portion(self, consumer: Consumer, portion: int) -> int:
         """Let one consumer deliver; return what that took."""
-        producer = self._sink.turn.producer = self._producer
+        producer = self._turn.producer = self._producer
         try:
             return consumer.deliver(portion)
         finally:
-            self._sink.turn.producer = None
+            self._turn.producer = None
             if producer.held_by is not None:
                 self._held.add(consumer)
                 producer.released = partial(self._released, consumer)

@@ -1,5 +1,6 @@
 # C types for ingest.py.
 
+from midge.jetstream.stream.stream cimport Stream
 from midge.protocol.frame cimport Frame
 from midge.server.clients.gate cimport Gate
 from midge.server.routing.client cimport Client
@@ -7,7 +8,7 @@ from midge.server.routing.subscription cimport RoutedSubscription
 
 
 cdef class StreamSubscription(RoutedSubscription):
-    cdef readonly object stream
+    cdef readonly Stream stream
     cdef readonly Gate gate
 
     cpdef bint receive(self, Client publisher, Frame frame) except -1

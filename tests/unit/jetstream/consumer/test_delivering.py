@@ -126,3 +126,30 @@ def test_a_receiver_that_goes_is_not_asked_again() -> None:
     rig.pull(consumer, "5")
     assert len(rig.taken()) == 5
     assert rig.info(consumer)["num_waiting"] == 0
+
+
+def test_a_waiting_consumer_goes_on_with_the_first_message_it_wants() -> None:
+    rig = Rig()
+    consumer = rig.create(filter_subject="a.1.>")
+    assert isinstance(consumer, PullConsumer)
+    rig.publish(*["a.2"] * 1500)
+    consumer.request(b"_INBOX.1", b"10")
+    rig.publish("a.1.x", "a.2", "a.1.y")
+    rig.remove(1503)
+    rig.publish("a.1.z")
+    assert [one.numbers for one in rig.taken()] == [
+        (1, 1501, 1, 1),
+        (1, 1503, 2, 0),
+        (1, 1504, 3, 0),
+    ]
+    assert rig.info(consumer)["num_pending"] == 0
+
+
+def test_removed_messages_are_no_reason_to_pass_others_over() -> None:
+    rig = Rig()
+    consumer = rig.create(filter_subject="a.1")
+    rig.publish("a.1", "a.2", "a.1")
+    rig.store.remove(1)  # which nobody is told of
+    rig.publish("a.1")
+    rig.pull(consumer, "10")
+    assert [one.numbers[1] for one in rig.taken()] == [3, 4]

@@ -7,13 +7,12 @@ import pytest
 from midge.jetstream.sink import Receiver
 from midge.jetstream.store.interface import MessageView
 from midge.jetstream.store.memory import MemoryStore
-from midge.protocol.frame import Frame
+from midge.server.clients.observer import Observer
 from midge.server.internal.publisher import InternalPublisher
 from midge.server.jetstream.sink import AccountSink, Interest
 from midge.server.routing import slow_path
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
-from midge.server.routing.observer import Observer
 from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.router import Router
 from midge.server.routing.subscription import RoutedSubscription
@@ -140,16 +139,9 @@ def test_a_client_that_is_behind_may_hold_the_producer() -> None:
     assert client.publishers == [producer, producer]
 
 
-class Looking(Observer):
-    """Sees messages one by one."""
-
-    def message(self, account, publisher, frame: Frame, plain: int, queued: int) -> None:
-        raise AssertionError("nothing is routed here")
-
-
 def test_an_observer_sees_deliveries_by_the_router() -> None:
     place = Place()
     place.subscribe()
     receiver = place.receiver()
-    place.router.observer = Looking()
+    place.router.observer = Observer()
     assert not receiver.is_open(place.view)

@@ -1,0 +1,28 @@
+# C types for delivery.py.
+
+cimport cython
+
+from midge.jetstream.consumer.consumer cimport Consumer
+from midge.server.clients.fair_turns cimport FairTurns
+from midge.server.internal.producer cimport Producer
+from midge.server.jetstream.receiver cimport ProducersTurn
+from midge.server.routing.account cimport Account
+
+cdef Py_ssize_t _PORTION_BYTES
+
+
+cdef class Deliveries:
+    cdef FairTurns _turns
+    cdef Account _account
+    cdef ProducersTurn _turn
+    cdef object _ready
+    cdef set _held
+    cdef Producer _producer
+    cdef bint _is_waiting
+
+    cpdef void ready(self, Consumer consumer) except *
+    cdef void _wait(self) except *
+    @cython.locals(left=Py_ssize_t, consumer=Consumer)
+    cdef void _take_turn(self) except *
+    @cython.locals(producer=Producer)
+    cdef Py_ssize_t _deliver_portion(self, Consumer consumer, Py_ssize_t portion) except -1

@@ -1,0 +1,8 @@
+# C types for real_ticks.py.
+
+from midge.jetstream.ticks cimport Ticks
+from midge.server.jetstream cimport real_time
+
+
+cdef class RealTicks(Ticks):
+    pass
