@@ -82,12 +82,32 @@ def _try_entries(options: tables.Options) -> Iterator[Problem]:
             yield from _try(partial(build_server_context, table, where), ())
     if options.leafnodes.remotes:
         yield from _try_remotes(options)
+    if options.cluster.port:
+        yield from _try_cluster(options.cluster)
     operator = options.operator
     if operator.jwts or operator.trusted_keys:
         from midge.server.auth.operator import OperatorMode  # noqa: PLC0415 - few have one
 
         build = partial(OperatorMode, operator, options.system_account)
         yield from _try(build, ("operator",))
+
+
+def _try_cluster(table: tables.Cluster) -> Iterator[Problem]:
+    """Yield what is wrong with the routes and their certificates."""
+    from midge.server.cluster.addresses import parse_address  # noqa: PLC0415 - few have any
+
+    for url in table.routes:
+        yield from _try(partial(parse_address, url), ("cluster", "routes"))
+    if table.tls.enabled:
+        yield from _try(partial(build_server_context, table.tls, "cluster.tls"), ())
+    for name, subjects in (
+        ("imports", table.permissions.imports),
+        ("exports", table.permissions.exports),
+    ):
+        for subject in (*subjects.allow, *subjects.deny):
+            if not is_valid_subject(subject.encode()):
+                text = f'subject "{subject}" is not a valid subject'
+                yield Problem(("cluster", "permissions", name), text)
 
 
 def _try_remotes(options: tables.Options) -> Iterator[Problem]:

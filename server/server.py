@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from midge.jetstream.store.disk import SuppliedDisk
+    from midge.server.cluster.service import ClusterService
     from midge.server.jetstream.engine import Engine
     from midge.server.leafnodes.service import LeafNodeService
+    from midge.server.links.interest import Interests
     from midge.server.listeners.websocket import WebSocketListener
     from midge.server.monitoring.service import MonitoringService
     from midge.server.recorder.recorder import Recorder
@@ -68,6 +70,8 @@ class Server:
         self._recorder: Recorder | None = None
         self._jetstream: Engine | None = None
         self._leafnodes: LeafNodeService | None = None
+        self._cluster: ClusterService | None = None
+        self._interests: Interests | None = None
         self._websocket: WebSocketListener | None = None
         self._websocket_tls: TlsContexts | None = None
         self._websocket_address = ("", 0)
@@ -107,7 +111,7 @@ class Server:
             await self._stop_monitor()
             await self._stop_recorder()
             self._stop_jetstream()
-            await self._stop_leafnodes()
+            await self._stop_links()
             raise
         self._events = SystemEvents(self._state, self._load_again)
         if self._leafnodes is not None:
@@ -143,6 +147,8 @@ class Server:
         broker.host, broker.port = self._doors.open(
             "nats", self._listener, options.listen.host, options.listen.port
         )
+        if options.cluster.port and self._is_first:
+            self._start_cluster(broker, state)
 
     @property
     def _is_first(self) -> bool:
@@ -175,9 +181,25 @@ class Server:
         # Only who asks for them pays for the import.
         from midge.server.leafnodes.service import LeafNodeService  # noqa: PLC0415
 
-        service = LeafNodeService(broker)
+        service = LeafNodeService(broker, self._links_interests())
         self._use_leafnodes(service)
         service.start()
+
+    def _links_interests(self) -> Interests:
+        """Return the interest in each account for all links, made on first use."""
+        if self._interests is None:
+            from midge.server.links.interest import Interests  # noqa: PLC0415 - as above
+
+            self._interests = Interests()
+        return self._interests
+
+    def _start_cluster(self, broker: Broker, state: State) -> None:
+        """Be a server of the cluster."""
+        from midge.server.cluster.service import ClusterService  # noqa: PLC0415 - as above
+
+        self._cluster = ClusterService(broker, self._links_interests())
+        state.cluster = self._cluster.cluster
+        self._cluster.start()
 
     def _use_leafnodes(self, service: LeafNodeService) -> None:
         """Have the links of `service` shown, and told of."""
@@ -192,7 +214,10 @@ class Server:
         service.nodes.joined = events.leafnode_connected
         service.nodes.left = events.leafnode_closed
 
-    async def _stop_leafnodes(self) -> None:
+    async def _stop_links(self) -> None:
+        if self._cluster is not None:
+            await self._cluster.stop()
+            self._cluster = None
         if self._leafnodes is not None:
             await self._leafnodes.stop()
             self._leafnodes = None
@@ -223,7 +248,7 @@ class Server:
             self._events.stop()
             self._events = None
         self._stop_jetstream()
-        await self._stop_leafnodes()
+        await self._stop_links()
         broker = self.broker
         for connection in list(broker.clients.values()):
             connection.close(ClosedReason.SERVER_SHUTDOWN)
@@ -294,7 +319,7 @@ class Server:
         """Check what links there are to be; give what makes them so. Raises: ConfigError."""
         from midge.server.leafnodes.service import LeafNodeService  # noqa: PLC0415 - as at the start
 
-        service = self._leafnodes or LeafNodeService(self.broker)
+        service = self._leafnodes or LeafNodeService(self.broker, self._links_interests())
         put_in_force = service.prepare_reload(options)
 
         def apply() -> None:
@@ -349,6 +374,8 @@ class Server:
         broker.lame_duck = True
         if self._events is not None:
             self._events.lame_duck()
+        if self._cluster is not None:
+            self._cluster.cluster.announce()
         for connection in list(broker.clients.values()):
             if connection.introduced and connection.options.protocol >= 1:
                 connection.send_info()
@@ -388,6 +415,9 @@ class Server:
         if self._leafnodes is not None and self._leafnodes.address is not None:
             host, port = self._leafnodes.address
             urls["leafnodes"] = [f"nats-leaf://{host_in_url(host)}:{port}"]
+        if self._cluster is not None and self._cluster.address is not None:
+            host, port = self._cluster.address
+            urls["cluster"] = [f"nats-route://{host_in_url(host)}:{port}"]
         if self._websocket is not None:
             host, port = self._websocket_address
             scheme = "wss" if self._websocket.is_encrypted else "ws"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +77,7 @@ class AccountLinks:
         self._account = account
         self.plans: dict[str, AccountPlan] = {}
         self._links: dict[ImportPlan, RoutedSubscription] = {}
+        self._carried: Counter[tuple[str, bytes]] = Counter()
         self.evicted_requests = 0  # unanswered requests that a further one evicted
         self.carrying: type[RoutedSubscription] | None = None
         """The kind of link that the current message has crossed. Only requests may cross further
@@ -111,6 +112,8 @@ class AccountLinks:
 
     def _link(self, plan: ImportPlan, link: RoutedSubscription) -> None:
         """Start to carry messages over `link`."""
+        if isinstance(link, ServiceLink):
+            self._carried[plan.source_account, plan.source] += 1
         self._account(plan.source_account).add(link)
         self._links[plan] = link
 
@@ -119,7 +122,12 @@ class AccountLinks:
         link = self._links.pop(plan)
         self._account(plan.source_account).remove(link)
         if isinstance(link, ServiceLink):
+            self._carried[plan.source_account, plan.source] -= 1
             link.forget_all()
+
+    def carries(self, account: str, subject: bytes) -> bool:
+        """Tell whether requests to `subject` in `account` go to a service of another account."""
+        return self._carried[account, subject] > 0
 
 
 class StreamLink(RoutedSubscription):

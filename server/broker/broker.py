@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec import UNSET
 
@@ -66,6 +66,16 @@ _EXPECTED_MAX = 65536
 _ERROR_KINDS_MAX = 64  # kinds of -ERR that are counted apart; there are a dozen
 
 
+class Neighbours(Protocol):
+    """What clients are told of the cluster that this server is in."""
+
+    name: str
+    is_dynamic: bool
+
+    def client_urls(self) -> list[str]:
+        """Return the addresses that clients may connect to."""
+
+
 class Broker(Host):
     """The shared state of one server's connections; `clock` and `random` are its only such sources.
 
@@ -106,6 +116,7 @@ class Broker(Host):
         self._interceptors: dict[str, dict[str, Interceptor]] = {"settings": {}, "program": {}}
         self.lame_duck = False
         self.barrier: Callable[[Callable[[], None]], None] | None = None
+        self.cluster: Neighbours | None = None  # while this server is in one
         self.host, self.port = options.listen.host, options.listen.port
         self._last_cid = 4  # nats-server's internal clients take the first few
         self._expected: deque[int] = deque(maxlen=_EXPECTED_MAX)
@@ -388,8 +399,19 @@ class Broker(Host):
             info.max_payload = connection.parser.max_payload
             if connection.account is self.system_account:
                 info.acc_is_sys = True
+        if self.cluster is not None:
+            self._add_cluster(info, self.cluster)
         self.screens.edit_info(info)
         return info.line()
+
+    def _add_cluster(self, info: Info, cluster: Neighbours) -> None:
+        """Say in `info` which other servers a client may connect to."""
+        info.cluster = cluster.name
+        if cluster.is_dynamic:
+            info.cluster_dynamic = True
+        urls = cluster.client_urls()
+        if urls:
+            info.connect_urls = urls
 
     def _asks_who(self, connection: Connection, *, connect_info: bool) -> bool:
         """Tell whether INFO is to ask for credentials."""

@@ -27,6 +27,10 @@ class ClosedReason(Enum):
     MISSING_ACCOUNT = "Missing Account"
     NO_RESPONDERS_REQUIRES_HEADERS = "No Responders Requires Headers"
     DUPLICATE_REMOTE_LEAFNODE = "Duplicate Remote LeafNode Connection"
+    DUPLICATE_ROUTE = "Duplicate Route"
+    DUPLICATE_SERVER_NAME = "Duplicate Server Name"
+    CLUSTER_NAME_CONFLICT = "Cluster Name Conflict"
+    WRONG_PORT = "Incorrect Port"
     SERVER_SHUTDOWN = "Server Shutdown"
     KICKED = "Kicked"
 

@@ -53,9 +53,11 @@ def find_contradictions(options: Options) -> Iterator[Problem]:
     yield from _check_operator(options.operator)
     yield from _check_websocket(options)
     yield from _check_leafnodes(options)
+    yield from _check_cluster(options)
     yield from _check_tls(options.tls, ("tls",))
     yield from _check_tls(options.websocket.tls, ("websocket", "tls"))
     yield from _check_tls(options.leafnodes.tls, ("leafnodes", "tls"))
+    yield from _check_tls(options.cluster.tls, ("cluster", "tls"))
     yield from _check_listeners(options)
     yield from find_worker_problems(options)
 
@@ -228,6 +230,22 @@ def _check_websocket(options: Options) -> Iterator[Problem]:
         yield from _check_origin(origin)
     for name, value in table.headers.items():
         yield from _check_header(name, value)
+
+
+def _check_cluster(options: Options) -> Iterator[Problem]:
+    """Check the routes and what they need."""
+    table = options.cluster
+    if table.routes and not table.port:
+        text = "solicited routes require cluster capabilities, e.g. --cluster"
+        yield Problem(("cluster", "routes"), text)
+    if any(character.isspace() for character in table.name):
+        yield Problem(("cluster", "name"), "cluster name cannot contain spaces")
+    if table.authorization.password and not table.authorization.user:
+        text = "expected a user to go with the password"
+        yield Problem(("cluster", "authorization", "user"), text)
+    if table.tls.enabled and not table.tls.ca_file:
+        text = "expected the authorities of the other servers' certificates"
+        yield Problem(("cluster", "tls", "ca_file"), text)
 
 
 def _check_leafnodes(options: Options) -> Iterator[Problem]:

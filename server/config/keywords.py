@@ -490,6 +490,63 @@ class Keywords(TypedDict, total=False):
     """Seconds before a remote that was lost, or not reached, is tried again."""
     leafnodes_remotes: abc.Sequence[LeafRemote | abc.Mapping[str, Any]]
     """Servers to connect to."""
+    cluster_name: str
+    """Name of the cluster, the same on all of its servers; empty takes over that of the others."""
+    cluster_host: str
+    """Address to bind for routes."""
+    cluster_port: int
+    """Port for routes; 0 means no cluster, -1 takes a free one."""
+    cluster_advertise: str
+    """`host:port` told to the other servers; empty means the bound address."""
+    cluster_no_advertise: bool
+    """Do not tell clients the addresses of the other servers, nor those this one's."""
+    cluster_routes: abc.Sequence[str]
+    """Servers to connect to: `nats-route://user:password@host:6222`; the others are learnt."""
+    cluster_authorization_user: str
+    """User name that other servers give."""
+    cluster_authorization_password: str
+    """Password of that user, plain or bcrypt."""
+    cluster_authorization_timeout_s: float
+    """Seconds that a server has to authenticate; 0 means 2."""
+    cluster_permissions_imports_allow: abc.Sequence[str]
+    """Subjects, or `subject queue` pairs for subscriptions; empty allows everything."""
+    cluster_permissions_imports_deny: abc.Sequence[str]
+    """Subjects, or `subject queue` pairs; a denial outweighs every allowance."""
+    cluster_permissions_exports_allow: abc.Sequence[str]
+    """Subjects, or `subject queue` pairs for subscriptions; empty allows everything."""
+    cluster_permissions_exports_deny: abc.Sequence[str]
+    """Subjects, or `subject queue` pairs; a denial outweighs every allowance."""
+    cluster_tls_cert_file: str
+    """Path of the certificate chain in PEM; empty means no TLS."""
+    cluster_tls_key_file: str
+    """Path of the private key in PEM."""
+    cluster_tls_ca_file: str
+    """Path of the authorities that client certificates are checked against."""
+    cluster_tls_verify: bool
+    """Require a client certificate that an authority of `ca_file` signed."""
+    cluster_tls_verify_and_map: bool
+    """Require a client certificate, and take the user from it."""
+    cluster_tls_timeout_s: float
+    """Seconds for the handshake."""
+    cluster_tls_cipher_suites: abc.Sequence[str]
+    """Cipher suites by their IANA names; empty takes the safe defaults."""
+    cluster_tls_min_version: Literal["1.2", "1.3"]
+    """Oldest TLS version that is accepted."""
+    cluster_tls_handshake_first: Literal["auto", "off", "on"]
+    """Whether TLS begins before INFO; `auto` waits for a client that does so."""
+    cluster_tls_handshake_first_fallback_s: float
+    """Seconds that `auto` waits for a ClientHello before it sends INFO."""
+    cluster_tls_connection_rate_limit: int
+    """Most handshakes per second; 0 means no limit."""
+    cluster_tls_pinned_certs: abc.Sequence[str]
+    """SHA-256 fingerprints (hex, of the public key) that a client certificate must have."""
+    cluster_tls_allow_non_tls: bool
+    """Serve clients without TLS on the same port."""
+    cluster_connect_retries: int
+    cluster_connect_backoff: bool
+    """Double the time between attempts, up to 30 seconds."""
+    cluster_ping_interval_s: float
+    """Seconds between PINGs on routes; 0 means that of clients, and never more than 30."""
     recorder_directory: str
     """Directory of the recording; empty means none."""
     recorder_roll_size_bytes: int
@@ -556,6 +613,7 @@ class Keywords(TypedDict, total=False):
     monitoring: abc.Mapping[str, Any] | Struct
     jetstream: bool | str | PathLike[str] | abc.Mapping[str, Any] | Struct
     leafnodes: abc.Mapping[str, Any] | Struct
+    cluster: abc.Mapping[str, Any] | Struct
     recorder: abc.Mapping[str, Any] | Struct
     pipeline: abc.Mapping[str, Any] | Struct
     process: abc.Mapping[str, Any] | Struct

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from midge.server.config.cluster import Cluster, ClusterAuthorization, ClusterPermissions
 from midge.server.config.jetstream import AccountJetStream, JetStream, JetStreamLimits
 from midge.server.config.leafnodes import (
     LeafAuthorization,
@@ -47,6 +48,9 @@ __all__ = [
     "AllowResponses",
     "AuthCallout",
     "Authorization",
+    "Cluster",
+    "ClusterAuthorization",
+    "ClusterPermissions",
     "ConnectionType",
     "Console",
     "Count",
@@ -396,6 +400,8 @@ class Options(Table, frozen=True, kw_only=True):
     """Streams, consumers and what is built on them."""
     leafnodes: LeafNodes = LeafNodes()
     """Links to other servers."""
+    cluster: Cluster = Cluster()
+    """This server as a member of a cluster."""
     recorder: Recorder = Recorder()
     """Write what the server routes as Parquet files."""
     pipeline: Pipeline = Pipeline()

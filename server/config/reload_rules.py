@@ -24,6 +24,7 @@ FIXED = (
     ("routing", "exact_match"),
     ("leafnodes", "host"),
     ("leafnodes", "port"),
+    ("cluster",),
     ("websocket", "host"),
     ("websocket", "port"),
     ("websocket", "compression"),

@@ -22,6 +22,7 @@ def find_worker_problems(options: Options) -> Iterator[Problem]:
     callout = options.authorization.auth_callout
     single = {
         ("leafnodes",): bool(options.leafnodes.port or options.leafnodes.remotes),
+        ("cluster",): bool(options.cluster.port),
         ("recorder", "directory"): bool(options.recorder.directory),
         ("authorization", "auth_callout", "issuer"): bool(callout.issuer),
         ("operator",): bool(operator.jwts or operator.trusted_keys),

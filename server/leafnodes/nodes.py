@@ -40,10 +40,10 @@ class LeafNodes:
     with each that has come up, or has ended after that.
     """
 
-    def __init__(self, broker: Broker, interests: Interests | None = None) -> None:
+    def __init__(self, broker: Broker, interests: Interests) -> None:
         """Tell links of what is in `interests`, which all links of the server share."""
         self.broker = broker
-        self.interests = interests or Interests()
+        self.interests = interests
         self.interests.extra[Kind.LEAF] = self._subjects_for
         self.interests.extra[Kind.HUB] = self._subjects_for
         self.links: dict[int, LeafLink] = {}

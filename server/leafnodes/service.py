@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from midge.server.config.leafnodes import LeafRemote
     from midge.server.config.options import Options
     from midge.server.leafnodes.link import LeafLink
+    from midge.server.links.interest import Interests
 
 
 class LeafNodeService:
     """The links of `broker`, as its options describe them."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.nodes = LeafNodes(broker)
+    def __init__(self, broker: Broker, interests: Interests) -> None:
+        self.nodes = LeafNodes(broker, interests)
         self._broker = broker
         self._remotes: list[Remote] = []
         self._stopping: set[asyncio.Task[None]] = set()

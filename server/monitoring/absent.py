@@ -9,18 +9,6 @@ if TYPE_CHECKING:
     from midge.server.monitoring.state import State
 
 
-def routez(state: "State", arguments: Arguments) -> dict[str, Any]:
-    """Return the page without routes."""
-    arguments.subscriptions()
-    return {
-        "server_id": state.broker.keys.server_id,
-        "server_name": state.server_name,
-        "now": go_format.timestamp(state.broker.clock.wall()),
-        "num_routes": 0,
-        "routes": [],
-    }
-
-
 def gatewayz(state: "State", arguments: Arguments) -> dict[str, Any]:
     """Return the page without gateways."""
     arguments.flag("accs")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from midge.protocol import COMPATIBLE_VERSION
-from midge.server.monitoring import absent, connz, go_format, healthz, jsz, leafz, whole
+from midge.server.monitoring import absent, connz, go_format, healthz, jsz, leafz, routez, whole
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.http_listener import HttpConnection, HttpListener
 from midge.server.monitoring.index import index_page
@@ -107,7 +107,7 @@ class Monitor:
     def _standard_pages(self) -> dict[str, Page]:
         state = self.state
         simple = {
-            "/routez": lambda given: absent.routez(state, given),
+            "/routez": lambda given: routez.routez(state, given),
             "/leafz": lambda given: leafz.leafz(state, given),
             "/gatewayz": lambda given: absent.gatewayz(state, given),
             "/ipqueuesz": lambda _: {},

@@ -8,6 +8,7 @@ from midge.server.monitoring.process_usage import ProcessUsage
 
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
+    from midge.server.cluster.cluster import Cluster
     from midge.server.jetstream.engine import Engine
     from midge.server.leafnodes.nodes import LeafNodes
     from midge.server.workers.part import Part
@@ -20,8 +21,8 @@ times are equal on all pages."""
 class State:
     """Everything that pages use; `started_at` and `configured_at` are Unix times.
 
-    `jetstream` is None while JetStream is off, or has not recovered yet, and `leafnodes` where the
-    settings have none. `part` is set in one of several workers.
+    `jetstream` is None while JetStream is off, or has not recovered yet, and `leafnodes` and
+    `cluster` where the settings have none. `part` is set in one of several workers.
     """
 
     def __init__(self, broker: "Broker", part: "Part | None" = None) -> None:
@@ -35,6 +36,7 @@ class State:
         self.config_digest = ""
         self.jetstream: Engine | None = None
         self.leafnodes: LeafNodes | None = None
+        self.cluster: Cluster | None = None
         self._wall_offset = 0.0
         broker.observers.append(self.account_totals)
         self.http_address = (broker.options.monitoring.host or broker.options.listen.host, 0)

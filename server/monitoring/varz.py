@@ -9,6 +9,7 @@ from midge.server.config.options import WebSocket
 from midge.server.monitoring import go_format
 from midge.server.monitoring.account_totals import server_totals
 from midge.server.monitoring.leafz import links_of
+from midge.server.monitoring.routez import routes_of
 
 if TYPE_CHECKING:
     from midge.server.config.options import Options
@@ -36,8 +37,15 @@ def _identity(state: "State") -> dict[str, Any]:
         "host": broker.host,
         "port": broker.port,
         **_encryption(state),
+        **_client_urls(state),
         **state.labels,
     }
+
+
+def _client_urls(state: "State") -> dict[str, Any]:
+    """Return the addresses that clients are told; none without a cluster."""
+    urls = [] if state.cluster is None else state.cluster.client_urls()
+    return {"connect_urls": urls} if urls else {}
 
 
 def _encryption(state: "State") -> dict[str, Any]:
@@ -69,7 +77,7 @@ def _settings(state: "State") -> dict[str, Any]:
         "max_control_line": limits.max_control_line_bytes,
         "max_payload": limits.max_payload_bytes,
         "max_pending": limits.max_pending_bytes,
-        "cluster": {},
+        "cluster": _cluster(state),
         "gateway": {},
         "leaf": _leaf(options),
         "mqtt": {},
@@ -115,6 +123,25 @@ def _unless_default(handshake_timeout_s: float) -> int:
     return 0 if handshake_timeout_s == default else go_format.nanoseconds(handshake_timeout_s)
 
 
+def _cluster(state: "State") -> dict[str, Any]:
+    """Say which cluster this is, and where its other servers are; empty without one."""
+    table = state.broker.options.cluster
+    if state.cluster is None:
+        return {}
+    found: dict[str, Any] = {
+        "name": state.cluster.name,
+        "addr": table.host,
+        "cluster_port": state.cluster.address[1],
+        "auth_timeout": go_format.number(table.authorization.timeout_s or _AUTH_TIMEOUT_S),
+        "urls": [url.rpartition("@")[2].rpartition("//")[2] for url in table.routes],
+        "tls_timeout": go_format.number(table.tls.timeout_s),
+        "tls_required": table.tls.enabled,
+        "tls_verify": table.tls.enabled,
+        "pool_size": -1,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
 def _leaf(options: "Options") -> dict[str, Any]:
     """Say where leaf nodes connect, and what this server connects to."""
     table = options.leafnodes
@@ -150,8 +177,8 @@ def _activity(state: "State") -> dict[str, Any]:
         "cpu": usage.cpu_percent(),
         "connections": len(broker.clients),
         "total_connections": totals.connections,
-        "routes": 0,
-        "remotes": 0,
+        "routes": len(routes_of(state)),
+        "remotes": len(routes_of(state)),
         "leafnodes": len(links_of(state)),
         "in_msgs": totals.in_messages,
         "in_bytes": totals.in_bytes,

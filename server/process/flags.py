@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from msgspec import inspect
 
@@ -56,6 +57,12 @@ SETTINGS = (
     Flag(("tlscacert",), "str", ("tls", "ca_file")),
     Flag(("js", "jetstream"), "bool", ("jetstream", "enabled")),
     Flag(("sd", "store_dir"), "str", ("jetstream", "store_dir")),
+    Flag(("cluster", "cluster_listen"), "str", ("cluster", "listen")),
+    Flag(("cluster_name",), "str", ("cluster", "name")),
+    Flag(("cluster_advertise",), "str", ("cluster", "advertise")),
+    Flag(("routes",), "str", ("cluster", "routes")),
+    Flag(("no_advertise",), "bool", ("cluster", "no_advertise")),
+    Flag(("connect_retries",), "int", ("cluster", "connect_retries")),
     Flag(("record",), "str", ("recorder", "directory")),
     Flag(("workers",), "str", ("server", "workers")),
 )
@@ -67,11 +74,6 @@ def _refused(names: tuple[str, ...], kind: Kind, feature: str) -> Flag:
 
 
 UNSUPPORTED = (
-    _refused(("cluster", "cluster_listen"), "str", "clustering"),
-    _refused(("cluster_name", "cluster_advertise"), "str", "clustering"),
-    _refused(("routes",), "str", "clustering"),
-    _refused(("no_advertise",), "bool", "clustering"),
-    _refused(("connect_retries",), "int", "clustering"),
     _refused(("profile",), "int", "the Go profiler"),
     _refused(("s", "syslog"), "bool", "syslog"),
     _refused(("r", "remote_syslog"), "str", "syslog"),
@@ -82,6 +84,9 @@ _WORKERS = inspect.IntType()  # what else `--workers` may be stays the word that
 
 DEFAULT_PORT = 4222
 """The port that nats-server uses for `-p 0`."""
+
+DEFAULT_CLUSTER_PORT = 6222
+"""The port for routes where the URL of `-cluster` has none."""
 
 _LEVELS: dict[str, tuple[str, ...]] = {
     "VV": ("trace", "trace_verbose"),
@@ -142,6 +147,14 @@ TLS Options:
 
 Every other setting: --<table>-<field> <value>, such as --limits-max-connections 100;
 midge check shows them all.
+
+Cluster Options:
+        --routes <rurl-1, rurl-2>    Routes to solicit and connect
+        --cluster <cluster-url>      Cluster URL for solicited routes
+        --cluster_name <string>      Cluster Name, if not set one will be dynamically generated
+        --no_advertise <bool>        Do not advertise known cluster information to clients
+        --cluster_advertise <string> Cluster URL to advertise to other servers
+        --connect_retries <number>   For implicit routes, number of connect retries
 
 Common Options:
     -h, --help                       Show this message
@@ -220,12 +233,35 @@ def _values_of(one: Given) -> Iterator[tuple[tuple[str, ...], str, Any]]:
         yield path, one.spelling, DEFAULT_PORT
     elif path == ("server", "workers"):
         yield path, one.spelling, from_text(str(value), _WORKERS)
+    elif path == ("cluster", "listen"):
+        for name, part in cluster_listen(str(value)).items():
+            yield ("cluster", *name.split(".")), one.spelling, part
+    elif path == ("cluster", "routes"):
+        yield path, one.spelling, tuple(url.strip() for url in str(value).split(",") if url.strip())
     elif one.flag in SETTINGS:
         if path != ("tls", "tls"):
             yield path, one.spelling, value
     else:
         setting = schema.settings_by_path()[path]
         yield path, one.spelling, from_text(str(value), setting.type)
+
+
+def cluster_listen(url: str) -> dict[str, Any]:
+    """Return the settings in the URL of `-cluster`: where to listen, and who may connect.
+
+    Raises: ConfigError if it is no URL.
+    """
+    try:
+        parts = urlsplit(url if "://" in url else f"nats-route://{url}")
+        found: dict[str, Any] = {"port": parts.port or DEFAULT_CLUSTER_PORT}
+    except ValueError as error:
+        raise ConfigError(f"flag -cluster: {error}") from None
+    if parts.hostname:
+        found["host"] = parts.hostname
+    if parts.username:
+        found["authorization.user"] = unquote(parts.username)
+        found["authorization.password"] = unquote(parts.password or "")
+    return found
 
 
 def check_tls_flags(given: Iterable[Given]) -> None:

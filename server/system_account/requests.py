@@ -9,7 +9,7 @@ import msgspec
 from midge.protocol.errors import MidgeError
 from midge.server.clients.connection import Connection
 from midge.server.internal.service import Request, Services
-from midge.server.monitoring import absent, go_format, healthz, leafz, whole
+from midge.server.monitoring import absent, go_format, healthz, leafz, routez, whole
 from midge.server.monitoring.arguments import Arguments, BadArgument
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class SystemRequests:
     def _pages(self) -> dict[str, Handler]:
         state = self._state
         plain: dict[str, Callable[[Arguments], Any]] = {
-            "ROUTEZ": lambda given: absent.routez(state, given),
+            "ROUTEZ": lambda given: routez.routez(state, given),
             "GATEWAYZ": lambda given: absent.gatewayz(state, given),
             "LEAFZ": lambda given: leafz.leafz(state, given),
             "HEALTHZ": lambda given: _health(*healthz.healthz(state, given)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from midge.server.config.nats_conf import jetstream_blocks, leafnode_blocks
+from midge.server.config.nats_conf import cluster_block, jetstream_blocks, leafnode_blocks
 from midge.server.config.nats_conf import security_blocks as security_keys
 from midge.server.config.nats_conf import server_block as server_keys
 from midge.server.config.nats_conf.parser import Node
@@ -78,6 +78,17 @@ LEVELS = (
     Level(
         "`jetstream` of an account", jetstream_blocks.ACCOUNT, "accounts { A { jetstream { … } } }"
     ),
+    Level("`cluster`", cluster_block.CLUSTER, "cluster { … }"),
+    Level(
+        "`authorization` of `cluster`",
+        cluster_block.CLUSTER_AUTHORIZATION,
+        "cluster { authorization { … } }",
+    ),
+    Level(
+        "`permissions` of `cluster`",
+        cluster_block.CLUSTER_PERMISSIONS,
+        "cluster { permissions { … } }",
+    ),
     Level("`leafnodes`", leafnode_blocks.LEAFNODES, "leafnodes { … }"),
     Level(
         "`authorization` of `leafnodes`",
@@ -130,7 +141,14 @@ WITHOUT_SETTING = {
         ("max_outstanding_catchup", "info_queue_limit", "meta_compact", "meta_compact_size"),
         "none; only servers with replicated streams use it",
     ),
+    "pool_size": "none; a route is one connection, and nats-server is told so",
     "remotes": "`leafnodes.remotes`",
+    **dict.fromkeys(
+        ("allow_responses", "publish_allow_responses"), "none; only `false` is accepted"
+    ),
+    **dict.fromkeys(
+        ("permissions", "default_permissions", "default_permission"), "`cluster.permissions`"
+    ),
     "users": "`users`",
     "compression": "none; what means no compression is accepted",
     "verify": "none; a client checks in any case, unless `insecure`",

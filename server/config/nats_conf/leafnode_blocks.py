@@ -59,8 +59,8 @@ def _credentials(section: Section, node: Node) -> None:
     section.put("credentials", text(node), node)
 
 
-def _compression(_: Section, node: Node) -> None:
-    """Accept what comes to no compression."""
+def read_compression(_: Section, node: Node) -> None:
+    """Accept what comes to no compression of a link."""
     value = node.value
     mode = value.get("mode") if isinstance(value, dict) else node
     word = mode.value if mode is not None else "off"
@@ -137,7 +137,7 @@ REMOTE: dict[str, Handler] = {
     "isolate_leafnode_interest": Missing("isolated interest"),
     "isolate": Missing("isolated interest"),
     "request_isolation": Missing("isolated interest"),
-    "compression": _compression,
+    "compression": read_compression,
     "first_info_timeout": Key("first_info_timeout_s", seconds),
     "dial_timeout": Key("dial_timeout_s", seconds),
     "ignore_discovered_servers": Key("ignore_discovered_servers", boolean),
@@ -221,7 +221,7 @@ LEAFNODES: dict[str, Handler] = {
     "reconnect": _reconnect,
     "reconnect_delay": _reconnect,
     "reconnect_interval": _reconnect,
-    "compression": _compression,
+    "compression": read_compression,
     "remotes": _remotes,
 }
 

@@ -53,7 +53,7 @@ def _each(name: str, read: Callable[[Section, Node], None]) -> Callable[[Section
 _UNKNOWN_PERMISSION = "Unknown field {} parsing permissions"
 
 
-def _subjects(name: str, section: Section, node: Node) -> None:
+def read_subjects(name: str, section: Section, node: Node) -> None:
     """Read one direction: a subject, a list of them, or a map of `allow` and `deny`."""
     inner = section.table(name, node)
     if not isinstance(node.value, dict):
@@ -85,8 +85,8 @@ RESPONSES: dict[str, Handler] = {
 }
 
 PERMISSIONS: dict[str, Handler] = {
-    **dict.fromkeys(("publish", "pub", "import"), partial(_subjects, "publish")),
-    **dict.fromkeys(("subscribe", "sub", "export"), partial(_subjects, "subscribe")),
+    **dict.fromkeys(("publish", "pub", "import"), partial(read_subjects, "publish")),
+    **dict.fromkeys(("subscribe", "sub", "export"), partial(read_subjects, "subscribe")),
     "allow_responses": _allow_responses,
     "publish_allow_responses": _allow_responses,
 }

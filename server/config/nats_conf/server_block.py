@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from midge.server.config.nats_conf.cluster_block import read_cluster
 from midge.server.config.nats_conf.jetstream_blocks import read_feature_flags, read_jetstream
 from midge.server.config.nats_conf.leafnode_blocks import read_leafnodes
 from midge.server.config.nats_conf.sections import Handler, Key, Missing, Section, read_map
@@ -177,7 +178,6 @@ def _websocket(section: Section, node: Node) -> None:
     read_map(node, section.table("websocket", node), WEBSOCKET)
 
 
-_CLUSTER = Missing("clustering")
 _OCSP = Missing("OCSP")
 _SYSLOG = Missing("syslog")
 
@@ -258,10 +258,10 @@ SERVER: dict[str, Handler] = {
     "websocket": _websocket,
     "ws": _websocket,
     "jetstream": read_jetstream,
+    "cluster": read_cluster,
     "leaf": read_leafnodes,
     "leafnodes": read_leafnodes,
     # What midge does not have.
-    "cluster": _CLUSTER,
     "gateway": Missing("gateways"),
     "mqtt": Missing("MQTT"),
     "proxies": Missing("trusted proxies"),

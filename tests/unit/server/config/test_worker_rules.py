@@ -11,6 +11,7 @@ from midge.server.config.load import load
 from midge.server.config.options import (
     Account,
     AccountLimits,
+    Cluster,
     LeafNodes,
     Limits,
     Options,
@@ -27,6 +28,7 @@ TWO = ServerProcesses(workers=2)
     ("path", "options"),
     [
         (("leafnodes",), {"leafnodes": LeafNodes(port=-1)}),
+        (("cluster",), {"cluster": Cluster(port=-1)}),
         (("recorder", "directory"), {"recorder": Recorder(directory="x")}),
         (("limits", "max_connections_per_user"), {"limits": Limits(max_connections_per_user=1)}),
         (

@@ -62,7 +62,7 @@ def test_unknown_flag_is_usage_and_exit_0(capsys: pytest.CaptureFixture[str]) ->
         (["-t"], "must specify [-c, --config] option to check configuration file syntax"),
         (["-c", "/nonexistent"], "open /nonexistent: no such file or directory"),
         (["-s"], "flag -s: midge does not support syslog"),
-        (["--cluster_name=x"], "flag --cluster_name: midge does not support clustering"),
+        (["--profile=1"], "flag --profile: midge does not support the Go profiler"),
         (["--tls"], "TLS Server certificate must be present and valid"),
         (["-p", "70000"], "listen.port: expected int from -1 to 65535, got 70000 (flag -p)"),
         (["-n", "a b"], "server_name: server name cannot contain spaces (flag -n)"),

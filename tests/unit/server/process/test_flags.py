@@ -46,6 +46,18 @@ def settings_of(*arguments: str) -> dict[str, Any]:
         (["--record", "d"], {"recorder.directory": "d"}),
         (["--limits-max-connections", "5"], {"limits.max_connections": 5}),
         (["--websocket-allowed-origins=a,b"], {"websocket.allowed_origins": ["a", "b"]}),
+        (
+            ["-cluster", "nats://u:p@h:6223", "-cluster_name", "C", "-routes", "nats://a:1, b:2"],
+            {
+                "cluster.host": "h",
+                "cluster.port": 6223,
+                "cluster.authorization.user": "u",
+                "cluster.authorization.password": "p",
+                "cluster.name": "C",
+                "cluster.routes": ("nats://a:1", "b:2"),
+            },
+        ),
+        (["--cluster_listen=h"], {"cluster.host": "h", "cluster.port": 6222}),
         (["--routing-exact-match", "off"], {"routing.exact_match": False}),
     ],
 )
@@ -53,10 +65,15 @@ def test_flags_set_settings(arguments: list[str], expected: dict[str, Any]) -> N
     assert settings_of(*arguments) == expected
 
 
-@pytest.mark.parametrize("flag", ["--cluster=x", "--routes=x", "-s", "--profile=1"])
+@pytest.mark.parametrize("flag", ["-s", "--profile=1"])
 def test_flags_of_missing_features_are_refused(flag: str) -> None:
     with pytest.raises(ConfigError, match="midge does not support"):
         settings_of(flag)
+
+
+def test_an_address_of_a_cluster_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match="flag -cluster: "):
+        settings_of("--cluster=nats://h:port")
 
 
 def test_every_setting_has_a_flag_and_no_name_is_taken_twice() -> None:

@@ -1,0 +1,117 @@
+"""The JSON documents of a route: CONNECT of the server that connects, and INFO of both.
+
+Unknown fields are ignored, and every known one may be missing: which of them a peer must have sent
+is for the route to say, in nats-server's words.
+"""
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from midge.protocol.errors import ProtocolError
+from midge.protocol.leaf_messages import SubjectRules
+
+GOSSIP_DEFAULT = 0
+GOSSIP_DISABLED = 1
+GOSSIP_OVERRIDE = 2
+"""Whether the server that hears of another one tells of it in turn, once it has a route there."""
+
+
+class RouteInfo(msgspec.Struct, kw_only=True):
+    """What a server says of itself on a route, or of another one: then `server_id` is not its own.
+
+    An unset field is left out of the line. `ip` is the URL that other servers connect to. Only the
+    INFO of a client port has a `client_id`. `midge_jetstream` says that a midge has streams, which
+    does not take part in those of the cluster and so sends ``"jetstream":false``.
+    """
+
+    server_id: str = ""
+    server_name: str = ""
+    version: str = ""
+    proto: int = 3
+    git_commit: str | UnsetType = UNSET
+    go: str | UnsetType = UNSET
+    host: str = ""
+    port: int = 0
+    headers: bool | UnsetType = UNSET
+    client_id: int | UnsetType = UNSET
+    auth_required: bool | UnsetType = UNSET
+    tls_required: bool | UnsetType = UNSET
+    tls_verify: bool | UnsetType = UNSET
+    max_payload: int = 0
+    jetstream: bool | UnsetType = UNSET
+    ip: str | UnsetType = UNSET
+    nonce: str | UnsetType = UNSET
+    cluster: str | UnsetType = UNSET
+    cluster_dynamic: bool | UnsetType = UNSET
+    domain: str | UnsetType = UNSET
+    connect_urls: tuple[str, ...] | UnsetType | None = UNSET
+    ws_connect_urls: tuple[str, ...] | UnsetType | None = UNSET
+    ldm: bool | UnsetType = UNSET
+    compression: str | UnsetType = UNSET
+    import_: SubjectRules | UnsetType | None = msgspec.field(default=UNSET, name="import")
+    export: SubjectRules | UnsetType | None = UNSET
+    lnoc: bool | UnsetType = UNSET
+    lnocu: bool | UnsetType = UNSET
+    route_pool_size: int | UnsetType = UNSET
+    route_pool_idx: int | UnsetType = UNSET
+    route_account: str | UnsetType = UNSET
+    midge_jetstream: bool | UnsetType = UNSET
+    gossip_mode: int | UnsetType = UNSET
+    leafnode_urls: tuple[str, ...] | UnsetType | None = UNSET
+    api_lvl: int | UnsetType = UNSET
+
+    def line(self) -> bytes:
+        """Return the whole INFO line, with a blank before the CR LF as nats-server's."""
+        return b"INFO %b \r\n" % msgspec.json.encode(self)
+
+
+class RouteConnect(msgspec.Struct, kw_only=True):
+    """What the connecting server says of itself; `name` is its server id."""
+
+    echo: bool = True
+    verbose: bool = False
+    pedantic: bool = False
+    user: str | UnsetType = UNSET
+    password: str | UnsetType = msgspec.field(default=UNSET, name="pass")
+    tls_required: bool = False
+    headers: bool = True
+    name: str = ""
+    cluster: str = ""
+    cluster_dynamic: bool | UnsetType = UNSET
+    lnoc: bool | UnsetType = UNSET
+    lnocu: bool | UnsetType = UNSET
+    gateway: str | UnsetType = UNSET
+    lang: str | UnsetType = UNSET
+
+    def line(self) -> bytes:
+        """Return the whole CONNECT line."""
+        return b"CONNECT %b\r\n" % msgspec.json.encode(self)
+
+
+_read_info = msgspec.json.Decoder(RouteInfo).decode
+_read_connect = msgspec.json.Decoder(RouteConnect).decode
+
+
+def parse_route_info(document: bytes) -> RouteInfo:
+    """Read the JSON of an INFO line.
+
+    Raises:
+        ProtocolError: not a JSON object, or a known field has a value of the wrong type.
+    """
+    try:
+        return _read_info(document)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ProtocolError(None, f"INFO: {error}") from None
+
+
+def parse_route_connect(document: bytes) -> RouteConnect:
+    """Read the JSON of a CONNECT line.
+
+    Raises:
+        ProtocolError: not a JSON object, or a known field has a value of the wrong type.
+    """
+    try:
+        return _read_connect(document)
+    except (msgspec.DecodeError, RecursionError):
+        # The error would quote the value, which may be a password, and this is logged.
+        raise ProtocolError(None, "CONNECT: not the JSON of a route's CONNECT") from None

@@ -1,0 +1,158 @@
+"""A server that a route is opened to, and again when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from midge.protocol.route_messages import GOSSIP_DEFAULT
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.loop_adapter import forget, protocol_for
+from midge.server.cluster.link import RouteLink
+from midge.server.cluster.side import SolicitedRoute
+from midge.server.links.dial import dial, sleep
+from midge.server.log.logger import get_logger
+from midge.server.routing.role import Role
+
+if TYPE_CHECKING:
+    import ssl
+
+    from midge.server.cluster.addresses import Address
+    from midge.server.cluster.cluster import Cluster
+
+RECONNECT_S = 1.0
+RECONNECT_SPREAD_S = 0.1
+"""How long after a failure a server is tried again: so long, and up to so much more."""
+
+_BACKOFF_MAX_S = 30.0
+_DIAL_TIMEOUT_S = 1.0
+
+log = get_logger()
+
+
+class Dialler:
+    """Opens a route to `address`; for ever if the settings name it, else a few times.
+
+    `tls` is the context of handshakes; None for none. `is_done` tells that no more is tried.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        address: Address,
+        tls: ssl.SSLContext | None,
+        *,
+        is_explicit: bool,
+        gossip_mode: int = GOSSIP_DEFAULT,
+    ) -> None:
+        self.address = address
+        self.is_explicit = is_explicit
+        self.gossip_mode = gossip_mode
+        self.is_done = False
+        self.server_id = ""
+        self._cluster = cluster
+        self._broker = cluster.broker
+        self._tls = tls
+        self._task: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
+        self._left = asyncio.Event()
+        self._link: RouteLink | None = None
+
+    def start(self) -> None:
+        """Connect, and again when that fails or ends."""
+        self._task = asyncio.get_running_loop().create_task(self._keep_up())
+
+    async def stop(self) -> None:
+        """Try no more, and close the route."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        if self._link is not None:
+            self._link.close(ClosedReason.SERVER_SHUTDOWN)
+
+    def ended(self, link: RouteLink) -> None:
+        """Take note that the link is gone."""
+        if link is self._link:
+            self._ended.set()
+
+    def left(self, server_id: str) -> None:
+        """Take note that a server's route is gone, whoever has opened it."""
+        if server_id == self.server_id:
+            self._left.set()
+
+    async def _keep_up(self) -> None:
+        failures = 0
+        while True:
+            if await self._attempt():
+                failures = 0
+            else:
+                failures += 1
+            if self.server_id == self._cluster.server_id:
+                break  # it is this server itself
+            retries = self._broker.options.cluster.connect_retries
+            if not self.is_explicit and failures > retries:
+                break
+            if self.server_id in self._cluster.routes:  # which that server has opened
+                self._left.clear()
+                await self._left.wait()
+            await sleep(self._broker.clock, self._delay_s(failures))
+        self.is_done = True
+
+    def _delay_s(self, failures: int) -> float:
+        """Return how long to wait before the next attempt."""
+        delay_s = RECONNECT_S
+        if self._broker.options.cluster.connect_backoff:
+            delay_s = min(RECONNECT_S * 2.0 ** min(max(failures - 1, 0), 8), _BACKOFF_MAX_S)
+        return delay_s + self._broker.random.random() * RECONNECT_SPREAD_S
+
+    async def _attempt(self) -> bool:
+        """Keep a route up while it lasts; tell whether there was one."""
+        side = SolicitedRoute(self._cluster, self)
+        self._ended.clear()
+        try:
+            await self._connect(side)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt may succeed
+            text = str(error) or type(error).__name__
+            log.error("route_connect_failed", remote=str(self.address), error=text)
+            self._link = None
+            return False
+        await self._ended.wait()
+        self._link = None
+        self.server_id = side.found_id or self.server_id
+        return bool(side.info.server_id)
+
+    async def _connect(self, side: SolicitedRoute) -> None:
+        """Bring a route up as far as a transport."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(_DIAL_TIMEOUT_S):
+            bare = await dial(loop, self.address.host, self.address.port)
+        peer = bare.getpeername()[:2]
+        link = RouteLink(
+            self._broker,
+            self._broker.take_cid(),
+            (peer[0], peer[1]),
+            side,
+            Role.ROUTE,
+            self._cluster.ping_interval_s(),
+        )
+        self._link = link
+        protocol = protocol_for(loop, link.channel)
+        timeout_s = self._broker.options.cluster.tls.timeout_s or None
+        try:
+            await loop.create_connection(
+                lambda: protocol,
+                sock=bare,
+                ssl=self._tls,
+                server_hostname=self.address.host if self._tls else None,
+                ssl_handshake_timeout=timeout_s if self._tls else None,
+            )
+        except BaseException:
+            self._link = None
+            link.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
+            link.channel.let_go()
+            forget(protocol)
+            bare.close()
+            raise

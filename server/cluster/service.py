@@ -1,0 +1,218 @@
+"""The cluster of a server as it starts and stops: the port, and the servers it connects to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from midge.protocol.route_messages import GOSSIP_DEFAULT, RouteInfo
+from midge.server.auth.authenticator import Authenticator
+from midge.server.cluster.addresses import Address, parse_address
+from midge.server.cluster.cluster import Cluster
+from midge.server.cluster.dialler import Dialler
+from midge.server.cluster.link import RouteLink
+from midge.server.cluster.side import AcceptedRoute
+from midge.server.config.leafnodes import LeafRemoteTls
+from midge.server.config.options import Authorization, Options
+from midge.server.links.client_tls import build_client_context
+from midge.server.links.listener import LinkListener
+from midge.server.listeners.tls import build_server_context
+from midge.server.log.logger import get_logger
+from midge.server.routing.role import Role
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterable
+
+    from midge.server.broker.broker import Broker
+    from midge.server.clients.connection import Connection
+    from midge.server.config.cluster import Cluster as Table
+    from midge.server.links.interest import Interests
+    from midge.server.links.link import Link
+
+GOSSIPED_MAX = 256
+"""Most servers that are connected to because others have told of them at a time."""
+
+_TOLD_AT_ONCE = 500  # clients that get INFO, before others have their turn
+
+log = get_logger()
+
+
+class RouteListener(LinkListener):
+    """The port that the other servers of the cluster connect to."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Read the settings.
+
+        Raises:
+            ConfigError: they cannot be.
+        """
+        LinkListener.__init__(self, cluster.broker, "route_connections")
+        table = cluster.broker.options.cluster
+        self._cluster = cluster
+        self._own: Authenticator | None = None
+        own = table.authorization
+        if own.user:
+            users = Options(authorization=Authorization(user=own.user, password=own.password))
+            self._own = Authenticator(users)
+        if table.tls.enabled:
+            self.tls = server_context(table)
+            self.tls_timeout_s = table.tls.timeout_s
+
+    def make_link(self, peer: tuple[str, int]) -> Link:
+        """Return a route for a server at `peer` that has just connected."""
+        side = AcceptedRoute(self._cluster, None if self._own is None else self._own.authenticate)
+        interval_s = self._cluster.ping_interval_s()
+        cid = self.broker.take_cid()
+        return RouteLink(self.broker, cid, peer, side, Role.ROUTE, interval_s)
+
+    def count_links(self) -> int:
+        """Count the routes that are up."""
+        return len(self._cluster.routes)
+
+    def close(self) -> None:
+        """Take no more servers."""
+        LinkListener.close(self)
+        if self._own is not None:
+            self._own.close()
+
+
+class ClusterService:
+    """The routes of `broker`, as its options describe them."""
+
+    def __init__(self, broker: Broker, interests: Interests) -> None:
+        self.cluster = Cluster(broker, interests)
+        self.cluster.discovered = self._discovered
+        self.cluster.left = self._left
+        self.cluster.urls_changed = self._urls_changed
+        self._broker = broker
+        self._diallers: list[Dialler] = []
+        self._listener: RouteListener | None = None
+        self._client_tls: ssl.SSLContext | None = None
+        self._is_stopping = False
+
+    def start(self) -> None:
+        """Take servers of the cluster, connect to those in the settings and stay connected.
+
+        Raises:
+            OSError: the address cannot be bound.
+            ConfigError: the settings name what cannot be.
+        """
+        table = self._broker.options.cluster
+        listener = RouteListener(self.cluster)
+        if table.tls.enabled:
+            self._client_tls = client_context(table)
+        listener.open(table.host, table.port)
+        self._listener = listener
+        self.cluster.address = listener.address
+        host, port = listener.address
+        log.info("route_listener_started", address=f"{host}:{port}", cluster=self.cluster.name)
+        self._broker.cluster = self.cluster
+        for url in self._broker.options.cluster.routes:
+            self._begin(parse_address(url), is_explicit=True)
+
+    def _begin(
+        self, address: Address, *, is_explicit: bool, gossip_mode: int = GOSSIP_DEFAULT
+    ) -> None:
+        dialler = Dialler(
+            self.cluster,
+            address,
+            self._client_tls,
+            is_explicit=is_explicit,
+            gossip_mode=gossip_mode,
+        )
+        self._diallers.append(dialler)
+        dialler.start()
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Where other servers connect; None where they do not."""
+        return None if self._listener is None else self._listener.address
+
+    async def stop(self) -> None:
+        """Connect no more, and close the routes."""
+        self._is_stopping = True
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        diallers, self._diallers = self._diallers, []
+        for dialler in diallers:
+            await dialler.stop()
+        self.cluster.close()
+        self._broker.cluster = None
+
+    # What routes tell.
+
+    def _discovered(self, info: RouteInfo) -> None:
+        """Connect to a server that another one has told of, unless there is a route already."""
+        if info.server_id in {self.cluster.server_id, *self.cluster.routes} or not info.ip:
+            return
+        try:
+            address = parse_address(info.ip)
+        except ValueError as error:
+            log.warning("route_gossip_ignored", server=info.server_id[:64], error=str(error))
+            return
+        if address[:2] in {dialler.address[:2] for dialler in self._live()}:
+            return
+        if len([one for one in self._diallers if not one.is_explicit]) >= GOSSIPED_MAX:
+            self._broker.limit_hits["route_gossip"] += 1
+            return
+        log.info("route_discovered", server=info.server_name[:64], address=str(address))
+        mode = info.gossip_mode if isinstance(info.gossip_mode, int) else GOSSIP_DEFAULT
+        self._begin(address, is_explicit=False, gossip_mode=mode)
+
+    def _live(self) -> Iterable[Dialler]:
+        """Return the diallers that still try or hold a route; forget the others."""
+        self._diallers = [dialler for dialler in self._diallers if not dialler.is_done]
+        return self._diallers
+
+    def _left(self, server_id: str) -> None:
+        for dialler in self._diallers:
+            dialler.left(server_id)
+
+    def _urls_changed(self) -> None:
+        """Tell clients of the other servers they may connect to."""
+        if self._is_stopping or self._broker.options.cluster.no_advertise:
+            return
+        left = [
+            client
+            for client in self._broker.clients.values()
+            if client.introduced and client.options.protocol >= 1
+        ]
+        self._tell(left)
+
+    def _tell(self, left: list[Connection]) -> None:
+        """Send INFO to clients, to some now and to the rest in later turns."""
+        for _ in range(min(len(left), _TOLD_AT_ONCE)):
+            client = left.pop()
+            if client.reason is None:
+                client.send_info()
+        self._broker.router.flush_unless_due()
+        if left:
+            asyncio.get_running_loop().call_soon(self._tell, left)
+
+
+def server_context(table: Table) -> ssl.SSLContext:
+    """Return the context for servers that connect: their certificates are checked.
+
+    Raises:
+        ConfigError: a file cannot be read, or is not what it should be.
+    """
+    return build_server_context(structs.replace(table.tls, verify=True), "cluster.tls")
+
+
+def client_context(table: Table) -> ssl.SSLContext:
+    """Return the context for connecting to servers, with this server's certificate.
+
+    Raises:
+        ConfigError: a file cannot be read, or is not what it should be.
+    """
+    tls = table.tls
+    shown = LeafRemoteTls(
+        cert_file=tls.cert_file,
+        key_file=tls.key_file,
+        ca_file=tls.ca_file,
+    )
+    return build_client_context(shown, "cluster.tls")

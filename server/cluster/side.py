@@ -1,0 +1,390 @@
+"""This end of a route: the handshake of either direction, and what happens on a violation."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import UNSET
+
+from midge.protocol import errors
+from midge.protocol.route_messages import (
+    GOSSIP_DEFAULT,
+    RouteConnect,
+    RouteInfo,
+    parse_route_connect,
+    parse_route_info,
+)
+from midge.server.auth import AuthRequest, Refusal, Verdict
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.reading import AUTHENTICATING
+from midge.server.log.logger import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from midge.server.clock import Timer
+    from midge.server.cluster.addresses import Address
+    from midge.server.cluster.cluster import Cluster
+    from midge.server.cluster.link import RouteBranch, RouteLink
+    from midge.server.routing.account import Account
+    from midge.sublist.subscription import RemoteSubscription
+
+_NONCE_BYTES = 11
+_AUTH_TIMEOUT_S = 2.0
+_INFO_TIMEOUT_S = 2.0
+_NO_ROUTE_OF_ITS_OWN = b"Not possible to have a dedicated route"
+_WRONG_PORT = "attempted to connect to route port"
+
+log = get_logger()
+
+
+class Dialler(Protocol):
+    """What connects to a server and keeps the route up."""
+
+    address: Address
+    is_explicit: bool
+    gossip_mode: int
+
+    def ended(self, link: RouteLink) -> None:
+        """Connect again."""
+
+
+class RouteSide:
+    """One end of a route; `info` is what the other server says of itself.
+
+    `is_explicit` says that the settings of this server name the other one, and `was_solicited` that
+    this one has connected.
+    """
+
+    was_solicited = False
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.info = RouteInfo()
+        self.gossip_mode = GOSSIP_DEFAULT
+        self.is_explicit = False
+        self._timer: Timer | None = None
+
+    # Come and gone.
+
+    def opened(self, link: RouteLink) -> None:
+        """Begin."""
+        self.cluster.broker.transport_made(link)
+
+    def closed(self, link: RouteLink) -> None:
+        """Let go of a route that has ended."""
+        self.stop_timer()
+        self.cluster.leave(link)
+
+    def lost(self, link: RouteLink) -> None:
+        """Take note that its transport is gone."""
+        self.cluster.broker.connection_lost(link)
+
+    def wait(self, link: RouteLink, timeout_s: float) -> None:
+        """Close `link` unless `stop_timer` is called in time."""
+        self.stop_timer()
+        self._timer = self.cluster.broker.clock.call_later(timeout_s, self._time_out, link)
+
+    def stop_timer(self) -> None:
+        """Wait for nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _time_out(self, link: RouteLink) -> None:
+        self._timer = None
+        self.fail(link, errors.AUTHENTICATION_TIMEOUT, ClosedReason.AUTHENTICATION_TIMEOUT)
+
+    def fail(
+        self, link: RouteLink, wire: str | None, reason: ClosedReason, detail: str = ""
+    ) -> None:
+        """Close `link` for something that went wrong, which is logged."""
+        log.error("route_error", cid=link.cid, peer=link.peer, error=detail or wire)
+        link.close(reason, wire)
+        self.cluster.broker.router.flush_unless_due()
+
+    # What the other server says.
+
+    def on_connect(self, link: RouteLink, document: bytes) -> None:
+        """Take CONNECT, which only the server that has connected sends."""
+        self.fail(link, None, ClosedReason.PROTOCOL_VIOLATION, "an unexpected CONNECT")
+
+    def on_info(self, link: RouteLink, document: bytes) -> None:
+        """Take INFO: of the other server at first, then of its changes and of third servers."""
+        info = parse_route_info(document)
+        if not self.info.server_id:
+            self.first_info(link, info)
+        elif info.server_id == self.info.server_id:
+            self._renew(info)
+        elif link.is_ready and info.server_id and self.is_trusted(link):
+            self.cluster.discovered(info)
+
+    def is_trusted(self, link: RouteLink) -> bool:
+        """Tell whether an address of a third server that comes from here may be connected to."""
+        return True
+
+    def first_info(self, link: RouteLink, info: RouteInfo) -> None:
+        """Take what the other server says of itself."""
+        raise NotImplementedError
+
+    def _renew(self, info: RouteInfo) -> None:
+        """Take changes of what the other server says of itself."""
+        before, self.info = self.info, info
+        if (before.connect_urls, before.ldm) != (info.connect_urls, info.ldm):
+            self.cluster.urls_changed()
+
+    def admit(self, link: RouteLink, info: RouteInfo) -> bool:
+        """Let the server of `info` take part; False, and the link is closed, if it may not."""
+        cluster = self.cluster
+        if info.server_id == cluster.server_id:
+            self.fail(link, None, ClosedReason.DUPLICATE_ROUTE, "a route to this server itself")
+        elif info.server_id in cluster.routes:
+            log.debug("route_is_duplicate", cid=link.cid, peer=link.peer)
+            link.close(ClosedReason.DUPLICATE_ROUTE)
+        elif info.server_name and info.server_name in self._names():
+            detail = (
+                f"Remote server has a duplicate name: {errors.quote(info.server_name.encode())}"
+            )
+            self.fail(link, None, ClosedReason.DUPLICATE_SERVER_NAME, detail)
+        elif self._has_other_streams(info):
+            detail = (
+                "this server has JetStream and so has the other one: a cluster with midge in it has"
+                " its streams on midge or on nats-servers"
+            )
+            self.fail(link, None, ClosedReason.PROTOCOL_VIOLATION, detail)
+        else:
+            return True
+        return False
+
+    def take_part(self, link: RouteLink, info: RouteInfo) -> None:
+        """Register the server of `info` and go on."""
+        self.stop_timer()
+        if not info.ip:
+            port = info.port or link.peer_port
+            host = f"[{link.peer_host}]" if ":" in link.peer_host else link.peer_host
+            info.ip = f"nats-route://{host}:{port}/"
+        self.info = info
+        link.name = info.server_name or info.server_id
+        own = self.cluster.broker.options.limits.header_support
+        link.takes_headers(bool(info.headers) and own)
+        link.limit(None, None, info.max_payload)
+        self.cluster.join(link, info)
+
+    def _names(self) -> set[str]:
+        """Return the names of the servers of the cluster."""
+        others = (link.side.info.server_name for link in self.cluster.routes.values())
+        return {self.cluster.server_name(), *others}
+
+    def _has_other_streams(self, info: RouteInfo) -> bool:
+        """Tell whether both servers have JetStream."""
+        is_there = info.jetstream is True or info.midge_jetstream is True
+        return is_there and self.cluster.broker.options.jetstream.enabled
+
+    def on_peer_error(self, link: RouteLink, text: bytes) -> None:
+        """Close the route, as nats-server does for any error of the other side."""
+        error = errors.quote(text[:256])
+        if _NO_ROUTE_OF_ITS_OWN in text:
+            # nats-server says so to itself, where it wants a route for its system account alone.
+            log.debug("route_is_not_dedicated", cid=link.cid, peer=link.peer)
+            link.close(ClosedReason.CLIENT_CLOSED)
+            return
+        log.error("route_peer_error", cid=link.cid, peer=link.peer, error=error)
+        link.close(ClosedReason.PROTOCOL_VIOLATION)
+
+    # Interest and messages.
+
+    def account_of(self, name: bytes, known: int) -> Account | None:
+        """Return the account called `name` for a route that has `known` accounts already."""
+        return self.cluster.account_of(name, known)
+
+    def allows_interest(self, link: RouteLink, subject: bytes) -> bool:
+        """Tell whether interest in `subject` is taken."""
+        return self.cluster.telling.takes(subject)
+
+    def refuse_surplus(self, link: RouteLink) -> None:
+        """Count interest beyond the bound; it is ignored, since an error would end the route."""
+        self.cluster.broker.limit_hits["route_subscriptions"] += 1
+
+    def refuse_subject(self, link: RouteLink) -> None:
+        """Count interest in what is no subject."""
+        self.cluster.broker.limit_hits["route_subjects"] += 1
+
+    def refuse_message(self, link: RouteLink, subject: bytes) -> None:
+        """Count a message that is not allowed."""
+        self.cluster.broker.limit_hits["route_denied_messages"] += 1
+
+    def refuse_oversized(self, link: RouteLink) -> None:
+        """Count a message that the other side would not take."""
+        self.cluster.broker.limit_hits["route_payload"] += 1
+
+    def interest_changed(self, source: RouteBranch, told: RemoteSubscription, change: int) -> None:
+        """Pass on that there is so much more, or less, interest behind the route."""
+        self.cluster.interest_changed(source, told, change)
+
+
+class AcceptedRoute(RouteSide):
+    """This end of a route that the other server has opened."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        authenticate: Callable[[AuthRequest], Verdict | Awaitable[Verdict]] | None,
+    ) -> None:
+        RouteSide.__init__(self, cluster)
+        self._nonce = base64.urlsafe_b64encode(secrets.token_bytes(_NONCE_BYTES)).rstrip(b"=")
+        self._authenticate = authenticate
+        self._connect: RouteConnect | None = None
+        self._is_let_in = False
+
+    def opened(self, link: RouteLink) -> None:
+        """Say INFO, and wait for CONNECT."""
+        RouteSide.opened(self, link)
+        info = self.cluster.info()
+        info.nonce = self._nonce.decode()
+        link.send(info.line())
+        link.parser.connect_required = True
+        own_s = self.cluster.broker.options.cluster.authorization.timeout_s
+        self.wait(link, own_s or _AUTH_TIMEOUT_S)
+
+    def on_connect(self, link: RouteLink, document: bytes) -> None:
+        """Find out whether the server may connect; a second CONNECT breaks the protocol."""
+        if self._connect is not None:
+            RouteSide.on_connect(self, link, document)
+            return
+        connect = self._connect = parse_route_connect(document)
+        if connect.lang:
+            self.fail(link, _WRONG_PORT, ClosedReason.WRONG_PORT)
+        elif connect.gateway:
+            text = f'Rejecting connection from gateway "{connect.gateway}" on the Router port'
+            self.fail(link, text, ClosedReason.WRONG_PORT)
+        elif self._authenticate is None:
+            self._let_in(link, connect)
+        else:
+            self._ask(link, connect, self._authenticate)
+
+    def _ask(
+        self,
+        link: RouteLink,
+        connect: RouteConnect,
+        authenticate: Callable[[AuthRequest], Verdict | Awaitable[Verdict]],
+    ) -> None:
+        """Have user and password checked."""
+        request = AuthRequest(
+            user=connect.user or "",
+            password=connect.password or "",
+            client_name=connect.name,
+            nonce=self._nonce,
+            peer_host=link.peer_host,
+            peer_port=link.peer_port,
+            connection_type="STANDARD",
+        )
+        verdict = authenticate(request)
+        if isinstance(verdict, Verdict):
+            self._conclude(link, verdict)
+            return
+        link.channel.reading.halt(AUTHENTICATING)
+        waiting = asyncio.ensure_future(verdict)
+        waiting.add_done_callback(lambda done: self._conclude_later(link, done))
+
+    def _conclude_later(self, link: RouteLink, done: asyncio.Future[Verdict]) -> None:
+        """Go on when the answer has come, if the link is still there."""
+        if link.reason is None and not done.cancelled():
+            link.channel.reading.unhalt(AUTHENTICATING)
+            self._conclude(link, done.result())
+            link.channel.resume()
+
+    def _conclude(self, link: RouteLink, verdict: Verdict) -> None:
+        if isinstance(verdict, Refusal):
+            reason = ClosedReason.AUTHENTICATION_FAILURE
+            self.fail(link, errors.AUTHORIZATION_VIOLATION, reason, verdict.detail)
+        elif self._connect is not None:
+            self._let_in(link, self._connect)
+
+    def _let_in(self, link: RouteLink, connect: RouteConnect) -> None:
+        """Compare the names of the clusters, and wait for INFO."""
+        self.stop_timer()
+        cluster = self.cluster
+        is_dynamic = connect.cluster_dynamic is True
+        if cluster.refuses_name(connect.cluster, is_dynamic=is_dynamic, server_id=connect.name):
+            text = (
+                f'Rejecting connection, cluster name "{connect.cluster}" does not match'
+                f' "{cluster.name}"'
+            )
+            self.fail(link, text, ClosedReason.CLUSTER_NAME_CONFLICT)
+            return
+        self._is_let_in = True
+
+    def is_trusted(self, link: RouteLink) -> bool:
+        """Tell whether the server has proven itself, or is on this machine."""
+        has_proof = (
+            self._authenticate is not None or self.cluster.broker.options.cluster.tls.enabled
+        )
+        return has_proof or ip_address(link.peer_host.partition("%")[0]).is_loopback
+
+    def first_info(self, link: RouteLink, info: RouteInfo) -> None:
+        """Register the server that has connected, once it has been let in."""
+        if not self._is_let_in:
+            self.fail(link, errors.AUTHORIZATION_VIOLATION, ClosedReason.AUTHENTICATION_FAILURE)
+        elif self.admit(link, info):
+            self.take_part(link, info)
+
+
+class SolicitedRoute(RouteSide):
+    """This end of a route that `dialler` has opened."""
+
+    was_solicited = True
+
+    def __init__(self, cluster: Cluster, dialler: Dialler) -> None:
+        RouteSide.__init__(self, cluster)
+        self._dialler = dialler
+        self.is_explicit = dialler.is_explicit
+        self.gossip_mode = dialler.gossip_mode
+        self.found_id = ""
+
+    def opened(self, link: RouteLink) -> None:
+        """Wait for INFO."""
+        RouteSide.opened(self, link)
+        self.wait(link, _INFO_TIMEOUT_S)
+
+    def lost(self, link: RouteLink) -> None:
+        """Have the server connected to again."""
+        RouteSide.lost(self, link)
+        self._dialler.ended(link)
+
+    def first_info(self, link: RouteLink, info: RouteInfo) -> None:
+        """Introduce this server, and register the other one."""
+        self.found_id = info.server_id
+        cluster = self.cluster
+        if not info.server_id or info.client_id is not UNSET:
+            detail = "attempted to connect to wrong port: its INFO is not that of a route port"
+            self.fail(link, None, ClosedReason.WRONG_PORT, detail)
+            return
+        if not self.admit(link, info):
+            return
+        name, is_dynamic = info.cluster or "", info.cluster_dynamic is True
+        refused = cluster.refuses_name(name, is_dynamic=is_dynamic, server_id=info.server_id)
+        address = self._dialler.address
+        own = cluster.broker.options.cluster.authorization
+        user, password = address.user, address.password
+        if not user:
+            user, password = own.user, own.password
+        connect = RouteConnect(
+            user=user or UNSET,
+            password=password or UNSET,
+            tls_required=cluster.broker.options.cluster.tls.enabled,
+            headers=cluster.broker.options.limits.header_support,
+            name=cluster.server_id,
+            cluster=cluster.name,
+            cluster_dynamic=True if cluster.is_dynamic else UNSET,
+            lnoc=True,
+            lnocu=True,
+        )
+        link.send(connect.line())
+        if refused and not is_dynamic:
+            return  # and is told so by the other server, which closes
+        link.send(cluster.info().line())
+        self.take_part(link, info)

@@ -1,0 +1,51 @@
+"""Which interest in an account is told over routes, and which of theirs is taken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.server.leafnodes.rules import may_tell, rules_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from midge.server.broker.broker import Broker
+    from midge.server.routing.account import Account
+
+_SYSTEM_PREFIX = b"$SYS."
+_JETSTREAM_PREFIXES = (b"$JS.API.", b"$KV.", b"$OBJ.")
+
+
+class Telling:
+    """The rules of one server, from its settings.
+
+    Interest that this server has for the answers it gives itself is not told: every server of a
+    cluster answers its own clients. With JetStream on here its API and its buckets stay here, too,
+    since those of a cluster may be those of other servers.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        permissions = broker.options.cluster.permissions
+        imports, exports = permissions.imports, permissions.exports
+        self._imports = rules_of(imports.allow, imports.deny)
+        self._exports = rules_of(exports.allow, exports.deny)
+
+    def of(self, account: Account) -> Callable[[bytes], bool]:
+        """Return what tells whether interest of `account` in a subject is told."""
+        is_system = account is self._broker.system_account
+        own = _JETSTREAM_PREFIXES if self._broker.options.jetstream.enabled else ()
+
+        def allows(subject: bytes) -> bool:
+            if not is_system and (
+                subject.startswith((_SYSTEM_PREFIX, *own))
+                or self._broker.admission.links.carries(account.name, subject)
+            ):
+                return False
+            return may_tell(self._imports, subject)
+
+        return allows
+
+    def takes(self, subject: bytes) -> bool:
+        """Tell whether interest of another server in `subject` is taken."""
+        return may_tell(self._exports, subject)

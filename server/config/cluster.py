@@ -1,0 +1,65 @@
+"""The options of a cluster: routes to the other servers of it, and from them.
+
+Plain data only; `midge.server.config.options` re-exports the names. Zero means "not set" wherever a
+docstring says so, since TOML has no null.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from midge.server.config.leafnodes import SecretUrls
+from midge.server.config.security import SubjectPermissions, Tls
+from midge.server.config.table import Count, Seconds, Secret, Table
+
+
+class ClusterAuthorization(Table, frozen=True, kw_only=True):
+    """Who may connect as a server of the cluster; without a user, anybody who reaches the port."""
+
+    user: str = ""
+    """User name that other servers give."""
+    password: Secret = ""
+    """Password of that user, plain or bcrypt."""
+    timeout_s: Seconds = 0.0
+    """Seconds that a server has to authenticate; 0 means 2."""
+
+
+class ClusterPermissions(Table, frozen=True, kw_only=True):
+    """What interest is told over routes; messages follow it."""
+
+    imports: SubjectPermissions = SubjectPermissions()
+    """Subjects that other servers are told of interest in."""
+    exports: SubjectPermissions = SubjectPermissions()
+    """Subjects in which interest of other servers is taken."""
+
+
+class Cluster(Table, frozen=True, kw_only=True):
+    """This server as a member of a cluster, whose servers all have routes to each other."""
+
+    name: str = ""
+    """Name of the cluster, the same on all of its servers; empty takes over that of the others."""
+    host: str = "127.0.0.1"
+    """Address to bind for routes."""
+    port: Annotated[int, Meta(ge=-1, le=65535)] = 0
+    """Port for routes; 0 means no cluster, -1 takes a free one."""
+    advertise: str = ""
+    """`host:port` told to the other servers; empty means the bound address."""
+    no_advertise: bool = False
+    """Do not tell clients the addresses of the other servers, nor those this one's."""
+    routes: SecretUrls = ()
+    """Servers to connect to: `nats-route://user:password@host:6222`; the others are learnt."""
+    authorization: ClusterAuthorization = ClusterAuthorization()
+    """Who may connect as a server of the cluster."""
+    permissions: ClusterPermissions = ClusterPermissions()
+    """What interest is told over routes."""
+    tls: Tls = Tls()
+    """Certificates of routes, for both directions; the other side's is always asked for."""
+    connect_retries: Count = 0
+    """Further attempts to reach a server that another one has told of; those in `routes` are tried
+    for ever."""
+    connect_backoff: bool = False
+    """Double the time between attempts, up to 30 seconds."""
+    ping_interval_s: Seconds = 0.0
+    """Seconds between PINGs on routes; 0 means that of clients, and never more than 30."""

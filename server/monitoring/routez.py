@@ -1,0 +1,88 @@
+"""`/routez`: the routes to the other servers of the cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from midge.server.monitoring import go_format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from midge.server.cluster.link import RouteLink
+    from midge.server.monitoring.arguments import Arguments
+    from midge.server.monitoring.state import State
+    from midge.sublist.subscription import RemoteSubscription
+
+LISTED_MAX = 10_000
+"""Most subscriptions of a route that are listed: a page is made in one go."""
+
+
+def routez(state: State, arguments: Arguments) -> dict[str, Any]:
+    """Return the page; with `subs`, what each server has told of interest."""
+    lists, with_detail = arguments.subscriptions()
+    links = routes_of(state)
+    return {
+        "server_id": state.broker.keys.server_id,
+        "server_name": state.server_name,
+        "now": go_format.timestamp(state.broker.clock.wall()),
+        "num_routes": len(links),
+        "routes": [_entry(state, link, lists=lists, with_detail=with_detail) for link in links],
+    }
+
+
+def routes_of(state: State) -> list[RouteLink]:
+    """List the routes."""
+    return [] if state.cluster is None else list(state.cluster.routes.values())
+
+
+def _entry(state: State, link: RouteLink, *, lists: bool, with_detail: bool) -> dict[str, Any]:
+    now, offset = state.broker.clock.monotonic(), state.wall_offset()
+    entry = {
+        "rid": link.cid,
+        "remote_id": link.side.info.server_id,
+        "remote_name": link.name,
+        "did_solicit": link.side.was_solicited,
+        "is_configured": link.side.is_explicit,
+        "ip": link.peer_host,
+        "port": link.peer_port,
+        "start": go_format.timestamp(link.started_at + offset),
+        "last_activity": go_format.timestamp(link.last_active_at + offset),
+        "rtt": go_format.duration(link.keepalive.round_trip_s or 0.0),
+        "uptime": go_format.uptime(now - link.started_at),
+        "idle": go_format.uptime(now - link.last_active_at),
+        "pending_size": link.outbound.pending_bytes(),
+        "in_msgs": link.in_messages,
+        "out_msgs": link.out_messages,
+        "in_bytes": link.in_bytes,
+        "out_bytes": link.out_bytes,
+        "subscriptions": link.interest_count,
+    }
+    if with_detail:
+        entry["subscriptions_list_detail"] = [_detail(link, *one) for one in _told(link)]
+    elif lists:
+        entry["subscriptions_list"] = [
+            told.subject.decode(errors="replace") for _, told in _told(link)
+        ]
+    entry["compression"] = "off"
+    return entry
+
+
+def _told(link: RouteLink) -> Iterator[tuple[bytes, RemoteSubscription]]:
+    """Yield what the other server has told, with its account, up to LISTED_MAX of it."""
+    left = LISTED_MAX
+    for branch in link.branches.values():
+        for told in list(branch.interest.values())[:left]:
+            yield branch.name, told
+            left -= 1
+
+
+def _detail(link: RouteLink, account: bytes, told: RemoteSubscription) -> dict[str, Any]:
+    """Return one subscription as nats-server details it."""
+    words = [b"R", account, told.subject]
+    found: dict[str, Any] = {"subject": told.subject.decode(errors="replace")}
+    if told.queue is not None:
+        found["qgroup"] = told.queue.decode(errors="replace")
+        words.append(told.queue)
+    found |= {"sid": b" ".join(words).decode(errors="replace"), "msgs": 0, "cid": link.cid}
+    return found

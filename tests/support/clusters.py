@@ -1,0 +1,235 @@
+"""Clusters of servers, each of them midge or a real nats-server, and peers that speak by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import socket
+import time
+from collections.abc import Sequence
+from itertools import count
+from typing import Any, Self
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from midge.testing import SettlingClient
+from tests.support.processes import Server, midge_command, nats_server_command
+
+WAIT_S = 15.0
+END = "(end)"
+
+_LISTENING = re.compile(r"Listening for route connections on \S+?:(\d+)")
+_probes = count()
+
+
+def command(kind: str) -> list[str]:
+    """The command line of `midge` or `real`."""
+    return midge_command() if kind == "midge" else nats_server_command()
+
+
+def route_port(server: Server) -> int:
+    """The port that a server takes routes at, from its log."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        found = _LISTENING.search(server.log)
+        if found:
+            return int(found[1])
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"no port for routes in the log:\n{server.log}")
+        time.sleep(0.005)
+
+
+class Cluster:
+    """Servers of `kinds`, in this order; each but the first is told of the first one only.
+
+    In `config`, the text that is added to each server's, and in `cluster`, what is added to its
+    block `cluster`, @i@ stands for the number of the server. `login` goes into the URL of routes.
+    """
+
+    def __init__(
+        self,
+        *kinds: str,
+        config: str = "",
+        cluster: str = "",
+        login: str = "",
+        files: dict[str, bytes] | None = None,
+    ) -> None:
+        self.kinds = kinds
+        self.servers: list[Server] = []
+        self.ports: list[int] = []
+        self._config = config
+        self._cluster = cluster
+        self._login = login
+        self._files = files or {}
+        self._clients: list[Client] = []
+
+    async def __aenter__(self) -> Self:
+        try:
+            for i in range(len(self.kinds)):
+                await asyncio.to_thread(self.start, i)
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for client in self._clients:
+            await client.close()
+        await self._stop()
+
+    async def _stop(self) -> None:
+        for server in self.servers:
+            await asyncio.to_thread(server.stop)
+
+    def start(self, i: int) -> Server:
+        """Start server `i`, where it was before if it was anywhere."""
+        port = self.ports[i] if i < len(self.ports) else -1
+        routes = ""
+        if i:
+            routes = f'routes: ["nats-route://{self._login}127.0.0.1:{self.ports[0]}"]'
+        block = f'name: C1\nlisten: "127.0.0.1:{port}"\n{routes}\n{self._cluster}\n'
+        text = f"server_name: S{i}\ncluster {{ {block} }}\n{self._config}".replace("@i@", str(i))
+        server = Server(command(self.kinds[i]), text, files=self._files)
+        if i < len(self.servers):
+            self.servers[i] = server
+        else:
+            self.servers.append(server)
+        server.wait_ready()
+        if i >= len(self.ports):
+            self.ports.append(route_port(server))
+        return server
+
+    async def client(self, i: int, **options: Any) -> Client:
+        """Connect a client to server `i`."""
+        defaults: dict[str, Any] = {"allow_reconnect": False, "error_cb": _ignore}
+        client = await SettlingClient.connected(self.servers[i].url, **{**defaults, **options})
+        self._clients.append(client)
+        return client
+
+    async def clients(self, **options: Any) -> list[Client]:
+        """Connect a client to each server, and wait until all have routes to each other."""
+        clients = [await self.client(i, **options) for i in range(len(self.kinds))]
+        await settle(clients)
+        return clients
+
+
+async def _ignore(_: Exception) -> None:
+    """Errors are looked at where they are expected."""
+
+
+async def settle(clients: Sequence[Client]) -> None:
+    """Return when all interest of `clients` so far is known at the servers of all others.
+
+    Interest goes over a route in order, so it is once a later subscription is reached.
+    """
+    mark = next(_probes)
+    reached: set[tuple[int, int]] = set()
+    probes = []
+    for i, client in enumerate(clients):
+
+        async def note(message: Msg, to: int = i) -> None:
+            reached.add((int(message.data), to))
+
+        probes.append(await client.subscribe(f"probe.{mark}.{i}", cb=note))
+        await client.flush()
+    pairs = {(i, j) for i in range(len(clients)) for j in range(len(clients))}
+    async with asyncio.timeout(WAIT_S):
+        while pairs - reached:
+            for i, j in pairs - reached:
+                await clients[i].publish(f"probe.{mark}.{j}", b"%d" % i)
+            for client in clients:
+                await client.flush()
+    for probe, client in zip(probes, clients, strict=True):
+        await probe.unsubscribe()
+        await client.flush()
+
+
+class Peer:
+    """A server of the cluster that a test speaks for."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.info: dict[str, Any] = {}
+
+    @classmethod
+    async def dial(cls, port: int) -> Peer:
+        """Connect, and take INFO."""
+        peer = cls(*await asyncio.open_connection("127.0.0.1", port))
+        peer.info = json.loads((await peer.line()).removeprefix("INFO "))
+        return peer
+
+    def say(self, *lines: str) -> None:
+        """Send lines."""
+        self._writer.write("".join(f"{line}\r\n" for line in lines).encode())
+
+    def connect(self, **fields: Any) -> None:
+        """Send CONNECT."""
+        known = {"echo": True, "headers": True, "name": "NPEER", "cluster": "C1", "lnoc": True}
+        self.say(f"CONNECT {json.dumps({**known, 'lnocu': True, **fields})}")
+
+    def introduce(self, **fields: Any) -> None:
+        """Send INFO."""
+        known = {
+            "server_id": "NPEER",
+            "server_name": "PEER",
+            "version": "2.15.1",
+            "proto": 3,
+            "host": "127.0.0.1",
+            "port": 1,
+            "headers": True,
+            "max_payload": 1 << 20,
+            "cluster": "C1",
+            "lnoc": True,
+            "lnocu": True,
+        }
+        self.say(f"INFO {json.dumps({**known, **fields})}")
+
+    async def line(self) -> str:
+        """Read a line; END at the end."""
+        async with asyncio.timeout(WAIT_S):
+            return (await self._reader.readline() or END.encode()).decode().rstrip("\r\n")
+
+    async def settle(self) -> list[str]:
+        """Have what was sent looked at; return the lines that came, those of $SYS left out."""
+        self.say("PING")
+        found = []
+        while (line := await self.line()) not in {"PONG", END}:
+            if line == "PING":
+                self.say("PONG")
+            elif "$SYS" not in line:
+                found.append(line)
+        return found
+
+    async def until(self, start: str) -> str:
+        """Read up to a line that begins with `start`, and return that."""
+        while not (line := await self.line()).startswith(start):
+            assert line != END, f"no {start}"
+            if line == "PING":
+                self.say("PONG")
+        return line
+
+    async def rest(self) -> list[str]:
+        """Read to the end; return what the other side said last, INFO and interest aside."""
+        found = []
+        while (line := await self.line()) != END:
+            if not line.startswith(("INFO ", "RS", "LS", "PING", "PONG")):
+                found.append(line)
+        return found
+
+    async def close(self) -> None:
+        """Leave."""
+        self._writer.close()
+        with contextlib.suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+
+def free_port() -> int:
+    """A port that nobody listens on right now."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
+        return port
