@@ -3,11 +3,11 @@
 import ssl
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import servers, stats, wire
+from bench import linked, servers, stats, wire
 from bench.metrics import Measurement, ScenarioError
 from bench.scenarios import Scenario
 
@@ -72,9 +72,8 @@ def _rounds_side_by_side(setup: Setup, scenario: Scenario) -> Iterator[tuple[int
     # The server whose turn it is not is idle, and costs nothing that could be seen.
     with ExitStack() as stack:
         flags, tls = stack.enter_context(_prepared(setup, scenario))
-        options = _server_options(scenario)
         contestants = [
-            stack.enter_context(servers.running(command, flags, tls, **options))
+            stack.enter_context(_running(command, scenario, flags, tls))
             for command in (setup.a, setup.b)
         ]
         for side in turns(setup.rounds):
@@ -85,8 +84,21 @@ def _rounds_on_fresh_servers(setup: Setup, scenario: Scenario) -> Iterator[tuple
     with _prepared(setup, scenario) as (flags, tls):
         for side in turns(setup.rounds):
             command = (setup.a, setup.b)[side]
-            with servers.running(command, flags, tls, **_server_options(scenario)) as server:
+            with _running(command, scenario, flags, tls) as server:
                 yield side, _quiet_run(setup, scenario, server)
+
+
+def _running(
+    command: servers.Command,
+    scenario: Scenario,
+    flags: tuple[str, ...],
+    tls: ssl.SSLContext | None,
+) -> AbstractContextManager[servers.Server]:
+    """Run what a scenario is about: a server, or two that are linked."""
+    side = getattr(scenario, "linked", "")
+    if side:
+        return linked.running(command, side)
+    return servers.running(command, flags, tls, **_server_options(scenario))
 
 
 def _server_options(scenario: Scenario) -> dict[str, bool]:

@@ -64,6 +64,8 @@ class Flow:
     tls: bool = False
     """Encrypt all connections; the load generator's part of that work is not the server's."""
     chunk_bytes: int = CHUNK_BYTES
+    linked: str = ""
+    """Over a leaf node link, "out" to the hub or "in" from it; without it there is one server."""
     rate_max: float = 0.0
     """Messages a second that each publisher keeps to; 0 means as many as the server takes."""
 
@@ -254,12 +256,15 @@ def _cast(flow: Flow, server: Server) -> Iterator[_Cast]:
     with ExitStack() as stack:
         workers = stack.enter_context(staff())
         subscribers = [
-            stack.enter_context(closing(wire.connect(server.address)))
+            stack.enter_context(closing(wire.connect(server.subscriber_address)))
             for _ in range(flow.groups * flow.subscribers)
         ]
         for index, sock in enumerate(subscribers):
             sock.sendall(b"".join(flow.subscriptions(index // flow.subscribers)))
             wire.round_trip(sock)
+        server.settle()
+        for sock in subscribers:
+            wire.drain(sock)
         cast = _Cast(flow, server, Counters(flow.groups, len(subscribers)))
         if subscribers:
             cast.subscriber = Worker("the subscriber", _receive, subscribers, cast.counters)

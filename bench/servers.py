@@ -56,6 +56,14 @@ class Server:
     monitoring_port: int = 0
     """Where it serves its pages by HTTP, if it was started so."""
 
+    @property
+    def subscriber_address(self) -> wire.Address:
+        """Where subscribers connect."""
+        return self.address
+
+    def settle(self) -> None:
+        """Return when what subscribers have subscribed to is known to publishers: here at once."""
+
     def cpu_s(self) -> float:
         """Return the CPU time used so far, threads and child processes included."""
         return procfs.cpu_s(self.pid)

@@ -69,6 +69,17 @@ def round_trip(sock: socket.socket) -> None:
     read_until_pong(sock)
 
 
+def drain(sock: socket.socket) -> None:
+    """Send a PING and drop all that comes before its PONG, messages too."""
+    sock.sendall(PING)
+    tail = b""
+    while not tail.endswith(PONG):
+        data = sock.recv(_INFO_BYTES)
+        if not data:
+            raise WireError("the server closed the connection")
+        tail = (tail + data)[-len(PONG) :]
+
+
 def read_until_pong(sock: socket.socket) -> None:
     """Read up to a PONG and nothing behind it; the server may ping in between.
 

@@ -8,7 +8,7 @@ from midge.protocol.frame cimport Frame, compose
 from midge.protocol.handler cimport Handler
 from midge.protocol.parser cimport Parser
 
-cdef int _LF, _CR, _SPACE, _UPPER_CASE, _H, _UNUSUAL
+cdef int _LF, _CR, _SPACE, _UPPER_CASE, _H, _UNUSUAL, _WITHOUT_REPLY
 cdef Py_ssize_t _LINE_MAX, _VERB_BYTES
 cdef Py_ssize_t _SUBSCRIBE_COST, _UNSUBSCRIBE_COST, _MESSAGE_COST, _PER_QUEUE_COST
 
@@ -16,6 +16,7 @@ cdef Py_ssize_t _SUBSCRIBE_COST, _UNSUBSCRIBE_COST, _MESSAGE_COST, _PER_QUEUE_CO
 cdef class LinkParser(Parser):
     cdef readonly bytes account
     cdef readonly bytes origin
+    cdef readonly list queues
     cdef int _letter
     cdef bint _has_account
 
@@ -36,6 +37,12 @@ cdef class LinkParser(Parser):
                    after=Py_ssize_t, frame=Frame)
     cdef Py_ssize_t _plain_message(
         self, const unsigned char *data, Py_ssize_t line, Py_ssize_t end
+    ) except -2
+
+    @cython.locals(after=Py_ssize_t, known=list, frame=Frame)
+    cdef Py_ssize_t _for_queue(
+        self, const unsigned char *data, Py_ssize_t line, Py_ssize_t queue, Py_ssize_t tail,
+        Py_ssize_t body, Py_ssize_t size, Py_ssize_t end
     ) except -2
 
     @cython.locals(known=bytes)

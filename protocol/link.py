@@ -37,6 +37,7 @@ _LF = 0x0A
 _CR = 0x0D
 _SPACE = 0x20
 _UPPER_CASE = 0xDF
+_WITHOUT_REPLY = 0x7C  # a bar
 _H = 0x48
 _VERB_BYTES = 5  # with its blank
 _UNUSUAL = -1
@@ -54,11 +55,12 @@ class LinkParser(Parser):
     `letter` begins the verb of a message, and with `has_account` its first argument is an account.
     While the handler is called, `account` is that of the line at hand and `origin` the cluster of
     the leaf node that it comes from; both are empty where the line names none. The object in
-    `account` stays the same as long as the account does. `max_control_line` bounds the other lines,
+    `account` stays the same as long as the account does. `queues` are the queue groups that the
+    message of `on_publish` is for, None for none. `max_control_line` bounds the other lines,
     CONNECT and INFO above all.
     """
 
-    __slots__ = ("_has_account", "_letter", "account", "origin")
+    __slots__ = ("_has_account", "_letter", "account", "origin", "queues")
 
     def __init__(
         self,
@@ -72,6 +74,7 @@ class LinkParser(Parser):
         Parser.__init__(self, handler, max_control_line=max_control_line, max_payload=max_payload)
         self.account = b""
         self.origin = b""
+        self.queues: list[bytes] | None = None
         self._letter = letter
         self._has_account = has_account
 
@@ -142,6 +145,16 @@ class LinkParser(Parser):
             return _UNUSUAL
         body = position + 2
         header_size = -1
+        if (
+            count == 4
+            and not with_headers
+            and second_end - second_start == 1
+            and data[second_start] == _WITHOUT_REPLY
+        ):
+            size = parse_size(data, fourth_start, fourth_end)
+            self._frame.subject_start = first_start - line
+            self._frame.subject_end = first_end - line
+            return self._for_queue(data, line, third_start, fourth_start, body, size, end)
         has_reply = count == (4 if with_headers else 3)
         if has_reply:
             count -= 1
@@ -183,8 +196,55 @@ class LinkParser(Parser):
         frame.payload = body - line
         frame.end = after - line
         frame.repeated = False
+        self.queues = None
         self._repeatable = True
         self._charge(_MESSAGE_COST + after - line)
+        self.handler.on_publish(frame)
+        return after
+
+    def _for_queue(
+        self,
+        data: bytearray,
+        line: int,
+        queue: int,
+        tail: int,
+        body: int,
+        size: int,
+        end: int,
+    ) -> int:
+        """Handle a message without reply or headers for one queue group; as `_plain_message`.
+
+        Its size, at `tail`, is what comes behind the subject in a line for clients. The frame has
+        the subject already.
+        """
+        if size < 0 or size > self.max_payload >= 0:
+            return _UNUSUAL
+        after = self._after_payload(data, body + size, end)
+        if after < 0:
+            self._charge(body - line)
+            return line
+        if self._has_account:
+            self._note_account(data, line + _VERB_BYTES, line + self._frame.subject_start - 1)
+        known = self.queues
+        if (
+            known is None
+            or len(known) != 1
+            or len(known[0]) != tail - 1 - queue
+            or not memory.starts_with(data, queue, tail - 1, known[0])
+        ):
+            self.queues = [memory.take(data, queue, tail - 1)]
+        frame = self._frame
+        frame.base = line
+        frame.tail = tail - line
+        frame.reply_start = frame.tail
+        frame.reply_end = frame.tail
+        frame.header_size = -1
+        frame.size = size
+        frame.payload = body - line
+        frame.end = after - line
+        frame.repeated = False
+        self._repeatable = True
+        self._charge(_MESSAGE_COST + _PER_QUEUE_COST + after - line)
         self.handler.on_publish(frame)
         return after
 

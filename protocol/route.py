@@ -33,8 +33,9 @@ _WITH_ORIGIN = 3
 class RouteParser(LinkParser):
     """Parser of one end of a route; the handler's `on_link_…` methods take the lines above.
 
-    A message without queue groups, in canonical form, goes to `on_publish`; any other one to
-    `on_link_message`, with an empty list where it names no group. `on_publish` also gets the
+    A message in canonical form goes to `on_publish` if it is for no queue group, or for one and
+    has neither reply nor headers; any other one goes to `on_link_message`, with an empty list where
+    it names no group. `on_publish` also gets the
     ``PUB`` of a peer that sends one, which begins 4 bytes before its subject and has no account.
     """
 

@@ -16,7 +16,7 @@ from midge.sublist.sublist cimport SubList
 from midge.sublist.subscription cimport RemoteSubscription
 
 cdef int BEHIND, CLOSED, DENIED_SUBJECTS, NO_HEADERS, OVERSIZED, REPLY_GRANTS, _CONNECTED
-cdef Py_ssize_t COMMAND_BYTES, STEP_BYTES, _CARE_BYTES, _VIEW_BYTES
+cdef Py_ssize_t COMMAND_BYTES, STEP_BYTES, _CARE_BYTES, _VIEW_BYTES, _PUB_BYTES
 cdef Py_ssize_t _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES
 cdef bytes _PING, _PONG, _ACK_PREFIX
 
@@ -62,6 +62,7 @@ cdef class Link(ChannelOwner):
     cpdef Py_ssize_t take_run(self, Client source, Frame frame, Py_ssize_t count) except -1
     @cython.locals(found=SubListResult)
     cpdef void take_for(self, Client source, Frame frame, list queues) except *
+    cdef list _queues_of(self, Frame frame)
     cdef bint _needs_care(self, Account account, Frame frame) except -1
     @cython.locals(subject=bytes, mapped=bytes, found=SubListResult, view=SubListResult,
                    shown=Frame)
@@ -72,10 +73,10 @@ cdef class Link(ChannelOwner):
     cdef void _route(self, Client source, SubListResult view, Frame frame) except *
     @cython.locals(start=Py_ssize_t, steps="long long", found=SubListResult)
     cdef SubListResult _found(self, SubList sublist, Frame frame)
-    @cython.locals(sublist=SubList, view=SubListResult)
+    @cython.locals(sublist=SubList, view=SubListResult, found=SubListResult, queues=list)
     cdef SubListResult _match(self, Client source, Frame frame)
     cdef SubListResult _plain_view(self, Client source, SubListResult found)
-    @cython.locals(named=set, groups=tuple)
+    @cython.locals(only=tuple, named=set, groups=tuple)
     cdef SubListResult _with_queues(self, Client source, SubListResult found, list queues)
     @cython.locals(plain=tuple, groups=tuple)
     cdef Remotes _others(self, Client source, Remotes remotes, set named)

@@ -41,6 +41,7 @@ _DELIVERY_BYTES = 128
 _DELIVERY_IN_RUN_BYTES = 16
 _CARE_BYTES = 1024  # permissions, mappings and a copy of the frame
 _VIEW_BYTES = 64  # per queue group named, looked for among those of the result
+_PUB_BYTES = 4  # with its blank
 _PING = b"PING\r\n"
 _PONG = b"PONG\r\n"
 _ACK_PREFIX = b"$JS.ACK."
@@ -228,14 +229,14 @@ class Link(ChannelOwner):
     # Messages from the other server.
 
     def take(self, source: Client, frame: Frame) -> None:
-        """Route a message to plain subscriptions, and over other links."""
+        """Route a message to plain subscriptions and to the queue groups that its line names."""
         self.in_messages += 1
         self.in_bytes += frame.size
         if not frame.repeated:
             self._view = None
             self._is_unusual = self._needs_care(source.account, frame)
         if self._is_unusual:
-            self._take_with_care(source, frame, None)
+            self._take_with_care(source, frame, self._queues_of(frame))
             return
         view = self._match(source, frame)
         self._route(source, view, frame)
@@ -267,6 +268,12 @@ class Link(ChannelOwner):
             return
         found = self._found(source.account.sublist, frame)
         self._route(source, self._with_queues(source, found, queues), frame)
+
+    def _queues_of(self, frame: Frame) -> list[bytes] | None:
+        """Return the queue groups that the line at hand names; a PUB, or one with headers, none."""
+        if frame.header_size >= 0 or frame.subject_start <= _PUB_BYTES:
+            return None
+        return self.parser.queues
 
     def _needs_care(self, account: Account, frame: Frame) -> bool:
         """Tell whether anything may forbid or change `frame`."""
@@ -341,7 +348,12 @@ class Link(ChannelOwner):
         if view is None or self._generation != sublist.generation or self._view_of is not sublist:
             self._generation = sublist.generation
             self._view_of = sublist
-            view = self._plain_view(source, self._found(sublist, frame))
+            found = self._found(sublist, frame)
+            queues = self._queues_of(frame)
+            if queues is None:
+                view = self._plain_view(source, found)
+            else:
+                view = self._with_queues(source, found, queues)
             self._view = view
         return view
 
@@ -355,8 +367,11 @@ class Link(ChannelOwner):
         self, source: Client, found: SubListResult, queues: list[bytes]
     ) -> SubListResult:
         """Return what a message for these queue groups reaches."""
-        named = set(queues)
         self.spend(_VIEW_BYTES * (len(queues) + len(found.queues)))
+        only: tuple[Any, ...] = found.queues
+        if len(only) == len(queues) == 1 and found.remotes is None and only[0].name == queues[0]:
+            return found
+        named = set(queues)
         groups = tuple([group for group in found.queues if group.name in named])
         return SubListResult(found.plain, groups, self._others(source, found.remotes, named))
 

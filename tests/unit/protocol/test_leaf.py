@@ -23,11 +23,13 @@ Event = tuple[object, ...]
 class Notes(Handler):
     """Notes what it is told, messages by their parts."""
 
+    parser: LeafParser
+
     def __init__(self) -> None:
         self.events: list[Event] = []
 
     def on_publish(self, frame: Frame) -> None:
-        self.events.append(("message", *parts(frame), []))
+        self.events.append(("message", *parts(frame), self.parser.queues or []))
 
     def on_link_message(self, frame: Frame, queues: list[bytes]) -> None:
         self.events.append(("message", *parts(frame), queues))
@@ -98,7 +100,7 @@ LINES: list[tuple[bytes, Event]] = [
 
 def make(**options: int) -> tuple[LeafParser, Notes]:
     notes = Notes()
-    parser = LeafParser(notes, **options)
+    parser = notes.parser = LeafParser(notes, **options)
     parser.budget = 1 << 40
     return parser, notes
 
@@ -139,11 +141,30 @@ def test_equal_lines_are_handed_over_as_a_run() -> None:
             counts.append(count)
             return count
 
-    parser = LeafParser(Runs())
+    runs = Runs()
+    parser = runs.parser = LeafParser(runs)
     parser.budget = 1 << 40
     data = bytearray(b"LMSG subject.one 2\r\nhi\r\n" * 10)
     assert parser.feed(data, 0, len(data)) == len(data)
-    assert counts == [9]
+    data = bytearray(b"LMSG subject.one | q 2\r\nhi\r\n" * 5)
+    assert parser.feed(data, 0, len(data)) == len(data)
+    assert counts == [9, 4]
+    assert parser.queues == [b"q"]
+
+
+def test_the_queue_group_stays_the_same_object_while_it_is_the_same() -> None:
+    seen: list[object] = []
+
+    class Seen(Notes):
+        def on_publish(self, frame: Frame) -> None:
+            seen.append(self.parser.queues)
+
+    notes = Seen()
+    parser = notes.parser = LeafParser(notes)
+    lines = b"LMSG a | q 1\r\nx\r\nLMSG b | q 1\r\nx\r\nLMSG b | q2 1\r\nx\r\nLMSG b 1\r\nx\r\n"
+    parser.feed(bytearray(lines), 0, len(lines))
+    assert seen == [[b"q"], [b"q"], [b"q2"], None]
+    assert seen[0] is seen[1]
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ class Notes(Handler):
         self.events.append((event[0], self.parser.origin, self.parser.account, *event[1:]))
 
     def on_publish(self, frame: Frame) -> None:
-        self.note("message", *parts(frame), [])
+        self.note("message", *parts(frame), self.parser.queues or [])
 
     def on_link_message(self, frame: Frame, queues: list[bytes]) -> None:
         self.note("message", *parts(frame), queues)
