@@ -1,15 +1,15 @@
-"""What a parser of a byte stream has in common with others, whatever the bytes mean."""
+"""The interface of all parsers of byte streams."""
 
 from midge.protocol.handler import Handler
 
 
 class StreamParser:
-    """Drives `handler` with what it finds in the bytes that `feed` is given.
+    """Calls `handler` for each command in the bytes passed to `feed`.
 
-    Setting `halted` makes `feed` return after the command at hand. `budget` is what may be done
-    until `handler.on_budget_spent` is called, in bytes copied or what takes as long. `max_payload`
-    bounds header and payload of a message together, in bytes, -1 for no bound. While
-    `connect_required` is set only a CONNECT may come.
+    Setting `halted` makes `feed` return after the current command. `budget` is the work left until
+    `handler.on_budget_spent` is called, in bytes copied, or other work that takes as long.
+    `max_payload` bounds header and payload of a message together, in bytes, -1 for no bound. While
+    `connect_required` is set, any command but CONNECT is an error.
     """
 
     __slots__ = ("budget", "connect_required", "halted", "handler", "max_payload")
@@ -24,18 +24,18 @@ class StreamParser:
     def feed(self, buffer: bytearray, start: int, end: int) -> int:
         """Handle the commands in ``buffer[start:end]``; return the index of the first unused byte.
 
-        What is not used is given again, with more behind it. Returns at once while `halted`.
+        The caller passes unused bytes again, followed by more. Returns at once while `halted`.
 
         Raises:
-            ProtocolError: the peer broke the protocol; nothing more may be fed.
+            ProtocolError: the peer broke the protocol; `feed` must not be called again.
         """
         raise NotImplementedError
 
     def charge(self, cost_bytes: int) -> None:
-        """Take so much off the budget; the handler halts this parser when too little is left."""
+        """Reduce the budget; below 0, the handler adds to it or halts this parser."""
         self.budget -= cost_bytes
         if self.budget < 0:
             self.handler.on_budget_spent()
 
     def forget_buffer(self) -> None:
-        """Let go of the buffer that was fed last."""
+        """Drop the reference to the buffer that was fed last."""

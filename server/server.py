@@ -143,7 +143,7 @@ class Server:
             self._monitoring = MonitoringService(state, self._https_tls, self._doors)
             self._monitoring.open()
             self._monitoring.serve()
-        # Last, so that whoever can connect finds the others ready.
+        # Last, so that a client that connects finds the others ready.
         broker.host, broker.port = self._doors.open(
             "nats", self._listener, options.listen.host, options.listen.port
         )
@@ -258,7 +258,7 @@ class Server:
         broker.close()
 
     async def _close_listeners(self) -> None:
-        """Take no more clients."""
+        """Stop accepting clients."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -276,9 +276,9 @@ class Server:
             self._monitoring = None
 
     def reload_on_request(self, load_again: Callable[[], Awaitable[None]]) -> None:
-        """Have the system account's `RELOAD` call `load_again`, which may raise MidgeError.
+        """Make the system account's `RELOAD` call `load_again`, which may raise MidgeError.
 
-        To be said before `start`; without it a request for `RELOAD` is refused.
+        Call it before `start`; without it a request for `RELOAD` is refused.
         """
         self._load_again = load_again
 
@@ -348,7 +348,7 @@ class Server:
             self.broker.admission.turn_away(connection, "connections")
 
     def _limit_anew(self) -> None:
-        """Hold those who are there to the limits of the options at hand."""
+        """Apply the current limits to the connected clients."""
         broker = self.broker
         limits, keepalive = self.options.limits, self.options.keepalive
         broker.closed.limit(limits.max_closed_clients)
@@ -398,7 +398,7 @@ class Server:
                     await self._sleep(self._random.uniform(gap_s / 2, gap_s))
 
     def pause_accepting(self) -> None:
-        """Listen no more, for a while: whoever tries to connect is refused."""
+        """Stop listening for a while: new connections are refused."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -410,7 +410,7 @@ class Server:
             self._listener.open(self.broker.host, self.broker.port)
 
     def urls(self) -> dict[str, list[str]]:
-        """Give the URLs of the listeners by kind, `nats` among them."""
+        """Return the URLs of the listeners by kind, `nats` among them."""
         urls = {"nats": [f"nats://{host_in_url(self.broker.host)}:{self.broker.port}"]}
         if self._leafnodes is not None and self._leafnodes.address is not None:
             host, port = self._leafnodes.address

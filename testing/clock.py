@@ -58,25 +58,25 @@ class ManualClock:
         self._order = itertools.count()
 
     def monotonic(self) -> float:
-        """Give the seconds advanced so far."""
+        """Return the seconds advanced so far."""
         return self._now_ns / _SECOND_NS
 
     def monotonic_ns(self) -> int:
-        """Give the nanoseconds advanced so far, and one second: 0 would stand for no time."""
+        """Return the nanoseconds advanced so far plus one second, since 0 stands for no time."""
         return self._now_ns + _SECOND_NS
 
     def wall(self) -> float:
-        """Give the time since the epoch."""
+        """Return the time since the epoch."""
         return self.wall_ns() / _SECOND_NS
 
     def wall_ns(self) -> int:
-        """Give the nanoseconds since the epoch."""
+        """Return the nanoseconds since the epoch."""
         return self._wall_ns + self._now_ns
 
     def call_later(
         self, delay_s: float, callback: Callable[..., object], *arguments: Any
     ) -> _Timer:
-        """Have `callback` called once the clock has advanced by `delay_s`."""
+        """Call `callback` once the clock has advanced by `delay_s`."""
         timer = _Timer(callback, arguments)
         due_ns = self._now_ns + round(max(delay_s, 0.0) * _SECOND_NS)
         heapq.heappush(self._timers, (due_ns, next(self._order), timer))
@@ -131,11 +131,11 @@ class ThreadedClock:
         self._server = server
 
     def monotonic(self) -> float:
-        """Give the seconds advanced so far."""
+        """Return the seconds advanced so far."""
         return self._server.call(lambda server: server.broker.clock.monotonic())
 
     def wall(self) -> float:
-        """Give the time since the epoch."""
+        """Return the time since the epoch."""
         return self._server.call(lambda server: server.broker.clock.wall())
 
     def advance(self, seconds: float) -> None:
@@ -158,6 +158,6 @@ def _clock_of(server: Server) -> ManualClock:
 
 
 async def _turns() -> None:
-    """Let the loop go round until what a timer has set in motion is done."""
+    """Run the loop until the work that a timer has started is done."""
     for _ in range(_TURNS):
         await asyncio.sleep(0)

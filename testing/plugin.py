@@ -111,7 +111,7 @@ def nats_server(
 
 
 def _time(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Give the server a clock that stands still where its test turns it."""
+    """Return the test's clock for the server, if the test uses one."""
     if "nats_clock" not in request.fixturenames:
         return {}
     from midge.testing.clock import ManualClock
@@ -120,7 +120,7 @@ def _time(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def _streams(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Give the server streams, and a simulated disk, where its test asks for them."""
+    """Configure streams, and a simulated disk, for a test that asks for them."""
     if not _STREAM_FIXTURES & set(request.fixturenames):
         return {}
     if "nats_disk" not in request.fixturenames:
@@ -132,7 +132,7 @@ def _streams(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.fixture(scope=_scope)
 def nats_url(nats_server: ThreadedServer) -> str:
-    """Return the URL of the server, with credentials where everybody shares them."""
+    """Return the URL of the server, with credentials if all clients share them."""
     return nats_server.client_url()
 
 
@@ -281,7 +281,7 @@ def _require_streams(request: pytest.FixtureRequest, fixture: str) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let a trace begin with its test."""
+    """Start the trace with its test."""
     for running in item.config.stash.get(_RUNNING, []):
         running.keeper.lines.clear()
 
@@ -296,7 +296,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Leave nothing of a test in a server that goes on: no faults, and no bugs to be reported."""
+    """Clear faults and reported bugs from a server that outlives its test."""
     result = yield
     servers = item.config.stash.get(_RUNNING, [])
     for running in servers:

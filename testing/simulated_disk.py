@@ -149,7 +149,7 @@ class SimulatedDisk(SuppliedDisk):
         return self.committers[-1]
 
     def close(self) -> None:
-        """Do nothing: there is nothing to let go of."""
+        """Do nothing: there is nothing to release."""
 
     # What runs it.
 
@@ -161,7 +161,7 @@ class SimulatedDisk(SuppliedDisk):
         self._call_later = call_later
 
     def work_later(self, work: Callable[[], object]) -> None:
-        """Have a write done in its time, unless it waits for `pump`."""
+        """Schedule a write, unless it waits for `pump`."""
         if self._call_later is not None:
             self._call_later(self.latency_s, work)
 
@@ -173,7 +173,7 @@ class SimulatedDisk(SuppliedDisk):
         self.steps += 1
 
     def pump(self) -> bool:
-        """Do the write that is under way; False when there is none."""
+        """Complete the write that is under way; False when there is none."""
         done = [committer.work() for committer in self.committers]
         return any(done)
 
@@ -268,7 +268,7 @@ class SimulatedFile(DiskFile):
         self.inode.sync()
 
     def close(self) -> None:
-        """Do nothing: there is nothing to let go of."""
+        """Do nothing: there is nothing to release."""
 
 
 class SimulatedCommitter:
@@ -290,7 +290,7 @@ class SimulatedCommitter:
             self.work()
 
     def work(self) -> bool:
-        """Do the write that is under way; False when there is none."""
+        """Complete the write that is under way; False when there is none."""
         job = self.job
         if job is None:
             return False
@@ -318,9 +318,9 @@ class SimulatedCommitter:
         return 0, 0
 
     def settle(self) -> None:
-        """Do the write that is under way now."""
+        """Complete the write that is under way now."""
         self.work()
 
     def close(self) -> None:
-        """Do what is under way."""
+        """Complete what is under way."""
         self.settle()

@@ -91,7 +91,7 @@ class StreamStrict:
         )
 
     def _unanswered(self, consumer: Consumer) -> Iterator[tuple[int, int]]:
-        """Yield sequence and number of deliveries of what nobody has answered."""
+        """Yield sequence and number of deliveries of each unacknowledged message."""
         if not consumer.takes_acks():
             return
         for seq in sorted(consumer.pending.entries):
@@ -150,7 +150,7 @@ class StreamStrict:
 def _check_confirmation(
     account: Account, frame: Frame, streams: list[Stream], values: dict[bytes, bytes]
 ) -> Iterator[str]:
-    """Yield it when nobody reads whether a stream took a message."""
+    """Yield it when the PubAck of a message is not read."""
     if not any(stream.acks for stream in streams) or names.BATCH_ID in values:
         return
     subject, reply = text(frame.subject_bytes()), frame.reply_bytes()

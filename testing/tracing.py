@@ -91,12 +91,12 @@ class TraceKeeper(Observer):
             self._streams.watch_account(account.name)
 
     def attach(self, capture: Capture, server: Server) -> None:
-        """Have `capture` see all messages of `server`; in its thread."""
+        """Show `capture` all messages of `server`; runs in its thread."""
         server.broker.watch_messages(capture)
         self.captures.append(capture)
 
     def detach(self, capture: Capture, server: Server) -> None:
-        """Have `capture` see nothing any more; in the server's thread."""
+        """Remove `capture`; runs in the server's thread."""
         server.broker.look_away(capture)
         self.captures.remove(capture)
 

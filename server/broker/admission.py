@@ -1,4 +1,4 @@
-"""Who comes in, into which account, and what each client may do: the one place that decides it.
+"""Admission: authentication, accounts and permissions of clients, decided in this one place.
 
 Everything that could refuse a client, a subscription or a message asks here. A reload replaces the
 known users and their permissions as a whole, and then re-authenticates every connected client.
@@ -48,7 +48,7 @@ NO_LIMIT = -1
 _NONCE_BYTES = 11
 _SYSTEM_QUEUE = b"_sys_"
 _LONGEST_WAIT_S = 3600.0
-"""Expiries are looked at by the wall clock at least so often, for it may jump."""
+"""Longest time between two checks of an expiry: the wall clock may jump."""
 
 _AUTH_TIMEOUT_S = 2.0
 _AFTER_TLS_S = 1.0
@@ -97,10 +97,10 @@ class Admission:
         self.scans: list[Callable[[WhyEnded], object]] = []
         self._schedule_scan()
 
-    # Coming in.
+    # Admitting.
 
     def prepare(self, connection: Connection) -> None:
-        """Give a new connection what its INFO must have."""
+        """Set what the INFO of a new connection needs: a nonce, if one is asked for."""
         if self.authenticator.needs_nonce:
             raw = os.urandom(_NONCE_BYTES)
             connection.nonce = base64.urlsafe_b64encode(raw).rstrip(b"=")
@@ -118,7 +118,7 @@ class Admission:
         connection.channel.greet(bare_socket, info)
 
     def admit(self, connection: Connection) -> bool:
-        """Take a connection in that has said nothing yet; False when it was turned away."""
+        """Admit a connection that has sent nothing yet; False if it was turned away."""
         limits = self._host.options.limits
         self._present[connection.cid] = None
         self._by_address[connection.peer_host] += 1
@@ -145,14 +145,14 @@ class Admission:
         connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
 
     def await_handshake(self, connection: Connection, bare_socket: socket.socket) -> None:
-        """Give the client of `connection` its time for the TLS handshake, and no more than that."""
+        """Limit the time for the TLS handshake of `connection`."""
         handshake_s = self._host.options.tls.timeout_s
         connection.require_handshake(
             bare_socket, min(handshake_s, self._auth_timeout_s(connection))
         )
 
     def authenticate(self, connection: Connection) -> None:
-        """Find out who the client of `connection` is; `authenticated` or an -ERR follows."""
+        """Authenticate the client of `connection`; `authenticated` or an -ERR follows."""
         verdict = self._ask(connection)
         if isinstance(verdict, Verdict):
             self._pending_auth.drop(connection)
@@ -168,7 +168,7 @@ class Admission:
         return authenticator.admits_silent_clients(connection.listener_kind)
 
     def asks_who(self, connection: Connection) -> bool:
-        """Tell whether a CONNECT may make somebody else of a client that has said nothing yet."""
+        """Tell whether a CONNECT may change the identity of a client admitted without one."""
         return (
             self.authenticator.is_required_by(connection.listener_kind) or self._intercepts_connects
         )
@@ -178,7 +178,7 @@ class Admission:
         return self.interception is not None and self.interception.wants_connects
 
     def _ask(self, connection: Connection) -> Verdict | Awaitable[Verdict]:
-        """Ask who the client is, and then the interceptor whether it may come in."""
+        """Ask the authenticator, the callout, and then the `connect` interceptor."""
         request = request_of(connection)
         verdict = self.authenticator.authenticate(request)
         if self.callout is not None:
@@ -202,7 +202,7 @@ class Admission:
             self._by_address.pop(connection.peer_host)
 
     def close(self) -> None:
-        """Let go of what outlives connections."""
+        """Release what outlives connections."""
         self._pending_auth.close()
         for timer in self._expiries.values():
             timer.cancel()
@@ -287,9 +287,9 @@ class Admission:
         return put_in_force
 
     def _question_again(self, connection: Connection) -> None:
-        """Find out whether a client that is in may stay, and as what.
+        """Re-authenticate a connected client.
 
-        The answer to a question that is open is one by the old rules: nobody waits for it any more.
+        A pending answer follows the old rules, so it is dropped.
         """
         if self._pending_auth.conclusion_of(connection) == self._conclude_and_resume:
             self.authenticate(connection)
@@ -312,7 +312,7 @@ class Admission:
         self._host.router.flush_unless_due()
 
     def _conclude_again(self, connection: Connection, verdict: Verdict) -> None:
-        """Let a client stay with what it may do now, or send it away."""
+        """Apply the new permissions to a client, or close it."""
         before = connection.identity
         if isinstance(verdict, Refusal):
             self._send_away(connection, verdict)
@@ -338,7 +338,7 @@ class Admission:
                 connection.unsubscribe(subscription, "unsubscribed")
 
     def _schedule_scan(self) -> None:
-        """Look at account tokens that may change by themselves, again and again."""
+        """Schedule the regular check of account tokens, which may change or expire."""
         if self._scan_timer is not None:
             self._scan_timer.cancel()
             self._scan_timer = None
@@ -347,9 +347,9 @@ class Admission:
             self._scan_timer = self._host.clock.call_later(delay_s, self._scan)
 
     def _scan(self) -> None:
-        """Send those away whose account, key or token has been taken back.
+        """Close the clients whose account, key or token has been revoked.
 
-        Who is in an account whose token has changed otherwise is put to the question again.
+        Clients of an account whose token has changed otherwise are re-authenticated.
         """
         self._scan_timer = None
         mode = self.authenticator.operator
@@ -376,7 +376,7 @@ class Admission:
     # Conclusions.
 
     def _admit_silent(self, connection: Connection) -> bool:
-        """Give a client that may go without CONNECT its identity until then, if it has one."""
+        """Bind a client that needs no CONNECT to its identity until then, if it has one."""
         verdict = self.authenticator.authenticate(request_of(connection))
         if isinstance(verdict, Identity):
             return self._bind(connection, verdict)
@@ -395,7 +395,7 @@ class Admission:
             connection.authenticated(verdict)
 
     def _send_away(self, connection: Connection, refusal: Refusal) -> None:
-        """End `connection`; the log gets the reason, the client nats-server's words."""
+        """Close `connection`; the reason is logged, the client gets nats-server's text."""
         if refusal.limit:
             self._host.limit_hits[refusal.limit] += 1
         self.note_refused(connection, refusal.detail)
@@ -440,7 +440,7 @@ class Admission:
             limits.max_payload_bytes, plan.max_payload_bytes, identity.max_payload_bytes
         )
         if connection.max_subscriptions == 0:
-            # As in nats-server: whoever may subscribe to nothing is not let in at all.
+            # As in nats-server: a client that may have no subscription is not admitted.
             connection.close(ClosedReason.MAXIMUM_SUBSCRIPTIONS, errors.MAXIMUM_SUBSCRIPTIONS)
             return False
         self._watch_expiry(connection, identity)
@@ -516,7 +516,7 @@ def expiry_text(identity: Identity) -> str:
 
 
 def _is_bound_as(connection: Connection, identity: Identity) -> bool:
-    """Tell whether a client that had said nothing yet turns out to be whom it was taken for."""
+    """Tell whether `identity` is the one that the client was bound to before CONNECT."""
     is_same = identity is connection.identity
     return is_same and identity.rules is None and identity.expires_at_s is None
 

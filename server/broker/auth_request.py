@@ -1,4 +1,4 @@
-"""What a connection offers to show who its client is."""
+"""The credentials that a connection offers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def request_of(connection: Connection) -> AuthRequest:
-    """Return what `connection` offers to show who its client is."""
+    """Return the request for authentication of `connection`: its credentials and its peer."""
     options = connection.options
     certificate = connection.channel.peer_certificate()
     return AuthRequest(

@@ -1,7 +1,7 @@
 """What the connections of one server share: accounts, router, limits, central decisions.
 
-A connection asks here who its client is and what it may do, and tells here what happened to it.
-Every refusal is decided in this one place, so that no path around it exists.
+Connections ask it for INFO and admission, and report what happens to them. Every refusal is decided
+by its Admission, so that no path around it exists.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Broker(Host):
     # Connections.
 
     def account(self, name: str) -> Account:
-        """Give the account called `name`, made when it does not exist yet."""
+        """Return the account called `name`, made when it does not exist yet."""
         account = self.accounts.get(name)
         if account is None:
             routing = self.options.routing
@@ -178,7 +178,7 @@ class Broker(Host):
         return shared_info(self, cast("Connection", client))
 
     def take_cid(self) -> int:
-        """Give a cid that no other connection of this server has, or will have."""
+        """Return a cid that no other connection of this server has, or will have."""
         if self._expected:
             return self._expected.popleft()
         self._last_cid += 1
@@ -204,12 +204,12 @@ class Broker(Host):
         return connection
 
     def ping_interval_s(self, listener_kind: str) -> float:
-        """Give the seconds between PINGs to clients that come in by `listener_kind`."""
+        """Return the seconds between PINGs to clients of listeners of this kind."""
         own_s = self.options.websocket.ping_interval_s if listener_kind == "WEBSOCKET" else 0.0
         return own_s or self.options.keepalive.ping_interval_s
 
     def connection_made(self, connection: Connection) -> None:
-        """Take a connection in, or turn it away when there are too many."""
+        """Admit a connection, or turn it away when there are too many."""
         self.totals.connections += 1
         self._transports.add(connection)
         self.clients[connection.cid] = connection
@@ -225,11 +225,11 @@ class Broker(Host):
             connection.trace(Tracer(connection, self.options.logging) if wanted else None)
 
     def client_connected(self, connection: Connection) -> None:
-        """Hear that the client has been let in."""
+        """Called when a client has been admitted."""
         self._show("client_connected", connection)
 
     def client_closed(self, connection: Connection) -> None:
-        """Hear that a connection has ended; its transport may have some last words to write."""
+        """Called when a connection has ended; its transport may still write."""
         self.clients.pop(connection.cid, None)
         self.admission.release(connection)
         if self.interception is not None:
@@ -274,7 +274,7 @@ class Broker(Host):
         self._transports.add(owner)
 
     def connection_lost(self, connection: ChannelOwner) -> None:
-        """Hear that the transport of a connection is gone."""
+        """Called when the transport of a connection is gone."""
         self._transports.discard(connection)
         if not self._transports:
             self._empty.set()
@@ -295,7 +295,7 @@ class Broker(Host):
             connection.spend(LOG_LINE_BYTES)
         log.debug("error_sent", cid=connection.cid, peer=connection.peer, error=text)
 
-    # Who may hold, change or refuse what passes.
+    # Screens and interceptors.
 
     def add_screen(self, screen: Screen) -> None:
         """Show publishes and deliveries to `screen` from now on."""
@@ -303,7 +303,7 @@ class Broker(Host):
         self._screen_all_anew()
 
     def remove_screen(self, screen: Screen) -> None:
-        """Show nothing more to `screen`."""
+        """Stop showing messages to `screen`."""
         self.screens.remove(screen)
         self._screen_all_anew()
 
@@ -312,7 +312,7 @@ class Broker(Host):
             self.screens.attach(connection)
 
     def intercept(self, functions: Mapping[str, Interceptor]) -> None:
-        """Ask the program's own `functions`, by event, before those of the settings."""
+        """Use the program's own `functions`, by event, instead of those of the settings."""
         self._interceptors["program"] = dict(functions)
         self._choose_interceptors()
 
@@ -333,7 +333,7 @@ class Broker(Host):
         return apply
 
     def intercept_as_configured(self, functions: Mapping[str, Interceptor]) -> None:
-        """Ask the `functions` of the settings, where the program has none of its own."""
+        """Use the `functions` of the settings, where the program has none of its own."""
         self._interceptors["settings"] = dict(functions)
         self._choose_interceptors()
 
@@ -349,16 +349,16 @@ class Broker(Host):
             self.screens.add(self.interception)
         self._screen_all_anew()
 
-    # What it subscribed to.
+    # Subscriptions.
 
     def subscribed(self, connection: Connection, subscription: RoutedSubscription) -> None:
-        """Hear of a new subscription."""
+        """Called for a new subscription."""
         self._show("subscribed", connection, subscription)
 
     def unsubscribed(
         self, connection: Connection, subscription: RoutedSubscription, cause: str
     ) -> None:
-        """Hear of the end of one."""
+        """Called for the end of a subscription."""
         self._show("unsubscribed", connection, subscription, cause)
 
     def settle(self, done: Callable[[], None]) -> None:
@@ -378,10 +378,10 @@ class Broker(Host):
 
         CleanUp(self.turns, self.clock, account, left, unsubscribed).begin(slice_)
 
-    # What it is told.
+    # INFO.
 
     def info_line(self, connection: Connection, *, connect_info: bool = False) -> bytes:
-        """Give INFO as `connection` is to see it."""
+        """Return INFO as `connection` is to see it."""
         info = self._info()
         info.client_id = connection.cid
         info.client_ip = connection.peer_host
@@ -416,7 +416,7 @@ class Broker(Host):
     def _asks_who(self, connection: Connection, *, connect_info: bool) -> bool:
         """Tell whether INFO is to ask for credentials."""
         authenticator, kind = self.admission.authenticator, connection.listener_kind
-        # As in nats-server, only the first INFO of the plain listener spares guests the question.
+        # As in nats-server, only the first INFO of the plain listener asks guests for nothing.
         may_be_spared = not connect_info and kind != "WEBSOCKET"
         is_spared = may_be_spared and authenticator.admits_silent_clients(kind)
         return authenticator.is_required_by(kind) and not is_spared
@@ -453,14 +453,14 @@ class Broker(Host):
         )
 
     def watch_messages(self, observer: MessageObserver) -> None:
-        """Have `observer` see every message, and everything else that it observes."""
+        """Show `observer` every message, and everything else that it observes."""
         if isinstance(observer, Observer):
             self.observers.append(observer)
         self._message_observers.append(observer)
         self._choose_observer()
 
     def look_away(self, observer: MessageObserver) -> None:
-        """Tell `observer` nothing any more."""
+        """Remove `observer`."""
         if observer in self.observers:
             self.observers.remove(observer)
         if observer in self._message_observers:
@@ -468,14 +468,14 @@ class Broker(Host):
         self._choose_observer()
 
     def _choose_observer(self) -> None:
-        """Give the router one observer to tell of messages, or none."""
+        """Set the router's one observer, which may stand for several."""
         several = self._message_observers
         self.router.observer = several[0] if len(several) == 1 else None
         if len(several) > 1:
             self.router.observer = SeveralObservers(several, self.router.faults)
 
     def close(self) -> None:
-        """Let go of what outlives connections."""
+        """Release what outlives connections."""
         for account in self.accounts.values():
             account.sublist.clear()  # its nodes are invisible to the collector
         self.admission.close()
@@ -483,7 +483,7 @@ class Broker(Host):
             self.interception.close()
 
     def abort_all(self) -> None:
-        """Cut every transport that is still there."""
+        """Abort every transport that is left."""
         for connection in list(self._transports):
             connection.channel.abort()
 
@@ -506,7 +506,7 @@ def _may_delegate(options: Options) -> bool:
 
 
 def _kind_of(error: str) -> str:
-    """Give the part of an -ERR text that does not tell what it was about."""
+    """Return the kind of an -ERR text: without subjects and names."""
     if error.endswith(", too many tokens"):
         return TOO_MANY_TOKENS
     return error.partition(" to ")[0].partition(" of ")[0]

@@ -1,4 +1,4 @@
-"""What an operator should be told once: that something is asked for that is not switched on."""
+"""Hints for the operator, each logged once: a feature is asked for that is switched off."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Hints:
         self._without_jetstream: set[str] = set()
 
     def jetstream_missed(self, options: Options, account: str, frame: Frame) -> None:
-        """Say that `frame`, a request to JetStream from `account`, went to nobody."""
+        """Log that `frame`, a request to JetStream from `account`, had no receiver."""
         if options.jetstream.enabled or account in self._without_jetstream:
             return
         self._without_jetstream.add(account)

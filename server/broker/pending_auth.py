@@ -1,7 +1,7 @@
 """Pending authentications: at most one per connection.
 
-A question ends with its connection, and when the same is asked anew: nobody hears the answer then,
-and what is being done to find it out is called off.
+A question ends with its connection, or when the connection is authenticated again: it is cancelled
+then, and its answer is ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Question(NamedTuple):
     apply_verdict: Conclude
 
     def verdict(self) -> Verdict:
-        """Give the answer that has come; without a clear one nobody gets in."""
+        """Return the answer; a cancelled or failed question is a refusal."""
         if self.pending.cancelled():
             return Refusal("the question was called off")
         error = self.pending.exception()
@@ -36,7 +36,7 @@ class Question(NamedTuple):
 
 
 class PendingAuth:
-    """The open questions of one server, by the cid of whom they are about."""
+    """The open questions of one server, by cid."""
 
     def __init__(self) -> None:
         self._open: dict[int, Question] = {}
@@ -52,21 +52,21 @@ class PendingAuth:
     def ask(
         self, connection: Connection, verdict: Awaitable[Verdict], apply_verdict: Conclude
     ) -> None:
-        """Have `apply_verdict` called with the `verdict`, unless something else is asked before."""
+        """Call `apply_verdict` with the `verdict`, unless another question replaces this one."""
         self.drop(connection)
         question = Question(asyncio.ensure_future(verdict), apply_verdict)
         self._open[connection.cid] = question
         question.pending.add_done_callback(lambda _: self._answered(connection, question))
 
     def drop(self, connection: Connection) -> None:
-        """Wait no longer for who `connection` is."""
+        """Cancel the question about `connection`."""
         question = self._open.pop(connection.cid, None)
         if question is not None and not question.pending.done():
-            # In the next turn, when it has begun: coroutines that never do are complained of.
+            # In the next turn, when it has begun: Python warns of coroutines never awaited.
             asyncio.get_running_loop().call_soon(question.pending.cancel)
 
     def close(self) -> None:
-        """Wait for nothing any more."""
+        """Cancel all questions."""
         for question in self._open.values():
             question.pending.cancel()
         self._open.clear()

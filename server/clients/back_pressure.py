@@ -1,8 +1,8 @@
 """Back-pressure of one connection, in both roles.
 
-As a receiver that is behind it may fill up to its limit: far enough behind, it slows down those who
-publish to it; full, or without any progress for too long, it is closed as a slow consumer. As a
-publisher it is read no further for a moment, so that a fast one does not fill the memory.
+As a receiver, a connection may queue output up to its limit: far enough behind, it slows down its
+publishers; at the limit, or without progress for too long, it is closed as a slow consumer. As a
+publisher, it is not read for a moment, so that a fast one does not fill the memory.
 """
 
 from typing import TYPE_CHECKING, Protocol, cast
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from midge.server.clients.reading import Reading
     from midge.server.clock import Timer
 
-_HOLD_BACK_BYTES = 4 * 1024 * 1024  # a receiver this far behind slows down who publishes to it
+_HOLD_BACK_BYTES = 4 * 1024 * 1024  # a receiver this far behind slows down its publishers
 _HOLD_BACK_S = 0.01  # for so long per batch at most, unless it catches up before
 
 _GATE_LOOK_S = 1.0  # a gate tells by itself that it opens
@@ -51,7 +51,7 @@ class Pressed(Protocol):
 
 
 class BackPressure:
-    """What `channel` waits for, and who waits for it.
+    """The receiver that `channel` waits for, and the publishers that wait for it.
 
     `held_by` is the receiver that the batch at hand has overwhelmed, `holding` are the publishers
     that are read no further until this channel has caught up.
@@ -96,17 +96,17 @@ class BackPressure:
         return True
 
     def fell_behind(self) -> None:
-        """Hear that the socket did not take everything; from now on it must make progress."""
+        """Called when the socket did not take everything; it must make progress from now on."""
         self._behind_since = self._channel.host.clock.monotonic()
         if self._deadline_timer is None:
             self._watch_deadline(self._channel.host.options.limits.write_deadline_s)
 
     def progressed(self) -> None:
-        """Hear that the socket has taken something, though not all."""
+        """Called when the socket has taken something, though not all."""
         self._behind_since = self._channel.host.clock.monotonic()
 
     def caught_up(self) -> None:
-        """Let those read on who waited for this connection."""
+        """Release the publishers that waited for this connection."""
         waiting = self.holding
         if waiting:
             self.holding = {}
@@ -173,13 +173,13 @@ class BackPressure:
             self._channel.reading.release()
 
     def _wait_no_more(self) -> None:
-        """Have the receiver forget this publisher, which it may outlive by far."""
+        """Remove this publisher from the receiver, which may outlive it by far."""
         receiver, self._waits_for = self._waits_for, None
         if receiver is not None:
             receiver.unheld(self._channel.owner)
 
     def stop(self) -> None:
-        """Wait for nothing, and have nobody wait, any more; this is the end."""
+        """Stop waiting, and release all publishers: the channel has ended."""
         for timer in (self._deadline_timer, self._hold_timer):
             if timer is not None:
                 timer.cancel()

@@ -21,6 +21,6 @@ class BareTransport:
 
 
 def shut(bare_socket: socket.socket) -> None:
-    """End both directions; whoever is to make a transport of it sees the end."""
+    """Shut down both directions; the code that makes a transport of it sees the end."""
     with contextlib.suppress(OSError):
         bare_socket.shutdown(socket.SHUT_RDWR)

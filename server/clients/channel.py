@@ -1,8 +1,8 @@
-"""A byte stream and who is at its other end: asyncio's callbacks, turns of reading, the way out.
+"""A byte stream and its owner: asyncio's callbacks, turns of reading, output and the end.
 
 A Channel is given a parser and an owner. What is read goes to the parser, a turn's worth at a time
 and only while nothing halts it; what is sent piles up in the owner's `outbound`. What the commands
-mean is none of this module's business: the parser gives them to the owner.
+mean is not known here: the parser passes them to the owner.
 """
 
 from collections.abc import Callable
@@ -83,7 +83,7 @@ class ChannelOwner(Owner):
         return not halted and self.account.sublist.generation == generation
 
     def hold_for(self, receiver: Client) -> None:
-        """Read no further for a moment after the batch at hand: `receiver` is far behind."""
+        """Stop reading for a moment after the current batch: `receiver` is far behind."""
         self.channel.pressure().hold_for(receiver)
 
     def held(self, publisher: Client) -> None:
@@ -212,7 +212,7 @@ class Channel:
         assert may_follow(self.state, state), f"{State(state)!r} after {State(self.state)!r}"
         self.state = state
 
-    # Made and heard.
+    # Reading.
 
     def greet(self, bare_socket: "socket.socket", greeting: bytes) -> None:
         """Send `greeting` on the socket that a transport is going to be made of.
@@ -242,7 +242,7 @@ class Channel:
         self.host.router.flush_unless_due()
 
     def get_buffer(self, size_hint: int) -> memoryview:
-        """Give the room for the next read."""
+        """Return the buffer for the next read."""
         return self.inbound.get_buffer()
 
     def buffer_updated(self, count: int) -> None:
@@ -284,7 +284,7 @@ class Channel:
             self.host.limit_hits["bytes_before_authentication"] += 1
 
     def eof_received(self) -> bool:
-        """Take the peer's word that it sends no more; what it has asked for is still answered."""
+        """Called when the peer has closed its side; what it has asked for is still answered."""
         self.host.router.flush_unless_due()
         if self._is_busy() and self.state < _CLOSING:
             self._eof = True  # it, or what it has sent, is still being looked at
@@ -293,7 +293,7 @@ class Channel:
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Let the transport go; go on if the peer left in order and more of its input waits."""
+        """Release the transport; continue if the peer closed in order and input is left."""
         if self.state < _CLOSING and (self._eof or error is None):
             for data in tls_object.rest_of_tls(self._tls):
                 self.feed(data)
@@ -338,7 +338,7 @@ class Channel:
         self.resume()
 
     def let_go(self) -> None:
-        """Keep nothing and be kept by nothing: there is no transport, or will be none."""
+        """Drop all references: there is no transport, or will be none."""
         if self._farewell is not None:
             self._farewell.end()
             self._farewell = None
@@ -359,7 +359,7 @@ class Channel:
             more_input()  # it sees the end, and drops what it has
 
     def pause_writing(self) -> None:
-        """Do nothing: the flush that has filled the socket sees it by itself."""
+        """Called by asyncio when the write buffer fills; `flushed` handles it."""
 
     def resume_writing(self) -> None:
         """Write on: the transport has got rid of what it held."""
@@ -427,7 +427,7 @@ class Channel:
         return tls_object.tls_facts(self._tls)
 
     def send_ping(self) -> None:
-        """Have the owner send PING; no batch of reads may end soon."""
+        """Send PING by the owner, and flush: the next batch of reads may be far off."""
         self.owner.send_ping()
         self.host.router.flush_unless_due()
 
@@ -453,7 +453,7 @@ class Channel:
             self.let_go()
 
     def abort(self) -> None:
-        """Cut the transport, whatever is pending."""
+        """Abort the transport, whatever is pending."""
         self.outbound.detach()
         if self._transport is not None:
             self._transport.abort()

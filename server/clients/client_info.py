@@ -1,4 +1,4 @@
-"""What others may be told of a client: services that it asks, and the system account."""
+"""What services and the system account are told of a client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLIENT_TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
 
 
 def user_of(connection: Connection) -> str:
-    """Name the user that `connection` is, or said it were when nobody asked or it was refused."""
+    """Return the user of `connection`, or the one it claimed if it was refused or not asked."""
     if connection.identity is not None and connection.identity.user:
         return str(connection.identity.user)
     said = connection.options
@@ -25,7 +25,7 @@ def user_of(connection: Connection) -> str:
 
 
 def offered_by(said: ConnectOptions) -> str:
-    """Name whom a CONNECT claims to be as nats-server's log does, secrets aside; "" if nobody."""
+    """Return the user that a CONNECT claims, as nats-server logs it, no secrets; "" if none."""
     if said.nkey:
         return f"Nkey {quote(said.nkey.encode(errors='replace'))}"
     if said.user:
@@ -35,7 +35,7 @@ def offered_by(said: ConnectOptions) -> str:
 
 
 def client_info(connection: Connection, wall_offset_s: float) -> dict[str, Any]:
-    """Tell who is behind `connection`; what is not known is left out.
+    """Describe the client of `connection`; unknown fields are left out.
 
     `wall_offset_s` is what the wall clock shows more than the monotonic one.
     """
@@ -56,7 +56,7 @@ def client_info(connection: Connection, wall_offset_s: float) -> dict[str, Any]:
 
 
 def shared_info(broker: Home[Never, Never], connection: Connection) -> dict[str, Any]:
-    """Tell what a service learns of a client when the import shares it."""
+    """Return what a service is told of a client if the import shares it."""
     round_trip_s = connection.keepalive.round_trip_s or 0.0
     return {
         **client_info(connection, broker.clock.wall() - broker.clock.monotonic()),

@@ -131,7 +131,7 @@ class ClosedClients:
         self._make_room()
 
     def limit(self, max_count: int) -> None:
-        """Remember no more than `max_count` from now on."""
+        """Keep at most `max_count` from now on."""
         self.max_count = max_count
         self._make_room()
 

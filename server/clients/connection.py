@@ -1,9 +1,8 @@
 """One client's connection: what its commands do, and what it may receive.
 
 A connection has a channel, which moves bytes, and a parser, which calls the methods here and, for
-messages, in `publishing.py`. Here they are in the order of a connection's life: introduced,
-answered, subscribing, receiving, bound by what it may do. Who gets a message is the SubList's and
-the router's business.
+messages, in `publishing.py`. Here they are in the order of a connection's life: CONNECT, PING,
+SUB, deliveries, permissions. Matching and delivery are in the SubList and the router.
 """
 
 from collections.abc import Callable
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
     from midge.server.clock import Timer
 
 _PONG = b"PONG\r\n"
-_NO_SUBSCRIPTIONS: dict[bytes, RoutedSubscription] = {}  # of everyone who has none; never changed
+_NO_SUBSCRIPTIONS: dict[bytes, RoutedSubscription] = {}  # shared by all without any; never changed
 _CONNECT_BYTES = 64 * 1024  # what a CONNECT uses up of a turn
 _CLEAN_UP_SLICE = 2000  # subscriptions removed before others have their turn
 
@@ -61,8 +60,8 @@ _CLEAN_UP_SLICE = 2000  # subscriptions removed before others have their turn
 class Connection(PublishingClient):
     """A client, whole.
 
-    `listener_kind` is STANDARD or WEBSOCKET. `identity` is who it turned out to be, `info` what
-    interceptors are told of it, `pending` what waits for them; None while there is no such thing.
+    `listener_kind` is STANDARD or WEBSOCKET. `identity` is that of the authenticated user, `info`
+    what interceptors are told of it, `pending` what waits for them; each None while there is none.
     `subscriptions` are its own, by sid. With `is_unsettled` other workers may not know yet what it
     subscribes to, and the next PONG waits until they do.
     """
@@ -107,7 +106,7 @@ class Connection(PublishingClient):
         self._deliverable_in: bytes | None = None
         self._auth_timer: Timer | None = None
 
-    # Come and gone.
+    # Opened and closed.
 
     def opened(self) -> None:
         """Register with the broker."""
@@ -131,7 +130,7 @@ class Connection(PublishingClient):
         return self.pending is not None
 
     def broke_protocol(self, error: ProtocolError) -> None:
-        """Log what the client did wrong; who does not introduce itself first is refused."""
+        """Log the error; a client that sends something else before CONNECT counts as refused."""
         if error.wire == errors.AUTHORIZATION_VIOLATION:
             self.broker.admission.note_refused(self, error.detail)
         else:
@@ -142,7 +141,7 @@ class Connection(PublishingClient):
         PublishingClient.lost(self)
         self.broker.connection_lost(self)
 
-    # Introduced.
+    # CONNECT.
 
     def require_connect(self, timeout_s: float) -> None:
         """Take nothing but a CONNECT, and not for longer than `timeout_s`."""
@@ -151,7 +150,7 @@ class Connection(PublishingClient):
         self._auth_timer = self.broker.clock.call_later(timeout_s, self._end_unauthenticated)
 
     def require_handshake(self, bare_socket: "socket.socket", timeout_s: float) -> None:
-        """Have a transport within `timeout_s`, or close the socket that there is until then."""
+        """Close the bare socket unless it has become a transport within `timeout_s`."""
         self.channel.bare_socket = bare_socket
         self.stop_auth_timer()
         self._auth_timer = self.broker.clock.call_later(timeout_s, self._end_without_handshake)
@@ -161,7 +160,7 @@ class Connection(PublishingClient):
         self.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
 
     def on_connect(self, document: bytes) -> None:
-        """Take the client's introduction, and find out who it is."""
+        """Take CONNECT, and authenticate the client."""
         if self.pending is not None:
             self.pending.defer_connect(document)
             return
@@ -177,20 +176,20 @@ class Connection(PublishingClient):
         if is_anew:
             self.channel.become(State.INTRODUCING)
         if not (is_anew or self.broker.admission.asks_who(self)):
-            self._introduced()  # it was nobody in particular, and keeps what it subscribed to
+            self._introduced()  # it had no identity, and keeps its subscriptions
             return
-        # What it subscribed to as somebody else must get nothing more, gone already or not.
+        # Subscriptions of the former identity must get nothing more, removed already or not.
         self._set_deliver_check(CLOSED, True)
         self._drop_subscriptions(self._introduced)
 
     def _introduced(self) -> None:
-        """Find out who the client is, now that nothing is left of who it was."""
+        """Authenticate, now that no subscription of the former identity is left."""
         if self.channel.state == State.INTRODUCING:
             self._set_deliver_check(CLOSED, False)
             self.broker.admission.authenticate(self)
 
     def authenticated(self, identity: "Identity") -> None:
-        """Go on as `identity`, unless the CONNECT at hand asks for what no client may have."""
+        """Continue as `identity`, unless the current CONNECT asks for what no client may have."""
         if self.channel.state != State.INTRODUCING:
             return  # it has expired while it was let in
         options = self.options
@@ -227,10 +226,10 @@ class Connection(PublishingClient):
             self._auth_timer.cancel()
             self._auth_timer = None
 
-    # Answered.
+    # PING and INFO.
 
     def on_ping(self) -> None:
-        """Answer; the first time, with the INFO that belongs to who the client is."""
+        """Send PONG; the first time, also the INFO for the authenticated client."""
         if self.pending is not None:
             self.pending.defer(self.on_ping)  # the answer tells that all before it is done
             return
@@ -275,11 +274,11 @@ class Connection(PublishingClient):
         self.channel.keepalive.pong()
 
     def on_info(self, document: bytes) -> None:
-        """Ignore what a client says of itself as a server, if it is JSON at all."""
+        """Ignore the INFO of a client; it must be JSON all the same."""
         check_json_object(document, "INFO")
 
     def on_peer_error(self, text: bytes) -> None:
-        """Take the client's word that something is wrong, and leave."""
+        """Close: the client reports an error."""
         raise ProtocolError(None, f"the client sent -ERR {text[:256]!r}")
 
     def send_info(self, *, connect_info: bool = False) -> None:
@@ -289,7 +288,7 @@ class Connection(PublishingClient):
     # Subscribing.
 
     def on_subscribe(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
-        """Add a subscription, unless something forbids it; then say so and go on."""
+        """Add a subscription, or send the -ERR that says why not."""
         if self.tracer is not None:
             self.tracer.subscribe_received(subject, queue, sid)
             self.spend(LOG_LINE_BYTES)
@@ -299,7 +298,7 @@ class Connection(PublishingClient):
             self.broker.interception.subscribe(self, subject, queue, sid)
 
     def subscribe(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
-        """Add a subscription that the client asks for, unless it may not or has left."""
+        """Add a subscription, unless it is refused or the client has left."""
         if self.channel.finishes:
             return
         refusal = self._refusal(subject, queue)
@@ -329,7 +328,7 @@ class Connection(PublishingClient):
             self.send_ok()
 
     def _refusal(self, subject: bytes, queue: bytes | None) -> str | None:
-        """Say why the client may not subscribe, if so; the permissions looked at are charged."""
+        """Return why the client may not subscribe, or None; looking up permissions is charged."""
         if self.permissions is None:
             return self.broker.admission.refuse_subscription(self, subject, queue)
         rules = self.permissions.rules
@@ -357,7 +356,7 @@ class Connection(PublishingClient):
             self._confirm()
 
     def unsubscribe(self, ended: Subscription, cause: str) -> None:
-        """End the subscription `ended`; `cause` says why, for those who look on."""
+        """End the subscription `ended`; observers are told the `cause`."""
         subscription = self.subscriptions.pop(ended.sid, None)
         if subscription is None:
             return
@@ -370,9 +369,9 @@ class Connection(PublishingClient):
         self.broker.unsubscribed(self, subscription, cause)
 
     def _drop_subscriptions(self, dropped: Callable[[], None] | None = None) -> None:
-        """End all subscriptions, a slice at a time so that others have their turn between.
+        """End all subscriptions, a slice at a time, yielding to other connections in between.
 
-        Calls `dropped` when none is left: at once, or later and then going on with what came
+        Calls `dropped` when none is left: at once, or later, and then parses the input that came
         meanwhile.
         """
         subscriptions = list(self.subscriptions.values())
@@ -403,7 +402,7 @@ class Connection(PublishingClient):
     def checked(
         self, subscription: Subscription, publisher: Client | None, frame: Frame
     ) -> Frame | None:
-        """Give what this client may have of `frame`, or None."""
+        """Return what this client may have of `frame`, or None."""
         checks = self.deliver_checks
         if checks & CLOSED or (checks & NO_ECHO and publisher is self):
             return None
@@ -431,9 +430,9 @@ class Connection(PublishingClient):
     def _may_deliver(
         self, subscription: Subscription, publisher: Client | None, frame: Frame
     ) -> bool:
-        """Tell whether no denial forbids `frame`; quick for the subject of the last time.
+        """Tell whether no denial forbids `frame`; the last subject's answer is cached.
 
-        What has to be looked up is work that `publisher` has made.
+        Looking up any other is charged to `publisher`.
         """
         start = frame.base + frame.subject_start
         end = frame.base + frame.subject_end
@@ -463,17 +462,17 @@ class Connection(PublishingClient):
         """End a subscription that has had all the messages it asked for."""
         self.unsubscribe(subscription, "auto_unsubscribed")
 
-    # Bound.
+    # Account and permissions.
 
     def join(self, account: Account) -> None:
-        """Belong to `account` from now on; subscriptions must have been dropped before."""
+        """Move to `account`; subscriptions must have been dropped before."""
         self.account = account
         self.info = None
         self.forget_match()
         self._set_publish_check(MAPPED, account.mapper is not None)
 
     def restrict(self, permissions: "Permissions | None") -> None:
-        """Have `permissions` checked from now on; None lifts all restrictions."""
+        """Check `permissions` from now on; None lifts all restrictions."""
         self.permissions = permissions
         self._deliverable = None
         self._set_publish_check(
@@ -487,17 +486,17 @@ class Connection(PublishingClient):
         )
 
     def trace(self, tracer: "Trace | None") -> None:
-        """Have what comes and goes told to `tracer`; None stops that."""
+        """Report all traffic to `tracer`; None stops that."""
         self.tracer = tracer
         self._set_publish_check(WATCHED, tracer is not None)
         self._set_deliver_check(TRACED, tracer is not None)
 
     def show_publish(self, frame: Frame) -> None:
-        """Show `frame` to who asked for that; it is routed when nobody objects."""
+        """Show `frame` to the screens; it is routed if none of them objects."""
         self.broker.screens.publish(self, frame)
 
     def screen(self, publishes: bool, deliveries: bool) -> None:
-        """Have publishes, or deliveries, shown first to who may hold, change or refuse them."""
+        """Show publishes, or deliveries, to the screens first."""
         self._set_publish_check(SCREENED, publishes)
         self._set_deliver_check(INTERCEPTED, deliveries)
 

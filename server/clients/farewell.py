@@ -11,7 +11,7 @@ _LINGER_S = 0.25  # how long to read on after the last word, so that it is not l
 
 
 class Farewell:
-    """Closes `transport`, to which everything that had to be said has been written."""
+    """Closes `transport`, to which everything has been written."""
 
     def __init__(self, host: "Host", transport: "Transport") -> None:
         self._host = host
@@ -34,7 +34,7 @@ class Farewell:
         self._timer = self._host.clock.call_later(_LINGER_S, self._close)
 
     def end(self) -> None:
-        """Do nothing any more: the transport is gone."""
+        """Cancel the timer: the transport is gone."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -42,7 +42,7 @@ class Farewell:
     def _close(self) -> None:
         """Close, and cut when the peer does not take its last words within the write deadline.
 
-        It counts as a client no more, so nothing else would end one that never reads them.
+        It is no longer in `clients`, so no other timer would close it.
         """
         deadline_s = self._host.options.limits.write_deadline_s
         self._timer = self._host.clock.call_later(deadline_s, self._cut)

@@ -1,4 +1,4 @@
-"""What holds publishers back that are faster than a disk, however long that takes."""
+"""Holds back publishers that are faster than a disk, for as long as it takes."""
 
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
@@ -10,7 +10,7 @@ _NO_CHUNKS = ChunkPool()  # nothing is ever written to a gate
 class Gate(Client):
     """Stands for the receiver of what publishers send when that is no connection.
 
-    While `is_shut`, those who publish to it are read no further.
+    While `is_shut`, its publishers are not read.
     """
 
     def __init__(self, account: Account) -> None:
@@ -23,7 +23,7 @@ class Gate(Client):
         self.is_shut = True
 
     def open(self) -> None:
-        """Let them go on."""
+        """Release the publishers."""
         self.is_shut = False
         holding = self._holding
         self._holding = {}
@@ -31,9 +31,9 @@ class Gate(Client):
             publisher.release()
 
     def held(self, publisher: Client) -> None:
-        """Hear that `publisher` is read no further until the gate opens."""
+        """Remember `publisher`, which is not read until the gate opens."""
         self._holding[publisher] = None
 
     def unheld(self, publisher: Client) -> None:
-        """Hear that `publisher` waits no longer."""
+        """Forget `publisher`, which waits no longer."""
         self._holding.pop(publisher, None)

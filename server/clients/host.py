@@ -1,4 +1,4 @@
-"""What the channels of one server share, and no more of the server than that."""
+"""What the channels of one server share."""
 
 from collections import Counter
 from random import Random
@@ -16,7 +16,7 @@ log = get_logger()
 
 
 class Host:
-    """What a read, a publish and an end touch; the server's Broker is one, with much besides.
+    """What a read, a publish and a close need; the server's Broker extends it.
 
     `clock` and `random` are the only sources of such. `finishing` are the channels without a
     transport whose input is not all done yet. `limit_hits` counts by name what has been refused or

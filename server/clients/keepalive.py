@@ -1,8 +1,8 @@
 """Keepalive of one connection: when to PING, how long the answer took, when it is stale.
 
 As nats-server does: a PING each interval unless the client did something within it, an early one to
-learn the round-trip time, and the end when too many stay unanswered. Who goes on to do something is
-never stale, even without an answer; an answer alone is nothing done.
+learn the round-trip time, and a close when too many stay unanswered. Any traffic except PONG counts
+as activity: an active client is never stale, even without an answer.
 """
 
 import math
@@ -66,7 +66,7 @@ class Keepalive:
         self.unanswered = 0
 
     def start(self) -> None:
-        """Wait a whole interval for the first time; the client has said nothing yet."""
+        """Start with a whole interval: the client has sent nothing yet."""
         self._schedule(self.interval_s)
 
     @property
@@ -82,13 +82,13 @@ class Keepalive:
         self._schedule(delay_s * (1 + self._random.random() * _FIRST_PING_SPREAD))
 
     def stop(self) -> None:
-        """Do nothing any more."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def forget(self) -> None:
-        """Let go of the owner; nothing may be asked of this any more."""
+        """Drop the owner; this must not be used any more."""
         self.stop()
         self._kept = None
 

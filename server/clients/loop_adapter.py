@@ -52,6 +52,6 @@ def protocol_for(loop: asyncio.AbstractEventLoop, channel: Channel) -> Any:
 
 
 def forget(protocol: Any) -> None:
-    """Have `protocol`, which never got a transport, keep its channel no longer."""
+    """Drop the channel of `protocol`, which never got a transport."""
     if isinstance(protocol, _BufferedProtocol):
         protocol.forget()

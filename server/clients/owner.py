@@ -17,7 +17,7 @@ class Owner(Client):
         """Prepare to go on without a transport; then call the channel's `go_on_finishing`."""
 
     def lost(self) -> None:
-        """Let go of everything: there is no transport any more."""
+        """Drop all references: the transport is gone."""
 
     def is_busy(self) -> bool:
         """Tell whether something that was read still waits here, parsed already."""

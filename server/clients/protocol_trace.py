@@ -29,7 +29,7 @@ SHOWN = frozenset(field.encode_name for field in fields(ConnectOptions)) - {
     "sig",
     "proxy_sig",
 }
-"""Fields of CONNECT that prove nothing; who knows what is in those that nobody has heard of."""
+"""Fields of CONNECT that are no secrets. Unknown fields are not shown: they may be."""
 
 
 class Tracer:
@@ -117,7 +117,7 @@ def client_label(connection: Connection) -> str:
 def redact(document: bytes) -> str:
     """Return the JSON of a CONNECT with everything replaced that may be a secret.
 
-    The document is read and written anew, so that no spelling of a key hides its value.
+    The document is parsed and serialized again, so that no spelling of a key hides its value.
     """
     try:
         given = json.loads(document)

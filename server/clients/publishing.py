@@ -1,7 +1,7 @@
-"""What a client publishes: past all that may forbid or change it, to the router.
+"""Publishing of one client: checks, mapping and matching, then the router.
 
-Most clients have nothing in the way: `publish_checks` is 0, and a message costs a look at the
-SubList, or not even that while the subject stays the same.
+Most clients need no checks: `publish_checks` is 0, and a message costs one match, or none while the
+subject stays the same.
 """
 
 from typing import TYPE_CHECKING, Never, cast
@@ -47,7 +47,7 @@ _HEADERS_AHEAD = 32  # of a run, for those behind the first may be looked at onc
 _SCREENED_BYTES = 32 * 1024  # showing a message to an interceptor
 _NO_RESPONDERS_BYTES = 1024 if memory.is_compiled() else 16 * 1024
 
-_OPTIONS = ConnectOptions()  # of everyone who has sent no CONNECT; never changed
+_OPTIONS = ConnectOptions()  # shared by all that have sent no CONNECT; never changed
 _OK = b"+OK\r\n"
 _PING = b"PING\r\n"
 
@@ -97,8 +97,8 @@ class PublishingClient(ChannelOwner):
     def on_publish_run(self, frame: Frame, count: int) -> int:
         """Route messages that differ in their payloads only, all at once if nothing forbids it.
 
-        Returns how many: as many as there is time for in this turn, and no more after one that an
-        internal subscriber has taken and that has changed who gets the next.
+        Returns how many: as many as this turn has room for, and none after a message by which an
+        internal subscriber has changed the receivers of the next.
         """
         if not self.publish_checks:
             result = self._match(frame)
@@ -120,15 +120,15 @@ class PublishingClient(ChannelOwner):
         return 1
 
     def forget_match(self) -> None:
-        """Have the next message matched anew, whatever its subject."""
+        """Drop the cached match, so that the next message is matched again."""
         self._result = None
 
     def lost(self) -> None:
-        """Be gone, and hold on to nobody who was published to."""
+        """Drop the cached match, which refers to receivers."""
         self.forget_match()
 
     def send_ping(self) -> None:
-        """Send PING; on such an occasion, hold on no longer to those who have left."""
+        """Send PING; also drop a stale match, which may refer to receivers that are gone."""
         if self._generation != self.account.sublist.generation:
             self.forget_match()
         if self.tracer is not None:
@@ -136,7 +136,7 @@ class PublishingClient(ChannelOwner):
         self.send(_PING)
 
     def send_ok(self) -> None:
-        """Say that a command has been taken, as a verbose client wants it."""
+        """Send +OK, for a verbose client."""
         if self.tracer is not None:
             self.tracer.sent("OK")
         self.spend(OK_BYTES)
@@ -171,7 +171,7 @@ class PublishingClient(ChannelOwner):
             self.publish_checks &= ~RESERVED
 
     def _subject_of(self, frame: Frame) -> bytes:
-        """Give the subject of the message at hand, copied once however often it repeats."""
+        """Return the subject of the current message; a repeated one is copied once."""
         subject = self._subject
         if subject is None:
             subject = frame.subject_bytes()
@@ -179,7 +179,7 @@ class PublishingClient(ChannelOwner):
         return subject
 
     def _match(self, frame: Frame) -> SubListResult:
-        """Give those who are interested in the subject of the message at hand."""
+        """Return the match of the current message's subject."""
         sublist = self.account.sublist
         result = self._result
         if (
@@ -198,7 +198,7 @@ class PublishingClient(ChannelOwner):
         return result
 
     def _route(self, frame: Frame) -> None:
-        """Deliver `frame` to those who are interested in the subject at hand."""
+        """Deliver `frame` to the subscriptions that match its subject."""
         result = self._match(frame)
         offers = self.router.offers
         taken = self.router.route(self.account, result, self, frame)
@@ -257,7 +257,7 @@ class PublishingClient(ChannelOwner):
         return True
 
     def _publish_guarded(self, frame: Frame) -> None:
-        """Deliver `frame` after everything that may forbid, change or accompany it."""
+        """Deliver `frame` after all checks, mappings and screens."""
         checks = self.publish_checks
         subject = self._subject_of(frame)
         if checks & WATCHED and self.tracer is not None:
@@ -265,7 +265,7 @@ class PublishingClient(ChannelOwner):
             self.spend(LOG_LINE_BYTES)
         if checks & PEDANTIC and not is_valid_publish_subject(subject):
             self.send_error(errors.INVALID_PUBLISH_SUBJECT)
-        # What counts is where it goes: a mapping is no way round a denial.
+        # Permissions apply to the mapped subject: a mapping must not bypass a denial.
         target = self._mapped(subject) if checks & MAPPED else subject
         named = target or subject  # a message that weights leave out must be allowed, too
         may_publish = not checks & RESTRICTED or self._may_publish(named)
@@ -291,7 +291,7 @@ class PublishingClient(ChannelOwner):
             self._route_to(target, with_subject(frame, target))
 
     def show_publish(self, frame: Frame) -> None:
-        """Have `frame` looked at by who asked for that; whether it goes on is for them to say."""
+        """Show `frame` to the screens, which decide whether it is routed."""
 
     def _may_publish(self, subject: bytes) -> bool:
         """Tell whether the permissions let the client publish to `subject`, and charge for it."""
@@ -304,7 +304,7 @@ class PublishingClient(ChannelOwner):
         return may_publish
 
     def _mapped(self, subject: bytes) -> bytes:
-        """Give the subject that the account's mappings make of `subject`; empty to drop it."""
+        """Return `subject` after the account's mappings; empty to drop the message."""
         mapper = self.account.mapper
         if mapper is None:
             return subject
@@ -330,7 +330,7 @@ class PublishingClient(ChannelOwner):
         return refusal is None
 
     def route_apart(self, frame: Frame) -> None:
-        """Deliver a frame that is not the one at hand, by the account's mappings too."""
+        """Deliver a frame other than the current one, after the account's mappings."""
         subject = frame.subject_bytes()
         mapped = self._mapped(subject)
         if mapped == subject:
@@ -339,7 +339,7 @@ class PublishingClient(ChannelOwner):
             self._route_to(mapped, with_subject(frame, mapped))
 
     def _route_to(self, subject: bytes, frame: Frame) -> None:
-        """Deliver `frame` to those who are interested in `subject`, which is its own."""
+        """Deliver `frame` to the subscriptions that match `subject`, its own."""
         sublist = self.account.sublist
         steps = sublist.steps
         result = sublist.match(subject)
@@ -353,7 +353,7 @@ class PublishingClient(ChannelOwner):
                 self._send_no_responders(frame, subject)
 
     def _note_unanswered(self, frame: Frame, result: SubListResult) -> None:
-        """Log the account's first request to JetStream that nobody, as `result` says, was for."""
+        """Log the account's first request to JetStream for which `result` has no receiver."""
         data, base = frame.data, frame.base
         start, end = base + frame.subject_start, base + frame.subject_end
         if reserved.is_jetstream_request(data, start, end) and not result:
@@ -361,7 +361,7 @@ class PublishingClient(ChannelOwner):
             self.broker.hints.jetstream_missed(self.broker.options, self.account.name, frame)
 
     def _send_no_responders(self, frame: Frame, subject: bytes) -> None:
-        """Tell the client that nobody is there on `subject`, if it listens for the answer."""
+        """Send the client a 503 for `subject`, if it has subscribed to the reply subject."""
         reply = frame.reply_bytes() or b""
         sublist = self.account.sublist
         steps = sublist.steps

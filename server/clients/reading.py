@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from midge.server.clients.seams import Transport
 
 # Why the parser may be halted; it goes on when no reason is left.
-AUTHENTICATING = 1  # it is being found out who the peer is
+AUTHENTICATING = 1  # authentication is in progress
 TURN_OVER = 2  # others have their turn
 WAITING = 4  # interceptors have too much to look at
 FINISHING = 8  # the peer has gone, and its own subscriptions go before what it sent last is done
@@ -96,19 +96,19 @@ class Reading:
         return is_full
 
     def forget(self) -> None:
-        """Let go of transport and channel; nothing is read any more."""
+        """Drop transport and channel; nothing is read any more."""
         self.transport = None
         self._channel = None
 
     # Halted and in turns.
 
     def halt(self, why: int) -> None:
-        """Parse nothing more after the command at hand; what comes meanwhile waits."""
+        """Stop parsing after the current command; further input waits."""
         self._halts |= why
         self._parser.halted = True
 
     def unhalt(self, why: int) -> None:
-        """Have `why` halt the parser no longer; the channel's `resume` then parses what waits."""
+        """Remove `why` from the reasons to halt; the channel's `resume` then parses what waits."""
         self._halts &= ~why
         self._parser.halted = self._halts != 0
 
@@ -148,19 +148,19 @@ class Reading:
     # Read or not.
 
     def hold_back(self) -> None:
-        """Read nothing more until a receiver has caught up."""
+        """Stop reading until a receiver has caught up."""
         self._stop(_HELD_BACK)
 
     def release(self) -> None:
-        """Read on as far as receivers are concerned."""
+        """Resume reading: no receiver is far behind."""
         self._allow(_HELD_BACK)
 
     def go_on(self) -> None:
-        """Read on as far as the parser is concerned."""
+        """Resume reading: the parser has caught up."""
         self._allow(_HALTED)
 
     def _rest(self) -> None:
-        """Read nothing more until the loop has looked at all other sockets."""
+        """Stop reading until the loop has polled all other sockets."""
         self._read_bytes = 0
         self._busy_s = 0.0
         if not self._stops & _RESTING:
@@ -169,14 +169,14 @@ class Reading:
             self._host.clock.call_later(0, go_on, _RESTING)
 
     def _stop(self, why: int) -> None:
-        """Read nothing more for now; the transport keeps what comes."""
+        """Stop reading; the transport keeps what comes."""
         self._stops |= why
         if self.transport is not None:
             with contextlib.suppress(RuntimeError):  # it is being closed
                 self.transport.pause_reading()
 
     def _allow(self, why: int) -> None:
-        """Read on, unless there is another reason not to."""
+        """Resume reading, unless another reason to stop is left."""
         if self._stops & why:
             self._stops &= ~why
             if not (self._stops or self._halts & _ENDED or self.transport is None):

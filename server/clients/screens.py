@@ -22,7 +22,7 @@ class Screen:
     """A hook that may delay, change or drop messages; this one lets all of them pass."""
 
     decides = False
-    """Whether a verbose client hears +OK only when this has let its message pass."""
+    """Whether +OK to a verbose client waits until this has passed its message."""
 
     def screens_publishes(self, connection: Connection) -> bool:
         """Tell whether a publish of `connection` must be shown."""
@@ -107,7 +107,7 @@ class Passage:
         self.go_on()
 
     def refuse(self) -> None:
-        """Note that nobody gets the message."""
+        """Drop the message: `taken` is 0."""
         self.taken = 0
 
     def _accept(self) -> None:
@@ -129,16 +129,16 @@ class Screens:
         return bool(self._all)
 
     def add(self, screen: Screen) -> None:
-        """Ask `screen`, too: those that decide before the others. No harm when it is there."""
+        """Ask `screen`, too, if it is not asked yet; screens that decide come first."""
         self.remove(screen)
         self._all = tuple(sorted((*self._all, screen), key=lambda one: not one.decides))
 
     def remove(self, screen: Screen) -> None:
-        """Ask `screen` no more; a message that waits is shown to it all the same."""
+        """Stop asking `screen`; messages on their way are still shown to it."""
         self._all = tuple(one for one in self._all if one is not screen)
 
     def attach(self, connection: Connection) -> None:
-        """Have `connection` show what of it a screen wants to see."""
+        """Set the checks of `connection` to what the screens want to see."""
         connection.screen(
             any(screen.screens_publishes(connection) for screen in self._all),
             any(screen.screens_deliveries(connection) for screen in self._all),
@@ -173,6 +173,6 @@ class Screens:
         return frame
 
     def edit_info(self, info: Info) -> None:
-        """Have the screens change what a connection is told of the server."""
+        """Let the screens change INFO for a connection."""
         for screen in self._all:
             screen.edit_info(info)

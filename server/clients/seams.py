@@ -39,16 +39,16 @@ class Transport(outbound.Transport, Protocol):
         """Return a fact about the transport; None when it is not known."""
 
     def pause_reading(self) -> None:
-        """Read nothing more for now."""
+        """Stop reading."""
 
     def resume_reading(self) -> None:
         """Read on."""
 
     def can_write_eof(self) -> bool:
-        """Tell whether the end can be said without closing."""
+        """Tell whether one direction can be closed alone."""
 
     def write_eof(self) -> None:
-        """Say the end, once everything is written, and read on."""
+        """Close the writing side once everything is written; reading continues."""
 
     def close(self) -> None:
         """Close, once everything is written."""
@@ -89,10 +89,10 @@ class Waiting(Protocol):
     """What waits, of one client, for interceptors."""
 
     def defer(self, command: Callable[..., object], *arguments: Any) -> None:
-        """Do `command` when all before it is done."""
+        """Run `command` when all before it is done."""
 
     def defer_connect(self, document: bytes) -> None:
-        """Do a CONNECT when all before it is done."""
+        """Handle a CONNECT when all before it is done."""
 
 
 class Keys(Protocol):
@@ -104,13 +104,13 @@ class Keys(Protocol):
 
 
 class Gate(Protocol[Publisher_contra, Asking_contra]):
-    """What decides who comes in, and what each may do."""
+    """Admits clients, and answers what each may do."""
 
     def asks_who(self, connection: Asking_contra) -> bool:
-        """Tell whether a CONNECT may make somebody else of a client."""
+        """Tell whether a CONNECT may change the identity of a client."""
 
     def authenticate(self, connection: Asking_contra) -> None:
-        """Find out who the client is."""
+        """Authenticate the client."""
 
     def note_refused(self, connection: Asking_contra, detail: str) -> None:
         """Log that a client was not let in."""
@@ -138,14 +138,14 @@ class Subscribing(Protocol[Asking_contra]):
     def subscribe(
         self, connection: Asking_contra, subject: bytes, queue: bytes | None, sid: bytes
     ) -> None:
-        """Let the client subscribe, now or later, if it may."""
+        """Subscribe for the client, now or later, if it is allowed."""
 
 
 class Passing(Protocol[Asking_contra]):
     """The screens that messages pass."""
 
     def attach(self, connection: Asking_contra) -> None:
-        """Have `connection` show what of it a screen wants to see."""
+        """Set the checks of `connection` to what the screens want to see."""
 
     def publish(self, connection: Asking_contra, frame: Frame) -> None:
         """Route what the client publishes, unless a screen objects."""
@@ -164,7 +164,7 @@ class Hinting(Protocol):
     """What an operator is told once."""
 
     def jetstream_missed(self, options: Options, account: str, frame: Frame) -> None:
-        """Say that a request to JetStream went to nobody."""
+        """Log that a request to JetStream had no receiver."""
 
 
 class MessageTrace(Protocol):
@@ -224,7 +224,7 @@ class Home(Protocol[Publisher_contra, Asking_contra]):
 
     @property
     def admission(self) -> Gate[Publisher_contra, Asking_contra]:
-        """What decides who may do what."""
+        """Admission and permissions."""
 
     @property
     def interception(self) -> Subscribing[Asking_contra] | None:
@@ -236,7 +236,7 @@ class Home(Protocol[Publisher_contra, Asking_contra]):
 
     @property
     def hints(self) -> Hinting:
-        """What is said once."""
+        """The hints, each logged once."""
 
     @property
     def traces(self) -> Tracing[Publisher_contra]:

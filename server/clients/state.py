@@ -15,19 +15,19 @@ from enum import IntEnum
 
 
 class State(IntEnum):
-    """Where a connection is in its life; `Channel.state` holds one as a C integer."""
+    """State of a connection; `Channel.state` holds it as a C integer."""
 
     CONNECTING = 0
     """There is no transport yet; a TLS handshake may be under way."""
 
     INTRODUCING = 1
-    """It is not known who the client is, or another CONNECT of its is being looked at."""
+    """The client is not authenticated yet, or re-authenticates by another CONNECT."""
 
     CONNECTED = 2
     """Its CONNECT has been accepted."""
 
     CLOSING = 3
-    """Nothing more is taken; what had to be said is on its way."""
+    """No input is handled any more; last output is being written."""
 
     CLOSED = 4
     """The transport is gone, or never came to be, and nothing is kept."""
@@ -40,7 +40,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     State.CLOSING: frozenset({State.CLOSED}),
     State.CLOSED: frozenset(),
 }
-"""What may follow each state. A client that another CONNECT comes from is introduced anew."""
+"""What may follow each state. Another CONNECT re-authenticates a client."""
 
 
 _ALLOWED = frozenset(

@@ -52,7 +52,7 @@ class Requests:
         """Return the answer to a request.
 
         Raises:
-            MidgeError: nobody answers.
+            MidgeError: the request has no responder.
         """
         try:
             return await self.direct.request(subject, payload, TIMEOUT_S, headers, self.account)

@@ -1,4 +1,4 @@
-"""Answers that are waited for, concluded in the order in which they were asked for."""
+"""Pending answers, applied in the order of their questions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 QUEUED_BYTES_MAX = 1 << 20
-"""Bytes of messages that wait in one queue before nothing more is asked for."""
+"""Bytes of messages that may wait in one queue."""
 
 _OPEN = object()
 
@@ -31,20 +31,20 @@ class Ticket:
         return self._answer is _OPEN
 
     def answer(self, answer: Any) -> None:
-        """Give the answer; it counts when those before have theirs. Later answers are ignored."""
+        """Set the answer; it is applied after those before it. Later answers are ignored."""
         if self._answer is _OPEN:
             self._answer = answer
             self._queue.advance()
 
     def apply_verdict(self) -> None:
-        """Do what was to be done with the answer."""
+        """Apply the answer."""
         self._conclude(self._answer)
 
 
 class AnswerQueue:
-    """The tickets of one client; `advanced` is called when some have been concluded.
+    """The tickets of one client; `advanced` is called when some have been applied.
 
-    While `is_held`, nothing is concluded although it could be.
+    While `is_held`, no answer is applied.
     """
 
     __slots__ = ("_advanced", "_is_advancing", "_most", "_tickets", "is_held", "size_bytes")
@@ -67,7 +67,7 @@ class AnswerQueue:
 
     @property
     def has_room(self) -> bool:
-        """Tell whether so much is left that it is worth going on."""
+        """Tell whether at least half of the queue is free."""
         return len(self._tickets) * 2 <= self._most and self.size_bytes * 2 <= QUEUED_BYTES_MAX
 
     def put(self, apply_verdict: Callable[[Any], object], size_bytes: int = 0) -> Ticket:
@@ -78,7 +78,7 @@ class AnswerQueue:
         return ticket
 
     def advance(self) -> None:
-        """Conclude all that have their answer, up to the first that has not."""
+        """Apply all answers, up to the first that is missing."""
         if self._is_advancing:
             return
         self._is_advancing = True
@@ -95,7 +95,7 @@ class AnswerQueue:
             self._advanced()
 
     def drop(self) -> int:
-        """Conclude nothing any more; return how many were left."""
+        """Drop all tickets; return how many there were."""
         left = len(self._tickets)
         self._tickets.clear()
         self.size_bytes = 0

@@ -29,14 +29,14 @@ EVENTS = ("connect", "subscribe", "publish", "deliver")
 
 @dataclass(frozen=True, slots=True)
 class ClientInfo:
-    """Who does it, or gets it."""
+    """The client that acts, or receives."""
 
     cid: int
     """Client id; also that of the monitoring."""
     name: str
     """Name that the client gives itself in CONNECT; proves nothing."""
     user: str
-    """User that the client has shown to be; empty when nobody asked."""
+    """User that the client has authenticated as; empty without authentication."""
     account: str
     """Account that the client belongs to."""
     host: str
@@ -49,7 +49,7 @@ class ClientInfo:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """A client has shown who it is, and wants in."""
+    """A client has authenticated and asks to be admitted."""
 
     client: ClientInfo
     """The client; not to be changed."""
@@ -118,7 +118,7 @@ class Deliver(_Message):
     """A message is about to be written to `client`, under the subject that it will see."""
 
     publisher: ClientInfo | None
-    """Who has published it, perhaps in another account; None for the server and the process."""
+    """Its publisher, perhaps of another account; None for the server and the process."""
     pattern: str
     """Subject of the subscription that it is delivered to."""
     queue: str | None

@@ -84,12 +84,12 @@ class InterceptorCalls:
         return Refuse()
 
     def close(self) -> None:
-        """End all calls; nobody is told."""
+        """End all calls without telling anyone."""
         for task in list(self._tasks):
             task.cancel()
 
     def _end(self, call: Call, event: Event) -> None:
-        """Give up a call whose time is up."""
+        """End a call that has timed out."""
         if call.task in self._tasks:
             self._lost.add(call.task)
             call.task.cancel()

@@ -1,12 +1,12 @@
-"""Where interceptors get between a client and what it does; see `interceptors` for what they are.
+"""Calls the interceptors for what clients do, and applies their answers; see `api.py`.
 
-What a client does stays in its order. A plain function decides on the spot. While an async one
-thinks, the client's later messages and commands wait behind, in one `AnswerQueue` per client; when
-that is full, the client is read no further. What is delivered to a client waits in a queue of its
-own; when that is full, those who publish to it are read no further. Nobody else waits.
+A client's commands keep their order. A plain function answers at once. While an async one is
+awaited, the client's later messages and commands wait in one `AnswerQueue` per client; when that is
+full, the client is not read. Deliveries to a client wait in another queue; when that is full, its
+publishers are not read. No other client waits.
 
-What passes, changed or not, is then checked as if it came anew: an interceptor can take permissions
-away and never give any.
+What passes, changed or not, is then checked as if it had just come: an interceptor can take
+permissions away and never grant any.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SHOWN_REASON_LENGTH = 128
 
 
 class Interception(Screen):
-    """The interceptors of one server, and all that waits for them."""
+    """The interceptors of one server, and what waits for their answers."""
 
     decides = True
 
@@ -68,7 +68,7 @@ class Interception(Screen):
         self._is_passing = False
 
     def change(self, functions: Mapping[str, Interceptor]) -> None:
-        """Ask `functions` from now on, with the settings at hand."""
+        """Ask `functions` from now on, with the current settings."""
         settings = self._broker.options.interceptors
         self.functions = dict(functions)
         self.max_pending = settings.max_pending
@@ -87,13 +87,13 @@ class Interception(Screen):
 
     @property
     def wants_connects(self) -> bool:
-        """Tell whether everybody must introduce itself."""
+        """Tell whether every client must send CONNECT."""
         return "connect" in self.functions
 
     def connect(
         self, connection: Connection, verdict: Verdict | Awaitable[Verdict]
     ) -> Verdict | Awaitable[Verdict]:
-        """Return `verdict`, on who the client is, as the interceptor leaves it."""
+        """Return `verdict`, the result of authentication, as the interceptor leaves it."""
         function = self.functions.get("connect")
         if function is None:
             return verdict
@@ -137,7 +137,7 @@ class Interception(Screen):
     def subscribe(
         self, connection: Connection, subject: bytes, queue: bytes | None, sid: bytes
     ) -> None:
-        """Let `connection` subscribe, now or later, if it may."""
+        """Subscribe for `connection`, now or later, if it is allowed."""
         function = self.functions.get("subscribe")
         # What is not allowed is not shown, but refused in its turn.
         refusal = self._broker.admission.refuse_subscription(connection, subject, queue)
@@ -164,7 +164,7 @@ class Interception(Screen):
     # Publishing.
 
     def publish(self, passage: Passage) -> None:
-        """Let a message, which its publisher's permissions allow, go on: now, later or never."""
+        """Ask about a message that permissions allow, and pass it on: now, later or never."""
         connection, frame = passage.publisher, passage.frame
         function = self.functions.get("publish")
         pending = self._pending.get(connection)
@@ -223,7 +223,7 @@ class Interception(Screen):
         passage.go_on_with(frame)
 
     def _conclude_own_publish(self, passage: Passage, answer: Event | Refuse) -> None:
-        """Let a message of the process itself go on as `answer` says."""
+        """Pass on a message of the process itself as `answer` says."""
         passage.refuse()
         if not isinstance(answer, Publish):
             return
@@ -242,7 +242,7 @@ class Interception(Screen):
         publisher: Client | None,
         frame: Frame,
     ) -> Frame | None:
-        """Give what `connection` gets of `frame`; None for nothing, SWALLOWED for later."""
+        """Return what `connection` gets of `frame`; None for nothing, SWALLOWED for later."""
         if self._is_passing:
             return frame
         deliveries = self._deliveries.get(connection)
@@ -282,7 +282,7 @@ class Interception(Screen):
         return False
 
     def _hold(self, publisher: Client | None, deliveries: PendingDeliveries) -> None:
-        """Read `publisher` no further until there is room."""
+        """Stop reading `publisher` until there is room."""
         if isinstance(publisher, Connection) and publisher.cid in self._broker.clients:
             self._pending_of(publisher).wait_for(deliveries)
 
@@ -382,7 +382,7 @@ class Interception(Screen):
 
 
 def client_info(client: Client) -> ClientInfo:
-    """Say who `client` is; the same object until it introduces itself anew."""
+    """Describe `client`; the same object until it re-authenticates."""
     info: ClientInfo | None = getattr(client, "info", None)
     if info is None:
         info = _client_info(client)
@@ -442,7 +442,7 @@ def _encode(text: str | None) -> bytes | None:
 
 
 def _target(connection: Connection, frame: Frame) -> bytes:
-    """Give the subject that the client of `connection` must be allowed to publish to."""
+    """Return the subject that the client of `connection` must be allowed to publish to."""
     mapper = connection.account.mapper
     subject = frame.subject_bytes()
     return subject if mapper is None else mapper.map(subject) or subject

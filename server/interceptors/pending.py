@@ -47,18 +47,18 @@ class PendingCommands:
         return ticket.answer
 
     def defer(self, command: Callable[..., object], *arguments: Any) -> None:
-        """Do `command` when all before it is done."""
+        """Run `command` when all before it is done."""
         self.put(lambda _: self._do(command, *arguments))(None)
 
     def defer_connect(self, document: bytes) -> None:
-        """Do a CONNECT when all before it is done; nothing is parsed until then."""
+        """Handle a CONNECT when all before it is done; nothing is parsed until then."""
         connection = self.connection
         assert connection is not None, "the process itself does not connect"
         self._halt(connection)
         self.defer(connection.on_connect, document)
 
     def wait_for(self, deliveries: PendingDeliveries) -> None:
-        """Do nothing more until `deliveries` have room."""
+        """Stop until `deliveries` have room."""
         if self.connection is not None and deliveries not in self.full:
             self.full.add(deliveries)
             deliveries.waiting.append(self)
@@ -66,7 +66,7 @@ class PendingCommands:
             self._halt(self.connection)
 
     def go_on(self, deliveries: PendingDeliveries) -> None:
-        """Hear, in a turn of the loop of its own, that `deliveries` have room."""
+        """Resume: `deliveries` have room. Called in a turn of the loop of its own."""
         self.full.discard(deliveries)
         self.queue.is_held = bool(self.full)
         if self.queue:
@@ -75,7 +75,7 @@ class PendingCommands:
             self._advanced()
 
     def drop(self) -> int:
-        """Do nothing of what waits; return how much that was."""
+        """Drop what waits; return how much that was."""
         for deliveries in self.full:
             if self in deliveries.waiting:
                 deliveries.waiting.remove(self)
@@ -83,7 +83,7 @@ class PendingCommands:
         return self.queue.drop()
 
     def _do(self, command: Callable[..., object], *arguments: Any) -> None:
-        """Do a command whose turn it is, so that it is not deferred once more."""
+        """Run a command whose turn has come, so that it is not deferred again."""
         connection = self.connection
         assert connection is not None, "the process itself gives no commands"
         connection.pending = None
@@ -96,7 +96,7 @@ class PendingCommands:
         connection.channel.reading.halt(WAITING)
 
     def _advanced(self) -> None:
-        """Read on when there is room, and be forgotten when nothing is left."""
+        """Resume reading when there is room; tell `ended` when nothing is left."""
         connection = self.connection
         is_idle = self.is_idle
         if is_idle:
@@ -128,7 +128,7 @@ class PendingDeliveries:
         self._advanced = advanced
 
     def drop(self) -> None:
-        """Deliver nothing of what waits."""
+        """Drop what waits."""
         self.queue.drop()
         self._let_go()
 

@@ -122,7 +122,7 @@ class ClientReceiver(Receiver):
 def receiver_of(
     account: Account, result: SubListResult, router: Router, turn: ProducersTurn, subject: bytes
 ) -> ClientReceiver | None:
-    """Return who alone is in `result`, which is for `subject`; None when it is no single client."""
+    """Return the only client in `result`, which is for `subject`; None unless there is one."""
     if result.queues or result.remotes is not None or len(result.plain) != 1:
         return None
     subscriptions: tuple[Any, ...] = result.plain  # routed ones, in the SubLists of a server

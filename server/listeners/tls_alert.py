@@ -28,7 +28,7 @@ _socket: ContextVar[socket.socket | None] = ContextVar("handshake_socket", defau
 
 @contextlib.contextmanager
 def alerting(accepted: socket.socket) -> Iterator[None]:
-    """Have the handshake that starts meanwhile send its alert to `accepted`, if it fails."""
+    """Send the alert of a handshake that starts meanwhile and fails to `accepted`."""
     token = _socket.set(accepted)
     try:
         yield

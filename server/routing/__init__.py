@@ -1,1 +1,1 @@
-"""The compiled core: from one published message to everybody who gets it."""
+"""The compiled core: from a published message to its receivers."""

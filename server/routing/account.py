@@ -8,7 +8,7 @@ from midge.sublist.subscription import Subscription
 
 
 class Mapper(Protocol):
-    """What rewrites published subjects; `steps` counts its work in steps of a SubList."""
+    """Rewrites published subjects; `steps` counts its work in steps of a SubList."""
 
     steps: int
 
@@ -32,8 +32,8 @@ class InterestWatcher(Protocol):
 class Account:
     """One subject space. Connections of different accounts never see each other's messages.
 
-    Whoever subscribes does so by `add` and `remove`, so that every interest is seen here; messages
-    are matched in `sublist` directly. `watcher`, if any, sees each of them.
+    All subscriptions are added and removed by `add` and `remove`; messages are matched in `sublist`
+    directly. `watcher`, if any, sees each of them.
     """
 
     __slots__ = ("__weakref__", "clients", "mapper", "name", "sublist", "system", "watcher")
@@ -62,7 +62,7 @@ class Account:
 
     @property
     def interest_listener(self) -> InterestListener | None:
-        """What is told of the first and the last interest of each kind, whatever it comes from."""
+        """Listener for the first and the last interest of each kind, from any source."""
         return self.sublist.listener
 
     @interest_listener.setter
@@ -80,7 +80,7 @@ class Account:
             self.sublist.listener = SeveralListeners([present, listener])
 
     def remove_listener(self, listener: InterestListener) -> None:
-        """Tell `listener` no more."""
+        """Stop telling `listener`."""
         present = self.sublist.listener
         if present is listener:
             self.sublist.listener = None

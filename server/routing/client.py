@@ -43,14 +43,14 @@ class Client(Handler):
         return None if self.deliver_checks & CLOSED else frame
 
     def finished(self, subscription: "Subscription") -> None:
-        """Hear that `subscription` has had all the messages it asked for."""
+        """Called when `subscription` has had all the messages it asked for."""
 
     def has_room(self, publisher: "Client | None") -> bool:
         """Tell whether more may be queued while this client is behind; it may hold `publisher`."""
         return True
 
     def flushed(self) -> None:
-        """Hear that the router has flushed `outbound`, to see whether the socket took it."""
+        """Called when the router has flushed `outbound`; the socket may not have taken all."""
 
     def run_goes_on(self, generation: int) -> bool:
         """Tell, as a publisher in the middle of a run, whether the next message is for the same.
@@ -60,16 +60,16 @@ class Client(Handler):
         return self.account.sublist.generation == generation
 
     def hold_for(self, receiver: "Client") -> None:
-        """Hear, as a publisher, that `receiver` is far behind with what it was sent."""
+        """Called for a publisher when `receiver` is far behind."""
 
     def release(self) -> None:
-        """Hear, as a publisher, that it may go on."""
+        """Called for a publisher when it may continue."""
 
     def held(self, publisher: "Client") -> None:
-        """Hear, as a receiver, that `publisher` waits for this client to catch up."""
+        """Called for a receiver when `publisher` waits for it to catch up."""
 
     def unheld(self, publisher: "Client") -> None:
-        """Hear, as a receiver, that `publisher` waits for this client no longer."""
+        """Called for a receiver when `publisher` no longer waits for it."""
 
     def reaches(self, link: Any, origin: str) -> bool:
         """Tell whether a message of this publisher may go over `link`, to interest of `origin`.

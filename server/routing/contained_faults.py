@@ -10,7 +10,7 @@ from collections.abc import Callable
 from midge.server.log.logger import get_logger
 
 SOURCES_MAX = 1024
-"""Most sources that are told apart; beyond it the counts start anew."""
+"""Most sources that are told apart; beyond it the counts start again."""
 
 _LOG_INTERVAL_S = 60.0  # a fault that comes with each message would fill the log otherwise
 

@@ -28,7 +28,7 @@ class Transport(Protocol):
     """What is needed of an asyncio transport."""
 
     def write(self, data: memoryview) -> None:
-        """Send `data`, or keep it, no more changed by its owner, until the socket takes it."""
+        """Send `data`, or keep it until the socket takes it; the caller does not change it."""
 
     def get_write_buffer_size(self) -> int:
         """Count the bytes that the socket has not taken yet."""
@@ -43,13 +43,13 @@ class ChunkPool:
         self._free: list[bytearray] = []
 
     def take(self) -> bytearray:
-        """Give a chunk that nobody else has; what it holds is undefined."""
+        """Return an unused chunk; its content is undefined."""
         if self._free:
             return self._free.pop()
         return memory.allocate(CHUNK_BYTES)
 
     def give_back(self, chunk: bytearray) -> None:
-        """Take `chunk` back; nobody may use it any more."""
+        """Return `chunk` to the pool; the caller must not use it any more."""
         if len(chunk) == _CHUNK_BYTES and len(self._free) < _CHUNKS_KEPT:
             self._free.append(chunk)
 
@@ -199,7 +199,7 @@ class Outbound:
         self.flush()
 
     def finish(self) -> None:
-        """Hand everything that waits to the transport, behind or not, and take no more."""
+        """Pass everything that waits to the transport, behind or not, and drop later output."""
         transport = self._transport
         if transport is None:
             return
@@ -260,13 +260,13 @@ class Outbound:
         return self._chunk
 
     def _drop_chunk(self) -> None:
-        """Give the chunk back to the pool."""
+        """Return the chunk to the pool."""
         if self._chunk is not None:
             self._pool.give_back(self._chunk)
             self._forget_chunk()
 
     def _forget_chunk(self) -> None:
-        """Have no chunk any more: it belongs to the transport or the queue now."""
+        """Forget the chunk: it belongs to the transport or the queue now."""
         self._chunk = None
         self._data = _NOTHING
         self._capacity = 0

@@ -1,8 +1,9 @@
-"""From one published message to everybody who gets it.
+"""Delivers published messages to the subscriptions that match.
 
-Each plain subscription gets the message, and one member of each queue group: the next in turn, or a
-random one, that can take it. Frames are only appended here; a flush writes once to every connection
-that got something, when all sockets that were ready in one poll of the loop have been read.
+Each plain subscription gets the message, and so does one member of each queue group: the next in
+turn, or a random one, that can take it. Frames are only appended here; a flush writes once to every
+connection that got something, when all sockets that were ready in one poll of the loop have been
+read.
 """
 
 from collections.abc import Callable
@@ -30,22 +31,22 @@ FAILED = 2
 """What becomes of a delivery."""
 
 SWALLOWED = Frame()
-"""What `Client.checked` gives for a frame that it has taken; it delivers and counts it later."""
+"""Returned by `Client.checked` for a frame that it delivers and counts later."""
 
 
 class Router:
-    """Delivers frames; one per server and loop, for it notes who has to be flushed.
+    """Delivers frames; one per server and loop, since it collects the clients to be flushed.
 
     With `chooser`, the member of a queue group is chosen by it at random instead of in turn.
     `observer`, if any, is told of every message once it has been routed. `batches` goes up with
     every batch of reads, so that an observer need not ask for the time of each message. `offers`
     counts the subscriptions that messages were offered to, whether they took them or not, in every
     account that a message came to: the work that its publisher has made. `faults` are those of
-    internal subscribers and observers, which end nobody's connection.
+    internal subscribers and observers; they close no connection.
 
     `soon` is the loop's `call_soon`. With it, the first client that something is appended for has a
     flush called once all sockets that are ready now have been read, so that each receiver gets one
-    write for all of them. Without it every batch of reads ends with a flush, and who appends
+    write for all of them. Without it every batch of reads ends with a flush, and code that appends
     outside of one calls `flush_unless_due`.
     """
 
@@ -82,7 +83,7 @@ class Router:
     ) -> int:
         """Deliver `frame` to those in `result`, of `account`; return how many have taken it.
 
-        Internal subscribers that have failed count among them: somebody was there.
+        Internal subscribers that have failed count as well: the message had a receiver.
         """
         plain = failed = queued = 0
         picked: dict[bytes, Client] | None = None
@@ -160,7 +161,7 @@ class Router:
             return self._receive(subscription, publisher, frame)
         checks = client.deliver_checks
         if checks == NO_HEADERS and frame.header_size < 0:
-            checks = 0  # what it could not read is not there
+            checks = 0  # there are no headers to strip
         if checks:
             allowed = client.checked(subscription, publisher, frame)
             if allowed is None:
@@ -183,12 +184,12 @@ class Router:
     # Writing.
 
     def touch(self, client: Client) -> None:
-        """Have `client` flushed with the others: something has been appended to its output."""
+        """Flush `client` with the others: something has been appended to its output."""
         if not client.dirty:
             self._note_dirty(client)
 
     def flush_soon(self) -> None:
-        """Have this turn of the loop end with a flush, and with that a batch for the observer."""
+        """Schedule a flush at the end of this turn of the loop, which also ends a batch."""
         if not self._is_flush_due and self.soon is not None:
             self._is_flush_due = True
             self.soon(self._flush_due)
@@ -380,7 +381,7 @@ class Router:
     def _pick_links(
         self, result: SubListResult, publisher: Client | None
     ) -> dict[bytes, Client] | None:
-        """Choose who gets the message of each queue group that has members behind links.
+        """Choose the receiver in each queue group that has members behind links.
 
         Returns the links chosen, by the name of the group; None if there is none.
         """
@@ -464,7 +465,7 @@ class Router:
     def _receive(
         self, subscription: RoutedSubscription, publisher: Client | None, frame: Frame
     ) -> int:
-        """Have an internal subscriber take `frame`, and contain what it raises."""
+        """Pass `frame` to an internal subscriber, and contain what it raises."""
         base = frame.base
         try:
             if not subscription.receive(publisher, frame):

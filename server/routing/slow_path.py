@@ -4,14 +4,14 @@ Where no bit is set, as is usual, a message is routed and delivered with one tes
 """
 
 # Of a receiver, in `Client.deliver_checks`: why a delivery to it needs one.
-CLOSED = 1  # it is gone, or on its way out
+CLOSED = 1  # it is closed, or closing
 NO_ECHO = 2  # it does not want its own messages
 NO_HEADERS = 4  # it cannot read headers
 DENIED_SUBJECTS = 8  # its permissions deny it subjects within its subscriptions
 REPLY_GRANTS = 16  # each message with a reply allows it to publish one
 BEHIND = 32  # its socket does not take what is written
 TRACED = 64  # what it gets is logged
-INTERCEPTED = 128  # somebody wants to see, change or refuse deliveries
+INTERCEPTED = 128  # a screen sees, changes or refuses deliveries
 OVERSIZED = 256  # it is a link to a server with a smaller largest message
 
 # Of a publisher, in `PublishingClient.publish_checks`: why a publish by it needs one.
@@ -20,5 +20,5 @@ PEDANTIC = 2  # it wants its publish subjects checked
 RESTRICTED = 4  # its permissions limit what it may publish
 MAPPED = 8  # its account rewrites subjects
 WATCHED = 16  # its messages are traced
-SCREENED = 32  # somebody wants to see, change or refuse publishes
-RESERVED = 64  # the frame at hand names a subject of the server's own
+SCREENED = 32  # a screen sees, changes or refuses publishes
+RESERVED = 64  # the current frame names a subject reserved for the server

@@ -43,7 +43,7 @@ class RoutedSubscription(Subscription):
         They lie one behind the other, each `frame.end` bytes long, and all have the control line of
         the first. `frame.base` is moved on by `frame.end` after each one taken, so that an
         exception leaves to see how many were; the router moves it back. Clients get as many as are
-        taken here, so this must stop after a message that has changed who gets the next one, or
+        taken here, so this must stop after a message that changes the receivers of the next, or
         with which the publisher has used up its turn: see `Client.run_goes_on`. When it takes none,
         the first is given to `receive`.
         """

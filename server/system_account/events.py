@@ -63,7 +63,7 @@ class SystemEvents(Observer):
             self._tick()
 
     def stop(self) -> None:
-        """Tell that the server goes, then nothing more."""
+        """Publish the shutdown event, and stop."""
         self._broker.traces.send = None
         self._broker.admission.refused = None
         if self._is_first:
@@ -146,7 +146,7 @@ class SystemEvents(Observer):
         self.publish(account, _REFUSED, {**event, "reason": refusal.told})
 
     def _send_trace(self, account: Account, subject: bytes, trace: dict[str, Any]) -> None:
-        """Publish the trace of a message to those in its account who listen on `subject`."""
+        """Publish the trace of a message on `subject` in its account."""
         for event in trace["events"]:
             event["ts"] = go_format.timestamp(event["ts"])
         self.publish(account, subject, {"server": self._documents.server_info(), **trace})
