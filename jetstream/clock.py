@@ -30,4 +30,4 @@ class Clock(Protocol):
         """Return nanoseconds that only ever go forward, from an unknown origin."""
 
     def call_later(self, delay_s: float, callback: Callable[..., object], *arguments: Any) -> Timer:
-        """Have `callback` called with `arguments` in `delay_s` seconds."""
+        """Call `callback` with `arguments` in `delay_s` seconds."""

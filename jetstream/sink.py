@@ -8,7 +8,7 @@ from midge.jetstream.store.interface import MessageView
 
 
 class Receiver:
-    """Who gets the messages of a consumer as they lie in its store.
+    """Receiver of a consumer's messages, straight from its store.
 
     `subject_size` is the length of the subject that they are delivered to.
     """
@@ -51,7 +51,7 @@ class Sink:
         headers: bytes,
         payload: bytes,
     ) -> bool:
-        """Route a message by `deliver_subject` and show `message_subject` to who gets it.
+        """Route a message by `deliver_subject` and show `message_subject` to the receivers.
 
         Returns:
             False when no subscription took it.
@@ -59,7 +59,7 @@ class Sink:
         raise NotImplementedError
 
     def receiver(self, subject: bytes) -> Receiver | None:
-        """Return who alone gets what is delivered to `subject`, straight from the store.
+        """Return the only receiver of `subject`, which takes messages straight from the store.
 
         None when that is not one subscription to write to, so that `deliver` has to be asked.
         """
@@ -80,7 +80,7 @@ class Sink:
     def subscribe(
         self, subject: bytes, take: Callable[[bytes, bytes, bytes, bytes], bool]
     ) -> object:
-        """Have `take` called with subject, reply, headers and payload of what comes to `subject`.
+        """Call `take` with subject, reply, headers and payload of each message to `subject`.
 
         It returns whether it took the message.
 

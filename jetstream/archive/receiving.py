@@ -52,7 +52,7 @@ class Receiving:
     def chunk(self, reply: bytes, data: bytes) -> None:
         """Take a chunk; an empty one is the end."""
         if not reply:
-            self._drop()  # there is nobody to tell
+            self._drop()  # no client waits for an answer
             return
         self._watch()
         self._chunks.append((reply, data))
@@ -149,7 +149,7 @@ class Receiving:
         self._cancel()
 
     def _watch(self) -> None:
-        """Give up if nothing comes for too long from now on."""
+        """Restart the time-out of the transfer."""
         self._cancel()
         self._timer = self._around.clock.call_later(_PATIENCE_S, self._stalled)
 

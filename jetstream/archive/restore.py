@@ -1,6 +1,6 @@
 """A stream made from an archive: what is read goes into a store, which becomes a stream at the end.
 
-Until then nobody sees it: it takes no messages and has no consumers. `Restore` reads the form of
+Until then it is invisible: it takes no messages and has no consumers. `Restore` reads the form of
 nats-server 2.15; `open_restore` finds out which form an archive has.
 """
 
@@ -52,7 +52,7 @@ class RestoredStream:
         self.max_payload = max_payload
 
     def begin(self, first_seq: int) -> None:
-        """Have the first message be `first_seq`."""
+        """Set the sequence of the first message."""
         if first_seq > 1:
             self.store.skip_to(first_seq - 1)
 
@@ -90,7 +90,7 @@ class RestoredStream:
         return headers.find(block, names.MSG_ID) or None
 
     def end(self, last_seq: int) -> None:
-        """Have the last sequence be `last_seq`, whatever message was the last."""
+        """Set the last sequence, even if the last message has a lower one."""
         self.store.skip_to(last_seq)
 
 
@@ -181,7 +181,7 @@ class Unpacker:
         self._chunks.feed(data)
 
     def work(self, budget: int) -> int:
-        """Do some of the work that there is; return what that took, 0 when nothing is left.
+        """Do a piece of the work; return its cost, 0 when nothing is left.
 
         Raises:
             ArchiveError, S2Error: the archive is damaged.

@@ -21,7 +21,7 @@ _PATIENCE_S = 5.0
 """How long to wait for an acknowledgement, as nats-server does."""
 
 _INTEREST_PATIENCE_S = 2.0
-"""How long to wait for someone who listens, as nats-server does."""
+"""How long to wait for a subscriber, as nats-server does."""
 
 _DONE = b"NATS/1.0 204\r\n\r\n"
 _NO_INTEREST = b"NATS/1.0 408 No Interest\r\n\r\n"
@@ -140,7 +140,7 @@ class Sending:
         self._end(_DONE if self._sent else b"", "")
 
     def _overdue(self) -> None:
-        """Give up when nothing was acknowledged for too long."""
+        """End the transfer when nothing was acknowledged for too long."""
         self._timer = None
         if self._slots <= 0:
             self._end(_NO_FLOW, "no flow response")

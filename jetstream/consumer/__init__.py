@@ -1,1 +1,1 @@
-"""Consumers: who gets which message of a stream, when again, and what has been acknowledged."""
+"""Consumers: delivery, redelivery and acknowledgement of a stream's messages."""

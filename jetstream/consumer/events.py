@@ -12,7 +12,7 @@ _ADVISORY = b"$JS.EVENT.ADVISORY.CONSUMER."
 
 
 class ConsumerEvents:
-    """The events of one consumer. Nothing is made of an event that nobody subscribes to."""
+    """The events of one consumer. An event without a subscriber is not made."""
 
     __slots__ = ("_host", "_tail", "name")
 

@@ -38,7 +38,7 @@ class ConsumerHost:
         self.known_removals = 0
 
     def ready(self, consumer: Consumer) -> None:
-        """Have `consumer.deliver` called soon, with a share of a turn."""
+        """Schedule `consumer.deliver` with a share of a turn."""
         raise NotImplementedError
 
     def acked(self, consumer: Tracking, seq: int) -> None:

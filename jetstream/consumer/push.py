@@ -97,7 +97,7 @@ class PushConsumer(Consumer):
         return self.is_active
 
     def _redeliver_all(self) -> None:
-        """Have all that is pending delivered to the new deliver subject."""
+        """Redeliver everything pending to the new deliver subject."""
         entry = self.pending.first
         while entry is not None:
             after = entry.after
@@ -166,7 +166,7 @@ class PushConsumer(Consumer):
         return self.deliver_subject
 
     def _receiver(self) -> Receiver | None:
-        """Return who takes what goes to the deliver subject, looked for once in a turn at most."""
+        """Return the receiver of the deliver subject, looked up at most once in a turn."""
         receiver = self._found_receiver
         if self._receiver_turn != self._turn and (receiver is None or not receiver.is_current()):
             self._receiver_turn = self._turn

@@ -123,7 +123,7 @@ def _apply(stored: StoredState, operation: bytes) -> None:
 
 
 def take_up(consumer: Consumer, stored: StoredState) -> None:
-    """Give a consumer that has not begun yet its stored state."""
+    """Load the stored state into a consumer that has not started yet."""
     consumer.created_ns = stored.created_ns
     for name, value in zip(_POSITIONS, stored.positions, strict=True):
         setattr(consumer, name, value)

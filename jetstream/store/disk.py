@@ -59,7 +59,7 @@ class Committer(Protocol):
     def write(self, write: Write) -> None:
         """Write and sync, then call `done`.
 
-        Nobody may touch the data until then, and only one write may be under way.
+        The data must not be changed until then, and only one write may be under way.
         """
 
     def settle(self) -> None:
@@ -104,7 +104,7 @@ class DiskFile:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         raise NotImplementedError
 
 
@@ -144,7 +144,7 @@ class Disk:
         raise NotImplementedError
 
     def random_bytes(self, count: int) -> bytes:
-        """Return bytes that nobody can predict."""
+        """Return unpredictable bytes."""
         raise NotImplementedError
 
     def committer(self, done: Callable[[int, int], None]) -> Committer:
@@ -155,7 +155,7 @@ class Disk:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Give the directory up to others."""
+        """Release the lock of the directory."""
         raise NotImplementedError
 
 
@@ -172,7 +172,7 @@ class SuppliedDisk(Disk):
     sync_failed: Callable[[], object]
 
     def work_by(self, call_later: Callable[..., object]) -> None:
-        """Do writes by themselves from now on, each in its time by `call_later`."""
+        """Complete writes by `call_later` from now on."""
         raise NotImplementedError
 
 
@@ -219,7 +219,7 @@ class RealFile(DiskFile):
         _sync(self.descriptor)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         os.close(self.descriptor)
 
 
@@ -285,7 +285,7 @@ class RealDisk(Disk):
         return state.f_bavail * state.f_frsize
 
     def random_bytes(self, count: int) -> bytes:
-        """Return bytes that nobody can predict."""
+        """Return unpredictable bytes."""
         return os.urandom(count)
 
     def committer(self, done: Callable[[int, int], None]) -> Committer:
@@ -296,7 +296,7 @@ class RealDisk(Disk):
         return CommitThread(self, done)
 
     def close(self) -> None:
-        """Give the directory up to others."""
+        """Release the lock of the directory."""
         os.close(self._lock)
         os.close(self.descriptor)
 

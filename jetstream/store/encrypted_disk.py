@@ -84,7 +84,7 @@ class EncryptedFile(DiskFile):
         self.inner.sync()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         self.inner.close()
 
 
@@ -143,7 +143,7 @@ class EncryptedDisk(Disk):
         return self._inner.free_bytes()
 
     def random_bytes(self, count: int) -> bytes:
-        """Return bytes that nobody can predict."""
+        """Return unpredictable bytes."""
         return self._inner.random_bytes(count)
 
     def committer(self, done: Callable[[int, int], None]) -> Committer:
@@ -151,7 +151,7 @@ class EncryptedDisk(Disk):
         return EncryptingCommitter(self._inner.committer(done))
 
     def close(self) -> None:
-        """Give the directory up to others."""
+        """Release the lock of the directory."""
         self._inner.close()
 
     def _stream_of(self, copy: bytes) -> KeyStream | None:

@@ -119,7 +119,7 @@ class SubjectState:
 
 
 class GroupListener:
-    """Who is told what became of the groups of a store; all calls come on the event loop."""
+    """Is told the result of each group of a store; all calls come on the event loop."""
 
     def durable(self, group: int) -> None:
         """Take note that `group` and all before it are on the disk."""
@@ -129,7 +129,7 @@ class GroupListener:
 
 
 class Keeper:
-    """Who wants to read messages before they are removed."""
+    """Reads messages before they are removed."""
 
     def removing(self, seq: int) -> None:
         """Take note that a message is about to be removed; it can still be loaded."""
@@ -152,7 +152,7 @@ class StreamStore:
 
     `keepers` are told of every message before it goes, as a snapshot needs that is being written.
 
-    `is_async` tells that changes count as durable at once, and nobody waits for their group: so it
+    `is_async` tells that changes count as durable at once, without waiting for their group: so it
     is in memory, and in a file stream that is to be so.
     """
 
@@ -247,7 +247,7 @@ class StreamStore:
     def show_next(
         self, filters: tuple[bytes, ...], start_seq: int, end_seq: int, view: MessageView
     ) -> bool:
-        """Have `view` show what `load_next` would return; False when there is none."""
+        """Set `view` to what `load_next` would return; False when there is none."""
         raise NotImplementedError
 
     def next_seq(self, filters: tuple[bytes, ...], start_seq: int, end_seq: int = 0) -> int:

@@ -105,7 +105,7 @@ class MemoryStore(SearchableStore):
         """Ignore it: the ids are known as long as the process lives."""
 
     def delete(self) -> None:
-        """Let everything go."""
+        """Drop all messages."""
         self._clear()
 
     def memory_bytes(self) -> int:

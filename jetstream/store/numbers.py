@@ -77,5 +77,5 @@ def is_same(data: bytearray, position: int, other: Octets, start: int, end: int)
 
 
 def seeded_hash(data: Octets, start: int, end: int, seed: int) -> int:
-    """Return a 32-bit hash of ``data[start:end]`` that nobody can predict who lacks the seed."""
+    """Return a 32-bit hash of ``data[start:end]``, unpredictable without the seed."""
     return hash((seed, bytes(data[start:end]))) & 0xFFFFFFFF

@@ -206,7 +206,7 @@ class RemovingStore(IndexedStore):
     def _keep_before(
         self, filters: tuple[bytes, ...], upto: int, least_count: int, least_size: int
     ) -> None:
-        """Let the keepers read what a sweep is going to remove, as long as there are any."""
+        """Show the keepers, if any, what a sweep is going to remove."""
         end = min(upto - 1, self.last_seq)
         count = size = 0
         seq = self.next_seq(filters, self.first_seq, end) if end else 0

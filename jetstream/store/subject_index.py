@@ -169,7 +169,7 @@ class SubjectIndex:
         return numbers.take(self._names, start, start + length)
 
     def show(self, subject: int, view: MessageView) -> None:
-        """Have `view` show the subject of a number."""
+        """Set `view` to the subject of a number."""
         view.subject = self._names
         view.subject_start = numbers.u64_at(self._rows, subject * _ROW)
         length = numbers.u32_at(self._rows, subject * _ROW + _LENGTH)

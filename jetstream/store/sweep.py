@@ -109,7 +109,7 @@ class Sweep:
             block.clear_up(self.count - before)
 
     def _shorten(self, block: Block, position: int, number: int) -> None:
-        """Let the chain of a subject begin after the message of a row, which was its first."""
+        """Move the start of a subject's chain past the message of a row, its first."""
         after = numbers.u32_at(block.rows, position + _AFTER)
         if after == 0:
             self._subjects.vacate(number)

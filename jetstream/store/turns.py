@@ -28,11 +28,11 @@ class Turns:
         return len(self._steps)
 
     def begin(self, soon: Soon | None) -> None:
-        """Do what is asked for from now on in turns."""
+        """Run work in turns from now on."""
         self._soon = soon
 
     def add(self, step: Step) -> None:
-        """Have `step` called, once a turn, until it returns False."""
+        """Call `step`, once a turn, until it returns False."""
         if self._soon is None:
             while step():
                 pass
@@ -45,7 +45,7 @@ class Turns:
         self._steps.clear()
 
     def _run(self) -> None:
-        """Do one piece; others who wait have theirs in the turns that follow."""
+        """Run one piece; others that wait run in the turns that follow."""
         self._is_asked = False
         if not self._steps:
             return

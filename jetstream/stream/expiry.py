@@ -71,7 +71,7 @@ class Expiry:
             seq = store.next_seq((), seq + 1) if seq < store.last_seq else 0
 
     def add(self, seq: int, time_ns: int, ttl_s: int) -> None:
-        """Let a message go `ttl_s` seconds after it was stored, or never."""
+        """Remove a message `ttl_s` seconds after it was stored, or never."""
         if ttl_s == NEVER:
             self._has_immortal = True
             return

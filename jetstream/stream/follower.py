@@ -92,7 +92,7 @@ class Follower:
         self.connect_none()
 
     def connect_none(self) -> None:
-        """Let the origin go."""
+        """Drop the origin."""
         if self._origin is not None:
             self._origin.followers.discard(self)
             self._origin = None

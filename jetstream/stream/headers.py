@@ -13,7 +13,7 @@ _CR = 0x0D
 _SPACE = 0x20
 
 REQUEST_INFO = b"Nats-Request-Info"
-"""What a service import tells of who asks; not stored."""
+"""Header by which a service import describes the requester; not stored."""
 
 TRACE_DESTINATION = b"Nats-Trace-Dest"
 _DIGITS_MAX = 64  # beyond so many, more digits in front change nothing modulo a power of two

@@ -52,7 +52,7 @@ class OpenBatches(Generic[Batch]):
         self._quota.open += 1
 
     def rearm(self, batch_id: bytes) -> None:
-        """Give a batch its time anew."""
+        """Restart the time-out of a batch."""
         self._stop_timer(batch_id)
         self._timers[batch_id] = self._clock.call_later(self._timeout_s, self._expired, batch_id)
 

@@ -42,7 +42,7 @@ class Origins:
         if not self._followers:
             return
         self._find_positions()
-        # Those who made the stream are answered first.
+        # The request that made the stream is answered first.
         self._stream.clock.call_later(0.0, self._connect_all)
 
     def stop(self) -> None:

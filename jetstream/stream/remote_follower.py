@@ -296,7 +296,7 @@ class RemoteFollower(Follower):
         self._let_go()
 
     def _begin_anew(self) -> None:
-        """Have another consumer made as soon as that may be."""
+        """Schedule another consumer as soon as it is allowed."""
         self._let_go()
         now_ns = self._stream.clock.monotonic_ns()
         if now_ns - self._asked_ns >= self._delay_ns():

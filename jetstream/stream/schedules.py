@@ -93,7 +93,7 @@ class Schedules:
         heapq.heappush(self._due, (due_ns, seq, subject))
 
     def _move(self, subject: bytes, following: bytes) -> None:
-        """Let a schedule that repeats be due at the time it said itself."""
+        """Set a repeating schedule due at the time that it named itself."""
         kept = self._by_subject.get(subject)
         if kept is None:
             return

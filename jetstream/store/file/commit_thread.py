@@ -27,7 +27,7 @@ class CommitThread:
         disk.add_reader(self._wake_in, self._woken)
 
     def write(self, write: Write) -> None:
-        """Have the thread write and sync."""
+        """Pass a write to the thread, which also syncs it."""
         file = write.file
         assert isinstance(file, RealFile)
         self._write = write

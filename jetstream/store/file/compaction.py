@@ -293,7 +293,7 @@ class Compaction:
         self.log.chore(self._directory_sync(old), self._replaced)
 
     def _replaced(self, is_well: bool) -> None:
-        """From now on nobody needs to remember what has been left out."""
+        """Forget what has been left out: nothing refers to it any more."""
         if is_well:
             self.segment.purged_group = self._group
         self._done(is_well)

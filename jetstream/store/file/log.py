@@ -34,7 +34,7 @@ _EXTEND_MAX = 4 * 1024 * 1024  # 30 ms of writing at full rate, so that extendin
 _PLENTY = 256 * 1024 * 1024
 """Free bytes of a disk on which there will be room for what is accepted before it is written.
 
-That is 16 MiB. Making a file longer may take 100 ms beside others who write.
+That is 16 MiB. Growing a file may take 100 ms while other processes write.
 """
 
 PRESSED_BYTES = 8 * 1024 * 1024
@@ -137,7 +137,7 @@ class Log:
         pending = self.pending_bytes()
         is_pressed = pending > (self.pressed_bytes // 2 if self.is_pressed else self.pressed_bytes)
         if self.failure is not None or self._is_stuck:
-            is_pressed = False  # whoever publishes now is to get an answer
+            is_pressed = False  # later publishers must get an answer
         if is_pressed != self.is_pressed:
             self.is_pressed = is_pressed
             self.on_pressure(is_pressed)
@@ -152,7 +152,7 @@ class Log:
         return self._open if self._open is not None else self._begin()
 
     def join(self, stream: Any) -> int:
-        """Have `stream` told when the open group is closed and durable; return its number."""
+        """Tell `stream` when the open group is durable; return the group's number."""
         group = self.opened()
         group.streams.append(stream)
         return group.number
@@ -262,7 +262,7 @@ class Log:
         records.start_record(data, at, records.HEAD, records.STREAM_DELETED, number, 0, 0)
 
     def chore(self, write: Write, done: Callable[[bool], object]) -> None:
-        """Do a write between two groups; `done` is told whether it went well."""
+        """Write between two groups; `done` is told whether it succeeded."""
         self._chores.append((write, done))
         self._go_on()
 
@@ -336,7 +336,7 @@ class Log:
         return self._open
 
     def _extend(self, segment: Segment, needed: int, is_message: bool) -> None:
-        """Have room for a segment of `needed` bytes, with a good part more.
+        """Ensure room for a segment of `needed` bytes, with a reserve.
 
         The part grows with the segment, so that a store in which little happens stays small. As
         long as the disk has plenty of room, the file is made longer only later.
@@ -356,9 +356,9 @@ class Log:
         segment.allocated = segment.promised = size
 
     def _prepare(self, segment: Segment) -> None:
-        """Have more room soon, and the next segment, without the event loop's waiting for it.
+        """Prepare more room, and the next segment, without blocking the event loop.
 
-        Beside others who write, the disk may take 100 ms for that.
+        While other processes write, the disk may take 100 ms for that.
         """
         ahead = min(max(segment.allocated, _EXTEND_MIN), _EXTEND_MAX)
         if segment.end < SEGMENT_MAX and segment.allocated - segment.end < ahead // 2:
@@ -399,7 +399,7 @@ class Log:
         self.committer.write(write)
 
     def _succeeded(self) -> None:
-        """Make a group visible, and tell who waits for it."""
+        """Make a group visible, and tell its waiters."""
         group = self._flying
         assert group is not None
         self._flying = None
@@ -454,7 +454,7 @@ class Log:
         self._go_on()
 
     def _mark_before_erasing(self, group: Group) -> None:
-        """Have another group say that this one is whole, before bytes of it are overwritten.
+        """Record in another group that this one is whole, before bytes of it are overwritten.
 
         Without that, a crash would leave a group that looks torn.
         """

@@ -163,11 +163,11 @@ def submit(
     extend: int,
     closing: int,
 ) -> None:
-    """Have ``data[:used]`` written at `position` of `file` and synced, `directory` too if not -1.
+    """Write ``data[:used]`` at `position` of `file` and sync it, and `directory` if not -1.
 
-    The one before must be done, and nobody may touch `data` until this one is. With `seal` the data
-    is a group that still lacks its checksums. The file is first made `extend` bytes long if that is
-    longer than it is; the file `closing` is closed last, if it is not -1.
+    The one before must be done, and `data` must not be changed until this one is. With `seal` the
+    data is a group that still lacks its checksums. The file is first made `extend` bytes long if
+    that is longer than it is; the file `closing` is closed last, if it is not -1.
     """
     with writer.condition:
         writer.job = (

@@ -112,7 +112,7 @@ class RecordReader(SearchableStore):
         self._ahead_end = min(offset + len(self._ahead), segment.end)
 
     def _show_record(self, view: MessageView, data: bytearray, at: int) -> None:
-        """Have `view` show the message of a record that is known to be whole."""
+        """Set `view` to the message of a record that is known to be whole."""
         view.time_ns = numbers.u64_at(data, at + 32)
         view.subject = data
         view.subject_start = at + _HEAD

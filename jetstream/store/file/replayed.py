@@ -34,7 +34,7 @@ class ReplayedStore(RecordWriter):
         self._removed_below = 0
 
     def replay(self, data: bytearray, at: int, segment: Segment, offset: int) -> None:
-        """Do again what the record at ``data[at]`` says, which lies at `offset` of a segment."""
+        """Replay the record at ``data[at]``, which lies at `offset` of a segment."""
         kind = data[at + 12]
         seq = numbers.u64_at(data, at + 24)
         end = at + numbers.u32_at(data, at + 8)
