@@ -46,7 +46,7 @@ export TRY_NEXT
 # The sample project's own environment: it sees midge as a user does, as a wheel.
 EXAMPLES := build/examples
 
-.PHONY: help run test test-pure test-fuzz test-asan fuzz test-examples test-packaging test-full test-cluster build lint types bench pipeline dist clean
+.PHONY: help run test test-pure test-fuzz test-asan fuzz test-examples test-packaging test-full test-cluster test-third-party build lint types bench pipeline dist clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -116,6 +116,9 @@ lint: $(STAMPS)/dev ## Check style: ruff, cython-lint, bandit
 
 types: $(STAMPS)/dev ## Check types: mypy, strict
 	$(BIN)/mypy
+
+test-third-party: $(STAMPS)/dev $(STAMPS)/build ## Run programs of other projects' libraries on both servers (needs the registries)
+	$(BIN)/python -m tests.third_party.run build/third-party $(ARGS)
 
 bench: $(STAMPS)/dev $(STAMPS)/build ## Measure midge and nats-server side by side; writes bench/RESULTS.md
 	$(BIN)/python -m bench $(ARGS)

@@ -264,7 +264,8 @@ class JetStreamAccount:
             "reserved_memory": _reserved(memory),
             "reserved_storage": _reserved(files),
             "streams": len(streams),
-            "consumers": sum(len(stream.consumers) for stream in streams),
+            # Mirrors and sources count as the consumers that they are on nats-server.
+            "consumers": sum(len(one.consumers) + len(one.followers) for one in streams),
         }
 
     def _make(self, config: StreamConfig) -> Stream:

@@ -109,3 +109,10 @@ def test_the_totals_of_counters_add_up_across_streams() -> None:
     assert last is not None
     assert last.payload == b'{"val":"16"}'
     assert b'Nats-Counter-Sources: {"O":{"o.n":"2"},"P":{"p.n":"4"}}' in last.headers
+
+
+def test_an_origin_counts_as_a_consumer_of_the_account() -> None:
+    rig = rig_with_origin("o.1")
+    rig.create("S", subjects=[], sources=[{"name": "O"}, {"name": "O", "filter_subject": "x"}])
+    mirror(rig, "M")
+    assert rig.account.info()["consumers"] == 3

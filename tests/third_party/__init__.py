@@ -1,0 +1,1 @@
+"""Programs written with other projects' libraries, which run unchanged on both servers."""
