@@ -91,7 +91,8 @@ class JetStreamAccount:
     def set_limits(self, limits: dict[str, AccountLimits]) -> None:
         """Follow new limits."""
         self.limits = limits
-        shown = next(iter(limits.values())) if limits else AccountLimits()
+        # Streams of more than one replica do not exist here.
+        shown = limits.get(NO_TIER) or limits.get(tier_of(1)) or AccountLimits()
         self.memory.limit = shown.max_memory
         self.storage.limit = shown.max_storage
 
@@ -122,8 +123,7 @@ class JetStreamAccount:
             JetStreamError: it is refused.
         """
         limits = self._require_limits(asked.num_replicas)
-        others = [name for name in self.streams if name != asked.name]
-        if 0 < limits.max_streams <= len(others):
+        if 0 < limits.max_streams <= len(self._others(asked)):
             raise errors.MAXIMUM_STREAMS_LIMIT.error()
         self._check_room(limits, asked, asked.max_bytes)
         config = checks.check(asked, self, pedantic=pedantic)
@@ -195,8 +195,7 @@ class JetStreamAccount:
         if config.num_replicas > 1:
             raise errors.STREAM_REPLICAS_NOT_SUPPORTED.error()
         limits = self._require_limits(config.num_replicas)
-        others = [name for name in self.streams if name != config.name]
-        if 0 < limits.max_streams <= len(others):
+        if 0 < limits.max_streams <= len(self._others(config)):
             raise errors.MAXIMUM_STREAMS_LIMIT.error()
         self._check_room(limits, config, max(config.max_bytes, size))
         if config.name in self.streams:
@@ -237,6 +236,14 @@ class JetStreamAccount:
         self.transfers.stop()
         for stream in self.streams.values():
             stream.stop()
+
+    def release(self) -> None:
+        """Give back to the server what streams that have been stopped use and have reserved."""
+        for stream in self.streams.values():
+            reserved = max(stream.config.max_bytes, 0)
+            self.server_limits.reserve(stream.is_memory, -reserved)
+        self.memory.add(-self.memory.used)
+        self.storage.add(-self.storage.used)
 
     def info(self) -> dict[str, Any]:
         """Return usage and limits as answers show them."""
@@ -309,6 +316,15 @@ class JetStreamAccount:
         tier = tier_of(replicas)
         return self.limits.get(tier), tier
 
+    def _others(self, config: StreamConfig) -> list[Stream]:
+        """List the streams that a stream shares its limits with."""
+        _, tier = self._limits_for(config.num_replicas)
+        return [
+            stream
+            for name, stream in self.streams.items()
+            if name != config.name and tier in {NO_TIER, tier_of(stream.config.num_replicas)}
+        ]
+
     def _require_limits(self, replicas: int) -> AccountLimits:
         limits, _ = self._limits_for(replicas)
         if limits is None:
@@ -325,11 +341,7 @@ class JetStreamAccount:
             return  # which storage that is, is known only after the defaults
         is_memory = config.storage == MEMORY
         size = 1 if size < 0 else size
-        others = [
-            stream
-            for name, stream in self.streams.items()
-            if name != config.name and stream.is_memory == is_memory
-        ]
+        others = [one for one in self._others(config) if one.is_memory == is_memory]
         reserved = _reserved(others) + already
         server = self.server_limits
         if is_memory:

@@ -13,6 +13,7 @@ from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.clock import Clock, LoopClock
 from midge.server.config.options import Options
+from midge.server.errors import ConfigError
 from midge.server.listeners.doors import Doors, OwnDoors
 from midge.server.listeners.sockets import host_in_url
 from midge.server.listeners.tcp import Listener
@@ -309,11 +310,26 @@ class Server:
         self.broker.options = options
         for put_in_force in prepared:
             put_in_force()
+        self._reload_jetstream(options)
         self._end_surplus()
         self._limit_anew()
         for connection in self.connections():
             self.broker.trace(connection)
         self.broker.router.flush_unless_due()
+
+    def _reload_jetstream(self, options: Options) -> None:
+        """Start JetStream, stop it, or have it take what has changed."""
+        if self._jetstream is None:
+            if options.jetstream.enabled and self._state is not None:
+                try:
+                    self._start_jetstream(self.broker, self._state)
+                except ConfigError as error:
+                    self._stop_jetstream()
+                    log.error("jetstream_not_started", error=str(error))
+        elif options.jetstream.enabled:
+            self._jetstream.reload(options.jetstream)
+        else:
+            self._stop_jetstream()
 
     def _prepare_leafnodes(self, options: Options) -> Callable[[], None]:
         """Check what links there are to be; give what makes them so. Raises: ConfigError."""

@@ -104,6 +104,13 @@ class BatchLimits:
         self.atomic_size = atomic_size
         self.timeout_ns = timeout_ns
 
+    def change(self, other: BatchLimits) -> None:
+        """Take the limits of `other`; what is open stays counted."""
+        self.atomic.per_stream = other.atomic.per_stream
+        self.atomic.total = other.atomic.total
+        self.atomic_size = other.atomic_size
+        self.timeout_ns = other.timeout_ns
+
 
 class Bounds(NamedTuple):
     """The limits of batches, and of what waits for the disk.

@@ -12,13 +12,16 @@ from typing import Literal
 
 from midge.server.auth.claims import (
     AccountBody,
+    AccountLimitsClaim,
     BadTokenError,
     Claims,
     ExportClaim,
     ImportClaim,
+    JetStreamLimitsClaim,
     ScopedKey,
     decode_activation,
 )
+from midge.server.config.jetstream import AccountJetStream
 from midge.server.config.security import (
     Account,
     AccountLimits,
@@ -63,6 +66,31 @@ def token_accounts(fetch: Fetch, wanted: Iterable[str]) -> dict[str, Claims[Acco
 def account_tables(claims: dict[str, Claims[AccountBody]], now_s: float) -> list[Account]:
     """Return the tables of the accounts in `claims`, with the imports allowed at `now_s`."""
     return [_table(account, claims, now_s) for account in claims.values()]
+
+
+def jetstream_tiers(limits: AccountLimitsClaim) -> dict[str, AccountJetStream]:
+    """Return what an account may use of JetStream by tier, as a plan has it.
+
+    Limits for all streams count only where there are no tiers, as in nats-server.
+    """
+    tiers = limits.tiered_limits or {"": limits}
+    if not any(tier.mem_storage or tier.disk_storage for tier in tiers.values()):
+        return {}
+    return {name: _jetstream(tier) for name, tier in tiers.items()}
+
+
+def _jetstream(claim: JetStreamLimitsClaim) -> AccountJetStream:
+    return AccountJetStream(
+        enabled=True,
+        max_memory_bytes=claim.mem_storage,
+        max_file_bytes=claim.disk_storage,
+        max_streams=claim.streams,
+        max_consumers=claim.consumer,
+        max_ack_pending=claim.max_ack_pending if claim.max_ack_pending > 0 else -1,
+        memory_max_stream_bytes=max(claim.mem_max_stream_bytes, 0) or -1,
+        file_max_stream_bytes=max(claim.disk_max_stream_bytes, 0) or -1,
+        max_bytes_required=claim.max_bytes_required,
+    )
 
 
 def _table(

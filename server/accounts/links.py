@@ -76,6 +76,8 @@ class AccountLinks:
         self._random = random
         self._account = account
         self.plans: dict[str, AccountPlan] = {}
+        self.applied: Callable[[], object] = lambda: None
+        """Called when other plans are in force."""
         self._links: dict[ImportPlan, RoutedSubscription] = {}
         self._carried: Counter[tuple[str, bytes]] = Counter()
         self.evicted_requests = 0  # unanswered requests that a further one evicted
@@ -83,6 +85,10 @@ class AccountLinks:
         """The kind of link that the current message has crossed. Only requests may cross further
         links, and only of services: a message of an imported stream is for that importer alone, and
         streams do not export the requests to a service.
+        """
+        self.delivered_by: bytes | None = None
+        """The subject by which JetStream delivers the current message, which shows another one and
+        its ack subject; both stay as they are across links.
         """
         self.request_info: dict[str, Any] = {}
         """The requester's fields that a service on the current request's way has received."""
@@ -109,6 +115,7 @@ class AccountLinks:
                         service, ServiceLink(self, service, self._account(plan.name), exporter)
                     )
         self.plans = dict(plans)
+        self.applied()
 
     def _link(self, plan: ImportPlan, link: RoutedSubscription) -> None:
         """Start to carry messages over `link`."""
@@ -131,35 +138,41 @@ class AccountLinks:
 
 
 class StreamLink(RoutedSubscription):
-    """Delivers the messages of an exported stream to the importer."""
+    """Delivers the messages of an exported stream to `importer`."""
 
     def __init__(self, links: AccountLinks, plan: StreamImport, importer: Account) -> None:
         RoutedSubscription.__init__(self, plan.source)
         self._links = links
         self._transform = plan.transform
-        self._importer = importer
+        self.importer = importer
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Route `frame` in the importer's account; False when it has no receiver there."""
         links = self._links
         if links.carrying is not None:
             return False
-        subject = self._transform.rewrite(frame.subject_bytes())
-        result = self._importer.sublist.match(subject)
+        by = links.delivered_by
+        subject = self.importers_subject(frame.subject_bytes() if by is None else by)
+        result = self.importer.sublist.match(subject)
         if not result.fan_out():
             return False
-        seen = with_subject(frame, subject)
+        seen = with_subject(frame, subject) if by is None else frame
         links.carrying = StreamLink
         try:
-            return links.route(self._importer, result, seen, publisher) > 0
+            return links.route(self.importer, result, seen, publisher) > 0
         finally:
             links.carrying = None
+
+    def importers_subject(self, subject: bytes) -> bytes:
+        """Return the subject in the importer's account of what has `subject` in the exporter's."""
+        rewritten: bytes = self._transform.rewrite(subject)
+        return rewritten
 
     def trace_events(self, frame: Frame) -> list[dict[str, Any]]:
         """Tell a trace who in the importer's account gets `frame`: an event for each."""
         subject = self._transform.rewrite(frame.subject_bytes())
-        count = self._importer.sublist.match(subject).fan_out()
-        shown = {"type": "se", "acc": self._importer.name, "to": subject.decode(errors="replace")}
+        count = self.importer.sublist.match(subject).fan_out()
+        shown = {"type": "se", "acc": self.importer.name, "to": subject.decode(errors="replace")}
         return [shown] * count
 
 
@@ -174,7 +187,7 @@ class ServiceLink(RoutedSubscription):
         self.importer = importer
         self.exporter = exporter
         self.response_type = plan.response_type
-        self._links = links
+        self.links = links
         self._clock = links.clock
         self._describe = links.describe
         self._plan = plan
@@ -183,7 +196,7 @@ class ServiceLink(RoutedSubscription):
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Route `frame` in the exporter's account; False when it has no receiver there."""
-        links = self._links
+        links = self.links
         before = links.carrying
         if before is StreamLink:
             return False
@@ -259,7 +272,7 @@ class ServiceLink(RoutedSubscription):
             if oldest.until_s >= now_s:
                 if len(self._waiting) < REQUESTS_MAX and self._reply_bytes < REPLIES_MAX_BYTES:
                     return
-                self._links.evicted_requests += 1
+                self.links.evicted_requests += 1
             self.forget(oldest)
 
     def _target_subject(self, frame: Frame) -> bytes | None:
@@ -273,7 +286,7 @@ class ServiceLink(RoutedSubscription):
         """Return the requester's fields for the service; in a chain, with the last account."""
         known = self._describe(publisher)
         shares = self._plan.shares_client
-        before = self._links.request_info
+        before = self.links.request_info
         if before:
             server = {"server": known.get("server")} if shares else {}
             told = {**server, **before, "svc": self.importer.name}
@@ -308,8 +321,28 @@ class Response(RoutedSubscription):
         result = service.importer.sublist.match(self.reply)
         if not result.fan_out():
             return False
-        answer = compose(self.reply, frame.payload_bytes(), None, frame.header_bytes())
-        return service.route(service.importer, result, answer, publisher) > 0
+        links = service.links
+        by = links.delivered_by
+        if by is None:
+            answer = compose(self.reply, frame.payload_bytes(), None, frame.header_bytes())
+            return service.route(service.importer, result, answer, publisher) > 0
+        links.delivered_by = self.reply
+        try:
+            return service.route(service.importer, result, frame, publisher) > 0
+        finally:
+            links.delivered_by = by
+
+    def has_receiver(self) -> bool:
+        """Tell whether an answer would have a receiver, in the account of who asked."""
+        result = self._service.importer.sublist.match(self.reply)
+        return any_reached(result)
+
+
+def any_reached(result: SubListResult) -> bool:
+    """Tell whether what is sent to those of a match would reach anyone, also across accounts."""
+    if result.queues or result.remotes is not None:
+        return True
+    return any(not isinstance(one, Response) or one.has_receiver() for one in result.plain)
 
 
 def with_request_info(headers: bytes | None, info: bytes) -> bytes:

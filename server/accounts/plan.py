@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from midge.server.accounts.mapping import Mappings
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
+from midge.server.config.jetstream import AccountJetStream
 from midge.server.errors import ConfigError
 from midge.sublist.subjects import covers, is_valid_subject, overlaps
 from midge.sublist.transform import Transform
@@ -73,6 +74,9 @@ class AccountPlan(Struct, frozen=True, kw_only=True):
     stream_imports: tuple[StreamImport, ...] = ()
     service_imports: tuple[ServiceImport, ...] = ()
     is_system: bool = False
+    jetstream: dict[str, AccountJetStream] = {}
+    """What the account may use of JetStream, by tier (one without a name is for all streams); empty
+    where it may not."""
 
 
 _UNUSED_RANDOM = Random(0)  # noqa: S311 - only for compiling; nothing is drawn from it
@@ -102,7 +106,11 @@ def plan_accounts(
             _check_exports(account, f"accounts[{index}]")
     global_mappings = _checked_mappings("mappings", mappings)
     plans = {
-        GLOBAL_ACCOUNT: AccountPlan(name=GLOBAL_ACCOUNT, mappings=global_mappings),
+        GLOBAL_ACCOUNT: AccountPlan(
+            name=GLOBAL_ACCOUNT,
+            mappings=global_mappings,
+            jetstream={"": AccountJetStream(enabled=True)},
+        ),
         system: AccountPlan(name=system, is_system=True),
     }
     for index, account in enumerate(accounts):
@@ -206,6 +214,7 @@ def _plan(
         stream_imports=tuple(streams),
         service_imports=tuple(services.values()),
         is_system=is_system,
+        jetstream={"": account.jetstream} if account.jetstream.enabled else {},
     )
 
 

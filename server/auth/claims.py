@@ -99,7 +99,20 @@ class ScopedKey(Struct, frozen=True):
     template: UserLimits = UserLimits()
 
 
-class AccountLimitsClaim(Struct, frozen=True):
+class JetStreamLimitsClaim(Struct, frozen=True):
+    """What an account may use of JetStream; negative means unlimited, no storage at all none."""
+
+    mem_storage: Int64 = 0
+    disk_storage: Int64 = 0
+    streams: Int64 = 0
+    consumer: Int64 = 0
+    max_ack_pending: Int64 = 0
+    mem_max_stream_bytes: Int64 = 0
+    disk_max_stream_bytes: Int64 = 0
+    max_bytes_required: bool = False
+
+
+class AccountLimitsClaim(JetStreamLimitsClaim, frozen=True):
     """Limits of an account; negative means unlimited, and an absent one means 0."""
 
     subs: Int64 = 0
@@ -111,6 +124,7 @@ class AccountLimitsClaim(Struct, frozen=True):
     exports: Int64 = 0
     wildcards: bool = False
     disallow_bearer: bool = False
+    tiered_limits: dict[str, JetStreamLimitsClaim] | None = None
 
 
 class ExportClaim(Struct, frozen=True):

@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from midge.protocol import errors
 from midge.server.accounts.plan import plan_accounts, plan_configured
 from midge.server.auth import Authenticator, Identity, Refusal, Verdict
@@ -413,7 +415,7 @@ class Admission:
         """Put `connection` into its account, with its permissions and limits; False when full."""
         self._unbind(connection)
         limits = self._host.options.limits
-        plan = self.plan_for(identity)
+        plan = self.plan_for(identity.account)
         if plan is None:
             self._send_away(connection, Refusal("the account cannot be", reason="Missing Account"))
             return False
@@ -460,20 +462,20 @@ class Admission:
                 self._by_user.pop(key)  # quicker than a Counter's own `del`
             self._present[connection.cid] = None
 
-    def plan_for(self, identity: Identity) -> AccountPlan | None:
+    def plan_for(self, account: str) -> AccountPlan | None:
         """Return the plan of the account; in operator mode it may have to be made first."""
         mode = self.authenticator.operator
         if mode is None:
-            return self.links.plans.get(identity.account)
+            return self.links.plans.get(account)
         from midge.server.auth.claims import BadTokenError  # noqa: PLC0415 - operator mode's alone
 
         try:
-            claims = mode.account(identity.account, self._host.clock.wall())
+            claims = mode.account(account, self._host.clock.wall())
         except BadTokenError:
             return None  # it has expired, or has been taken back, since its user was let in
-        if self._planned.get(identity.account) is not claims:
-            self._plan_accounts_of_tokens(mode, {*self._planned, identity.account})
-        return self.links.plans.get(identity.account)
+        if self._planned.get(account) is not claims:
+            self._plan_accounts_of_tokens(mode, {*self._planned, account})
+        return self.links.plans.get(account)
 
     def _plan_accounts_of_tokens(self, mode: OperatorMode, wanted: set[str]) -> None:
         """Read the tokens of the accounts `wanted`, and of those they import from, anew."""
@@ -482,7 +484,11 @@ class Admission:
         now_s = self._host.clock.wall()
         self._planned = tokens.token_accounts(lambda key: mode.account(key, now_s), wanted)
         tables = tokens.account_tables(self._planned, now_s)
-        self.links.apply(plan_accounts(tables, is_lenient=True))
+        plans = plan_accounts(tables, is_lenient=True)
+        for name, claims in self._planned.items():
+            tiers = tokens.jetstream_tiers(claims.nats.limits)
+            plans[name] = structs.replace(plans[name], jetstream=tiers)
+        self.links.apply(plans)
 
     def _watch_expiry(self, connection: Connection, identity: Identity) -> None:
         """End `connection` when its identity does."""

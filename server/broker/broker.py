@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -126,6 +127,7 @@ class Broker(Host):
         self.admission = Admission(self, self.clients, self.account, links)
         self.traces = MessageTraces(self, self.admission.trace_claim)
         self._offer_callout(options)
+        links.applied = partial(self._show, "accounts_planned")
         self.intercept_as_configured(configured_interceptors(options))
         operator = self.admission.authenticator.operator
         if operator is not None and operator.system_account:

@@ -27,6 +27,9 @@ class Observer(MessageObserver):
     def account_made(self, account: Account) -> None:
         """See a new account."""
 
+    def accounts_planned(self) -> None:
+        """See that accounts may have other limits, imports or mappings."""
+
     def subscribed(self, connection: Connection, subscription: RoutedSubscription) -> None:
         """See a new subscription."""
 

@@ -75,6 +75,34 @@ def value_of(options: Options, setting: schema.Setting) -> Any:
     return value
 
 
+_JETSTREAM_CHANGED = frozenset({"enabled", "limits", "max_memory_bytes", "max_file_bytes"})
+"""Settings of JetStream that may change while it is on, the last two as `_lowered` says."""
+
+_UNSET = -1
+
+
+def _is_fixed_jetstream(change: Change, old: Options, new: Options) -> bool:
+    """Tell whether a change is one that JetStream cannot take while it goes on."""
+    path = change.setting.path
+    if path[0] != "jetstream" or not (old.jetstream.enabled and new.jetstream.enabled):
+        return False
+    return path[1] not in _JETSTREAM_CHANGED
+
+
+def _lowered(change: Change, old: Options, new: Options) -> str:
+    """Return why a limit of JetStream's storage cannot change so; empty when it can."""
+    path = change.setting.path
+    if path[0] != "jetstream" or not (old.jetstream.enabled and new.jetstream.enabled):
+        return ""
+    if path[1] not in {"max_memory_bytes", "max_file_bytes"}:
+        return ""
+    if change.old == _UNSET:
+        return "jetstream dynamic max memory and store"
+    if change.new == _UNSET:
+        return "jetstream max memory and max store"
+    return "decreasing jetstream max memory and store" if change.new < change.old else ""
+
+
 def check_reload(old: Options, new: Options) -> list[Change]:
     """Return the changes of a reload from `old` to `new`.
 
@@ -87,7 +115,12 @@ def check_reload(old: Options, new: Options) -> list[Change]:
             f"old={change.text(change.old)}, new={change.text(change.new)}"
         )
         for change in found
-        if not change.is_allowed
+        if not change.is_allowed or _is_fixed_jetstream(change, old, new)
+    ]
+    errors += [
+        ConfigError(f"config reload not supported for {why}")
+        for why in dict.fromkeys(_lowered(change, old, new) for change in found)
+        if why
     ]
     if errors:
         raise errors[0] if len(errors) == 1 else CombinedConfigError(errors)

@@ -74,7 +74,7 @@ class AccountJetStream:
     ) -> None:
         self.account = account
         self.limits = limits
-        self.interest = Interest(account)
+        self.interest = Interest(account, context.links)
         account.add_listener(self.interest)
         self.sink = AccountSink(account, context.publisher, self.interest)
         self.deliveries = Deliveries(context.turns, account, self.sink.turn)
@@ -96,6 +96,10 @@ class AccountJetStream:
             self._own.append(Intake(PREFIX + b">", self._take_transfer))
         for subscription in self._own:
             self.account.add(subscription)
+        if self.limits is not None:
+            self._recover()
+
+    def _recover(self) -> None:
         stores = self._context.stores
         for store in stores.recovered(self.account.name):
             if store.config() == UNFINISHED:
@@ -112,6 +116,14 @@ class AccountJetStream:
             self.account.remove(subscription)
         self._own.clear()
         self.streams.stop()
+
+    def reopen(self, limits: dict[str, AccountLimits] | None) -> None:
+        """Begin or cease to offer JetStream; streams in files stay, and are taken up again."""
+        self.close()
+        self.streams.release()
+        self.limits = limits
+        self.streams = self._make_streams()
+        self.open()
 
     def _api(self, prefix: bytes, domain_sink: AccountSink | None = None) -> ApiService:
         services = self._context.services

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from midge.jetstream.limits import ServerLimits
     from midge.jetstream.stream.surroundings import Bounds
     from midge.jetstream.stream.usage import Usage
+    from midge.server.accounts.links import AccountLinks
     from midge.server.clients.fair_turns import FairTurns
     from midge.server.config.jetstream import JetStream
     from midge.server.internal.publisher import InternalPublisher
@@ -28,6 +29,7 @@ class Context:
     server_name: str
     max_payload: int
     publisher: InternalPublisher
+    links: AccountLinks
     services: Services
     turns: FairTurns
     clock: NanosecondClock

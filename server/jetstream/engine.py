@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from midge.jetstream.limits import NO_TIER, AccountLimits
+from midge.jetstream.limits import AccountLimits
 from midge.jetstream.store.disk import RealDisk, SuppliedDisk
 from midge.jetstream.store.interface import GroupListener, StoreError, StoreKeyError
 from midge.jetstream.stream.surroundings import Bounds
 from midge.jetstream.stream.usage import Usage
 from midge.server.clients.observer import Observer
-from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.errors import ConfigError
 from midge.server.internal.publisher import InternalPublisher
 from midge.server.internal.service import Services
@@ -26,6 +25,8 @@ from midge.server.log.logger import get_logger
 if TYPE_CHECKING:
     from midge.jetstream.store.disk import Disk
     from midge.server.broker.broker import Broker
+    from midge.server.config.jetstream import AccountJetStream as AccountOptions
+    from midge.server.config.jetstream import JetStream
     from midge.server.config.options import Options
     from midge.server.routing.account import Account
 
@@ -71,6 +72,7 @@ class Engine(Observer):
             server_name=options.server_name or broker.keys.server_id,
             max_payload=options.limits.max_payload_bytes,
             publisher=publisher,
+            links=broker.admission.links,
             services=Services(publisher, waiting_max=waiting_max, overfull=self._overfull),
             turns=broker.turns,
             clock=NanosecondClock(broker.clock),
@@ -98,6 +100,7 @@ class Engine(Observer):
         for account in self._broker.accounts.values():
             self.account_made(account)
         self._broker.observers.append(self)
+        self._recover_accounts_of_tokens()
         log.info(
             "jetstream_started",
             memory_bytes=context.limits.max_memory,
@@ -148,30 +151,33 @@ class Engine(Observer):
             self._broker.observers.remove(self)
         for account in self.accounts.values():
             account.close()
+            account.account.remove_listener(account.interest)
         self.context.services.close()
         self.context.stores.close()
         self.accounts.clear()
 
     def limits_of(self, name: str) -> dict[str, AccountLimits] | None:
         """Return what the account of this name may use; None when it may not use JetStream."""
-        options: Options = self._broker.options
-        table = next((one for one in options.accounts if one.name == name), None)
-        if table is None:
-            return {NO_TIER: AccountLimits()} if name == GLOBAL_ACCOUNT else None
-        asked = table.jetstream
-        if not asked.enabled:
+        plan = self._broker.admission.links.plans.get(name)
+        if plan is None or plan.is_system or not plan.jetstream:
             return None
-        limits = AccountLimits(
-            max_memory=asked.max_memory_bytes,
-            max_storage=asked.max_file_bytes,
-            max_streams=asked.max_streams,
-            max_consumers=asked.max_consumers,
-            max_ack_pending=asked.max_ack_pending,
-            memory_max_stream_bytes=asked.memory_max_stream_bytes,
-            storage_max_stream_bytes=asked.file_max_stream_bytes,
-            max_bytes_required=asked.max_bytes_required,
-        )
-        return {NO_TIER: limits}
+        return {tier: _limits(asked) for tier, asked in plan.jetstream.items()}
+
+    def reload(self, asked: JetStream) -> None:
+        """Take settings that may change while JetStream is on."""
+        context = self.context
+        before, context.options = context.options, asked
+        after = capacity.server_limits(asked)
+        limits = context.limits
+        # What is taken of the machine stays as it was found at the start.
+        if asked.max_memory_bytes != before.max_memory_bytes:
+            limits.max_memory = context.memory.limit = after.max_memory
+        if asked.max_file_bytes != before.max_file_bytes:
+            limits.max_storage = context.storage.limit = after.max_storage
+        limits.duplicate_window_max_ns = after.duplicate_window_max_ns
+        limits.max_ack_pending = after.max_ack_pending
+        limits.max_request_batch = after.max_request_batch
+        context.bounds.batches.change(capacity.batch_limits(asked.limits))
 
     # As an observer of the broker.
 
@@ -181,6 +187,29 @@ class Engine(Observer):
         self.accounts[account.name] = made
         made.open()
 
+    def accounts_planned(self) -> None:
+        """Give accounts the limits that they have by now, and JetStream to those that may have it.
+
+        Streams of an account that may not any more stay on the disk.
+        """
+        for name, account in self.accounts.items():
+            account.interest.accounts_planned()
+            limits = self.limits_of(name)
+            if limits == account.limits:
+                continue
+            if limits is not None and account.limits is not None:
+                account.limits = limits
+                account.streams.set_limits(limits)
+            else:
+                account.reopen(limits)
+
+    def _recover_accounts_of_tokens(self) -> None:
+        """Make the accounts that have streams and are known by their tokens alone."""
+        broker = self._broker
+        for name in self.context.stores.accounts() - broker.accounts.keys():
+            if broker.admission.plan_for(name) is not None:
+                broker.account(name)
+
     def _overfull(self) -> None:
         """Count a request that is dropped because too many wait."""
         self._broker.limit_hits["jetstream_requests"] += 1
@@ -188,3 +217,16 @@ class Engine(Observer):
     def _overloaded(self) -> None:
         """Count a message that is refused because too much waits for the disk."""
         self._broker.limit_hits["jetstream_messages"] += 1
+
+
+def _limits(asked: AccountOptions) -> AccountLimits:
+    return AccountLimits(
+        max_memory=asked.max_memory_bytes,
+        max_storage=asked.max_file_bytes,
+        max_streams=asked.max_streams,
+        max_consumers=asked.max_consumers,
+        max_ack_pending=asked.max_ack_pending,
+        memory_max_stream_bytes=asked.memory_max_stream_bytes,
+        storage_max_stream_bytes=asked.file_max_stream_bytes,
+        max_bytes_required=asked.max_bytes_required,
+    )

@@ -4,11 +4,13 @@ from collections.abc import Callable
 
 from midge.jetstream.sink import Receiver, Sink
 from midge.protocol.frame import Frame, compose
+from midge.server.accounts.links import AccountLinks, StreamLink, any_reached
 from midge.server.internal.publisher import InternalPublisher
 from midge.server.jetstream.receiver import ProducersTurn, receiver_of
 from midge.server.jetstream.subjects import Intake, Take
 from midge.server.routing.account import Account
 from midge.sublist.result import Remotes, SubListResult
+from midge.sublist.subscription import Subscription
 
 
 class AccountSink(Sink):
@@ -45,9 +47,16 @@ class AccountSink(Sink):
         if not result:
             return False
         frame = compose(message_subject, payload, reply or None, headers or None)
-        if result.remotes is None:
+        links = self._interest.links
+        if links is not None:
+            links.delivered_by = deliver_subject
+        try:
+            if result.remotes is not None:
+                return self._deliver_over_links(result, frame, deliver_subject)
             return self.publisher.route_frame(self.account, result, frame, self.turn.producer) > 0
-        return self._deliver_over_links(result, frame, deliver_subject)
+        finally:
+            if links is not None:
+                links.delivered_by = None
 
     def receiver(self, subject: bytes) -> Receiver | None:
         """Return the client that alone gets what is delivered to `subject`; None for others."""
@@ -78,7 +87,7 @@ class AccountSink(Sink):
     def has_interest(self, subject: bytes) -> bool:
         """Tell whether a subscription of the account would get what is sent to `subject`."""
         result = self.account.sublist.match(subject)
-        return bool(result)
+        return bool(result) and any_reached(result)
 
     def is_subscribed(self, subject: bytes, group: bytes) -> bool:
         """Tell whether there is a subscription of exactly `subject`, in `group` if that is set."""
@@ -107,16 +116,22 @@ class AccountSink(Sink):
 
 
 class Interest:
-    """Whether anyone listens where consumers deliver to; the listener of one account's interest."""
+    """Whether anyone listens where consumers deliver to; the listener of one account's interest.
 
-    def __init__(self, account: Account) -> None:
+    `links` carry what is delivered to other accounts.
+    """
+
+    def __init__(self, account: Account, links: AccountLinks | None = None) -> None:
         self._account = account
+        self.links = links
         self._watched: dict[tuple[bytes, bytes | None], list[Watched]] = {}
+        self._elsewhere: dict[tuple[bytes, bytes | None], list[Elsewhere]] = {}
 
     def watch(self, subject: bytes, changed: Callable[[bool], object], group: bytes) -> "Watched":
         """Begin to watch `subject`, in a queue group if `group` is not empty; returns a token."""
         watched = Watched((subject, group or None), changed)
         self._watched.setdefault(watched.kind, []).append(watched)
+        self._watch_importers(watched.kind)
         return watched
 
     def unwatch(self, token: object) -> None:
@@ -127,6 +142,26 @@ class Interest:
                 watched.remove(token)
             if not watched:
                 self._watched.pop(token.kind, None)
+                for elsewhere in self._elsewhere.pop(token.kind, ()):
+                    elsewhere.end()
+
+    def accounts_planned(self) -> None:
+        """Look again at who imports what is watched, and tell what is so now."""
+        for kind in list(self._watched):
+            self._watch_importers(kind)
+            self._tell(*kind)
+
+    def _watch_importers(self, kind: tuple[bytes, bytes | None]) -> None:
+        """Hear of the interest of accounts that import a subject, too."""
+        for before in self._elsewhere.pop(kind, ()):
+            before.end()
+        found = [
+            Elsewhere(self, kind, one.importer, one.importers_subject(kind[0]))
+            for one in self._account.sublist.match(kind[0]).plain
+            if isinstance(one, StreamLink)
+        ]
+        if found:
+            self._elsewhere[kind] = found
 
     def interest_began(self, subject: bytes, queue: bytes | None) -> None:
         """Tell that the first subscription of its kind is there."""
@@ -143,12 +178,53 @@ class Interest:
         """Tell that a link wants it, or no longer does."""
         self._tell(subject, queue)
 
+    def tell(self, kind: tuple[bytes, bytes | None]) -> None:
+        """Tell those who watch a subject what is so now."""
+        self._tell(*kind)
+
     def _tell(self, subject: bytes, queue: bytes | None) -> None:
         watching = self._watched.get((subject, queue))
         if watching:
             is_there = is_subscribed(self._account, subject, queue or b"")
             for watched in list(watching):
                 watched.changed(is_there)
+
+
+class Elsewhere:
+    """The listener of an account that imports a watched subject, under its own name for it."""
+
+    def __init__(
+        self,
+        interest: Interest,
+        kind: tuple[bytes, bytes | None],
+        importer: Account,
+        subject: bytes,
+    ) -> None:
+        self._interest = interest
+        self._kind = kind
+        self._importer = importer
+        self._subject = subject
+        importer.add_listener(self)
+
+    def end(self) -> None:
+        """Listen no more."""
+        self._importer.remove_listener(self)
+
+    def interest_began(self, subject: bytes, queue: bytes | None) -> None:
+        """Tell that the first subscription of its kind is there."""
+        if (subject, queue) == (self._subject, self._kind[1]):
+            self._interest.tell(self._kind)
+
+    def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
+        """Tell that the last subscription of its kind has gone."""
+        self.interest_began(subject, queue)
+
+    def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
+        """Ignore how many there are, as long as there is one."""
+
+    def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
+        """Tell that a link wants it, or no longer does."""
+        self.interest_began(subject, queue)
 
 
 class Watched:
@@ -168,10 +244,17 @@ def is_subscribed(account: Account, subject: bytes, group: bytes) -> bool:
         return True
     result = account.sublist.match(subject)
     if not group:
-        return any(one.subject == subject for one in result.plain)
-    return any(
+        return any(_is_for(one, subject) for one in result.plain)
+    return any(_is_for(one, subject, group) for one in result.plain) or any(
         member.subject == subject
         for queue in result.queues
         if queue.name == group
         for member in queue.members
     )
+
+
+def _is_for(one: Subscription, subject: bytes, group: bytes = b"") -> bool:
+    """Tell whether a plain subscription is of exactly `subject`, or leads to one in a group."""
+    if isinstance(one, StreamLink):
+        return is_subscribed(one.importer, one.importers_subject(subject), group)
+    return not group and one.subject == subject

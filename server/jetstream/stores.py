@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.config.stream import MEMORY
+from midge.jetstream.json.encode import text
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.memory import MemoryStore
@@ -49,6 +50,9 @@ class Stores(Protocol):
     def recovered(self, account: str) -> Iterable[StreamStore]:
         """Return the stores of an account that were there at the start."""
 
+    def accounts(self) -> set[str]:
+        """Return the names of the accounts whose stores were there at the start."""
+
     def adopt(self, store: StreamStore, config: StreamConfig) -> None:
         """Treat a recovered store as its stream's configuration says."""
 
@@ -89,6 +93,10 @@ class MemoryStores:
     def recovered(self, account: str) -> Iterable[StreamStore]:
         """Return nothing: memory outlives no server."""
         return ()
+
+    def accounts(self) -> set[str]:
+        """Return nothing: memory outlives no server."""
+        return set()
 
     def adopt(self, store: StreamStore, config: StreamConfig) -> None:
         """Do nothing: there are no such stores."""
@@ -149,6 +157,10 @@ class FileStores:
         """Return the stores of an account that were there at the start."""
         wanted = to_bytes(account)
         return [store for store in self._directory.streams() if store.account == wanted]
+
+    def accounts(self) -> set[str]:
+        """Return the names of the accounts whose stores were there at the start."""
+        return {text(store.account) for store in self._directory.streams()}
 
     def adopt(self, store: StreamStore, config: StreamConfig) -> None:
         """Treat a recovered store as its stream's configuration says."""

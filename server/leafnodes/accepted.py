@@ -189,7 +189,7 @@ class Accepted(Side):
         if self._identity is not None:
             self._stay(link, self._identity, verdict)
             return
-        plan = self.nodes.broker.admission.plan_for(verdict)
+        plan = self.nodes.broker.admission.plan_for(verdict.account)
         if plan is None:
             detail = "the account cannot be"
             self.fail(link, errors.AUTHORIZATION_VIOLATION, ClosedReason.MISSING_ACCOUNT, detail)

@@ -49,7 +49,7 @@ def _sync(node: Node) -> str:
     if isinstance(node.value, str) and node.value.lower() == "always":
         return "always"
     seconds(node)  # raises with the reason
-    return node.value if isinstance(node.value, str) else f"{node.value}ns"
+    return node.value if isinstance(node.value, str) else f"{node.value}s"
 
 
 def _unused(_: Section, node: Node) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from pathlib import Path
 from typing import Any
 
 from midge.server.auth.nkeys import KeyKind
-from midge.server.config.options import Operator
+from midge.server.config.options import JetStream, Operator
 from tests.support.keys import KeyPair, make_token
 from tests.support.raw import Raw
 from tests.support.users import VIOLATION, Open, Start
@@ -176,3 +177,37 @@ class TestOperatorMode:
         await a.ask(b"PUB st.x 1", b"1", b"PUB private 1", b"2", b"PUB own 1", b"3")
         assert b"MSG st.x 1 1\r\n1\r\n" in (got := await b.ask())
         assert b"private" not in got
+
+    async def test_streams_of_tokens_accounts_are_there_before_their_clients(
+        self, start: Start, dial: Open, tmp_path: Path
+    ) -> None:
+        limits = {"subs": -1, "conn": -1, "payload": -1, "data": -1, "disk_storage": -1}
+        tokens = tmp_path / "tokens"
+        tokens.mkdir()
+        file = tokens / f"{self.ACCOUNT.public}.jwt"
+        file.write_text(self.account_token(limits={**limits, "streams": 1}))
+        jetstream = JetStream(enabled=True, store_dir=str(tmp_path / "store"))
+        settings = {"operator": self.operator(tokens, resolver_interval_s=1)}
+        server = await start(**settings, jetstream=jetstream)
+        raw = await dial(server)
+        assert await self.sign_in(raw, self.user_token()) == b""
+        assert b"stream_create_response" in await self.ask_for_stream(raw, "ONE")
+        assert b"maximum number of streams" in await self.ask_for_stream(raw, "TWO")
+        file.write_text(self.account_token(limits={**limits, "streams": 2}))
+        async with asyncio.timeout(10):
+            while b"maximum number of streams" in await self.ask_for_stream(raw, "TWO"):
+                await asyncio.sleep(0.05)
+        await server.stop()
+        again = await start(**settings, jetstream=jetstream)
+        assert again.jetstream is not None
+        assert set(again.jetstream.accounts[self.ACCOUNT.public].streams.streams) == {"ONE", "TWO"}
+
+    async def ask_for_stream(self, raw: Raw, name: str) -> bytes:
+        """Ask for a stream; return what came of it."""
+        body = json.dumps({"name": name, "subjects": [name]}).encode()
+        await raw.ask(b"SUB inbox 1")
+        command = b"PUB $JS.API.STREAM.CREATE.%b inbox %d" % (name.encode(), len(body))
+        answer = await raw.ask(command, body)
+        while b"stream_create_response" not in answer:
+            answer += await raw.ask(b"PUB nowhere 0", b"")
+        return answer
