@@ -126,7 +126,8 @@ class Contents:
     def purge(self, subject: bytes | None, upto_seq: int, keep: int) -> int:
         """Remove messages of a subject, below a sequence, but the newest; return how many."""
         store = self.store
-        purged = store.purge(subject, upto_seq, keep)
+        # Below the first sequence there is nothing; consumers are told as of any purge.
+        purged = store.purge(subject, upto_seq, keep) if upto_seq != 1 else 0
         if subject is None and upto_seq > store.last_seq + 1:
             store.skip_to(upto_seq - 1)
         self.account()

@@ -453,8 +453,6 @@ class Stream:
 
     def purge(self, subject: bytes | None, upto_seq: int, keep: int) -> int:
         """Remove messages of a subject, below a sequence, but the newest; return how many."""
-        if upto_seq == 1:
-            return 0
         if subject == b">" and not keep:
             subject = None
         self.origins.save()

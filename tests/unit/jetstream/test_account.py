@@ -112,3 +112,14 @@ def test_what_is_no_request_is_not_answered() -> None:
     rig = AccountRig()
     for subject in ("BOGUS", "STREAM.FOO.x", "STREAM.CREATE.a.b", "STREAM"):
         assert rig.exchange("$JS.API." + subject) == []
+
+
+def test_a_purge_of_nothing_moves_the_floor_of_consumers() -> None:
+    rig = AccountRig()
+    rig.create("S", subjects=["s.*"])
+    config = {"durable_name": "c", "ack_policy": "explicit", "filter_subject": "s.b"}
+    rig.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": config})
+    rig.publish("s.a", b"1")
+    rig.publish("s.b", b"2")
+    assert rig.api("STREAM.PURGE.S", {"filter": "s.b", "seq": 1})["purged"] == 0
+    assert rig.api("CONSUMER.INFO.S.c")["ack_floor"]["stream_seq"] == 1
