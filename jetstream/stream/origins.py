@@ -70,6 +70,10 @@ class Origins:
             return {}
         return {"mirror": found[0]} if self._followers[0].is_mirror else {"sources": found}
 
+    def lag(self) -> int:
+        """Return how many messages the origins have that have not been taken, of all together."""
+        return sum(one.lag() for one in self._followers)
+
     def _connect_all(self) -> None:
         if not self._stream.is_closed:
             for follower in self._followers:

@@ -382,6 +382,8 @@ class Keywords(TypedDict, total=False):
     """Most HTTP connections at a time; the longest idle one makes room for another."""
     monitoring_idle_timeout_s: float
     """Seconds that a connection may take until its next request has come whole."""
+    monitoring_max_jetstream_series: int
+    """Most streams, and most durable consumers, that `/metrics` lists by name."""
     monitoring_console_enabled: bool
     """Serve `/console`."""
     monitoring_console_token: str

@@ -277,6 +277,8 @@ class Monitoring(Table, frozen=True, kw_only=True):
     """Most HTTP connections at a time; the longest idle one makes room for another."""
     idle_timeout_s: Annotated[float, Meta(gt=0)] = 30.0
     """Seconds that a connection may take until its next request has come whole."""
+    max_jetstream_series: Count = 1000
+    """Most streams, and most durable consumers, that `/metrics` lists by name."""
     console: Console = Console()
     """The web console."""
 

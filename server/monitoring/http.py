@@ -180,7 +180,7 @@ class Monitor:
             self._metrics = Metrics(self.state)
         headers = {"Content-Type": self._metrics.content_type}
         body = await whole.whole_metrics(self.state, self._metrics.page())
-        return web.Response(body=body, headers=headers)
+        return web.Response(body=body + await self._metrics.by_name(), headers=headers)
 
 
 async def _leave_out_server(_request: web.Request, response: web.StreamResponse) -> None:

@@ -15,6 +15,7 @@ from midge.server.clients.closed_reason import ClosedReason
 from midge.server.log.logger import JOURNAL
 from midge.server.monitoring.account_totals import server_totals
 from midge.server.monitoring.link_metrics import leafnode_metrics
+from midge.server.monitoring.stream_metrics import lines_by_name, totals
 
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker, Totals
@@ -43,6 +44,7 @@ class HubCollector(Collector):
         yield from self._server()
         yield from self._accounts()
         yield from leafnode_metrics(self._state)
+        yield from totals(self._state)
         yield from self._process()
 
     def _server(self) -> Iterator[Metric]:
@@ -191,9 +193,14 @@ class Metrics:
     content_type = CONTENT_TYPE_LATEST
 
     def __init__(self, state: "State") -> None:
+        self._state = state
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(HubCollector(state))
 
     def page(self) -> bytes:
-        """Return the page."""
+        """Return the page, without what `by_name` returns."""
         return generate_latest(self._registry)
+
+    async def by_name(self) -> bytes:
+        """Return the rest of the page: streams and consumers by name."""
+        return await lines_by_name(self._state)
