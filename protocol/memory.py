@@ -33,7 +33,7 @@ def take(data: bytearray, start: int, end: int) -> bytes:
     return bytes(data[start:end])
 
 
-def copy(target: bytearray, at: int, data: bytearray, start: int, end: int) -> None:
+def copy(target: bytearray, at: int, data: bytearray | bytes, start: int, end: int) -> None:
     """Copy ``data[start:end]`` into `target` at the index `at`."""
     target[at : at + end - start] = data[start:end]
 

@@ -18,6 +18,7 @@ cdef class PullConsumer(Consumer):
     cdef readonly int priority_policy
     cdef PullRequest _served
     cdef list _received
+    cdef readonly bint asks_for_one
     cdef object _request_timer
     cdef long long _request_timer_ns
     cdef long long _swept_ns

@@ -41,6 +41,9 @@ _POLICIES = {
 class PullConsumer(Consumer):
     """A consumer whose messages are asked for.
 
+    `asks_for_one` tells, while a turn is asked for, that it is for a single message, which may as
+    well be delivered at once.
+
     Requests are served in turns, one message each. A request ends when its batch is complete, when
     it expires, when its inbox has no subscriber any more, or with a status that says why.
     """
@@ -51,6 +54,7 @@ class PullConsumer(Consumer):
         self.last_active_ns = host.clock.monotonic_ns()
         self._served: PullRequest | None = None
         self._received: list[PullRequest] = []
+        self.asks_for_one = False
         self._request_timer: Timer | None = None
         self._request_timer_ns = 0
         self._swept_ns = 0
@@ -178,7 +182,9 @@ class PullConsumer(Consumer):
             return
         self.requests.add(PullRequest(reply, asked, now_ns))
         self.last_active_ns = now_ns
+        self.asks_for_one = asked.batch == 1 and len(self.requests) == 1
         self.signal()
+        self.asks_for_one = False
         if not self.is_ready:
             self._sweep(is_at_end=not self._is_stalled())
 

@@ -116,6 +116,9 @@ class SearchableStore(RemovingStore):
     def last_matching(self, subject: bytes, upto_seq: int = 0) -> int:
         """Return the last sequence, up to `upto_seq`, that matches `subject`; 0 for none."""
         upto = min(upto_seq, self.last_seq) if upto_seq else self.last_seq
+        if b"*" not in subject and b">" not in subject:
+            number = self._subjects.find(subject, 0, len(subject))
+            return self._last_upto(number, upto) if number >= 0 else 0
         wanted = self._filters_of((subject,))
         if wanted.literal is not None:
             number = self._subjects.find(subject, 0, len(subject))

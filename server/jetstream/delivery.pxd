@@ -3,6 +3,7 @@
 cimport cython
 
 from midge.jetstream.consumer.consumer cimport Consumer
+from midge.jetstream.consumer.pull cimport PullConsumer
 from midge.server.clients.fair_turns cimport FairTurns
 from midge.server.internal.producer cimport Producer
 from midge.server.jetstream.receiver cimport ProducersTurn
@@ -21,6 +22,8 @@ cdef class Deliveries:
     cdef bint _is_waiting
 
     cpdef void ready(self, Consumer consumer) except *
+    @cython.locals(pull=PullConsumer, left=Py_ssize_t)
+    cdef bint _delivers_at_once(self, Consumer consumer) except -1
     cdef void _wait(self) except *
     @cython.locals(left=Py_ssize_t, consumer=Consumer)
     cdef void _take_turn(self) except *

@@ -11,6 +11,7 @@ from collections import deque
 from functools import partial
 
 from midge.jetstream.consumer.consumer import Consumer
+from midge.jetstream.consumer.pull import PullConsumer
 from midge.server.clients.fair_turns import FairTurns
 from midge.server.internal.producer import Producer
 from midge.server.jetstream.receiver import ProducersTurn
@@ -41,9 +42,23 @@ class Deliveries:
 
     def ready(self, consumer: Consumer) -> None:
         """Have `consumer.deliver` called in one of the next turns."""
-        if consumer not in self._held:
+        if consumer not in self._held and not self._delivers_at_once(consumer):
             self._ready.append(consumer)
             self._wait()
+
+    def _delivers_at_once(self, consumer: Consumer) -> bool:
+        """Deliver the one message that is asked for, unless others wait for their turns."""
+        if not isinstance(consumer, PullConsumer):
+            return False
+        pull: PullConsumer = consumer
+        if not pull.asks_for_one or self._ready or self._turn.producer is not None:
+            return False
+        left = self._turns.draw()
+        if left <= 0:
+            return False
+        left -= self._deliver_portion(consumer, min(left, _PORTION_BYTES))
+        self._turns.give_back(max(left, 0))
+        return True
 
     def _wait(self) -> None:
         if self._ready and not self._is_waiting:

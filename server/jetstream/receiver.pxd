@@ -17,6 +17,27 @@ cdef bytes _MSG, _HMSG
 
 
 @cython.final
+cdef class MessageLine:
+    cdef readonly bytearray data
+    cdef readonly Py_ssize_t end
+    cdef bint is_busy
+
+    @cython.locals(verb=bytes, data="unsigned char *", at=Py_ssize_t)
+    cdef void begin(
+        self, Py_ssize_t headers_size, const unsigned char *subject, Py_ssize_t start,
+        Py_ssize_t end, bytes sid
+    ) except *
+    @cython.locals(data="unsigned char *")
+    cdef void add(
+        self, const unsigned char *piece, Py_ssize_t start, Py_ssize_t end
+    ) except *
+    @cython.locals(data="unsigned char *", at=Py_ssize_t)
+    cdef void finish(self, Py_ssize_t headers_size, Py_ssize_t size) noexcept
+    cdef void append(self, bytes piece) except *
+    cdef void _make_room(self, Py_ssize_t length) except *
+
+
+@cython.final
 cdef class ProducersTurn:
     cdef public Client producer
 
@@ -27,23 +48,32 @@ cdef class ClientReceiver(Receiver):
     cdef RoutedSubscription _subscription
     cdef Client _client
     cdef Router _router
-    cdef bytearray _line
     cdef ProducersTurn _turn
+    cdef bytes _sid
+    cdef MessageLine _line
 
     @cython.locals(checks=int)
     cpdef bint is_open(self, MessageView message) except -1
-    @cython.locals(client=Client, end=Py_ssize_t)
+    @cython.locals(client=Client, line=MessageLine, size=Py_ssize_t, headers_size=Py_ssize_t)
     cpdef void take(
         self, MessageView message, bytearray reply, Py_ssize_t reply_end
     ) except *
-    @cython.locals(sid=bytes, verb=bytes, room=Py_ssize_t, line="unsigned char *",
-                   at=Py_ssize_t, has_headers=bint)
-    cdef Py_ssize_t _write_line(
-        self, MessageView message, bytearray reply, Py_ssize_t reply_end
-    ) except -1
 
 
 @cython.locals(subscription=RoutedSubscription, client=Client)
 cpdef ClientReceiver receiver_of(
     Account account, SubListResult result, Router router, ProducersTurn turn, bytes subject
 )
+
+@cython.locals(subscriptions=tuple, subscription=RoutedSubscription)
+cpdef RoutedSubscription single(SubListResult result)
+
+@cython.locals(client=Client, headers_size=Py_ssize_t, size=Py_ssize_t)
+cpdef bint write(
+    RoutedSubscription subscription, Router router, MessageLine line, bytes subject, bytes reply,
+    bytes headers, bytes payload
+) except -1
+
+cdef void _count(
+    Client client, RoutedSubscription subscription, Router router, Py_ssize_t size
+) except *

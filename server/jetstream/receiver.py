@@ -24,6 +24,69 @@ _LF = 0x0A
 _ROOM_BYTES = 64  # for the verb, two sizes, blanks and the end of the line
 
 
+class MessageLine:
+    """The first line of a message, put together in place: ``data[:end]``.
+
+    While it `is_busy`, it is being copied to an output, whose transport may call back.
+    """
+
+    __slots__ = ("data", "end", "is_busy")
+
+    def __init__(self) -> None:
+        self.is_busy = False
+        self.data = bytearray(_ROOM_BYTES)
+        self.end = 0
+
+    def begin(
+        self, headers_size: int, subject: bytes | bytearray, start: int, end: int, sid: bytes
+    ) -> None:
+        """Begin with the verb, the subject ``subject[start:end]``, the sid and a blank each."""
+        verb = _HMSG if headers_size > 0 else _MSG
+        self._make_room(end - start + len(sid))
+        data = self.data
+        memory.copy_bytes(data, 0, verb)
+        at = len(verb)
+        memory.copy(data, at, subject, start, end)
+        at += end - start
+        data[at] = _SPACE
+        memory.copy_bytes(data, at + 1, sid)
+        at += 1 + len(sid)
+        data[at] = _SPACE
+        self.end = at + 1
+
+    def add(self, piece: bytes | bytearray, start: int, end: int) -> None:
+        """Add the reply subject ``piece[start:end]`` and a blank."""
+        self._make_room(self.end + end - start)
+        memory.copy(self.data, self.end, piece, start, end)
+        self.end += end - start
+        self.data[self.end] = _SPACE
+        self.end += 1
+
+    def finish(self, headers_size: int, size: int) -> None:
+        """Add the sizes, in bytes, of headers, if there are any, and of headers and payload."""
+        data = self.data
+        at = self.end
+        if headers_size > 0:
+            at = digits.write_number(data, at, headers_size)
+            data[at] = _SPACE
+            at += 1
+        at = digits.write_number(data, at, size)
+        data[at] = _CR
+        data[at + 1] = _LF
+        self.end = at + 2
+
+    def append(self, piece: bytes) -> None:
+        """Add what follows the line, as it is."""
+        self._make_room(self.end + len(piece))
+        memory.copy_bytes(self.data, self.end, piece)
+        self.end += len(piece)
+
+    def _make_room(self, length: int) -> None:
+        """Have room for `length` bytes and what the line has besides."""
+        if len(self.data) < length + _ROOM_BYTES:
+            self.data.extend(bytes(length + _ROOM_BYTES - len(self.data)))
+
+
 class ProducersTurn:
     """In whose name deliveries go out: `producer` is held when their receiver is far behind."""
 
@@ -55,7 +118,8 @@ class ClientReceiver(Receiver):
         self._client = client
         self._router = router
         self._turn = turn
-        self._line = bytearray(_ROOM_BYTES)
+        self._sid: bytes = subscription.sid
+        self._line = MessageLine()
 
     def is_current(self) -> bool:
         """Tell whether the account's interest is the one that this stands for."""
@@ -75,59 +139,85 @@ class ClientReceiver(Receiver):
     def take(self, message: MessageView, reply: bytearray, reply_end: int) -> None:
         """Append `message` to the client's output, as the router's `deliver` does."""
         client = self._client
-        end = self._write_line(message, reply, reply_end)
-        client.outbound.append_parts(
-            self._line, end, message.body, message.headers_start, message.payload_end
-        )
-        client.out_messages += 1
-        client.out_bytes += message.payload_end - message.headers_start
-        self._subscription.delivered += 1
-        self._router.touch(client)
-        if client.outbound.behind and not client.deliver_checks & BEHIND:
-            client.flushed()  # it has filled a chunk that its socket did not take
-
-    def _write_line(self, message: MessageView, reply: bytearray, reply_end: int) -> int:
-        """Write the line that a delivery begins with; return where it ends."""
-        sid = self._subscription.sid
-        room = _ROOM_BYTES + message.subject_end - message.subject_start + len(sid) + reply_end
-        if len(self._line) < room:
-            self._line = bytearray(room)
         line = self._line
-        has_headers = message.payload_start > message.headers_start
-        verb = _HMSG if has_headers else _MSG
-        memory.copy_bytes(line, 0, verb)
-        at = len(verb)
-        memory.copy(line, at, message.subject, message.subject_start, message.subject_end)
-        at += message.subject_end - message.subject_start
-        line[at] = _SPACE
-        at += 1
-        memory.copy_bytes(line, at, sid)
-        at += len(sid)
-        line[at] = _SPACE
-        at += 1
-        memory.copy(line, at, reply, 0, reply_end)
-        at += reply_end
-        line[at] = _SPACE
-        at += 1
-        if has_headers:
-            at = digits.write_number(line, at, message.payload_start - message.headers_start)
-            line[at] = _SPACE
-            at += 1
-        at = digits.write_number(line, at, message.payload_end - message.headers_start)
-        line[at] = _CR
-        line[at + 1] = _LF
-        return at + 2
+        size = message.payload_end - message.headers_start
+        headers_size = message.payload_start - message.headers_start
+        line.begin(
+            headers_size, message.subject, message.subject_start, message.subject_end, self._sid
+        )
+        line.add(reply, 0, reply_end)
+        line.finish(headers_size, size)
+        client.outbound.append_parts(
+            line.data, line.end, message.body, message.headers_start, message.payload_end
+        )
+        _count(client, self._subscription, self._router, size)
 
 
 def receiver_of(
-    account: Account, result: SubListResult, router: Router, turn: ProducersTurn, subject: bytes
+    account: Account,
+    result: SubListResult,
+    router: Router,
+    turn: ProducersTurn,
+    subject: bytes,
 ) -> ClientReceiver | None:
     """Return the only client in `result`, which is for `subject`; None unless there is one."""
+    subscription = single(result)
+    if subscription is None or subscription.client is None:
+        return None
+    client = subscription.client
+    return ClientReceiver(account, subscription, client, router, turn, len(subject))
+
+
+def single(result: SubListResult) -> RoutedSubscription | None:
+    """Return the only subscription in `result` if a client has it; None otherwise.
+
+    One that is to end after so many messages does not count.
+    """
     if result.queues or result.remotes is not None or len(result.plain) != 1:
         return None
     subscriptions: tuple[Any, ...] = result.plain  # routed ones, in the SubLists of a server
     subscription: RoutedSubscription = subscriptions[0]
-    client = subscription.client
-    if client is None or subscription.max_messages:
+    if subscription.client is None or subscription.max_messages:
         return None
-    return ClientReceiver(account, subscription, client, router, turn, len(subject))
+    return subscription
+
+
+def write(
+    subscription: RoutedSubscription,
+    router: Router,
+    line: MessageLine,
+    subject: bytes,
+    reply: bytes,
+    headers: bytes,
+    payload: bytes,
+) -> bool:
+    """Append a message to the output of a client; False when that needs a closer look first."""
+    client = subscription.client
+    if client is None or client.deliver_checks or router.observer is not None or line.is_busy:
+        return False
+    headers_size = len(headers)
+    size = headers_size + len(payload)
+    line.begin(headers_size, subject, 0, len(subject), subscription.sid)
+    if reply:
+        line.add(reply, 0, len(reply))
+    line.finish(headers_size, size)
+    if headers:
+        line.append(headers)
+    line.is_busy = True
+    try:
+        client.outbound.append_parts(line.data, line.end, payload, 0, len(payload))
+    finally:
+        line.is_busy = False
+    router.offers += 1
+    _count(client, subscription, router, size)
+    return True
+
+
+def _count(client: Client, subscription: RoutedSubscription, router: Router, size: int) -> None:
+    """Count a message that was appended, and have it written, as the router's `deliver` does."""
+    client.out_messages += 1
+    client.out_bytes += size
+    subscription.delivered += 1
+    router.touch(client)
+    if client.outbound.behind and not client.deliver_checks & BEHIND:
+        client.flushed()  # it has filled a chunk that its socket did not take

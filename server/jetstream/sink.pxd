@@ -5,8 +5,17 @@ cimport cython
 from midge.jetstream.sink cimport Receiver, Sink
 from midge.protocol.frame cimport Frame, compose
 from midge.server.internal.publisher cimport InternalPublisher
-from midge.server.jetstream.receiver cimport ClientReceiver, ProducersTurn, receiver_of
+from midge.server.jetstream.receiver cimport (
+    ClientReceiver,
+    MessageLine,
+    ProducersTurn,
+    receiver_of,
+    single,
+    write,
+)
 from midge.server.routing.account cimport Account
+from midge.server.routing.router cimport Router
+from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.result cimport Remotes, SubListResult
 
 
@@ -14,8 +23,11 @@ cdef class AccountSink(Sink):
     cdef readonly Account account
     cdef readonly InternalPublisher publisher
     cdef readonly ProducersTurn turn
+    cdef Router _router
+    cdef MessageLine _line
     cdef object _interest
 
+    @cython.locals(result=SubListResult, subscription=RoutedSubscription, frame=Frame)
     cpdef Py_ssize_t send(
         self, bytes subject, bytes reply, bytes headers, bytes payload
     ) except -1

@@ -6,7 +6,7 @@ from midge.jetstream.sink import Receiver, Sink
 from midge.protocol.frame import Frame, compose
 from midge.server.accounts.links import AccountLinks, StreamLink, any_reached
 from midge.server.internal.publisher import InternalPublisher
-from midge.server.jetstream.receiver import ProducersTurn, receiver_of
+from midge.server.jetstream.receiver import MessageLine, ProducersTurn, receiver_of, single, write
 from midge.server.jetstream.subjects import Intake, Take
 from midge.server.routing.account import Account
 from midge.sublist.result import Remotes, SubListResult
@@ -26,13 +26,22 @@ class AccountSink(Sink):
         self.account = account
         self.publisher = publisher
         self.turn = ProducersTurn()
+        self._router = publisher.router
+        self._line = MessageLine()
         self._interest = interest
 
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
         """Publish a message in the account; return how many subscriptions took it."""
-        return self.publisher.publish(
-            self.account, subject, payload, reply or None, headers or None, None, False
-        )
+        result = self.account.sublist.match(subject)
+        subscription = single(result)
+        if subscription is not None and write(
+            subscription, self._router, self._line, subject, reply, headers, payload
+        ):
+            return 1
+        if not result and self._router.observer is None:
+            return 0
+        frame = compose(subject, payload, reply or None, headers or None)
+        return self.publisher.route_frame(self.account, result, frame, None)
 
     def deliver(
         self,
@@ -61,7 +70,7 @@ class AccountSink(Sink):
     def receiver(self, subject: bytes) -> Receiver | None:
         """Return the client that alone gets what is delivered to `subject`; None for others."""
         result = self.account.sublist.match(subject)
-        return receiver_of(self.account, result, self.publisher.router, self.turn, subject)
+        return receiver_of(self.account, result, self._router, self.turn, subject)
 
     def _deliver_over_links(
         self, result: SubListResult, frame: Frame, deliver_subject: bytes

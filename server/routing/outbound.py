@@ -136,7 +136,7 @@ class Outbound:
         self._used += length
 
     def append_parts(
-        self, head: bytearray, head_end: int, data: bytearray, start: int, end: int
+        self, head: bytearray, head_end: int, data: bytearray | bytes, start: int, end: int
     ) -> None:
         """Add ``head[:head_end]``, ``data[start:end]`` and the end of a line."""
         length = head_end + end - start + 2

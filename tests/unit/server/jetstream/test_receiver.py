@@ -145,3 +145,68 @@ def test_an_observer_sees_deliveries_by_the_router() -> None:
     receiver = place.receiver()
     place.router.observer = Observer()
     assert not receiver.is_open(place.view)
+
+
+@pytest.mark.parametrize("payload", [b"", b"hello", b"x" * 70_000])
+@pytest.mark.parametrize("headers", [b"", HEADERS])
+@pytest.mark.parametrize("reply", [b"", b"back"])
+def test_what_is_sent_is_what_the_router_writes(
+    reply: bytes, headers: bytes, payload: bytes
+) -> None:
+    place = Place()
+    client = place.subscribe()
+    written = []
+    for observer in (None, Observer()):  # with one, everything is routed
+        place.router.observer = observer
+        offers, before = place.router.offers, (client.out_messages, client.out_bytes)
+        assert place.sink.send(b"inbox", reply, headers, payload) == 1
+        place.router.flush()
+        counted = (client.out_messages - before[0], client.out_bytes - before[1])
+        written.append((client.wire.take(), place.router.offers - offers, counted))
+    assert written[0] == written[1]
+    assert written[0][1:] == (1, (1, len(headers) + len(payload)))
+
+
+def test_what_is_sent_to_several_or_for_the_last_time_is_routed() -> None:
+    place = Place()
+    assert place.sink.send(b"inbox", b"", b"", b"x") == 0
+    several = [place.subscribe(), place.subscribe(b">")]
+    assert place.sink.send(b"inbox", b"", b"", b"x") == 2
+    place.router.flush()
+    assert [one.wire.take() for one in several] == [b"MSG inbox 17 1\r\nx\r\n"] * 2
+    place = Place()
+    subscription = RoutedSubscription(b"inbox", None, b"1", client := Listening(place.account))
+    subscription.max_messages = 1
+    client.finished = place.account.remove  # type: ignore[method-assign, assignment]
+    place.account.add(subscription)
+    assert [place.sink.send(b"inbox", b"", b"", b"x") for _ in range(2)] == [1, 0]
+
+
+class Interrupting(Transport):
+    """Sends something else from inside a write, as what a transport calls back may do."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__()
+        self.place = place
+        self.others = 0
+
+    def write(self, data: memoryview) -> None:
+        super().write(data)
+        if not self.others:
+            self.others += 1
+            assert self.place.sink.send(b"elsewhere.far.away", b"", b"", b"other") == 1
+
+
+def test_a_message_sent_while_another_is_written_does_not_spoil_it() -> None:
+    place = Place()
+    client = place.subscribe()
+    wire = Interrupting(place)
+    client.outbound.attach(wire)
+    other = place.subscribe(b"elsewhere.>")
+    large = b"x" * 50_000
+    for _ in range(2):  # the second one makes the chunk of the first be written
+        assert place.sink.send(b"inbox", b"", b"", large) == 1
+    place.router.flush()
+    assert wire.others == 1
+    assert wire.take() == b"MSG inbox 17 50000\r\n%b\r\n" % large * 2
+    assert other.wire.take() == b"MSG elsewhere.far.away 17 5\r\nother\r\n"

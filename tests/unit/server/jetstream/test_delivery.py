@@ -1,0 +1,100 @@
+"""Turns of consumers: a request for one message needs none, unless others wait."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from midge.jetstream.config.consumer import Allowance, ConsumerConfig
+from midge.jetstream.config.stream import StreamConfig
+from midge.jetstream.consumer.consumer_set import ConsumerSet, Surroundings
+from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.store.memory import MemoryStore
+from midge.server.clients.fair_turns import FairTurns
+from midge.server.jetstream.delivery import Deliveries
+from midge.server.jetstream.receiver import ProducersTurn
+from midge.server.routing.account import Account
+from tests.support.consumer_rig import CollectingSink, TurnedClock
+
+
+class Place:
+    """A memory stream of ten messages, and consumers that take turns."""
+
+    def __init__(self) -> None:
+        self.clock = TurnedClock()
+        self.sink = CollectingSink()
+        self.store = MemoryStore()
+        for _ in range(10):
+            self.store.append(b"a", b"", b"x", 1)
+        turns = FairTurns(self.clock)  # type: ignore[arg-type]
+        deliveries = Deliveries(turns, Account("A"), ProducersTurn())
+        config = StreamConfig(name="S", subjects=["a"], num_replicas=1, storage="memory")
+        around = Surroundings(
+            self.sink, self.clock, random.Random(1), deliveries.ready, self.store.remove
+        )
+        self.consumers = ConsumerSet(config, self.store, around)
+
+    def create(self, name: str) -> PullConsumer:
+        config = ConsumerConfig(name=name, durable_name=name, ack_policy="explicit")
+        made = self.consumers.create(config, "", Allowance())
+        assert isinstance(made, PullConsumer)
+        return made
+
+    def delivered(self) -> list[tuple[bytes, int]]:
+        """Return to whom messages went since the last time, and their sequences."""
+        sent = [(one.to, one.numbers[1]) for one in self.sink.sent if one.reply]
+        self.sink.sent.clear()
+        return sent
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+def test_a_request_for_one_message_is_served_at_once(place: Place) -> None:
+    consumer = place.create("C")
+    consumer.request(b"_INBOX.1", b"1")
+    consumer.request(b"_INBOX.2", b"")
+    assert place.delivered() == [(b"_INBOX.1", 1), (b"_INBOX.2", 2)]
+    assert consumer.num_waiting() == 0
+
+
+def test_a_request_for_more_waits_for_its_turn(place: Place) -> None:
+    consumer = place.create("C")
+    consumer.request(b"_INBOX.1", b"2")
+    assert place.delivered() == []
+    place.clock.advance(0)
+    assert place.delivered() == [(b"_INBOX.1", 1), (b"_INBOX.1", 2)]
+
+
+def test_a_request_behind_another_waits_with_it(place: Place) -> None:
+    consumer = place.create("C")
+    consumer.request(b"_INBOX.1", b"2")
+    consumer.request(b"_INBOX.2", b"1")
+    assert place.delivered() == []
+    place.clock.advance(0)
+    assert place.delivered() == [(b"_INBOX.1", 1), (b"_INBOX.2", 2), (b"_INBOX.1", 3)]
+
+
+def test_a_request_waits_while_another_consumer_does(place: Place) -> None:
+    first, second = place.create("C"), place.create("D")
+    first.request(b"_INBOX.1", b"2")
+    second.request(b"_INBOX.2", b"1")
+    assert place.delivered() == []
+    place.clock.advance(0)
+    assert place.delivered() == [(b"_INBOX.1", 1), (b"_INBOX.1", 2), (b"_INBOX.2", 1)]
+
+
+def test_a_request_for_one_waits_for_a_message_to_come(place: Place) -> None:
+    consumer = place.create("C")
+    for _ in range(10):
+        consumer.request(b"_INBOX.1", b"1")
+    assert len(place.delivered()) == 10
+    consumer.request(b"_INBOX.1", b"1")
+    assert place.delivered() == []
+    assert consumer.num_waiting() == 1
+    place.consumers.stored(place.store.append(b"a", b"", b"x", 1), b"a")
+    place.clock.advance(0)
+    assert place.delivered() == [(b"_INBOX.1", 11)]
