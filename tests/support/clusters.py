@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import re
-import socket
 import time
 from collections.abc import Sequence
 from itertools import count
@@ -46,7 +45,8 @@ class Cluster:
     """Servers of `kinds`, in this order; each but the first is told of the first one only.
 
     In `config`, the text that is added to each server's, and in `cluster`, what is added to its
-    block `cluster`, @i@ stands for the number of the server. `login` goes into the URL of routes.
+    block `cluster`, @i@ stands for the number of the server. `login` goes into the URL of routes,
+    and `only` has what is added to single servers.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class Cluster:
         config: str = "",
         cluster: str = "",
         login: str = "",
+        only: dict[int, str] | None = None,
         files: dict[str, bytes] | None = None,
     ) -> None:
         self.kinds = kinds
@@ -63,6 +64,7 @@ class Cluster:
         self._config = config
         self._cluster = cluster
         self._login = login
+        self._only = only or {}
         self._files = files or {}
         self._clients: list[Client] = []
 
@@ -90,8 +92,11 @@ class Cluster:
         routes = ""
         if i:
             routes = f'routes: ["nats-route://{self._login}127.0.0.1:{self.ports[0]}"]'
-        block = f'name: C1\nlisten: "127.0.0.1:{port}"\n{routes}\n{self._cluster}\n'
-        text = f"server_name: S{i}\ncluster {{ {block} }}\n{self._config}".replace("@i@", str(i))
+        # One attempt, the default, may come to nothing on a busy machine.
+        block = f'name: C1\nlisten: "127.0.0.1:{port}"\nconnect_retries: 50\n{routes}\n'
+        block += self._cluster + "\n"
+        text = f"server_name: S{i}\ncluster {{ {block} }}\n{self._config}\n".replace("@i@", str(i))
+        text += self._only.get(i, "")
         server = Server(command(self.kinds[i]), text, files=self._files)
         if i < len(self.servers):
             self.servers[i] = server
@@ -227,9 +232,9 @@ class Peer:
             await self._writer.wait_closed()
 
 
-def free_port() -> int:
-    """A port that nobody listens on right now."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port: int = bound.getsockname()[1]
-        return port
+async def told_of(client: Peer, expected: set[str]) -> None:
+    """Read until `client` has been told of the `expected` addresses."""
+    urls: set[str] = set()
+    while urls != expected:
+        info = json.loads((await client.until("INFO")).removeprefix("INFO "))
+        urls = set(info.get("connect_urls", ()))

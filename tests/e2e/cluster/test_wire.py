@@ -11,7 +11,7 @@ import pytest
 from nats.aio.client import Client
 
 from midge.testing import SettlingClient
-from tests.support.clusters import END, Peer, command, route_port
+from tests.support.clusters import END, Peer, command, route_port, told_of
 from tests.support.processes import Server
 
 CONFIG = """
@@ -318,14 +318,6 @@ async def test_clients_learn_where_other_servers_are(
     await told_of(client, {own, "127.0.0.1:9"})
     await peer.close()
     await told_of(client, {own})
-
-
-async def told_of(client: Peer, expected: set[str]) -> None:
-    """Read until `client` has been told of the `expected` addresses."""
-    urls: set[str] = set()
-    while urls != expected:
-        info = json.loads((await client.until("INFO")).removeprefix("INFO "))
-        urls = set(info.get("connect_urls", ()))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,412 @@
+"""Routes, with a peer in memory: who is let in, what is told, what is taken and what is sent."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+
+from midge.protocol.frame import compose
+from midge.protocol.route_messages import GOSSIP_DEFAULT, GOSSIP_DISABLED, GOSSIP_OVERRIDE
+from midge.server.broker.broker import Broker
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.cluster.addresses import Address
+from midge.server.cluster.cluster import Cluster
+from midge.server.cluster.link import RouteLink
+from midge.server.cluster.side import AcceptedRoute, RouteSide, SolicitedRoute
+from midge.server.config import options as tables
+from midge.server.config.options import ClusterAuthorization, ClusterPermissions
+from midge.server.leafnodes.link import LeafLink
+from midge.server.links.interest import Interests
+from midge.server.routing.client import Client
+from midge.server.routing.outbound import ChunkPool
+from midge.server.routing.role import Role
+from midge.server.routing.subscription import RoutedSubscription
+from midge.testing import ManualClock
+from tests.support.transports import Transport
+
+PEER = {
+    "server_id": "NPEER",
+    "server_name": "PEER",
+    "host": "h",
+    "port": 1,
+    "headers": True,
+    "max_payload": 1 << 20,
+    "cluster": "C1",
+    "lnoc": True,
+    "lnocu": True,
+}
+
+
+class Route:
+    """One route of a `World`, and what was written to it."""
+
+    def __init__(self, world: World, side: RouteSide, host: str) -> None:
+        cid = world.broker.take_cid()
+        self.link = RouteLink(world.broker, cid, (host, 1), side, Role.ROUTE, 30)
+        self.side = side
+        self._transport = Transport()
+        self.link.channel.connection_made(self._transport)
+
+    def say(self, *lines: str) -> Route:
+        """Have lines come in."""
+        self.link.channel.feed("".join(f"{line}\r\n" for line in lines).encode())
+        return self
+
+    def connect(self, **fields: Any) -> Route:
+        return self.say(f"CONNECT {json.dumps({'name': 'NPEER', 'cluster': 'C1', **fields})}")
+
+    def introduce(self, **fields: Any) -> Route:
+        return self.say(f"INFO {json.dumps({**PEER, **fields})}")
+
+    def take(self) -> list[str]:
+        """Return the lines written since the last time, those of $SYS left out."""
+        self.link.router.flush()
+        lines = self._transport.take().decode().split("\r\n")[:-1]
+        return [line for line in lines if "$SYS" not in line]
+
+    def infos(self) -> list[dict[str, Any]]:
+        return [json.loads(line[5:]) for line in self.take() if line.startswith("INFO ")]
+
+    @property
+    def is_up(self) -> bool:
+        return self.link.reason is None and self.link.is_ready
+
+
+class Dialling:
+    """What opens routes, as a SolicitedRoute sees it."""
+
+    def __init__(self, *, is_explicit: bool = True, gossip_mode: int = GOSSIP_DEFAULT) -> None:
+        self.address = Address("h", 1, "u", "p")
+        self.is_explicit = is_explicit
+        self.gossip_mode = gossip_mode
+        self.ends = 0
+
+    def ended(self, link: RouteLink) -> None:
+        self.ends += 1
+
+
+class World:
+    """A server in a cluster, without sockets."""
+
+    def __init__(self, jetstream: bool = False, **cluster: Any) -> None:
+        options = tables.Options(
+            server_name="ME",
+            cluster=tables.Cluster(**{"name": "C1", "port": -1, **cluster}),
+            jetstream=tables.JetStream(enabled=jetstream),
+            limits=tables.Limits(max_subscriptions=5),
+        )
+        self.clock = ManualClock()
+        self.broker = Broker(options, self.clock, Random(1))
+        self.interests = Interests()
+        self.cluster = Cluster(self.broker, self.interests)
+        self.account = self.broker.account("A")
+        self.found: list[str] = []
+        self.cluster.discovered = lambda info: self.found.append(info.server_id)
+
+    def accept(self, host: str = "127.0.0.1", authenticate: Any = None) -> Route:
+        return Route(self, AcceptedRoute(self.cluster, authenticate), host)
+
+    def joined(self, name: str = "PEER", **fields: Any) -> Route:
+        """A route to a server that has connected."""
+        route = self.accept()
+        route.connect(name=f"N{name}", cluster=self.cluster.name).introduce(
+            server_id=f"N{name}", server_name=name, **fields
+        )
+        route.take()
+        return route
+
+    def dial(self, **dialling: Any) -> Route:
+        return Route(self, SolicitedRoute(self.cluster, Dialling(**dialling)), "10.0.0.1")
+
+    def subscribe(self, subject: bytes, queue: bytes | None = None) -> RoutedSubscription:
+        client = Client(1, self.account, ChunkPool())
+        subscription = RoutedSubscription(subject, queue, b"1", client)
+        assert self.account.add(subscription) is None
+        return subscription
+
+    def publish(self, subject: bytes, publisher: Client | None = None, **parts: bytes) -> int:
+        frame = compose(subject, b"x", **parts)
+        result = self.account.sublist.match(subject)
+        return self.broker.router.route(self.account, result, publisher, frame)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+# Who is let in.
+
+
+def test_the_accepting_server_speaks_first_and_registers_after_both_documents(world: World) -> None:
+    route = world.accept()
+    (info,) = route.infos()
+    assert (info["server_name"], info["cluster"], info["jetstream"]) == ("ME", "C1", False)
+    assert info["compression"] == "off"
+    assert "route_pool_size" not in info
+    route.connect()
+    assert not world.cluster.routes
+    route.introduce()
+    assert list(world.cluster.routes) == ["NPEER"]
+
+
+def test_the_connecting_server_answers_info_with_both_documents(world: World) -> None:
+    route = world.dial()
+    assert route.take() == []
+    route.introduce()
+    connect, info, *_ = route.take()
+    told = json.loads(connect.removeprefix("CONNECT "))
+    assert (told["user"], told["pass"], told["name"]) == ("u", "p", world.cluster.server_id)
+    assert json.loads(info.removeprefix("INFO "))["server_id"] == world.cluster.server_id
+    assert list(world.cluster.routes) == ["NPEER"]
+
+
+def test_no_connect_in_time_is_the_end(world: World) -> None:
+    route = world.accept()
+    route.take()
+    world.clock.advance(3)
+    assert route.take() == ["-ERR 'Authentication Timeout'"]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"server_name": "ME"}, {"server_id": "NOTHER", "server_name": "PEER"}]
+)
+def test_a_name_is_taken_once(world: World, fields: dict[str, str]) -> None:
+    first = world.joined()
+    route = world.accept().connect().introduce(**{"server_id": "NNEW", **fields})
+    assert not route.is_up
+    assert first.is_up
+
+
+def test_a_second_route_to_a_server_and_one_to_itself_are_ended(world: World) -> None:
+    first = world.joined()
+    assert not world.dial().introduce().is_up
+    assert not world.accept().connect().introduce(server_id=world.cluster.server_id).is_up
+    assert first.is_up
+
+
+def test_servers_that_both_have_jetstream_refuse_each_other() -> None:
+    world = World(jetstream=True)
+    assert not world.joined(jetstream=True).is_up
+    assert not world.joined(midge_jetstream=True).is_up
+    assert world.joined(jetstream=False).is_up
+    (info,) = world.accept().infos()
+    assert (info["jetstream"], info["midge_jetstream"]) == (False, True)
+    assert World().joined(jetstream=True).is_up
+
+
+def test_a_name_that_was_made_up_gives_way() -> None:
+    world = World(name="")
+    before = world.cluster.name
+    assert world.cluster.is_dynamic
+    first = world.joined("FIRST", cluster=before)
+    lower = world.accept().connect(name="N2", cluster="0", cluster_dynamic=True)
+    assert lower.take()[-1].startswith("-ERR 'Rejecting connection, cluster name")
+    higher = world.accept().connect(name="N3", cluster="zzz", cluster_dynamic=True)
+    higher.introduce(server_id="N3", server_name="S3")
+    assert (world.cluster.name, world.cluster.is_dynamic) == ("zzz", True)
+    assert higher.is_up
+    assert not first.is_up
+    route = world.dial().introduce(server_id="N4", server_name="S4", cluster="C9")
+    assert (world.cluster.name, world.cluster.is_dynamic) == ("C9", False)
+    assert json.loads(route.take()[0].removeprefix("CONNECT "))["cluster"] == "C9"
+
+
+# Gossip.
+
+
+def test_third_servers_are_believed_only_from_those_who_are_known() -> None:
+    third = {"server_id": "NTHIRD", "server_name": "T", "ip": "nats-route://evil:1/"}
+    stranger = World()
+    route = stranger.accept("10.1.1.1").connect().introduce()
+    route.introduce(**third)
+    assert stranger.found == []
+    here, ours = World(), World()
+    here.joined().introduce(**third)
+    ours.dial().introduce().introduce(**third)
+    assert here.found == ours.found == ["NTHIRD"]
+
+
+def test_a_new_server_is_told_of_to_the_others(world: World) -> None:
+    first = world.joined("FIRST")
+    world.joined("SECOND", port=7)
+    (info,) = first.infos()
+    assert (info["server_id"], info["ip"]) == ("NSECOND", "nats-route://127.0.0.1:7/")
+    assert info["gossip_mode"] == GOSSIP_DISABLED
+    world.dial().introduce(server_id="N3", server_name="S3")
+    assert [info["gossip_mode"] for info in first.infos()] == [GOSSIP_OVERRIDE]
+    world.dial(is_explicit=False, gossip_mode=GOSSIP_DISABLED).introduce(
+        server_id="N4", server_name="S4"
+    )
+    assert first.infos() == [], "whoever has told of it has told the others, too"
+
+
+def test_urls_of_clients_come_and_go(world: World) -> None:
+    changes = []
+    world.cluster.urls_changed = lambda: changes.append(world.cluster.client_urls())
+    world.broker.host, world.broker.port = "127.0.0.1", 9
+    route = world.joined(connect_urls=["far:1"])
+    route.introduce(connect_urls=["far:1", "far:2"])
+    route.introduce(connect_urls=["far:1"], ldm=True)
+    route.link.close(ClosedReason.CLIENT_CLOSED)
+    own = "127.0.0.1:9"
+    assert changes == [[own, "far:1"], [own, "far:1", "far:2"], [own], [own]]
+
+
+# Interest.
+
+
+def test_interest_is_told_per_account_with_weights(world: World) -> None:
+    world.subscribe(b"early")
+    route = world.accept().connect()
+    route.take()
+    route.introduce()
+    assert [line for line in route.take() if line.startswith("RS")] == ["RS+ A early"]
+    members = [world.subscribe(b"q", b"g") for _ in range(2)]
+    world.account.remove(members[0])
+    assert route.take() == ["RS+ A q g 1", "RS+ A q g 2", "RS+ A q g 1"]
+    world.account.remove(members[1])
+    assert route.take() == ["RS- A q g"]
+
+
+def test_what_the_server_answers_itself_is_not_told(world: World) -> None:
+    route = world.joined()
+    world.subscribe(b"$SYS.REQ.USER.INFO")
+    world.subscribe(b"$KV.b.k")
+    assert route.take() == ["RS+ A $KV.b.k"]
+    owner = World(jetstream=True)
+    route = owner.joined()
+    for subject in (b"$JS.API.>", b"$KV.b.k", b"$OBJ.b", b"$JS.ACK.>", b"orders.>"):
+        owner.subscribe(subject)
+    assert route.take() == ["RS+ A $JS.ACK.>", "RS+ A orders.>"]
+
+
+def test_permissions_limit_what_is_told_and_taken() -> None:
+    subjects = tables.SubjectPermissions(allow=("in.>",)), tables.SubjectPermissions(allow=("out",))
+    world = World(permissions=ClusterPermissions(imports=subjects[0], exports=subjects[1]))
+    route = world.joined()
+    world.subscribe(b"in.a")
+    world.subscribe(b"other")
+    assert route.take() == ["RS+ A in.a"]
+    route.say("RS+ A out", "RS+ A in.b")
+    assert (world.publish(b"out"), world.publish(b"in.b")) == (1, 0)
+
+
+def test_an_account_made_later_has_what_was_told_of_it(world: World) -> None:
+    route = world.joined().say("RS+ LATE a", "RS+ LATE a g 2", "RMSG LATE a 1", "x")
+    account = world.broker.account("LATE")
+    assert [one.subject for one in route.link.branches[b"LATE"].interest.values()] == [b"a", b"a"]
+    result = account.sublist.match(b"a")
+    assert world.broker.router.route(account, result, None, compose(b"a", b"x")) == 1
+    assert route.take()[-2:] == ["RMSG LATE a | g 1", "x"]
+    account.add(RoutedSubscription(b"b", None, b"1", Client(1, account, ChunkPool())))
+    assert route.take() == ["RS+ LATE b"]
+
+
+def test_interest_beyond_the_bound_is_counted_and_ignored(world: World) -> None:
+    route = world.joined().say(*(f"RS+ A s.{i}" for i in range(9)), "RS+ A s.0 q 3")
+    assert route.link.interest_count == 5
+    assert world.broker.limit_hits["route_subscriptions"] == 5
+    route.say("RS- A s.0", "RS+ A s.8")
+    assert world.publish(b"s.8") == 1
+    assert route.is_up
+
+
+def test_the_end_of_a_route_is_the_end_of_its_interest(world: World) -> None:
+    route = world.joined().say("RS+ A a", "RS+ A a g 1")
+    assert world.publish(b"a") == 1
+    route.say("-ERR 'x'")
+    assert not world.cluster.routes
+    assert world.publish(b"a") == 0
+
+
+# Messages.
+
+
+def test_a_message_goes_over_every_route_and_never_on(world: World) -> None:
+    first, second = world.joined("FIRST"), world.joined("SECOND")
+    first.take()
+    for route in (first, second):
+        route.say("RS+ A a", "RS+ A a g 1")
+    assert world.publish(b"a", reply=b"r") == 2
+    lines = sorted([first.take()[0], second.take()[0]])
+    assert lines == ["RMSG A a + r g 1", "RMSG A a r 1"]
+    local = world.subscribe(b"a")
+    first.take(), second.take()
+    first.say("RMSG A a 1", "x", "RMSG A a | g 1", "x")
+    assert local.delivered == 2
+    assert second.take() == []
+
+
+def test_queue_members_have_their_share_by_weight(world: World) -> None:
+    route = world.joined().say("RS+ A a g 3")
+    member = world.subscribe(b"a", b"g")
+    for _ in range(4000):
+        assert world.publish(b"a") == 1
+    assert member.delivered == 1000
+    assert len([line for line in route.take() if line.startswith("RMSG")]) == 3000
+
+
+def test_a_message_of_a_leaf_node_names_its_cluster(world: World) -> None:
+    leaf = LeafLink(world.broker, 99, ("h", 1), None)
+    leaf.account, leaf.cluster = world.account, "EDGE"
+    route = world.joined().say("RS+ A a")
+    assert world.publish(b"a", leaf, reply=b"r") == 1
+    assert route.take() == ["LMSG EDGE A a r 0 1", "x"]
+    old = World()
+    route = old.joined(lnoc=False).say("RS+ A a")
+    leaf = LeafLink(old.broker, 99, ("h", 1), None)
+    leaf.account, leaf.cluster = old.account, "EDGE"
+    old.publish(b"a", leaf)
+    assert route.take() == ["RMSG A a 1", "x"]
+
+
+def test_interest_of_leaf_nodes_elsewhere_is_the_last_choice_and_gets_nothing_back(
+    world: World,
+) -> None:
+    route = world.joined().say("LS+ EDGE A a g 5")
+    member = world.subscribe(b"a", b"g")
+    assert world.publish(b"a") == 1
+    assert member.delivered == 1
+    world.account.remove(member)
+    leaf = LeafLink(world.broker, 99, ("h", 1), None)
+    leaf.account, leaf.cluster = world.account, "EDGE"
+    assert world.publish(b"a", leaf) == 0
+    assert world.publish(b"a") == 1
+    route.take()
+    route.say("LS- EDGE A a g")
+    assert world.publish(b"a") == 0
+
+
+def test_what_the_other_side_cannot_take_is_cut_or_dropped(world: World) -> None:
+    route = world.joined(headers=False, max_payload=30).say("RS+ A a")
+    assert world.publish(b"a", headers=b"NATS/1.0\r\nK: v\r\n\r\n") == 1
+    assert route.take() == ["RMSG A a 1", "x"]
+    result = world.account.sublist.match(b"a")
+    assert world.broker.router.route(world.account, result, None, compose(b"a", b"y" * 31)) == 0
+    assert world.broker.limit_hits["route_payload"] == 1
+    assert route.take() == []
+
+
+def test_a_server_that_answers_no_ping_is_left(world: World) -> None:
+    route = world.joined()
+    world.clock.advance(5)
+    assert "PING" in route.take()
+    world.clock.advance(200)
+    assert not route.is_up
+
+
+@pytest.mark.parametrize("line", ["PUB a 1\r\nx", "SUB a 1", "UNSUB 1", "HPUB a 1 1\r\nx"])
+def test_lines_of_clients_end_a_route(world: World, line: str) -> None:
+    route = world.joined().say(line)
+    assert route.take()[-1] == "-ERR 'Unknown Protocol Operation'"
+    assert not route.is_up
+
+
+def test_users_are_asked_for() -> None:
+    world = World(authorization=ClusterAuthorization(user="u", password="p"))
+    (info,) = world.accept().infos()
+    assert info["auth_required"] is True
