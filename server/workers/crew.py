@@ -33,6 +33,10 @@ LONGEST_DELAY_S = 30.0
 _PING_S = 2.0
 _TRY_AGAIN_S = 5.0
 _PATIENCE_S = 2.0  # for what one worker asks the others, such as for a page
+_LINK_BUFFER_BYTES = 2 << 20
+"""What a link's socket holds, as far as the system allows (net.core.wmem_max): a batch of reads
+makes 1 MiB of messages, and what does not fit makes the next ones slower."""
+
 _RELINK_S = 0.1  # a link that ends most often means that a process does, which is soon known
 
 log = get_logger()
@@ -148,6 +152,8 @@ class Crew:
     def _link(self, one: WorkerProcess, other: WorkerProcess) -> None:
         """Give both processes an end of a new link; try again soon where that does not fit."""
         ends = socket.socketpair()
+        for end in ends:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LINK_BUFFER_BYTES)
         try:
             for process, peer, end in ((one, other, ends[0]), (other, one, ends[1])):
                 if not process.hand_over({"to": "link", "peer": peer.index}, end):

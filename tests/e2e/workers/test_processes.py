@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import nats.errors
+import nats.js.errors
 import pytest
 
 from midge.testing import SettlingClient
@@ -192,3 +194,33 @@ async def test_the_log_is_the_parents(tmp_path_factory: pytest.TempPathFactory) 
             await until(lambda: log.read_text().count("Client connection created") == 2)
         lines = log.with_suffix(".old").read_text().splitlines()
         assert all(re.match(r"\[\d+\] \d{4}/\d\d/\d\d ", line) for line in lines)
+
+
+async def test_streams_outlive_their_worker() -> None:
+    config = 'jetstream { store_dir: "@directory@/js" }\n'
+    with Server(midge_command(), config, WORKERS) as server:
+        first = await Raw.open(server.url)
+        client = await SettlingClient.connected(server.url, allow_reconnect=False)
+        other = client.jetstream(timeout=TIMEOUT_S)
+        await other.add_stream(name="S", subjects=["s"])
+        for i in range(20):
+            await other.publish("s", b"%d" % i)
+        known = pids(server)[0]
+        os.kill(known, signal.SIGKILL)
+        await until_logged(server, "Worker ended: worker=0")
+        answers: list[bool] = []
+        async with asyncio.timeout(TIMEOUT_S):
+            while not answers or not answers[-1]:
+                try:
+                    await other.publish("s", b"after", timeout=1)
+                    answers.append(True)
+                except (nats.errors.NoRespondersError, nats.js.errors.NoStreamResponseError):
+                    answers.append(False)  # at once, and not when its time is up
+        assert pids(server)[0] != known
+        assert not answers[0]
+        state = (await other.stream_info("S")).state
+        assert state.messages == 21
+        messages = [await other.get_msg("S", seq=i + 1) for i in range(20)]
+        assert [message.data for message in messages] == [b"%d" % i for i in range(20)]
+        await client.close()
+        await first.close()
