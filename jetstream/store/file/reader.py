@@ -86,7 +86,8 @@ class RecordReader(SearchableStore):
             self._ahead_segment = 0
             return 0
         at = offset - self._ahead_start
-        if self._ahead_segment != segment.number or at < 0 or at + size > len(self._ahead):
+        # Behind what was durable then, the buffer has zeros where there may be records by now.
+        if not self._is_ahead(segment, offset, size - _BEYOND):
             is_next = self._read_segment == segment.number and 0 <= offset - self._read_end < _AHEAD
             self._read_ahead(segment, offset, max(size, _AHEAD) if is_next else size)
             at = 0
