@@ -8,7 +8,7 @@ by threads.
 
 from collections.abc import Iterator
 from enum import Enum
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple, Protocol
 
 from midge.sublist import octets
@@ -28,6 +28,7 @@ _GROUP_STEPS = 12  # building a queue group, however few its members
 _PLAIN_PER_STEP = 4  # subscriptions are collected in bulk
 _WEIGHT_MAX = 1 << 20  # subscriptions in the cached results that are more than a copy of a node's
 _KEEP_EVERY = 8  # of the results built while hardly any is used twice
+_WALKED_AT_ONCE = 32  # nodes of a walk: some 10 us where none of them has interest
 _FAN_OUT_SAMPLE = 1024  # how many remembered results the fan-out statistics look at
 
 
@@ -279,6 +280,24 @@ class SubList:
             return found
         finally:
             self._mutex.leave()
+
+    def walk(self) -> Iterator[list[tuple[bytes, bytes | None]]]:
+        """Yield what `interest` lists, of a few nodes at a time, while subscriptions may change.
+
+        What comes or goes meanwhile may be yielded or not; `listener` is told of it.
+        """
+        nodes = chain(list(self._exact.values()), self._trie.walk())
+        while batch := list(islice(nodes, _WALKED_AT_ONCE)):
+            yield [interest for node in batch for interest in node.interest()]
+
+    def exactly(self, subject: bytes, queue: bytes | None) -> list[Subscription]:
+        """List the subscriptions of exactly `subject`, plain or in the group `queue`."""
+        if self._exact_match and is_literal(subject):
+            node = self._exact.get(subject)
+        else:
+            node = self._trie.at(subject)
+        found = [] if node is None else node.subscriptions()
+        return [one for one in found if one.queue == queue]
 
     def clear(self) -> None:
         """Forget all subscriptions at the end of a server; `listener` is not told."""

@@ -1,5 +1,7 @@
 """The trie of subscriptions: one level of nodes per token, with nodes for `*` and `>`."""
 
+from collections.abc import Iterator
+
 from midge.sublist.result import QueueGroup, SubListResult
 from midge.sublist.subjects import has_empty_token
 from midge.sublist.subscription import Subscription
@@ -342,6 +344,17 @@ class Trie:
             found.extend(here)
             levels.extend(node.below for node in here if node.below is not None)
         return found
+
+    def walk(self) -> Iterator[Node]:
+        """Yield every node, level by level, while nodes may come and go."""
+        levels = [self._root]
+        while levels:
+            level = levels.pop()
+            for node in (*level.nodes.values(), level.pwc, level.fwc):
+                if node is not None:
+                    yield node
+                    if node.below is not None:
+                        levels.append(node.below)
 
     def depth(self) -> int:
         """Count the levels on the longest path that holds a node."""

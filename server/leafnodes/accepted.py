@@ -266,7 +266,11 @@ class Accepted(Side):
         wanted = WANTED[Kind.LEAF] - ({Kind.LEAF} if is_isolated else set())
         link.told = Told(link, broker.turns, LeafDialect(), Kind.LEAF, wanted)
         info = self._second_info(link, identity)
-        self._bind(link, identity.rules, connect.deny_pub or (), info)
+        try:
+            self._bind(link, identity.rules, connect.deny_pub or (), info)
+        except ValueError as error:
+            self.fail(link, None, ClosedReason.PROTOCOL_VIOLATION, f"deny_pub: {error}")
+            return
         link.send(info.line())
         self.nodes.join(link, link.take_rules)
 

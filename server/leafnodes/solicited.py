@@ -129,22 +129,32 @@ class Solicited(Side):
         self.compare_domains(link, has_jetstream=info.jetstream is True, domain=info.domain or "")
         link.max_interest = self.nodes.max_interest()
         link.told = Told(link, self.nodes.broker.turns, LeafDialect(), Kind.HUB)
-        self._bind(link, info)
-        self.nodes.join(link, link.take_rules)
+        if self._bind(link, info):
+            self.nodes.join(link, link.take_rules)
 
     def _renew(self, link: LeafLink, info: LeafInfo) -> None:
         """Go by other permissions from now on."""
-        self._bind(link, info)
-        self.nodes.interests.of(link.account).renew(link, telling(link.take_rules))
+        if self._bind(link, info):
+            self.nodes.interests.of(link.account).renew(link, telling(link.take_rules))
 
-    def _bind(self, link: LeafLink, info: LeafInfo) -> None:
-        """Limit `link` by what the hub allows, and by what our settings deny."""
+    def _bind(self, link: LeafLink, info: LeafInfo) -> bool:
+        """Limit `link` by what the hub allows, and by what our settings deny.
+
+        False, and the link is closed, where what the hub says is not what it should be.
+        """
         imports, exports = _rules(info.import_), _rules(info.export)
         table = self._remote.table
         own = denied_for(self.nodes.broker.options.jetstream)
-        take = rules_of(imports.allow, imports.deny + table.deny_imports + own.take)
-        send = rules_of(exports.allow, exports.deny + table.deny_exports + own.send)
+        try:
+            take = rules_of(imports.allow, imports.deny + table.deny_imports + own.take)
+            send = rules_of(exports.allow, exports.deny + table.deny_exports + own.send)
+        except ValueError as error:
+            self.retry_delay_s = LOOP_DELAY_S
+            detail = f"permissions in INFO: {error}"
+            self.fail(link, None, ClosedReason.PROTOCOL_VIOLATION, detail)
+            return False
         link.limit(send, take, info.max_payload)
+        return True
 
     def on_peer_error(self, link: LeafLink, text: bytes) -> None:
         """Log it, and stay away for a while after a loop or a violation of permissions."""

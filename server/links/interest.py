@@ -7,13 +7,16 @@ wants; a route is told the same, since every server of a cluster has a route to 
 
 from __future__ import annotations
 
+import itertools
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from midge.server.clients.fair_turns import PORTION_BYTES
+from midge.sublist.subscription import RemoteSubscription
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from midge.server.clients.fair_turns import FairTurns
     from midge.server.routing.account import Account
@@ -25,7 +28,15 @@ it comes from, where the link is told that; empty otherwise."""
 Allows = "Callable[[bytes], bool]"
 """Tells whether interest in a subject may be told."""
 
-_TELLING_BYTES = 256  # what a line of interest takes of a turn
+_LOOK_BYTES = 4096
+"""What a look at an interest, and perhaps a line, take of a turn: some 2.5 us."""
+
+_SHARDS = 256
+"""Into how many parts what is told is divided: a dictionary of a million entries takes 100 ms to
+grow, one of 4,000 less than 1 ms."""
+
+_TURN_MAX_BYTES = 128 * PORTION_BYTES
+"""Most that one link takes of a turn, a quarter of it: 5 ms."""
 
 
 class Kind(Enum):
@@ -118,16 +129,17 @@ class Told:
         self._turns = turns
         self._dialect = dialect
         self._allows: Callable[[bytes], bool] = _all
-        self._counts: dict[Key, int] = {}
-        self._untold: dict[Key, None] = {}
+        self._shards: tuple[dict[Key, int], ...] = ()
+        self._count_of: Callable[[Key], int] = _none
+        self._walk: Iterator[list[Key]] | None = None
         self._is_waiting = False
 
     def __len__(self) -> int:
-        return len(self._counts)
+        return sum(len(shard) for shard in self._shards)
 
     def keys(self) -> list[Key]:
         """List what is told."""
-        return list(self._counts)
+        return list(itertools.chain(*self._shards))
 
     def hears_of(self, source: Link, origin: str) -> bool:
         """Tell whether interest that came over `source`, from the cluster `origin`, is told."""
@@ -140,55 +152,95 @@ class Told:
         """Return the key of interest that came over another link."""
         return subject, queue, origin if self._dialect.names_origins else ""
 
-    def begin(self, found: dict[Key, int], allows: Callable[[bytes], bool]) -> None:
-        """Tell all of `found` that is allowed, in turns, and what is told already no more."""
+    def begin(
+        self,
+        walk: Iterator[list[Key]],
+        count_of: Callable[[Key], int],
+        allows: Callable[[bytes], bool],
+    ) -> None:
+        """Tell all of `walk` that is allowed, in turns, and what is told already no more.
+
+        `walk` yields a few kinds of interest at a time, or none, which is a step, too.
+        `count_of` tells how much interest of a kind there is by now, which may be none any more.
+        What changes during the walk is told at once.
+        """
         self._allows = allows
-        allowed = {key: count for key, count in found.items() if allows(key[0])}
-        for key in [key for key in self._counts if key not in allowed]:
-            self._forget(key)
-        for key, count in allowed.items():
-            if self._counts.get(key) != count:
-                self._untold[key] = None
-        self._counts = allowed
-        self._tell_waiting(PORTION_BYTES)
+        self._count_of = count_of
+        if not self._shards:
+            self._shards = tuple({} for _ in range(_SHARDS))
+        told = (list(shard) for shard in self._shards if shard)
+        self._walk = itertools.chain(told, walk)
+        self._look_around(8 * PORTION_BYTES)
 
     def change(self, key: Key, change: int) -> None:
         """Tell at once that there is so much more, or less, interest of a kind."""
-        before = self._counts.get(key, 0)
+        if not self._shards:
+            return
+        if self._walk is not None or key[1] is not None:
+            self._look_at(key)
+            return
+        counts = self._counts_with(key)
+        before = counts.get(key, 0)
         if before == 0 and not self._allows(key[0]):
             return
         count = before + change
         if count <= 0:
-            self._forget(key)
+            self._forget(counts, key)
             return
-        self._counts[key] = count
-        if key not in self._untold and (before == 0 or key[1] is not None):
+        counts[key] = count
+        if before == 0:
             self._link.send(self._dialect.began(key, count))
 
     def end(self) -> None:
         """Tell nothing more."""
-        self._counts = {}
-        self._untold = {}
+        self._shards = ()
+        self._walk = None
 
-    def _forget(self, key: Key) -> None:
+    def _look_at(self, key: Key) -> None:
+        """Tell what has changed of interest of a kind, if anything has."""
+        counts = self._counts_with(key)
+        before = counts.get(key, 0)
+        count = self._count_of(key) if self._allows(key[0]) else 0
+        if count <= 0:
+            self._forget(counts, key)
+        elif count != before:
+            counts[key] = count
+            if before == 0 or key[1] is not None:
+                self._link.send(self._dialect.began(key, count))
+
+    def _counts_with(self, key: Key) -> dict[Key, int]:
+        """Return the part of what is told that `key` belongs to."""
+        return self._shards[hash(key) % _SHARDS]
+
+    def _forget(self, counts: dict[Key, int], key: Key) -> None:
         """Tell that interest has ended, if it was told of."""
-        if self._counts.pop(key, 0) and self._untold.pop(key, True) is not None:
+        if counts.pop(key, 0):
             self._link.send(self._dialect.ended(key))
 
-    def _tell_waiting(self, budget: int) -> None:
-        """Tell what is still to be told, for so much of this turn; the rest follows in others."""
-        while self._untold and budget > 0:
-            key = next(iter(self._untold))
-            del self._untold[key]
-            self._link.send(self._dialect.began(key, self._counts[key]))
-            budget -= _TELLING_BYTES + len(key[0])
-        if self._untold and not self._is_waiting:
+    def _look_around(self, budget: int) -> None:
+        """Go on with the walk for so much of this turn; the rest follows in others."""
+        while self._walk is not None and budget > 0:
+            keys = next(self._walk, None)
+            if keys is None:
+                self._walk = None
+                return
+            for key in keys:
+                self._look_at(key)
+            budget -= _LOOK_BYTES * (4 + len(keys))
+        if self._walk is not None and not self._is_waiting:
             self._is_waiting = True
             self._turns.wait(self._go_on)
 
     def _go_on(self) -> None:
         self._is_waiting = False
-        self._tell_waiting(min(self._turns.share(), 64 * PORTION_BYTES))
+        share = self._turns.share()
+        used = min(share, _TURN_MAX_BYTES)
+        self._turns.give_back(share - used)
+        self._look_around(used)
+
+
+def _none(_: Key) -> int:
+    return 0
 
 
 def _all(_: bytes) -> bool:
@@ -206,7 +258,6 @@ class AccountInterest:
         self.account = account
         self._also = also
         self._links: list[Link] = []
-        self._members: dict[tuple[bytes, bytes | None], int] = {}  # of queue groups
 
     def __len__(self) -> int:
         return len(self._links)
@@ -214,18 +265,13 @@ class AccountInterest:
     def add(self, link: Link, allows: Callable[[bytes], bool]) -> None:
         """Tell `link` of all interest that concerns it, and of every change from now on."""
         if not self._links:
-            self._members = {
-                key: self.account.sublist.count_members(*key)
-                for key in self.account.interest()
-                if key[1] is not None
-            }
             self.account.add_listener(self)
         self._links.append(link)
-        link.told.begin(self._interest_for(link), allows)
+        self.renew(link, allows)
 
     def renew(self, link: Link, allows: Callable[[bytes], bool]) -> None:
         """Tell `link`, which has other rules now, what it has not been told, and the reverse."""
-        link.told.begin(self._interest_for(link), allows)
+        link.told.begin(self._walk_for(link), partial(self._count_for, link), allows)
 
     def remove(self, link: Link) -> None:
         """Tell `link` nothing any more."""
@@ -233,45 +279,50 @@ class AccountInterest:
             self._links.remove(link)
             if not self._links:
                 self.account.remove_listener(self)
-                self._members = {}
 
-    def _interest_for(self, link: Link) -> dict[Key, int]:
-        """Collect what `link` is to be told."""
-        found: dict[Key, int] = {}
-        for subject, queue in self.account.interest():
-            members = 1 if queue is None else self._members.get((subject, queue), 1)
-            found[subject, queue, ""] = members
+    def _walk_for(self, link: Link) -> Iterator[list[Key]]:
+        """Yield the kinds of interest that `link` may have to be told of."""
         told = link.told
-        for subject in self._also(told.kind):
-            found[subject, None, ""] = found.get((subject, None, ""), 0) + 1
-        for other in self._links:
-            for interest in other.interest.values():
+        yield [(subject, None, "") for subject in self._also(told.kind)]
+        for batch in self.account.sublist.walk():
+            yield [(subject, queue, "") for subject, queue in batch]
+        for other in list(self._links):
+            for interest in list(other.interest.values()):
                 origin = interest.origin or other.cluster
-                if not told.hears_of(other, origin):
-                    continue
-                key = told.key_of(interest.subject, interest.queue, origin)
-                found[key] = found.get(key, 0) + interest.weight
-        return found
+                if told.hears_of(other, origin):
+                    yield [told.key_of(interest.subject, interest.queue, origin)]
+
+    def _count_for(self, link: Link, key: Key) -> int:
+        """Count the interest of a kind that `link` is told of."""
+        subject, queue, from_cluster = key
+        told, sublist = link.told, self.account.sublist
+        count = 0
+        if not from_cluster:
+            count = sublist.count_members(subject, queue)
+            if queue is None:
+                count = min(count, 1) + (subject in self._also(told.kind))
+        if sublist.remotes is not None:
+            for interest in sublist.remotes.exactly(subject, queue):
+                assert isinstance(interest, RemoteSubscription), "others are not remote"
+                source: Any = interest.remote
+                origin = interest.origin or source.cluster
+                if told.hears_of(source, origin) and told.key_of(subject, queue, origin) == key:
+                    count += interest.weight
+        return count
 
     # What the account tells.
 
     def interest_began(self, subject: bytes, queue: bytes | None) -> None:
         """Pass on that there is interest of a kind."""
-        if queue is not None:
-            self._members[subject, queue] = 1
         self._change((subject, queue, ""), 1)
 
     def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
         """Pass on that there is none any more."""
-        change = 1 if queue is None else self._members.pop((subject, queue), 1)
-        self._change((subject, queue, ""), -change)
+        self._change((subject, queue, ""), -1)
 
     def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
         """Pass on how many members a queue group has."""
-        before = self._members.get((subject, queue), 0)
-        self._members[subject, queue] = members
-        if members != before:
-            self._change((subject, queue, ""), members - before)
+        self._change((subject, queue, ""), 0)
 
     def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
         """Leave it to `link_changed`, which knows from where."""

@@ -57,11 +57,14 @@ class World:
     def tell(self, link: Link, subject: bytes, queue: bytes | None, change: int) -> None:
         """Have `link` tell of interest."""
         known = link.interest.get((subject, queue))
-        weight = change + (known.weight if known else 0)
-        if weight:
-            link.interest[subject, queue] = RemoteSubscription(subject, queue, link, weight)
+        if known is None:
+            known = link.interest[subject, queue] = RemoteSubscription(subject, queue, link, change)
+            assert self.account.sublist.insert_remote(known) is None
         else:
+            known.weight += change
+        if not known.weight:
             del link.interest[subject, queue]
+            assert self.account.sublist.remove_remote(known) is None
         self.interest.link_changed(link, subject, queue, change)
 
 

@@ -1,0 +1,163 @@
+"""A hostile leaf node: it announces much, floods, and says what makes no sense."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import pytest
+
+from tests.abuse.conftest import (
+    GROWTH_BYTES,
+    Target,
+    Victim,
+    ask,
+    read_to_end,
+    read_until,
+    wait_until,
+)
+from tests.support.leafnodes import leaf_port
+
+MIB = 1 << 20
+PORT = 'leafnodes { listen: "127.0.0.1:-1" }\n'
+
+
+def dial(target: Target) -> socket.socket:
+    """Open a connection to the port for leaf nodes; INFO has been read."""
+    leaf = socket.create_connection(("127.0.0.1", leaf_port(target.server)), 20)
+    target._opened.append(leaf)
+    assert read_until(leaf, b"\r\n").startswith(b"INFO ")
+    return leaf
+
+
+def joined(target: Target, name: str = "EVIL") -> socket.socket:
+    """Have a leaf node let in."""
+    leaf = dial(target)
+    connect = {"version": "2.15.1", "name": name, "headers": True, "remote_account": "$G"}
+    leaf.sendall(b"CONNECT " + json.dumps(connect).encode() + b"\r\n")
+    assert b"connect_info" in ask(leaf)
+    return leaf
+
+
+@pytest.mark.parametrize("count", [60_000, pytest.param(1_000_000, marks=pytest.mark.full)])
+@pytest.mark.timeout(300)
+def test_a_flood_of_interest_is_bounded(victim: Victim, count: int) -> None:
+    limit = count // 2
+    with victim(f"{PORT}max_subs: {limit}\n", growth_bytes=limit * 1024 + GROWTH_BYTES) as target:
+        leaf = joined(target)
+        told = 0
+        for start in range(0, count, 10_000):
+            lines = (b"LS+ s.%d.*" % i for i in range(start, start + 10_000))
+            told += ask(leaf, *lines).count(b"maximum subscriptions exceeded")
+        assert told >= count - limit
+        assert ask(leaf, b"LS+ one.more") != b"PONG\r\n", "the link stays, and takes no more"
+
+
+@pytest.mark.parametrize("count", [100_000, pytest.param(1_000_000, marks=pytest.mark.full)])
+@pytest.mark.timeout(300)
+def test_a_leaf_that_is_told_of_much_interest_stops_nobody(victim: Victim, count: int) -> None:
+    with victim(PORT, growth_bytes=count * 1024 + GROWTH_BYTES) as target:
+        client = target.dial()
+        for start in range(0, count, 10_000):
+            ask(client, *(b"SUB s.%d.* %d" % (i, i) for i in range(start, start + 10_000)))
+        target.forget_busy()
+        leaf = joined(target)
+        told = 0
+        while told < count:
+            told += read_until(leaf, b"\r\n").count(b"LS+ s.")
+        for number in range(3):
+            joined(target, f"OTHER{number}")
+
+
+LINES = (
+    b"LMSG a 99999999999999999999",
+    b"LMSG a 4294967296",
+    b"LMSG a | q 1099511627776",
+    b"HMSG a 99999999999 99999999999",
+    b"HMSG a 12 5",
+    b"LMSG a x y z 5",
+    b"LS+ a b c d e",
+    b"LS+ " + b"a." * 40_000 + b"b",
+    b"LMSG a | " + b"q " * 40_000 + b"1",
+    b"CONNECT {}",
+    b"\x00\xff\xfe",
+)
+
+
+def test_a_line_that_cannot_be_ends_the_link(victim: Victim) -> None:
+    with victim(PORT) as target:
+        for line in LINES:
+            leaf = joined(target)
+            leaf.sendall(line + b"\r\n")
+            read_to_end(leaf)
+        assert b"PONG" in ask(joined(target)), "another one may come"
+
+
+DOCUMENTS = (
+    b"{" * 100_000,
+    b'{"name": ' + b"[" * 50_000,
+    b'{"version": 1}',
+    b'{"deny_pub": ["' + b"a." * 400_000 + b'"]}',
+    b'{"name": "' + b"x" * 2 * MIB + b'"}',
+    b"\xff\xfe",
+    b"",
+)
+
+
+def test_a_connect_that_cannot_be_ends_the_connection(victim: Victim) -> None:
+    with victim(PORT) as target:
+        for document in DOCUMENTS:
+            leaf = dial(target)
+            leaf.sendall(b"CONNECT " + document + b"\r\n")
+            leaf.shutdown(socket.SHUT_WR)
+            read_to_end(leaf)
+        assert b"PONG" in ask(joined(target))
+
+
+def test_words_without_end_are_cheap(victim: Victim) -> None:
+    with victim(PORT) as target:
+        leaf = joined(target)
+        for line in (b"-ERR 'x'", b"INFO {}", b"PONG", b"LS- not.there", b"LS+ a..b"):
+            for _ in range(5):
+                ask(leaf, *[line] * 2_000)
+
+
+@pytest.mark.full
+def test_leafs_that_never_connect_are_bounded(victim: Victim) -> None:
+    with victim(PORT) as target:
+        files = target.descriptors()
+        port = leaf_port(target.server)
+        waiting = [socket.create_connection(("127.0.0.1", port), 20) for _ in range(400)]
+        assert target.descriptors() - files < 350
+        for one in waiting:
+            one.close()
+        wait_until(lambda: target.descriptors() <= files, "the files to be closed")
+        joined(target)
+
+
+INFO = {"server_id": "N", "client_id": 7, "headers": True, "leafnode_urls": [], "proto": 3}
+SECOND_INFOS = (
+    {"connect_info": True, "import": {"deny": ["a.."]}},
+    {"connect_info": True, "export": {"allow": [""]}},
+    {"connect_info": True, "export": 5},
+    {"connect_info": True, "acc_is_sys": True},
+    {"client_id": "x"},
+)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [SECOND_INFOS[0], *(pytest.param(one, marks=pytest.mark.full) for one in SECOND_INFOS[1:])],
+    ids=str,
+)
+def test_a_hub_whose_info_cannot_be_is_left(victim: Victim, second: dict) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hub:
+        url = f"nats-leaf://127.0.0.1:{hub.getsockname()[1]}"
+        with victim(f'leafnodes {{ remotes: [ {{ url: "{url}" }} ] }}\n'):
+            leaf, _ = hub.accept()
+            with leaf:
+                leaf.settimeout(20)
+                leaf.sendall(f"INFO {json.dumps({**INFO, 'info_on_connect': True})}\r\n".encode())
+                assert read_until(leaf, b"PING\r\n").startswith(b"CONNECT ")
+                leaf.sendall(f"INFO {json.dumps({**INFO, **second})}\r\n".encode())
+                read_to_end(leaf)
