@@ -32,7 +32,6 @@ from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.clients.host import Host
 from midge.server.clients.observer import Observer
-from midge.server.clients.protocol_trace import Tracer, client_label
 from midge.server.clients.screens import Screen, Screens
 from midge.server.clock import Clock
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
@@ -50,6 +49,7 @@ from midge.sublist import SubList
 
 if TYPE_CHECKING:
     from midge.server.clients.publishing import PublishingClient
+    from midge.server.clients.seams import Trace
     from midge.server.interceptors.api import Interceptor
     from midge.server.interceptors.interception import Interception
     from midge.server.routing.client import Client
@@ -224,7 +224,7 @@ class Broker(Host):
         """Trace `connection` while `logging.trace` says so."""
         wanted = self.options.logging.trace or self.options.logging.trace_verbose
         if wanted or connection.tracer is not None:
-            connection.trace(Tracer(connection, self.options.logging) if wanted else None)
+            connection.trace(_tracer_of(connection, self.options) if wanted else None)
 
     def client_connected(self, connection: Connection) -> None:
         """Called when a client has been admitted."""
@@ -260,7 +260,7 @@ class Broker(Host):
                 "client_closed",
                 cid=connection.cid,
                 peer=connection.peer,
-                client=client_label(connection),
+                client=_label_of(connection),
                 reason=reason.value,
             )
 
@@ -498,6 +498,18 @@ def configured_interceptors(options: Options) -> dict[str, Interceptor]:
     from midge.server.interceptors.api import load_interceptors  # noqa: PLC0415 - few have any
 
     return load_interceptors(table)
+
+
+def _tracer_of(connection: Connection, options: Options) -> Trace:
+    from midge.server.clients.protocol_trace import Tracer  # noqa: PLC0415 - few logs have one
+
+    return Tracer(connection, options.logging)
+
+
+def _label_of(connection: Connection) -> str:
+    from midge.server.clients.protocol_trace import client_label  # noqa: PLC0415 - as above
+
+    return client_label(connection)
 
 
 def _may_delegate(options: Options) -> bool:

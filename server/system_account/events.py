@@ -20,11 +20,11 @@ from midge.server.clients.client_info import user_of
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.links.interest import Kind
-from midge.server.monitoring import accounts, go_format, whole
+from midge.server.monitoring import go_format
 from midge.server.monitoring.state import State
 from midge.server.routing.account import Account
 from midge.server.system_account.documents import Documents
-from midge.server.system_account.requests import SystemRequests
+from midge.server.system_account.services import SystemServices
 
 if TYPE_CHECKING:
     from midge.server.clock import Timer
@@ -47,13 +47,13 @@ class SystemEvents(Observer):
         self._timer: Timer | None = None
         self._interval_s = _FIRST_STATISTICS_INTERVAL_S
         self._known: set[str] = set()
-        self._requests = SystemRequests(self._documents, reload)
+        self._services = SystemServices(self._documents, reload)
         self._is_first = state.part is None or state.part.is_first
 
     def start(self) -> None:
         """Start to observe and to answer; of several workers, one answers for all."""
         if self._is_first:
-            self._requests.subscribe_system()
+            self._services.subscribe_system()
         for account in list(self._broker.accounts.values()):
             self.account_made(account)
         self._broker.observers.append(self)
@@ -73,7 +73,7 @@ class SystemEvents(Observer):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._requests.close()
+        self._services.close()
 
     def lame_duck(self) -> None:
         """Publish the event of lame duck mode."""
@@ -86,7 +86,7 @@ class SystemEvents(Observer):
         """Offer the common services in a new account."""
         if account.name not in self._known:
             self._known.add(account.name)
-            self._requests.subscribe_account(account, everything=self._is_first)
+            self._services.subscribe_account(account, everything=self._is_first)
 
     def client_connected(self, connection: Connection) -> None:
         """Publish the event of an admitted client."""
@@ -155,7 +155,7 @@ class SystemEvents(Observer):
         """Tell whether any client may have subscribed in the system account."""
         if self._state.part is not None:
             return True  # perhaps one of another worker
-        return len(self._broker.system_account.sublist) > self._requests.subscribed
+        return len(self._broker.system_account.sublist) > self._services.subscribed
 
     def _publish_own(self, name: str, document: Any) -> None:
         self.publish(self._broker.system_account, self._own_subject(name), document)
@@ -167,6 +167,8 @@ class SystemEvents(Observer):
     def _tell_connections(self, account: Account, leaving: int = 0) -> None:
         """Publish the counts of an account, less the `leaving` subscriptions of a client."""
         if self._state.part is None:
+            from midge.server.monitoring import accounts  # noqa: PLC0415 - no start needs pages
+
             counts = accounts.account_statistics(self._state, account)
             counts["num_subscriptions"] -= leaving
             self._publish_connections(account.name, counts)
@@ -175,6 +177,8 @@ class SystemEvents(Observer):
 
     async def _tell_all_connections(self, name: str) -> None:
         """Publish the counts of an account in all workers."""
+        from midge.server.monitoring import whole  # noqa: PLC0415 - as above
+
         found = await whole.whole_account_statistics(self._state, [name])
         if found:
             self._publish_connections(name, found[0])
@@ -192,12 +196,16 @@ class SystemEvents(Observer):
         if is_heard and self._state.part is not None:
             self._begin(self._publish_all_statistics())
         elif is_heard:
+            from midge.server.monitoring import whole  # noqa: PLC0415 - as above
+
             own = whole.own_totals(self._state)
             self._publish_own("STATSZ", self._documents.statistics(own))
         return is_heard
 
     async def _publish_all_statistics(self) -> None:
         """Publish the counts of all workers."""
+        from midge.server.monitoring import whole  # noqa: PLC0415 - as above
+
         totals = await whole.whole_totals(self._state)
         self._publish_own("STATSZ", self._documents.statistics(totals))
 

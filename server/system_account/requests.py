@@ -1,4 +1,7 @@
-"""The system account's services: `$SYS.REQ...`, as the `nats` command line uses them."""
+"""Answers to the requests of `$SYS.REQ...`, as the `nats` command line sends them.
+
+Imported by the first of them: with the pages that they need it takes 4 ms.
+"""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -8,13 +11,13 @@ import msgspec
 
 from midge.protocol.errors import MidgeError
 from midge.server.clients.connection import Connection
-from midge.server.internal.service import Request, Services
 from midge.server.monitoring import absent, go_format, healthz, leafz, routez, whole
 from midge.server.monitoring.arguments import Arguments, BadArgument
 
 if TYPE_CHECKING:
     from midge.server.auth.identity import Identity
     from midge.server.config.options import Options
+    from midge.server.internal.service import Request
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
     from midge.server.system_account.documents import Documents
@@ -36,12 +39,10 @@ Handler = Callable[[Question], Awaitable[Answer | None]]
 
 _STATES = ("open", "closed", "all")
 _RENAMED = {"account": "acc", "subscriptions": "subs", "subject_filter": "filter_subject"}
-_MAX_WAITING = 64
-"""Most waiting requests of one account; further ones get no answer."""
 
 
 class SystemRequests:
-    """Subscribes the services and answers by `documents`; `reload` loads the configuration."""
+    """Answers by `documents`; `reload` loads the configuration. `handlers` are in `services.py`."""
 
     def __init__(
         self, documents: "Documents", reload: Callable[[], Awaitable[None]] | None
@@ -50,71 +51,34 @@ class SystemRequests:
         self._reload_configuration = reload
         self._state = documents.state
         self._broker = documents.state.broker
-        self._services = Services(
-            self._broker.internal, waiting_max=_MAX_WAITING, overfull=self._note_overfull
-        )
-        self.subscribed = 0
-
-    def subscribe_system(self) -> None:
-        """Offer the services of the system account."""
-        account = self._broker.system_account
-        server_id = self._broker.keys.server_id
-        pages = self._pages()
-        for prefix in ("$SYS.REQ.SERVER.PING", f"$SYS.REQ.SERVER.{server_id}"):
-            for name, handler in pages.items():
-                self._offer(f"{prefix}.{name}", account, handler)
-        self._offer("$SYS.REQ.SERVER.PING", account, self._statsz)
-        for name, handler in (("KICK", self._kick), ("LDM", self._lame_duck)):
-            self._offer(f"$SYS.REQ.SERVER.{server_id}.{name}", account, handler)
-        self._offer(f"$SYS.REQ.SERVER.{server_id}.RELOAD", account, self._reload)
-        named = {
-            "CONNZ": self._named(self._connz),
-            "SUBSZ": self._named(self._subsz, subscriptions=True),
-            "INFO": self._named(self._accountz),
-            "LEAFZ": self._page(lambda given: leafz.leafz(self._state, given)),
-            "JSZ": self._account_jsz,
-            "STATZ": self._named_statistics,
-            "CONNS": self._named_connections,
+        self.handlers: dict[str, Handler] = {
+            **self._pages(),
+            "KICK": self._kick,
+            "LDM": self._lame_duck,
+            "RELOAD": self._reload,
+            "USER": self._user_info,
+            "OWN STATZ": self._own_statistics,
+            "OWN CONNZ": self._own_connections,
+            "ACCOUNT CONNZ": self._named(self._connz),
+            "ACCOUNT SUBSZ": self._named(self._subsz, subscriptions=True),
+            "ACCOUNT INFO": self._named(self._accountz),
+            "ACCOUNT LEAFZ": self._page(lambda given: leafz.leafz(self._state, given)),
+            "ACCOUNT JSZ": self._account_jsz,
+            "ACCOUNT STATZ": self._named_statistics,
+            "ACCOUNT CONNS": self._named_connections,
         }
-        for name, handler in named.items():
-            self._offer(f"$SYS.REQ.ACCOUNT.*.{name}", account, handler)
-
-    def subscribe_account(self, account: "Account", *, everything: bool) -> None:
-        """Offer the services of every account: user information, and the account's own counts.
-
-        The worker of a client knows its user; the counts are for one to tell, with `everything`.
-        """
-        self._offer("$SYS.REQ.USER.INFO", account, self._user_info)
-        if everything and account is not self._broker.system_account:
-            self._offer("$SYS.REQ.ACCOUNT.PING.STATZ", account, self._own_statistics)
-            self._offer("$SYS.REQ.ACCOUNT.PING.CONNZ", account, self._own_connections)
-            self._offer("$SYS.REQ.SERVER.PING.CONNZ", account, self._own_connections)
-
-    def _offer(self, subject: str, account: "Account", handler: Handler) -> None:
-        async def answer(request: Request) -> bytes | None:
-            return await self._answer(handler, request)
-
-        self._services.offer(account, subject.encode(), answer)
-        self.subscribed += account is self._broker.system_account
-
-    def _note_overfull(self) -> None:
-        self._broker.limit_hits["system_requests"] += 1
-
-    def close(self) -> None:
-        """Stop answering."""
-        self._services.close()
 
     # Answering.
 
-    async def _answer(self, handler: Handler, request: Request) -> bytes | None:
-        """Return the answer to `request`, or the error."""
+    async def answer(self, name: str, request: "Request") -> bytes | None:
+        """Return the answer of the handler `name` to `request`, or the error."""
         try:
             given = json.loads(request.payload) if request.payload.strip() else {}
             if not isinstance(given, dict):
                 raise ValueError("expected a JSON object")  # noqa: TRY004 - the peer's value
             if not self._is_meant(given):
                 return None
-            answer = await handler(
+            answer = await self.handlers[name](
                 Question(request.account, request.publisher, given, request.subject)
             )
         except (ValueError, RecursionError) as error:

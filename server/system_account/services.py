@@ -1,0 +1,82 @@
+"""The subjects of the system account's services: `$SYS.REQ...`. Their answers are `requests.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.server.internal.service import Request, Services
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from midge.server.routing.account import Account
+    from midge.server.system_account.documents import Documents
+    from midge.server.system_account.requests import SystemRequests
+
+_MAX_WAITING = 64
+"""Most waiting requests of one account; further ones get no answer."""
+
+_PAGES = (
+    "VARZ", "ROUTEZ", "GATEWAYZ", "LEAFZ", "ACCOUNTZ", "HEALTHZ", "STATSZ", "IDZ", "JSZ", "CONNZ",
+    "SUBSZ",
+)  # fmt: skip
+_OF_ACCOUNTS = ("CONNZ", "SUBSZ", "INFO", "LEAFZ", "JSZ", "STATZ", "CONNS")
+
+
+class SystemServices:
+    """Subscribes the services, which answer by `documents`; `reload` loads the configuration."""
+
+    def __init__(self, documents: Documents, reload: Callable[[], Awaitable[None]] | None) -> None:
+        self._documents = documents
+        self._reload = reload
+        self._broker = documents.state.broker
+        self._requests: SystemRequests | None = None
+        self._services = Services(
+            self._broker.internal, waiting_max=_MAX_WAITING, overfull=self._note_overfull
+        )
+        self.subscribed = 0
+
+    def subscribe_system(self) -> None:
+        """Offer the services of the system account."""
+        account = self._broker.system_account
+        server_id = self._broker.keys.server_id
+        for prefix in ("$SYS.REQ.SERVER.PING", f"$SYS.REQ.SERVER.{server_id}"):
+            for name in _PAGES:
+                self._offer(f"{prefix}.{name}", account, name)
+        self._offer("$SYS.REQ.SERVER.PING", account, "STATSZ")
+        for name in ("KICK", "LDM", "RELOAD"):
+            self._offer(f"$SYS.REQ.SERVER.{server_id}.{name}", account, name)
+        for name in _OF_ACCOUNTS:
+            self._offer(f"$SYS.REQ.ACCOUNT.*.{name}", account, f"ACCOUNT {name}")
+
+    def subscribe_account(self, account: Account, *, everything: bool) -> None:
+        """Offer the services of every account: user information, and the account's own counts.
+
+        The worker of a client knows its user; the counts are for one to tell, with `everything`.
+        """
+        self._offer("$SYS.REQ.USER.INFO", account, "USER")
+        if everything and account is not self._broker.system_account:
+            self._offer("$SYS.REQ.ACCOUNT.PING.STATZ", account, "OWN STATZ")
+            self._offer("$SYS.REQ.ACCOUNT.PING.CONNZ", account, "OWN CONNZ")
+            self._offer("$SYS.REQ.SERVER.PING.CONNZ", account, "OWN CONNZ")
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._services.close()
+
+    def _offer(self, subject: str, account: Account, name: str) -> None:
+        async def answer(request: Request) -> bytes | None:
+            return await self._answers().answer(name, request)
+
+        self._services.offer(account, subject.encode(), answer)
+        self.subscribed += account is self._broker.system_account
+
+    def _answers(self) -> SystemRequests:
+        if self._requests is None:
+            from midge.server.system_account.requests import SystemRequests  # noqa: PLC0415 - see there
+
+            self._requests = SystemRequests(self._documents, self._reload)
+        return self._requests
+
+    def _note_overfull(self) -> None:
+        self._broker.limit_hits["system_requests"] += 1
