@@ -238,7 +238,10 @@ def is_revoked(revocations: Mapping[str, int] | None, key: str, issued_at_s: int
     """Tell whether a token issued to `key` at `issued_at_s` has been revoked since."""
     if not revocations:
         return False
-    return max(revocations.get(key, -1), revocations.get(ALL_USERS, -1)) >= issued_at_s
+    return any(
+        since is not None and since >= issued_at_s
+        for since in (revocations.get(key), revocations.get(ALL_USERS))
+    )
 
 
 def _read_operator(i: int, text: str) -> Claims[OperatorBody]:

@@ -136,7 +136,8 @@ class Listener(Acceptor):
         clock = self._broker.clock
         if table.handshake_first == "on" or (
             table.handshake_first == "auto"
-            and await _begins_tls(accepted, clock, table.handshake_first_fallback_s)
+            # As in nats-server, whatever comes unasked begins TLS; the handshake checks the rest.
+            and await _first_byte(accepted, clock, table.handshake_first_fallback_s)
         ):
             connection.owes_info = True
             self._broker.admission.await_handshake(connection, accepted)
@@ -193,6 +194,12 @@ def _text_of(error: Exception) -> str:
 
 async def _begins_tls(accepted: socket.socket, clock: Clock, wait_s: float) -> bool:
     """Tell whether the first byte that comes within `wait_s` begins TLS; it stays unread."""
+    first = await _first_byte(accepted, clock, wait_s)
+    return bool(first) and is_client_hello(first[0])
+
+
+async def _first_byte(accepted: socket.socket, clock: Clock, wait_s: float) -> bytes:
+    """Return the first byte that comes within `wait_s`, which stays unread; empty if none does."""
     loop = asyncio.get_running_loop()
     decided = asyncio.Event()
     timer = clock.call_later(wait_s, decided.set)
@@ -203,7 +210,6 @@ async def _begins_tls(accepted: socket.socket, clock: Clock, wait_s: float) -> b
         loop.remove_reader(accepted)
         timer.cancel()
     try:
-        first = accepted.recv(1, socket.MSG_PEEK)
+        return accepted.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
-        return False  # none has arrived
-    return bool(first) and is_client_hello(first[0])
+        return b""  # none has arrived

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, Verdict
 from midge.server.auth.nkeys import KeyKind
+from midge.server.auth.operator import is_revoked
 from midge.server.config.options import Account, Operator, Options
 from midge.server.errors import ConfigError
 from tests.support.keys import UNLIMITED_ACCOUNT, KeyPair, make_old_token, make_token, unpadded
@@ -241,6 +242,13 @@ class TestExternalService:
         assert (found is not None) == bool(users)
         assert by.operator.delegating(AuthRequest(jwt="eyJ"), NOW_S) is None
         assert by.operator.delegating(AuthRequest(jwt=user_token(exp=1)), NOW_S) is None
+
+
+def test_a_revocation_of_another_user_means_nothing_for_a_token_from_before_1970() -> None:
+    assert not is_revoked({STRANGER.public: 2000}, USER.public, -5)
+    assert is_revoked({USER.public: 2000}, USER.public, -5)
+    assert is_revoked({"*": -4}, USER.public, -5)
+    assert not is_revoked({"*": -6}, USER.public, -5)
 
 
 class TestVersion1:
