@@ -19,6 +19,7 @@ from midge.server.config.options import (
 )
 from midge.server.leafnodes.listener import LeafListener
 from midge.server.leafnodes.nodes import LeafNodes as Nodes
+from midge.server.links.interest import Interests
 from midge.testing import ManualClock
 from tests.support.callout import Asked, CalloutService
 from tests.support.keys import KeyPair
@@ -97,7 +98,7 @@ async def test_a_reload_that_brings_a_service_has_it_asked() -> None:
 
 async def test_leaf_nodes_by_users_of_clients_are_asked_about() -> None:
     async with midge.Server(OPTIONS, port=-1) as server:
-        listener = LeafListener(Nodes(server.broker))
+        listener = LeafListener(Nodes(server.broker, Interests()))
         service = await CalloutService.start(server.url, ISSUER, place, dict(SERVICE))
         for user, account in (("app", "APP"), ("auth", "AUTH")):
             request = AuthRequest(user=user, password="p", connection_type="LEAFNODE")
