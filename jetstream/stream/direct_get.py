@@ -40,6 +40,8 @@ _NOT_FOUND = b"NATS/1.0 404 Message Not Found\r\n\r\n"
 _NO_RESULTS = b"NATS/1.0 404 No Results\r\n\r\n"
 _TOO_MANY = b"NATS/1.0 413 Too Many Results\r\n\r\n"
 
+_NOTHING_MORE = GetRequest()  # what a request without a body says; never changed
+
 
 class DirectGet:
     """Answers the direct requests of one stream. Only visible messages are shown.
@@ -70,13 +72,10 @@ class DirectGet:
 
     def get_last(self, reply: bytes, subject: bytes, body: bytes) -> None:
         """Answer a request for the newest message of the subject that it was sent to."""
-        request = GetRequest()
-        if body:
-            read = _read(body)
-            if read is None:
-                self._status(reply, _MALFORMED_REQUEST)
-                return
-            request = read
+        request = _read(body) if body else _NOTHING_MORE
+        if request is None:
+            self._status(reply, _MALFORMED_REQUEST)
+            return
         if not subject or request.says_more_than_headers():
             self._status(reply, _BAD_REQUEST)
             return

@@ -76,12 +76,14 @@ class ApiService(Service):
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Take a request; False when it is for a consumer or stream that is not there."""
-        request = frame.subject_bytes()[len(self._prefix) :]
-        subject = API + request
+        subject = frame.subject_bytes()
         reply, headers = frame.reply_bytes() or b"", frame.header_bytes() or b""
-        if self._domain_sink is not None and request.startswith(_BUCKETS):
-            payload = frame.payload_bytes()
-            return self._domain_sink.send(request, reply, headers, payload) > 0
+        if self._prefix != API:
+            request = subject[len(self._prefix) :]
+            subject = API + request
+            if self._domain_sink is not None and request.startswith(_BUCKETS):
+                payload = frame.payload_bytes()
+                return self._domain_sink.send(request, reply, headers, payload) > 0
         if subject.startswith(_AT_ONCE):
             return self._take_at_once(subject, reply, headers, frame.payload_bytes())
         payload = frame.payload_bytes()
