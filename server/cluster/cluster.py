@@ -55,7 +55,8 @@ class Cluster(Observer):
 
     `name` is that of the cluster, and `is_dynamic` says that no settings have it. `discovered` is
     called with what another server tells of a third one, and `urls_changed` when clients are to
-    hear of other addresses. `address` is where other servers connect.
+    hear of other addresses. `address` is where other servers connect, and `connects` counts the
+    routes that have come up.
     """
 
     def __init__(self, broker: Broker, interests: Interests) -> None:
@@ -63,6 +64,7 @@ class Cluster(Observer):
         self.interests = interests
         self.routes: dict[str, RouteLink] = {}
         self.address = ("", 0)
+        self.connects = 0
         self.discovered: Callable[[RouteInfo], object] = _nothing
         self.urls_changed: Callable[[], object] = _nothing
         self.left: Callable[[str], object] = _nothing
@@ -181,6 +183,7 @@ class Cluster(Observer):
     def join(self, link: RouteLink, info: RouteInfo) -> None:
         """Have `link`, whose handshake is done, take part."""
         self.routes[info.server_id] = link
+        self.connects += 1
         link.max_interest = self.max_interest()
         link.names_origins = info.lnoc is True
         link.start()

@@ -218,6 +218,11 @@ class Server:
         """The URL that other servers connect to as leaf nodes; empty without `leafnodes.port`."""
         return "".join(self._core.urls().get("leafnodes", ()))
 
+    @property
+    def cluster_url(self) -> str:
+        """The URL that other servers of the cluster connect to; empty without `cluster.port`."""
+        return "".join(self._core.urls().get("cluster", ()))
+
     def client_url(self, user: str | None = None) -> str:
         """Return the URL with the credentials of `user`, or with the shared ones.
 

@@ -15,6 +15,7 @@ from midge.server.clients.closed_reason import ClosedReason
 from midge.server.log.logger import JOURNAL
 from midge.server.monitoring.account_totals import server_totals
 from midge.server.monitoring.link_metrics import leafnode_metrics
+from midge.server.monitoring.route_metrics import route_metrics
 from midge.server.monitoring.stream_metrics import lines_by_name, totals
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class HubCollector(Collector):
         yield from self._server()
         yield from self._accounts()
         yield from leafnode_metrics(self._state)
+        yield from route_metrics(self._state)
         yield from totals(self._state)
         yield from self._process()
 
@@ -173,6 +175,11 @@ def _limits_met(broker: "Broker") -> dict[str, int]:
         "leafnode_subscriptions": met["leafnode_subscriptions"],
         "leafnode_denied_messages": met["leafnode_denied_messages"],
         "leafnode_payload": met["leafnode_payload"],
+        "route_connections": met["route_connections"],
+        "route_accounts": met["route_accounts"],
+        "route_subscriptions": met["route_subscriptions"],
+        "route_payload": met["route_payload"],
+        "route_gossip": met["route_gossip"],
         "service_requests": broker.admission.links.evicted_requests,
     }
 

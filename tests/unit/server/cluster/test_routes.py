@@ -40,6 +40,15 @@ PEER = {
 }
 
 
+class Blockable(Transport):
+    """A transport that may stop to take what is written."""
+
+    is_stuck = False
+
+    def get_write_buffer_size(self) -> int:
+        return len(self.written) if self.is_stuck else 0
+
+
 class Route:
     """One route of a `World`, and what was written to it."""
 
@@ -47,7 +56,7 @@ class Route:
         cid = world.broker.take_cid()
         self.link = RouteLink(world.broker, cid, (host, 1), side, Role.ROUTE, 30)
         self.side = side
-        self._transport = Transport()
+        self._transport = Blockable()
         self.link.channel.connection_made(self._transport)
 
     def say(self, *lines: str) -> Route:
@@ -69,6 +78,10 @@ class Route:
 
     def infos(self) -> list[dict[str, Any]]:
         return [json.loads(line[5:]) for line in self.take() if line.startswith("INFO ")]
+
+    def block(self) -> None:
+        """Have the socket take nothing from now on."""
+        self._transport.is_stuck = True
 
     @property
     def is_up(self) -> bool:
@@ -389,6 +402,27 @@ def test_what_the_other_side_cannot_take_is_cut_or_dropped(world: World) -> None
     assert world.broker.router.route(world.account, result, None, compose(b"a", b"y" * 31)) == 0
     assert world.broker.limit_hits["route_payload"] == 1
     assert route.take() == []
+
+
+def test_a_server_that_takes_nothing_is_cut_off_and_nobody_else_waits(world: World) -> None:
+    route = world.joined().say("RS+ A a")
+    local = world.subscribe(b"a")
+    route.block()
+    payload = b"x" * 100_000
+    result = world.account.sublist.match(b"a")
+    for _ in range(2000):
+        world.broker.router.route(world.account, result, None, compose(b"a", payload))
+    assert local.delivered == 2000
+    assert not route.is_up
+    assert route.link.reason is ClosedReason.SLOW_CONSUMER_PENDING
+    assert route.link.outbound.pending_bytes() == 0
+    world.account.remove(local)
+    late = world.joined("LATE").say("RS+ A a")
+    late.block()
+    world.publish(b"a")
+    late.link.router.flush()
+    world.clock.advance(11)
+    assert late.link.reason is ClosedReason.SLOW_CONSUMER_DEADLINE
 
 
 def test_a_server_that_answers_no_ping_is_left(world: World) -> None:
