@@ -10,7 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from midge.testing.capture import Capture, Captured
+    from midge.testing.capture import Capture
+    from midge.testing.captured import Captured
     from midge.testing.clock import ManualClock
     from midge.testing.recording import read_recording
     from midge.testing.settling_client import SettlingClient
@@ -32,7 +33,7 @@ __all__ = [
 
 _HOMES = {
     "Capture": "capture",
-    "Captured": "capture",
+    "Captured": "captured",
     "ClientBugWarning": "strict",
     "ManualClock": "clock",
     "NatsServerMixin": "unittest_mixin",

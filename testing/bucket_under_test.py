@@ -8,7 +8,7 @@ from midge.testing.stream_under_test import Streams
 
 if TYPE_CHECKING:
     from midge.server.embedded.threaded import ThreadedServer
-    from midge.testing.capture import Captured
+    from midge.testing.captured import Captured
     from midge.testing.stream_under_test import StreamUnderTest
 
 _WINDOW_S = 120.0

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import threading
 from collections import deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from midge.protocol.headers import parse_headers
 from midge.protocol.text import decode
 from midge.server.broker.broker import Observer
+from midge.testing.captured import Captured
 from midge.testing.wanted import Verdict, wanted
 
 if TYPE_CHECKING:
@@ -37,34 +36,6 @@ KEPT_MAX = 100_000
 """Messages that a capture keeps of either kind; the oldest go first."""
 
 _QUIET_S = 0.1  # a message takes less than a hundredth of that to a server in the same process
-
-
-@dataclass(frozen=True, slots=True)
-class Captured:
-    """One message, published or delivered."""
-
-    subject: str
-    payload: bytes
-    headers: dict[str, list[str]] = field(default_factory=dict)
-    reply: str | None = None
-    client: str = ""
-    """Name of the client that published it, or got it; empty for the process itself."""
-    deliveries: int = 0
-    """How many subscriptions have taken it."""
-    stream: str = ""
-    """Stream that keeps it, of a message that was stored."""
-    seq: int = 0
-    """Its sequence there."""
-
-    @property
-    def text(self) -> str:
-        """The payload as text; bytes that are no UTF-8 are shown as escapes."""
-        return self.payload.decode("utf-8", "backslashreplace")
-
-    @property
-    def json(self) -> Any:
-        """What the payload says as JSON. Raises: ValueError."""
-        return json.loads(self.payload)
 
 
 class _Waiter:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from midge.testing.wanted import ANYTHING, Verdict
 
 if TYPE_CHECKING:
-    from midge.testing.capture import Captured
+    from midge.testing.captured import Captured
     from midge.testing.wanted import Wanted
 
 _SHOWN_MAX = 20

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from midge.protocol.errors import MidgeError
 from midge.protocol.text import encode
 from midge.sublist.subjects import matches
-from midge.testing.capture import Captured
+from midge.testing.captured import Captured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from midge.protocol.errors import MidgeError
 if TYPE_CHECKING:
     from os import PathLike
 
-    from midge.testing.stream_under_test import Api
+    from midge.testing.stream_api import Api
 
 _METADATA_NAME = "backup.json"
 _DATA_NAME = "stream.tar.s2"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from midge.protocol.headers import parse_headers
 from midge.protocol.text import decode
-from midge.testing.capture import Captured
+from midge.testing.captured import Captured
 
 if TYPE_CHECKING:
     from midge.jetstream.stream.stream import Stream

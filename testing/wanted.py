@@ -13,7 +13,7 @@ from midge.sublist.subjects import is_valid_subject, matches
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from midge.testing.capture import Captured
+    from midge.testing.captured import Captured
 
 
 class Kind(TypedDict, total=False):

@@ -14,7 +14,7 @@ from midge.pipeline.errors import PipelineError
 from midge.pipeline.lake.storage import Storage, as_path
 
 if TYPE_CHECKING:
-    from midge.pipeline.lake.tables import Table
+    from midge.pipeline.lake.table import Table
 
 _APP_ID = "midge.pipeline"
 

@@ -10,12 +10,12 @@ same files, so that every reader of Delta sees a consistent table; no JVM packag
 import os
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from midge.pipeline.errors import PipelineError, reason_of
 from midge.pipeline.lake.storage import Storage, as_path
+from midge.pipeline.lake.table import Table
 from midge.protocol import record_columns
 
 if TYPE_CHECKING:
@@ -46,21 +46,6 @@ def require_writable(lake: str) -> None:
         raise LakeError(f"{lake}: cannot be made: {reason_of(error)}") from error
     if not os.access(path, os.W_OK | os.X_OK):
         raise LakeError(f"{lake}: cannot be written to: permission denied")
-
-
-@dataclass(frozen=True)
-class Table:
-    """One table: its name with the layer, what a row is, and its columns as Spark's DDL."""
-
-    name: str
-    row: str
-    columns: str
-    is_growing: bool = False
-
-    @property
-    def layer(self) -> str:
-        """The layer that it belongs to."""
-        return self.name.split("/")[0]
 
 
 _SPARK_TYPES = {

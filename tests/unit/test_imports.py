@@ -229,6 +229,13 @@ def test_no_module_imports_itself_round_a_corner(server_edges: set[tuple[str, st
     assert [sorted(one) for one in found] == []
 
 
+@pytest.mark.parametrize("folder", ["protocol", "sublist", "pipeline", "testing"])
+def test_no_module_beside_the_server_does_either(root: Path, folder: str) -> None:
+    edges = import_edges(root / "midge" / folder)
+    found = cycles({edge for edge in edges if f"midge.{folder}" not in edge})
+    assert [sorted(one) for one in found] == []
+
+
 @pytest.mark.parametrize(
     ("user", "used"),
     [

@@ -1,0 +1,35 @@
+"""A message that was captured, recorded or stored."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """One message, published or delivered."""
+
+    subject: str
+    payload: bytes
+    headers: dict[str, list[str]] = field(default_factory=dict)
+    reply: str | None = None
+    client: str = ""
+    """Name of the client that published it, or got it; empty for the process itself."""
+    deliveries: int = 0
+    """How many subscriptions have taken it."""
+    stream: str = ""
+    """Stream that keeps it, of a message that was stored."""
+    seq: int = 0
+    """Its sequence there."""
+
+    @property
+    def text(self) -> str:
+        """The payload as text; bytes that are no UTF-8 are shown as escapes."""
+        return self.payload.decode("utf-8", "backslashreplace")
+
+    @property
+    def json(self) -> Any:
+        """What the payload says as JSON. Raises: ValueError."""
+        return json.loads(self.payload)

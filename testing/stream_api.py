@@ -1,0 +1,78 @@
+"""Requests of a test to the JetStream API of its server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from midge.jetstream.store.interface import StoreError
+from midge.protocol.errors import MidgeError
+from midge.server.config.account_names import GLOBAL_ACCOUNT
+
+if TYPE_CHECKING:
+    from midge.protocol.headers import Headers
+    from midge.server.embedded.server import Server
+    from midge.server.embedded.threaded import ThreadedServer
+
+_ANSWER_MAX_S = 5.0
+_FOREVER_S = 1e9
+
+
+class StreamRefusedError(MidgeError):
+    """JetStream has refused a request; `err_code` says why, as nats-server's does."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(f"{error.get('description')} ({error.get('err_code')})")
+        self.err_code = int(error.get("err_code", 0))
+
+
+class Api:
+    """Requests to the JetStream API of one account of a server."""
+
+    def __init__(self, server: ThreadedServer) -> None:
+        self._server = server
+
+    def ask(self, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the answer to a request. Raises: StreamRefusedError."""
+        __tracebackhide__ = True
+        asked = json.dumps(body) if body is not None else b""
+        return self.request(f"$JS.API.{subject}", asked)
+
+    def publish(self, subject: str, payload: bytes | str, headers: Headers | None) -> int:
+        """Publish to a stream and return the sequence. Raises: StreamRefusedError."""
+        __tracebackhide__ = True
+        return int(self.request(subject, payload, headers)["seq"])
+
+    def delete(self, stream: str) -> None:
+        """Delete a stream, if it is still there, without waiting for the disk."""
+
+        def delete(server: Server) -> None:
+            engine = server.jetstream_engine
+            streams = None if engine is None else engine.accounts[GLOBAL_ACCOUNT].streams
+            if streams is not None and stream in streams.streams:
+                streams.delete(streams.lookup(stream))
+
+        with contextlib.suppress(MidgeError, StoreError):  # it was stopped, or its disk has failed
+            self._server.call(delete)
+
+    def request(
+        self, subject: str, payload: bytes | str, headers: Headers | None = None
+    ) -> dict[str, Any]:
+        """Return the JSON that a request is answered with, nothing for an empty answer.
+
+        Raises:
+            StreamRefusedError: it tells of an error.
+        """
+        __tracebackhide__ = True
+
+        async def request(server: Server) -> bytes:
+            # In real time, for the server's own clock may stand still.
+            async with asyncio.timeout(_ANSWER_MAX_S):
+                return (await server.request(subject, payload, _FOREVER_S, headers)).payload
+
+        answer: dict[str, Any] = json.loads(self._server.wait(request) or b"{}")
+        if "error" in answer:
+            raise StreamRefusedError(answer["error"])
+        return answer
