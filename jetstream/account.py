@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from midge.jetstream import errors
@@ -166,14 +166,7 @@ class JetStreamAccount:
     def delete(self, stream: Stream) -> None:
         """Delete a stream with its consumers."""
         stream.events.deleted()
-        self.transfers.stream_removed(stream)
-        self.streams.pop(stream.config.name, None)
-        self.stream_removed(stream)
-        self._tell_followers(stream.config.name)
-        stream.audience.close()
-        stream.stop()
-        stream.contents.release_usage()
-        self._reserve(stream.config, -max(stream.config.max_bytes, 0))
+        self._forget(stream)
         self.delete_store(stream.store)
 
     def recover(self, store: StreamStore) -> Stream:
@@ -230,6 +223,30 @@ class JetStreamAccount:
         for stream in self.streams.values():
             if not stream.is_memory:
                 stream.lost(error)
+
+    def list_again(self, stores: Iterable[StreamStore]) -> None:
+        """Have the file streams that `stores` has, after a sync has failed that did not last.
+
+        What was created and is not on the disk is gone, and what was deleted there is again.
+        """
+        found = {id(store): store for store in stores}
+        for stream in list(self.streams.values()):
+            if not stream.is_memory and found.pop(id(stream.store), None) is None:
+                self._forget(stream)
+        for store in found.values():
+            if store.config() != UNFINISHED:
+                self.recover(store)
+
+    def _forget(self, stream: Stream) -> None:
+        """Have a stream no more, whose store is gone."""
+        self.transfers.stream_removed(stream)
+        self.streams.pop(stream.config.name, None)
+        self.stream_removed(stream)
+        self._tell_followers(stream.config.name)
+        stream.audience.close()
+        stream.stop()
+        stream.contents.release_usage()
+        self._reserve(stream.config, -max(stream.config.max_bytes, 0))
 
     def stop(self) -> None:
         """End all timers of all streams, and all transfers."""

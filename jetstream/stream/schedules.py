@@ -29,6 +29,10 @@ _LONGEST_S = 30.0
 """Longest time between looks, for the wall clock may be set forward meanwhile."""
 
 
+_AGAIN_NS = SECOND_NS
+"""How soon a schedule is tried again whose message the stream does not take, as it may be full."""
+
+
 class Schedules:
     """The schedules of a stream: by subject, the sequence and when it is due."""
 
@@ -133,8 +137,10 @@ class Schedules:
         for seq, due_ns, subject in sorted(ready):
             schedule = stream.store.load(seq)
             fired = None if schedule is None else self._fire(schedule, due_ns, now_ns)
-            if fired is None or not stream.take(fired):
+            if fired is None:
                 self._by_subject.pop(subject, None)
+            elif not stream.take(fired):
+                self._keep(subject, seq, now_ns + _AGAIN_NS)
         self._arm()
 
     def _fire(self, schedule: StoredMessage, due_ns: int, now_ns: int) -> Incoming | None:

@@ -47,6 +47,10 @@ class Failures(GroupListener):
         log.error("jetstream_store_failed", error=str(error))
         for account in self._engine.accounts.values():
             account.streams.lost(error)
+            if account.limits is not None:
+                account.streams.list_again(
+                    self._engine.context.stores.recovered(account.account.name)
+                )
 
 
 class Engine(Observer):

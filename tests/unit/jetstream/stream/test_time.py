@@ -186,3 +186,15 @@ def test_a_pattern_is_due_by_the_clocks_of_its_zone() -> None:
 def test_what_is_no_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(PatternProblem):
         next_time(pattern, None, 0, 0)
+
+
+def test_a_schedule_whose_message_is_refused_is_tried_again() -> None:
+    rig = AccountRig()
+    rig.create(allow_msg_schedules=True)
+    rig.publish("a.plan", b"b", {"Nats-Schedule": "@every 2s", "Nats-Schedule-Target": "a.out"})
+    rig.account.memory.limit = rig.account.memory.used  # as an account that has no room
+    rig.clock.advance(5)
+    assert subjects_of(rig) == {"a.plan": 1}
+    rig.account.memory.limit = -1
+    rig.clock.advance(1.5)
+    assert subjects_of(rig) == {"a.plan": 1, "a.out": 1}

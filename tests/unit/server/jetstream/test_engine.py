@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+import midge
+from midge.jetstream.errors import JetStreamError
 from midge.server.config.options import JetStream, Listen, Options
 from midge.server.errors import ConfigError
 from midge.server.server import Server
+from midge.testing import SimulatedDisk
 
 
 async def test_pages_see_no_jetstream_after_its_stop() -> None:
@@ -47,3 +50,33 @@ async def test_a_wrong_key_is_one_clear_line(tmp_path: Path) -> None:
             ConfigError, match=f"jetstream.encryption_key: the store is encrypted.* {text}"
         ):
             await Server(options(key)).start()
+
+
+async def names(server: midge.Server) -> list[str]:
+    return (await server.jetstream.call("STREAM.NAMES"))["streams"] or []
+
+
+async def test_a_failed_sync_leaves_the_streams_that_are_on_the_disk() -> None:
+    disk = SimulatedDisk()
+    async with midge.Server(port=-1, jetstream=True, disk=disk) as server:
+        kept = await server.jetstream.add_stream("KEPT", ["kept"])
+        await kept.publish("kept", b"1")
+        disk.fail_sync_at = 0
+        with pytest.raises((JetStreamError, TimeoutError, midge.MidgeError)):
+            await server.jetstream.add_stream("LOST", ["lost"])
+        assert await names(server) == ["KEPT"]
+
+
+async def test_a_failed_sync_brings_back_a_stream_whose_deletion_is_not_on_the_disk() -> None:
+    disk = SimulatedDisk()
+    async with midge.Server(port=-1, jetstream=True, disk=disk) as server:
+        kept = await server.jetstream.add_stream("KEPT", ["kept"])
+        await kept.publish("kept", b"1")
+        body = {"stream_name": "KEPT", "config": {"durable_name": "c", "ack_policy": "explicit"}}
+        await server.jetstream.call("CONSUMER.CREATE.KEPT.c", body)
+        disk.fail_sync_at = 0
+        with pytest.raises((JetStreamError, TimeoutError, midge.MidgeError)):
+            await server.jetstream.call("STREAM.DELETE.KEPT")
+        assert await names(server) == ["KEPT"]
+        found = await server.jetstream.call("STREAM.MSG.GET.KEPT", {"seq": 1})
+        assert found["message"]["subject"] == "kept"

@@ -1,0 +1,63 @@
+"""A file system that is really full: messages are refused, removals go on, and then messages too.
+
+It needs a mount in a user namespace, which not every machine allows: `pytest --full` runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+
+from tests.support.processes import Server, midge_command
+
+SIZE_MIB = 24
+MESSAGE = b"x" * 65_000
+
+
+def on_a_small_disk(directory: Path) -> list[str]:
+    """Return a command that starts midge with a file system of its own at `directory`."""
+    mount = f"mount -t tmpfs -o size={SIZE_MIB}m none {directory}"
+    return ["unshare", "-rm", "sh", "-c", f'{mount} && exec "$@"', "sh", *midge_command()]
+
+
+async def fill(js: Any) -> int:
+    """Publish until that is refused; return how many messages were stored."""
+    stored = 0
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await js.publish("s", MESSAGE, timeout=5)
+            except nats.js.errors.APIError as error:
+                assert error.err_code == 10077  # noqa: PT017 - the loop ends by it
+                return stored
+            stored += 1
+
+
+@pytest.mark.full
+async def test_a_full_file_system(tmp_path: Path) -> None:
+    config = f'jetstream {{ store_dir: "{tmp_path}", max_file: 1G }}'
+    with Server(on_a_small_disk(tmp_path), config) as server:
+        client = await nats.connect(server.url)
+        js = client.jetstream()
+        await js.add_stream(name="S", subjects=["s"])
+        stored = await fill(js)
+        assert 100 < stored < SIZE_MIB << 20
+        info = await js.stream_info("S")
+        assert info.state.messages == stored
+        assert (await js.get_msg("S", stored)).data == MESSAGE
+        await js.delete_msg("S", 1)
+        await js.purge_stream("S")
+        async with asyncio.timeout(20):
+            while True:  # room is given back in turns, within seconds
+                try:
+                    ack = await js.publish("s", MESSAGE, timeout=5)
+                except nats.js.errors.APIError:
+                    await asyncio.sleep(0.1)
+                else:
+                    break
+        assert ack.seq == stored + 1
+        await client.close()
