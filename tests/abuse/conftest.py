@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.abuse.watched_server import LONGEST
+from tests.abuse.watched_server import ASYNCIO_LOOP, LONGEST
 from tests.support.processes import CHECKOUT, Server
 
 TIMEOUT_S = 20.0
@@ -153,10 +153,12 @@ def victim(tmp_path: Path, request: pytest.FixtureRequest) -> Victim:
         files: Mapping[str, bytes] = MappingProxyType({}),
         is_encrypted: bool = False,
         growth_bytes: int = GROWTH_BYTES,
+        on_asyncio: bool = False,
     ) -> Iterator[Target]:
         watched = tmp_path / "busy"
         watched.write_bytes(LONGEST.pack(0.0, 0.0))
         command = [sys.executable, "-m", "tests.abuse.watched_server", str(watched)]
+        command += [ASYNCIO_LOOP] if on_asyncio else []
         with Server(command, config, flags, files=files) as server:
             with _bystanders(server, connect, is_encrypted=is_encrypted) as hear:
                 target = Target(server, connect, watched)

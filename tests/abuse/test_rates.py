@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.abuse.conftest import MIB, TIMEOUT_S, Target, Victim
+from tests.abuse.conftest import MIB, TIMEOUT_S, Target, Victim, ask
 from tests.abuse.flood import FLOODS, TRANSPORTS
 from tests.support.keys import Authority, pem
 from tests.support.processes import CHECKOUT
@@ -88,6 +88,39 @@ def test_a_flood_under_permissions_makes_nobody_wait(victim: Victim, flood: str)
         time.sleep(FLOOD_S)
 
 
+@pytest.mark.parametrize(
+    "flood",
+    ["new_subjects", *(pytest.param(one, marks=pytest.mark.full) for one in FLOODS)],
+)
+def test_a_flood_on_the_loop_of_asyncio_makes_nobody_wait(victim: Victim, flood: str) -> None:
+    with (
+        victim(connect=CONNECT, growth_bytes=GROWTH_BYTES, on_asyncio=True) as target,
+        flooded(target, flood, clients=min(CLIENTS.get(flood, 3), 5)),
+    ):
+        time.sleep(FLOOD_S)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("count", "flood"),
+    [
+        (50_000, "new_subjects"),
+        *(pytest.param(1_000_000, one, marks=pytest.mark.full) for one in ("ping", "new_subjects")),
+    ],
+)
+def test_a_flood_of_a_server_with_many_subscriptions_makes_nobody_wait(
+    victim: Victim, count: int, flood: str
+) -> None:
+    growth_bytes = GROWTH_BYTES + 1_000 * count  # as many as are there go away in the end
+    with victim(connect=CONNECT, growth_bytes=growth_bytes) as target:
+        holder = target.dial()
+        for start in range(0, count, 10_000):
+            numbers = range(start, min(start + 10_000, count))
+            ask(holder, *(b"SUB held.%d.%d %d" % (n % 100, n, n) for n in numbers))
+        with flooded(target, flood, clients=CLIENTS.get(flood, 3)):
+            time.sleep(FLOOD_S)
+
+
 @pytest.mark.parametrize("flood", ["new_subjects", "long_subjects"])
 def test_a_flood_through_mappings_makes_nobody_wait(victim: Victim, flood: str) -> None:
     with (
@@ -118,6 +151,7 @@ def test_a_flood_by_tls_makes_nobody_wait(victim: Victim, flood: str, transport:
         ("ws_tiny", "ping"),
         ("ws_tiny", "new_subjects"),
         ("ws_pings", "ping"),
+        ("ws_deflated", "ping"),
         ("ws_deflated", "new_subjects"),
     ],
 )

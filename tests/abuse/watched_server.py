@@ -1,6 +1,7 @@
 """A midge process that tells how long its loop was busy at a stretch.
 
-Run as ``python -m tests.abuse.watched_server FILE FLAG...``: it is midge-server, and keeps in FILE,
+Run as ``python -m tests.abuse.watched_server FILE FLAG...``, or with ``--asyncio-loop`` behind FILE
+for that loop instead of uvloop's: it is midge-server, and keeps in FILE,
 which holds two doubles, the most seconds of processor time that passed between two turns of the
 loop, and the most that it waited for a processor between two. Nobody else was served in between.
 Processor time and not time by the clock, so that what other processes do on a loaded machine does
@@ -14,12 +15,14 @@ import mmap
 import struct
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import uvloop
 
 from midge.server.process.cli import server_main
 
+ASYNCIO_LOOP = "--asyncio-loop"
 TURN_S = 0.002
 SCHEDULING = Path("/proc/thread-self/schedstat")
 LONGEST = struct.Struct("=dd")
@@ -55,14 +58,17 @@ def waited_s() -> float:
 def main(path: str, flags: list[str]) -> int:
     with open(path, "r+b") as file:  # noqa: PTH123 - mmap wants a descriptor
         shared = mmap.mmap(file.fileno(), LONGEST.size)
-    make_loop = uvloop.new_event_loop
+    make_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    if flags[:1] == [ASYNCIO_LOOP]:
+        make_loop = asyncio.new_event_loop
+        del flags[0]
 
-    def make_watched_loop() -> uvloop.Loop:
+    def make_watched_loop() -> asyncio.AbstractEventLoop:
         loop = make_loop()
         loop.call_soon(Watch(loop, shared).turn)
         return loop
 
-    uvloop.new_event_loop = make_watched_loop
+    uvloop.new_event_loop = make_watched_loop  # type: ignore[assignment]
     sys.argv = ["midge-server", *flags]
     return server_main()
 
