@@ -86,8 +86,9 @@ class RecordReader(SearchableStore):
             self._ahead_segment = 0
             return 0
         at = offset - self._ahead_start
-        # Behind what was durable then, the buffer has zeros where there may be records by now.
-        if not self._is_ahead(segment, offset, size - _BEYOND):
+        # Behind what was durable then, the buffer has zeros where there may be records by now. What
+        # ends within `_BEYOND` of that is read again: the head of its record must be there.
+        if not self._is_ahead(segment, offset, size):
             is_next = self._read_segment == segment.number and 0 <= offset - self._read_end < _AHEAD
             self._read_ahead(segment, offset, max(size, _AHEAD) if is_next else size)
             at = 0
