@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
 import socket
+import ssl
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +16,10 @@ from typing import TYPE_CHECKING
 import nats.errors
 import nats.js.errors
 import pytest
+from cryptography import x509
 
 from midge.testing import SettlingClient
+from tests.support.keys import Authority, pem
 from tests.support.processes import Server, midge_command
 from tests.support.raw import Raw
 
@@ -66,6 +70,28 @@ def sockets(server: Server, count: int) -> Iterator[list[socket.socket]]:
     finally:
         for one in opened:
             one.close()
+
+
+async def info_by_websocket(server: Server) -> dict[str, object]:
+    """Return the INFO that the first frame after an upgrade has."""
+    host, port = server.address("websocket")
+    reader, writer = await asyncio.open_connection(host, port)
+    lines = (
+        "GET / HTTP/1.1",
+        f"Host: {host}:{port}",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        "\r\n",
+    )
+    writer.write("\r\n".join(lines).encode())
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+    line = await reader.readuntil(b"\r\n")
+    writer.close()
+    await writer.wait_closed()
+    info: dict[str, object] = json.loads(line[line.index(b'{"') :])
+    return info
 
 
 async def health(server: Server) -> bytes:
@@ -224,3 +250,37 @@ async def test_streams_outlive_their_worker() -> None:
         assert [message.data for message in messages] == [b"%d" % i for i in range(20)]
         await client.close()
         await first.close()
+
+
+async def test_clients_by_tls_and_by_websocket_are_handed_over_too() -> None:
+    authority = Authority()
+    certificate, key = authority.issue("CN=localhost", [x509.DNSName("localhost")])
+    files = {"cert.pem": pem(certificate), "key.pem": key}
+    config = """
+websocket { listen: "127.0.0.1:-1", no_tls: true }
+tls { cert_file: "@directory@/cert.pem", key_file: "@directory@/key.pem" }
+"""
+    context = ssl.create_default_context(cadata=authority.pem.decode())
+    found: list[bytes] = []
+
+    async def take(message: Msg) -> None:
+        found.append(message.data)
+
+    with Server(midge_command(), config, WORKERS, files=files) as server:
+        clients = [
+            await SettlingClient.connected(
+                server.url, tls=context, tls_hostname="localhost", allow_reconnect=False
+            )
+            for _ in range(2)
+        ]
+        infos = [await info_by_websocket(server) for _ in range(2)]
+        assert [info["client_id"] for info in infos] == [7, 8]
+        for client in clients:
+            await client.subscribe("x", cb=take)
+            await client.flush()
+        for client in clients:
+            await client.publish("x", b"")
+            await client.flush()
+        await until(lambda: len(found) == 4)
+        for client in clients:
+            await client.close()

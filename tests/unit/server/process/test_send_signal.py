@@ -11,6 +11,7 @@ import pytest
 
 from midge.server.errors import ConfigError
 from midge.server.process import send_signal as signals
+from midge.server.workers import process as workers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +63,14 @@ def test_unknown_signal(sent: list[tuple[int, int]]) -> None:
     with pytest.raises(ConfigError, match='unknown signal "bogus"'):
         signals.send_signal("bogus=4711")
     assert sent == []
+
+
+def test_the_workers_of_a_server_are_none(tmp_path: Path, sent: list[tuple[int, int]]) -> None:
+    process(tmp_path, 100, "/usr/bin/python3", "/usr/local/bin/midge-server", "--workers", "2")
+    for pid in (101, 102):
+        process(tmp_path, pid, "/usr/bin/python3", "-P", "-m", workers.MODULE, "14", "16")
+    signals.send_signal("term", proc=tmp_path)
+    assert sent == [(100, signal.SIGTERM)]
 
 
 def test_the_only_server_is_found(tmp_path: Path, sent: list[tuple[int, int]]) -> None:
