@@ -39,6 +39,7 @@ OTHER_WORDS = {
             "callout_text",
             "bool_quoted",
             "date",
+            "jetstream_number",
             "pid_number",
             "port_float",
             "port_quoted",

@@ -164,6 +164,8 @@ def _read(section: Section, node: Node, table: Mapping[str, Handler]) -> None:
         section.put("enabled", True, node)
         read_map(node, section, table)
         return
+    if not isinstance(value, str | bool):
+        fail(node, f"Expected map, bool or string to define JetStream, got {value}")
     word = value.lower() if isinstance(value, str) else value
     if word in (True, "enabled", "enable"):
         section.put("enabled", True, node)
