@@ -58,6 +58,7 @@ async def test_a_server_in_lame_duck_mode_is_no_longer_told_of() -> None:
         finally:
             for watcher in watchers:
                 await watcher.close()
+            cluster.servers[2].process.kill()  # it would wait for its clients to leave
 
 
 @pytest.mark.parametrize("leaf", ["midge", "real"])
