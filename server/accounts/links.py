@@ -86,9 +86,9 @@ class AccountLinks:
         links, and only of services: a message of an imported stream is for that importer alone, and
         streams do not export the requests to a service.
         """
-        self.delivered_by: bytes | None = None
-        """The subject by which JetStream delivers the current message, which shows another one and
-        its ack subject; both stay as they are across links.
+        self.delivery: tuple[Frame, bytes] | None = None
+        """The message that JetStream delivers, and the subject by which it does. It shows another
+        one and its ack subject, and both stay as they are across links.
         """
         self.request_info: dict[str, Any] = {}
         """The requester's fields that a service on the current request's way has received."""
@@ -116,6 +116,11 @@ class AccountLinks:
                     )
         self.plans = dict(plans)
         self.applied()
+
+    def delivered_by(self, frame: Frame) -> bytes | None:
+        """Return the subject by which JetStream delivers `frame`; None for any other message."""
+        delivery = self.delivery
+        return None if delivery is None or delivery[0] is not frame else delivery[1]
 
     def _link(self, plan: ImportPlan, link: RoutedSubscription) -> None:
         """Start to carry messages over `link`."""
@@ -151,7 +156,7 @@ class StreamLink(RoutedSubscription):
         links = self._links
         if links.carrying is not None:
             return False
-        by = links.delivered_by
+        by = links.delivered_by(frame)
         subject = self.importers_subject(frame.subject_bytes() if by is None else by)
         result = self.importer.sublist.match(subject)
         if not result.fan_out():
@@ -322,15 +327,14 @@ class Response(RoutedSubscription):
         if not result.fan_out():
             return False
         links = service.links
-        by = links.delivered_by
-        if by is None:
+        if links.delivered_by(frame) is None:
             answer = compose(self.reply, frame.payload_bytes(), None, frame.header_bytes())
             return service.route(service.importer, result, answer, publisher) > 0
-        links.delivered_by = self.reply
+        before, links.delivery = links.delivery, (frame, self.reply)
         try:
             return service.route(service.importer, result, frame, publisher) > 0
         finally:
-            links.delivered_by = by
+            links.delivery = before
 
     def has_receiver(self) -> bool:
         """Tell whether an answer would have a receiver, in the account of who asked."""

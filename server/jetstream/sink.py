@@ -57,15 +57,16 @@ class AccountSink(Sink):
             return False
         frame = compose(message_subject, payload, reply or None, headers or None)
         links = self._interest.links
+        before = None
         if links is not None:
-            links.delivered_by = deliver_subject
+            before, links.delivery = links.delivery, (frame, deliver_subject)
         try:
             if result.remotes is not None:
                 return self._deliver_over_links(result, frame, deliver_subject)
             return self.publisher.route_frame(self.account, result, frame, self.turn.producer) > 0
         finally:
             if links is not None:
-                links.delivered_by = None
+                links.delivery = before
 
     def receiver(self, subject: bytes) -> Receiver | None:
         """Return the client that alone gets what is delivered to `subject`; None for others."""

@@ -141,6 +141,20 @@ class TestStreams:
         assert world.publish("A", "st.x", reply="r", payload=b"1", headers=b"NATS/1.0\r\n\r\n") == 1
         assert probe.got == [("pre.st.x", "r", b"1", b"NATS/1.0\r\n\r\n")]
 
+    def test_a_delivery_keeps_what_it_shows_and_other_messages_do_not(self) -> None:
+        """What a receiver of a delivery publishes meanwhile is a message like any other."""
+        world = World(A, importing(stream="st.>", prefix="pre"))
+        probe = world.subscribe("B", "pre.st.*")
+        delivered = compose(b"orders.1", b"1", b"$JS.ACK.S.c.1", None)
+        world.links.delivery = (delivered, b"st.x")
+        account = world.account("A")
+        world.router.route(account, account.sublist.match(b"st.x"), None, delivered)
+        world.publish("A", "st.y", payload=b"2")
+        assert [(one[0], one[1]) for one in probe.got] == [
+            ("orders.1", "$JS.ACK.S.c.1"),
+            ("pre.st.y", None),
+        ]
+
     def test_nothing_else_crosses(self) -> None:
         world = World(A, importing(stream="st.>"))
         everything = [world.subscribe(name, ">") for name in ("B", "C", "$G", "$SYS")]
