@@ -21,7 +21,7 @@ from nats.errors import Error as NatsError
 from tests.e2e.jetstream.ledger import Ledger
 from tests.support.processes import Server, midge_command
 
-ACK_WAIT_S = 2.0
+ACK_WAIT_S = 10.0
 NAK_DELAY_S = 0.3
 NAKS = 0.02
 FORGOTTEN = 0.01
