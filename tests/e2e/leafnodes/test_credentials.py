@@ -100,7 +100,7 @@ OWN = ', cert_file: "@directory@/own.pem", key_file: "@directory@/own-key.pem"'
     [
         pytest.param("", "", id="plain", marks=pytest.mark.full),
         pytest.param(FIRST, FIRST, id="first", marks=pytest.mark.full),
-        pytest.param(VERIFY, OWN, id="verified"),
+        pytest.param(VERIFY, OWN, id="verified", marks=pytest.mark.full),
         pytest.param(VERIFY + FIRST, OWN + FIRST, id="verified-first"),
     ],
 )

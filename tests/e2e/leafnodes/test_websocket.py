@@ -42,7 +42,7 @@ async def exchange(pair: Pair) -> None:
     "keys",
     [
         pytest.param("", marks=pytest.mark.full),
-        ", ws_no_masking: true",
+        pytest.param(", ws_no_masking: true", marks=pytest.mark.full),
         pytest.param(", ws_compression: true", marks=pytest.mark.full),
         ", ws_no_masking: true, ws_compression: true",
     ],
