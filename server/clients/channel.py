@@ -343,7 +343,7 @@ class Channel:
             self._farewell.end()
             self._farewell = None
         self.outbound.detach()
-        self._transport = self._tls = None
+        self._transport = self._tls = self.bare_socket = None
         self.host.finishing.discard(self)
         self.become(_CLOSED)
         self.owner.lost()

@@ -137,7 +137,8 @@ class Connection(PublishingClient):
             PublishingClient.broke_protocol(self, error)
 
     def lost(self) -> None:
-        """Leave the broker; the transport is gone."""
+        """Leave the broker; the transport is gone, or there never was one."""
+        self.stop_auth_timer()
         PublishingClient.lost(self)
         self.broker.connection_lost(self)
 
