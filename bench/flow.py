@@ -328,7 +328,9 @@ def _receive(pipe: Connection, socks: Sequence[socket.socket], counters: Counter
         for fd, _ in poller.poll():
             if fd == pipe.fileno():
                 pipe.recv()
-                pipe.send([_settle(index, sock, counters) for index, sock in by_fd.values()])
+                pipe.send(
+                    [counters.received[index] + wire.drain(sock) for index, sock in by_fd.values()]
+                )
                 continue
             index, sock = by_fd[fd]
             counters.received[index] += _receive_some(sock, buffer)
@@ -344,17 +346,3 @@ def _receive_some(sock: socket.socket, buffer: memoryview) -> int:
         while pending := sock.pending():
             count += sock.recv_into(buffer, pending)
     return count
-
-
-def _settle(index: int, sock: socket.socket, counters: Counters) -> int:
-    """Read up to the PONG that follows everything delivered, and return all bytes before it."""
-    sock.sendall(wire.PING)
-    tail = b""
-    total = counters.received[index]
-    while tail != wire.PONG:
-        data = sock.recv(_RECEIVE_BYTES)
-        if not data:
-            raise ScenarioError("the server closed a subscriber")
-        total += len(data)
-        tail = (tail + data)[-len(wire.PONG) :]
-    return total - len(wire.PONG)

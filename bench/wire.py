@@ -17,6 +17,7 @@ PING = b"PING\r\n"
 PONG = b"PONG\r\n"
 IO_TIMEOUT_S = 30.0
 _INFO_BYTES = 64 * 1024
+_RECEIVE_BYTES = 1024 * 1024
 
 
 class WireError(Exception):
@@ -69,15 +70,28 @@ def round_trip(sock: socket.socket) -> None:
     read_until_pong(sock)
 
 
-def drain(sock: socket.socket) -> None:
-    """Send a PING and drop all that comes before its PONG, messages too."""
+def drain(sock: socket.socket) -> int:
+    """Send a PING and drop all up to its PONG, messages too; return how many bytes came before it.
+
+    After the PONG only PINGs of the server may come. Those that a read brings along with it are
+    dropped as well, and not counted.
+
+    Raises:
+        WireError: the end of the stream came first.
+    """
     sock.sendall(PING)
-    tail = b""
-    while not tail.endswith(PONG):
-        data = sock.recv(_INFO_BYTES)
-        if not data:
+    data = b""
+    passed = 0  # bytes received before `data`
+    while (at := data.find(PONG)) < 0:
+        more = sock.recv(_RECEIVE_BYTES)
+        if not more:
             raise WireError("the server closed the connection")
-        tail = (tail + data)[-len(PONG) :]
+        kept = data[1 - len(PONG) :]  # a PONG may have begun in it
+        passed += len(data) - len(kept)
+        data = kept + more
+    behind = len(data) - at - len(PONG)
+    _read_exactly(sock, -behind % len(PING))
+    return passed + at
 
 
 def read_until_pong(sock: socket.socket) -> None:
