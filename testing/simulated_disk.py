@@ -203,6 +203,9 @@ class SimulatedDisk(SuppliedDisk):
         return disk
 
     def _change(self, change: tuple[str, ...], inode: Inode | None) -> None:
+        replaced = self.entries.get(change[-1])
+        if replaced is not None:
+            self.free += len(replaced.data)
         self.pending.append((change, inode))
         apply_change(self.entries, change, inode)
 
@@ -233,6 +236,11 @@ class SimulatedFile(DiskFile):
         """Write piece by piece, so that the machine can stop in between."""
         self.disk.step(f"write {len(data)} at {position}")
         half = self.disk.random.randint(0, len(data))
+        more = max(position + len(data) - len(self.inode.data), 0)
+        if more > self.disk.free:
+            self.inode.write(position, bytes(data[: max(len(self.inode.data) - position, 0)]))
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.disk.free -= more
         self.inode.write(position, bytes(data[:half]))
         self.disk.step(f"write the rest at {position + half}")
         self.inode.write(position + half, bytes(data[half:]))

@@ -202,7 +202,7 @@ class FileStores:
         self._idle_ticks += 1
         self._directory.tick()
         self._timer = None
-        if self._directory.log.full or self._idle_ticks < self._ticks_max:
+        if self._directory.log.space.is_short or self._idle_ticks < self._ticks_max:
             self._timer = self._clock.call_later(_TICK_S, self._tick)
 
     def _stop_ticking(self) -> None:

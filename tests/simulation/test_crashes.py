@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from midge.jetstream.store.file import compaction, log
-from tests.simulation.world import EncryptedWorld, run
+from midge.jetstream.store.file import compaction, directory, log
+from tests.simulation.world import EncryptedWorld, FullWorld, run
 
 
 @pytest.fixture(autouse=True)
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "SEGMENT_MAX", 8 * 1024)
+    monkeypatch.setattr(directory, "LEFT_MIN", 512)
     monkeypatch.setattr(compaction, "SLICE_BYTES", 1500)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_crashes(seed: int) -> None:
     run(seed, 50)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_crashes_on_full_disks(seed: int) -> None:
+    run(seed, 50, FullWorld)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -31,6 +37,13 @@ def test_crashes_of_an_encrypted_store(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(1000, 1100))
 def test_crashes_in_their_long_form(seed: int) -> None:
     run(seed, 1000)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(3000, 3040))
+def test_crashes_on_full_disks_in_their_long_form(seed: int) -> None:
+    run(seed, 500, FullWorld)
 
 
 @pytest.mark.full

@@ -355,6 +355,25 @@ def strip_ids(expected: Model, found: Model) -> Model:
     return result
 
 
+class FullWorld(World):
+    """Lives on disks with little room, which is sometimes gone at the start already."""
+
+    def next_disk(self, disk: SimulatedDisk) -> SimulatedDisk:
+        following = super().next_disk(disk)
+        following.free = self.random.choice([0, self.random.randrange(400_000), 1 << 40])
+        return following
+
+    def do_something(self) -> None:
+        if self.random.random() < 0.05:
+            for stream in self.directory.streams():
+                stream.purge(None, 0)
+                self.model[stream.number].kept.clear()
+        elif self.random.random() < 0.05:
+            self.directory.tick()
+        else:
+            super().do_something()
+
+
 class EncryptedWorld(World):
     """Begins without a key, is encrypted, and has key and cipher changed from life to life.
 

@@ -99,6 +99,9 @@ class Compaction:
 
     def _carry(self) -> None:
         """Write down again, at the end of the log, what is to be kept in mind."""
+        if self._moves and not self.log.space.has_room(self._used):
+            self._done(False)  # before anything is written, which would take room once more
+            return
         self.log.forget_recent(self.segment)
         for number, carried in sorted(self._carried.items()):
             stream = self._streams.get(number)
@@ -241,18 +244,24 @@ class Compaction:
 
     def _kept(self) -> None:
         """Write the new file, or remove the old one: what it said is durable elsewhere."""
+        if self._moves:
+            self._write()
+            return
         try:
-            if self._moves:
-                self._write()
-            else:
-                self.log.disk.unlink(segment_name(self.segment.number))
-                self.log.chore(self._directory_sync(self.segment.file), self._removed)
+            self.log.disk.unlink(segment_name(self.segment.number))
         except OSError:
             self.segment.is_damaged = True
             self._done(False)
+            return
+        self.log.chore(self._directory_sync(self.segment.file), self._removed)
 
     def _write(self) -> None:
         segment = self.segment
+        try:
+            self._file = self.log.disk.create(segment_name(segment.number) + ".new")
+        except OSError:  # there may be room for it later
+            self._done(False)
+            return
         records.start_group(self._data, self._group)
         records.finish_group(
             self._data,
@@ -261,7 +270,6 @@ class Compaction:
             self.log.synced_segment,
             self.log.synced_position,
         )
-        self._file = self.log.disk.create(segment_name(segment.number) + ".new")
         write = Write(self._file, self._data, self._used, 0)
         write.seal = True
         write.seed = self.log.seed

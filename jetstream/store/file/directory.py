@@ -18,6 +18,9 @@ from midge.jetstream.store.turns import Soon, Turns
 if TYPE_CHECKING:
     from midge.jetstream.store.encryption import UserKeys
 
+LEFT_MIN = 64 * 1024
+"""Bytes of removed messages for which a segment is left early: the next one takes as many."""
+
 
 class StoreDirectory:
     """All file streams of a server.
@@ -103,23 +106,41 @@ class StoreDirectory:
             self.log.sync_written()
         self.log.retry()
         self.log.mark()
+        self._leave_dead()
         self.compact()
 
     def compact(self) -> None:
-        """Rewrite the oldest segment of which most is dead, and then the next one."""
+        """Rewrite the oldest segment of which most is dead, and then the next one.
+
+        When room is short, the one with the least left is the first: its copy needs the least.
+        """
         if self._compaction is not None or self.log.failure is not None:
             return
-        for segment in self.log.segments[:-1]:
-            if self._is_due(segment) and not self.log.is_written_to(segment):
+        due = [one for one in self.log.segments[:-1] if self._is_due(one)]
+        if self.log.space.is_short:
+            due.sort(key=lambda one: one.live_bytes)
+        for segment in due:
+            if not self.log.is_written_to(segment):
                 self._compaction = Compaction(self.log, self._streams, segment, self._compacted)
                 self._compaction.start()
                 return
+
+    def _leave_dead(self) -> None:
+        """Have the log go on elsewhere if room is short and most of its last segment is dead.
+
+        That one would otherwise keep its room until it is as long as a segment may be.
+        """
+        segment = self.log.segments[-1]
+        space = self.log.space
+        if space.is_short and is_worth_leaving(segment) and space.has_room(segment.live_bytes):
+            self.log.leave_segment()
 
     def _is_due(self, segment: Segment) -> bool:
         """Tell whether a segment is to be written anew: for its room, or for its form."""
         if segment.is_damaged or segment.has_erasures:
             return False
-        return is_worth_it(segment) or self._disk.is_outdated(segment.file)
+        is_wanted = is_worth_it(segment) or self._disk.is_outdated(segment.file)
+        return is_wanted and self.log.space.has_room(segment.live_bytes)
 
     def _compacted(self, is_well: bool) -> None:
         self._compaction = None
@@ -247,6 +268,15 @@ def is_worth_it(segment: Segment) -> bool:
     """
     whole = segment.message_bytes if segment.is_rewritten else segment.end
     return segment.live_bytes * 2 < whole or segment.live_bytes == 0
+
+
+def is_worth_leaving(segment: Segment) -> bool:
+    """Tell whether enough of the last segment would be given back if the log went on elsewhere.
+
+    Removed messages must be a quarter of it: the rest may be what has to be written down again.
+    """
+    dead = segment.message_bytes - segment.live_bytes
+    return is_worth_it(segment) and dead >= LEFT_MIN and dead * 4 >= segment.end
 
 
 __all__ = ["Damage", "StoreDirectory", "segment_name"]

@@ -7,8 +7,7 @@ from midge.jetstream.store.file cimport records
 from midge.jetstream.store.file.group cimport Group, Segment
 from midge.jetstream.store.interface cimport GroupListener
 
-cdef Py_ssize_t _RESERVE, _EXTEND_MIN, _EXTEND_MAX, _BUFFER, _BUFFER_KEPT, _RECENT_BYTES
-cdef unsigned long long _PLENTY
+cdef Py_ssize_t _RESERVE, _BUFFER, _BUFFER_KEPT, _RECENT_BYTES
 cdef Py_ssize_t _RECENT_GROUPS
 
 
@@ -19,6 +18,7 @@ cdef class Log:
     cdef public unsigned long long group
     cdef public unsigned long long durable
     cdef public bint full
+    cdef readonly object space
     cdef public object failure
     cdef public bint sync_each
     cdef readonly list segments
@@ -40,6 +40,7 @@ cdef class Log:
     cdef bint _is_wanted
     cdef bint _is_stuck
     cdef bint _is_extending
+    cdef bint _is_leaving
     cdef Segment _prepared
     cdef bytearray _spare
     cdef public object on_failure
@@ -58,8 +59,10 @@ cdef class Log:
     cpdef unsigned long long join(self, object stream) except 0
     @cython.locals(group=Group)
     cpdef Group find(self, Segment segment, Py_ssize_t offset)
-    @cython.locals(segment=Segment, base=Py_ssize_t, data=bytearray)
+    @cython.locals(segment=Segment, base=Py_ssize_t, is_whole=bint, data=bytearray)
     cdef Group _begin(self)
+    cdef Py_ssize_t _end_of(self, Segment segment) except -1
+    cdef bint _roll(self, Segment old, Py_ssize_t end) except -1
     cdef void _extend(self, Segment segment, Py_ssize_t needed, bint is_message) except *
     @cython.locals(ahead=Py_ssize_t)
     cdef void _prepare(self, Segment segment) except *

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from midge.jetstream.store import numbers
 from midge.jetstream.store.disk import Disk, Write
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Group, Segment, segment_name
+from midge.jetstream.store.file.space import NO_ROOM, RESERVE, Space, ahead_of, pages
 from midge.jetstream.store.interface import (
     GroupListener,
     StoreError,
@@ -27,22 +29,13 @@ from midge.jetstream.store.turns import Turns
 SEGMENT_MAX = 16 * 1024 * 1024
 """A segment is read and rewritten as a whole: 80,000 small records in some 20 ms."""
 
-_RESERVE = 64 * 1024  # room kept for records that remove something: a thousand of them or more
-_EXTEND_MIN = 64 * 1024
-_EXTEND_MAX = 4 * 1024 * 1024  # 30 ms of writing at full rate, so that extending is seldom
-
-_PLENTY = 256 * 1024 * 1024
-"""Free bytes of a disk on which there will be room for what is accepted before it is written.
-
-That is 16 MiB. Growing a file may take 100 ms while other processes write.
-"""
-
 PRESSED_BYTES = 8 * 1024 * 1024
 """Bytes that wait for the disk, from which publishers are held.
 
 Together they stay under 16 MiB, though each of them is stopped only after what was read at once.
 """
 
+_RESERVE = RESERVE  # as a C number
 _BUFFER = 64 * 1024
 _BUFFER_KEPT = 4 * 1024 * 1024
 _RECENT_BYTES = 1024 * 1024  # durable groups kept in memory: consumers that keep up read them there
@@ -71,6 +64,7 @@ class Log:
         self.group = 1
         self.durable = 0
         self.full = False
+        self.space = Space(disk)
         self.failure: StoreError | None = None
         self.sync_each = True
         self.segments: list[Segment] = []
@@ -92,6 +86,7 @@ class Log:
         self._is_wanted = False
         self._is_stuck = False
         self._is_extending = False
+        self._is_leaving = False
         self._prepared: Segment | None = None
         self._spare: bytearray | None = None
         self.on_failure: Callable[[], object] = lambda: None
@@ -221,8 +216,9 @@ class Log:
             self._finish_chore(stage == 0)
         elif stage == 0:
             self._succeeded()
-        elif stage == 1 and error in {errno.ENOSPC, errno.EDQUOT}:
+        elif stage == 1 and error in NO_ROOM:
             self.full = True
+            self.space.is_short = True
             self._is_stuck = True  # `retry` writes the same group at the same place
             self._see_pressure()
         else:
@@ -287,6 +283,16 @@ class Log:
         self._prepared = None
         self.segments.append(segment)
 
+    def leave_segment(self) -> None:
+        """Go on in a new segment, so that the last one can be compacted."""
+        if self._is_stuck or self.failure is not None:
+            return
+        if self._open is not None:
+            self._is_leaving = True  # with the next group
+        else:
+            segment = self.segments[-1]
+            self._roll(segment, self._end_of(segment))
+
     def _create_segment(self, number: int) -> Segment:
         segment = Segment(number, self.disk.create(segment_name(number)), 0, 0)
         segment.is_new = True
@@ -318,11 +324,9 @@ class Log:
         """Open a group at the end of the last segment, or of a new one."""
         self.admit()
         segment = self.segments[-1]
-        base = segment.end
-        if self._flying is not None and self._flying.segment is segment:
-            base = self._flying.base + self._flying.used
-        if base >= SEGMENT_MAX and not self.full:
-            self.begin_segment(segment.number + 1)
+        base = self._end_of(segment)
+        is_whole = base >= SEGMENT_MAX and not self.full
+        if (is_whole or self._is_leaving) and self._roll(segment, base):
             segment = self.segments[-1]
             base = 0
         data = self._spare
@@ -335,44 +339,66 @@ class Log:
         self._request_flush()
         return self._open
 
-    def _extend(self, segment: Segment, needed: int, is_message: bool) -> None:
-        """Ensure room for a segment of `needed` bytes, with a reserve.
+    def _end_of(self, segment: Segment) -> int:
+        """Return where the next group of a segment begins."""
+        if self._flying is not None and self._flying.segment is segment:
+            return self._flying.base + self._flying.used
+        return segment.end
 
-        The part grows with the segment, so that a store in which little happens stays small. As
-        long as the disk has plenty of room, the file is made longer only later.
+    def _roll(self, old: Segment, end: int) -> bool:
+        """Begin the segment after `old`, of which the groups so far end at `end`.
+
+        Without room for its reserve it is not begun: the old one goes on, and its own is kept.
         """
-        ahead = min(max(segment.allocated, _EXTEND_MIN), _EXTEND_MAX)
-        size = (needed + ahead + 4095) & ~4095
-        if segment.allocated > 0 and self.disk.free_bytes() > _PLENTY:
-            segment.promised = size
-            return
+        self._is_leaving = False
         try:
-            segment.file.allocate(size)
-        except OSError as error:
-            if not is_message:
-                return  # it is written without a promise that there is room
-            self.full = self.full or error.errno in {errno.ENOSPC, errno.EDQUOT}
-            raise StoreFullError(f"no room for another message: {error.strerror}") from error
-        segment.allocated = segment.promised = size
+            if self._prepared is None:
+                self._prepared = self._create_segment(old.number + 1)
+        except OSError:
+            return False
+        if not self.space.begin(self._prepared, old, end):
+            return False
+        self.begin_segment(old.number + 1)
+        return True
+
+    def _extend(self, segment: Segment, needed: int, is_message: bool) -> None:
+        """Ensure room for a segment of `needed` bytes, with a reserve."""
+        error = self.space.promise(segment, needed, is_message)
+        if error and self._drop_prepared():
+            error = self.space.promise(segment, needed, is_message)
+        if error and is_message:  # what is no message is written without a promise
+            self.full = self.full or error in NO_ROOM
+            raise StoreFullError(f"no room for another message: {os.strerror(error)}")
+
+    def _drop_prepared(self) -> bool:
+        """Give back the room of the segment that is only prepared; False when there is none."""
+        prepared = self._prepared
+        if prepared is None or prepared.allocated == 0 or self._is_extending:
+            return False
+        self._prepared = None
+        prepared.file.close()
+        with contextlib.suppress(OSError):
+            self.disk.unlink(segment_name(prepared.number))
+        return True
 
     def _prepare(self, segment: Segment) -> None:
         """Prepare more room, and the next segment, without blocking the event loop.
 
         While other processes write, the disk may take 100 ms for that.
         """
-        ahead = min(max(segment.allocated, _EXTEND_MIN), _EXTEND_MAX)
+        ahead = ahead_of(segment)
         if segment.end < SEGMENT_MAX and segment.allocated - segment.end < ahead // 2:
             self._extend_ahead(segment, ahead)
         elif self._prepared is None and segment.end * 4 >= SEGMENT_MAX * 3:
             with contextlib.suppress(OSError):  # it is tried again when it is needed
                 self._prepared = self._create_segment(segment.number + 1)
-                self._extend_ahead(self._prepared, min(_EXTEND_MAX, SEGMENT_MAX // 4))
+                self._extend_ahead(self._prepared, SEGMENT_MAX // 4)
 
     def _extend_ahead(self, segment: Segment, ahead: int) -> None:
         self._is_extending = True
         write = Write(segment.file, bytearray(8), 0, 0)
         write.sync = False
-        write.extend = (segment.allocated + ahead + 4095) & ~4095
+        write.extend = pages(segment.allocated + ahead)
         self._chores.append((write, partial(self._extended, segment, write.extend)))
 
     def _extended(self, segment: Segment, size: int, is_well: bool) -> None:
@@ -421,7 +447,7 @@ class Log:
         self._keep(group)
         for listener in self._listeners:
             listener.durable(group.number)
-        if segment is self.segments[-1] and not self._is_extending and not self.full:
+        if segment is self.segments[-1] and not self._is_extending and not self.space.is_short:
             self._prepare(segment)
         if group.erasures:
             self._mark_before_erasing(group)

@@ -37,6 +37,16 @@ async def fill(js: Any) -> int:
             stored += 1
 
 
+async def accepted(js: Any) -> int:
+    """Publish until that is taken again; return the sequence."""
+    async with asyncio.timeout(20):
+        while True:  # room is given back in turns, within seconds
+            try:
+                return int((await js.publish("s", MESSAGE, timeout=5)).seq)
+            except nats.js.errors.APIError:
+                await asyncio.sleep(0.1)
+
+
 @pytest.mark.full
 async def test_a_full_file_system(tmp_path: Path) -> None:
     config = f'jetstream {{ store_dir: "{tmp_path}", max_file: 1G }}'
@@ -51,13 +61,24 @@ async def test_a_full_file_system(tmp_path: Path) -> None:
         assert (await js.get_msg("S", stored)).data == MESSAGE
         await js.delete_msg("S", 1)
         await js.purge_stream("S")
-        async with asyncio.timeout(20):
-            while True:  # room is given back in turns, within seconds
-                try:
-                    ack = await js.publish("s", MESSAGE, timeout=5)
-                except nats.js.errors.APIError:
-                    await asyncio.sleep(0.1)
-                else:
-                    break
-        assert ack.seq == stored + 1
+        assert await accepted(js) == stored + 1
+        await client.close()
+
+
+@pytest.mark.full
+@pytest.mark.timeout(180)
+async def test_a_file_system_that_is_filled_again_and_again(tmp_path: Path) -> None:
+    config = f'jetstream {{ store_dir: "{tmp_path}", max_file: 1G }}'
+    with Server(on_a_small_disk(tmp_path), config) as server:
+        client = await nats.connect(server.url)
+        js = client.jetstream()
+        await js.add_stream(name="S", subjects=["s"])
+        stored = []
+        for _ in range(8):
+            stored.append(await fill(js))
+            await js.purge_stream("S")
+            await accepted(js)
+            await asyncio.sleep(3)  # a tick, and all segments in their turns
+        assert min(stored) > 300, stored
+        assert max(stored) - min(stored) < 40, stored
         await client.close()

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from random import Random
 
 import pytest
 
+from midge.jetstream.store.disk import DiskFile
+from midge.jetstream.store.file import log
 from midge.jetstream.store.file.directory import StoreDirectory
+from midge.jetstream.store.file.group import Segment
+from midge.jetstream.store.file.space import RESERVE, Space
+from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import StoreError, StoreFullError
 from midge.testing.simulated_disk import SimulatedDisk
 
@@ -76,3 +82,144 @@ def test_a_full_disk_refuses_messages_and_takes_removals() -> None:
     (again,) = StoreDirectory(disk.killed(), lambda: None).streams()
     assert (again.first_seq, again.last_seq) == (last - 5, last + 1)
     assert [name for name, _, _ in again.consumers()] == [b"c"]
+
+
+class FullDisk:
+    """A store on a disk of 24 MiB, worked by hand."""
+
+    def __init__(self) -> None:
+        self.disk = SimulatedDisk(Random(1))
+        self.disk.free = 24 << 20
+        self.directory = StoreDirectory(self.disk, lambda: None)
+        self.stream = self.directory.create_stream(b"$G", b"S", b"{}")
+
+    def settle(self) -> None:
+        self.directory.flush()
+        while self.disk.pump():
+            self.directory.flush()
+
+    def fill(self) -> int:
+        """Store messages until one is refused; return how many were stored."""
+        before = self.stream.last_seq
+        with contextlib.suppress(StoreFullError):
+            while True:
+                self.stream.append(b"s", b"", b"x" * 65_000, self.stream.last_seq)
+                self.settle()
+        self.settle()
+        return self.stream.last_seq - before
+
+    def tick(self) -> None:
+        """Let two seconds pass: room is given back, and then there for messages."""
+        for _ in range(2):
+            self.directory.tick()
+            self.settle()
+
+    def reopened(self) -> FileStore:
+        self.disk = self.disk.killed()
+        self.directory = StoreDirectory(self.disk, lambda: None)
+        assert self.directory.damages == []
+        (self.stream,) = self.directory.streams()
+        return self.stream
+
+
+def test_a_disk_is_filled_and_purged_over_and_over() -> None:
+    store = FullDisk()
+    stored = []
+    for _ in range(8):
+        stored.append(store.fill())
+        store.stream.purge(None, 0)
+        store.settle()
+        store.tick()
+    assert min(stored) > 300, stored
+    assert max(stored) - min(stored) < 40, stored
+    last = store.stream.last_seq
+    again = store.reopened()
+    assert (again.first_seq, again.last_seq, again.messages) == (last + 1, last, 0)
+
+
+def test_a_few_messages_left_do_not_hold_the_room_of_the_others() -> None:
+    store = FullDisk()
+    kept: list[int] = []
+    stored = []
+    for _ in range(6):
+        stored.append(store.fill())
+        for seq in kept:
+            store.stream.remove(seq)
+        kept = [store.stream.last_seq - i for i in range(0, 100, 10)]
+        for seq in range(store.stream.first_seq, store.stream.last_seq + 1):
+            if seq not in kept:
+                store.stream.remove(seq)
+        store.settle()
+        store.tick()
+    assert min(stored) > 250, stored
+    again = store.reopened()
+    assert [seq for seq in range(1, again.last_seq + 1) if again.load(seq)] == sorted(kept)
+
+
+def test_a_last_segment_is_kept_where_there_is_room() -> None:
+    store = FullDisk()
+    for i in range(20):
+        store.stream.append(b"s", b"", b"x" * 65_000, i)
+    store.stream.purge(None, 0)
+    store.settle()
+    store.tick()
+    assert [segment.number for segment in store.directory.log.segments] == [1]
+
+
+def test_a_new_segment_gets_the_reserve_of_the_last_one() -> None:
+    disk = SimulatedDisk(Random(1))
+    space = Space(disk)
+    old, following, third = (Segment(i, disk.create(f"{i}"), 0, 0) for i in (1, 2, 3))
+    disk.free = 256 * 1024
+    assert space.promise(old, 128 * 1024, True) == 0
+    disk.free = 0
+    assert not space.is_short
+    assert space.begin(following, old, 100_000)
+    assert space.is_short
+    assert (old.allocated, following.allocated) == (100_000, RESERVE)
+    disk.free = 0  # what else was given back has been taken
+    assert not space.begin(third, following, 1_000)
+    assert (following.allocated, third.allocated) == (RESERVE, 0)
+    assert following.file.size() == RESERVE
+
+
+def test_a_file_that_cannot_be_made_is_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "SEGMENT_MAX", 64 * 1024)
+    store = FullDisk()
+
+    def refuse(_: str) -> DiskFile:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.disk, "create", refuse)
+        for i in range(100):
+            store.stream.append(b"s", b"", b"x" * 1000, i)
+            store.settle()
+        assert len(store.directory.log.segments) == 1
+    store.stream.append(b"s", b"", b"x" * 1000, 100)
+    store.settle()
+    assert len(store.directory.log.segments) == 2
+    assert store.reopened().messages == 101
+
+
+def test_a_copy_that_cannot_be_made_is_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "SEGMENT_MAX", 64 * 1024)
+    store = FullDisk()
+    for i in range(100):
+        store.stream.append(b"s", b"", b"x" * 1000, i)
+        store.settle()
+    store.stream.purge(None, 50)
+    store.settle()
+    first = store.directory.log.segments[0]
+
+    def refuse(_: str) -> DiskFile:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.disk, "create", refuse)
+        store.tick()
+    assert not first.is_rewritten
+    store.tick()
+    assert first.is_rewritten
+    assert first.end < 16 * 1024
+    assert store.reopened().messages == 51
