@@ -178,6 +178,7 @@ def _limits_met(broker: "Broker") -> dict[str, int]:
         "route_connections": met["route_connections"],
         "route_accounts": met["route_accounts"],
         "route_subscriptions": met["route_subscriptions"],
+        "route_denied_messages": met["route_denied_messages"],
         "route_payload": met["route_payload"],
         "route_gossip": met["route_gossip"],
         "service_requests": broker.admission.links.evicted_requests,

@@ -12,10 +12,13 @@ import pytest
 from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
 
-from midge.server.config.options import LeafNodes, LeafRemote, Listen, Options
+from midge.server.config.jetstream import JetStream
+from midge.server.config.options import Cluster, LeafNodes, LeafRemote, Listen, Options
 from midge.server.server import Server
+from midge.testing import SettlingClient
 from tests.conftest import ROOT
 from tests.support.leafnodes import until
+from tests.unit.server.monitoring.conftest import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -39,6 +42,48 @@ QUERIES = [target["expr"] for panel in panels(DASHBOARD) for target in panel.get
 
 
 @pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    """A server with monitoring, JetStream and a port for routes."""
+    server = Server(
+        structs.replace(
+            OPTIONS,
+            cluster=Cluster(name="C", port=-1),
+            jetstream=JetStream(enabled=True, in_memory=True),
+            monitoring=structs.replace(OPTIONS.monitoring, max_jetstream_series=1),
+        )
+    )
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+async def routed(server: Server) -> AsyncIterator[None]:
+    """A route between the server and another one."""
+    seed = server.urls()["cluster"][0]
+    other = Server(
+        Options(listen=Listen(port=-1), cluster=Cluster(name="C", port=-1, routes=(seed,)))
+    )
+    await other.start()
+    assert server._cluster is not None
+    cluster = server._cluster.cluster
+    await until(lambda: cluster.routes)
+    yield
+    await other.stop()
+
+
+@pytest.fixture
+async def streams(server: Server) -> None:
+    """Two streams, of which the page names one, with a durable consumer each."""
+    client = await SettlingClient.connected(server.urls()["nats"][0])
+    async with client:
+        jetstream = client.jetstream()
+        for name in ("A", "B"):
+            await jetstream.add_stream(name=name, subjects=[name])
+            await jetstream.pull_subscribe(name, durable="d")
+
+
+@pytest.fixture
 async def linked(server: Server) -> AsyncIterator[None]:
     """Link the server to another one."""
     hub = Server(Options(listen=Listen(port=-1), leafnodes=LeafNodes(port=-1)))
@@ -54,7 +99,9 @@ async def linked(server: Server) -> AsyncIterator[None]:
 
 
 @pytest.fixture
-async def metrics(http: aiohttp.ClientSession, server: Server, linked: None) -> dict[str, set[str]]:
+async def metrics(
+    http: aiohttp.ClientSession, server: Server, linked: None, routed: None, streams: None
+) -> dict[str, set[str]]:
     """The names of the samples of `/metrics`, with their labels."""
     server.broker.errors_sent["Permissions Violation"] += 1  # no value, no sample
     async with http.get("/metrics") as answer:
