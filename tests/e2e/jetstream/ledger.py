@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-EARLY_S = 3.0
-"""How much earlier than its time a delivery may seem.
+EARLY_S = 0.1
+"""How much earlier than its time a delivery may seem: the first one waited so long to be sent."""
 
-A client sees what a fetch has brought when that is over, and what came late to an earlier one when
-it has settled what that brought: on a busy machine both together take up to two seconds.
-"""
-
-NAK_EARLY_S = 0.05
-"""The same after a NAK, whose time begins when it is sent."""
+NAK_EARLY_S = 0.01
+"""The same after a NAK, whose time begins when it is sent: clocks are rounded."""
 
 
 @dataclass
 class Delivery:
-    """The last delivery of a message to a consumer: when, in which life, what was said of it."""
+    """The last delivery of a message to a consumer: since when, in which life, what came of it."""
 
-    at_s: float
+    earliest_s: float
     life: int
     is_confirmed: bool = False
     due_s: float = 0.0
@@ -44,22 +40,24 @@ class Ledger:
         if known != seq:
             self.faults.append(f"{stream} {message_id} is {known} and {seq}")
 
-    def delivered(self, consumer: str, seq: int, count: int, now_s: float) -> None:
-        """Note a delivery, and find the reason for a second one."""
+    def delivered(
+        self, consumer: str, seq: int, count: int, earliest_s: float, latest_s: float
+    ) -> None:
+        """Note a delivery that came between two times, and find the reason for a second one."""
         self.deliveries += 1
         before = self._last.get((consumer, seq))
         if before is None:
             if count > 1 and self.life == 0:
                 self.faults.append(f"{consumer} {seq} came for the first time as number {count}")
-        elif before.is_confirmed and not self._was_under_way(before, now_s):
+        elif before.is_confirmed:
             self.faults.append(f"{consumer} {seq} came again after its confirmed ack")
         else:
-            reason = self._reason(before, now_s)
+            reason = self._reason(before, latest_s)
             self.again[reason] += 1
             if not reason:
-                waited_s = now_s - before.at_s
+                waited_s = latest_s - before.earliest_s
                 self.faults.append(f"{consumer} {seq} came again after {waited_s:.3f} s")
-        self._last[consumer, seq] = Delivery(now_s, self.life)
+        self._last[consumer, seq] = Delivery(earliest_s, self.life)
 
     def refused(self, consumer: str, seq: int, due_s: float) -> None:
         """Note a NAK, with the time from which the message may come again."""
@@ -73,14 +71,10 @@ class Ledger:
         """Return the sequences that are stored in a stream and that the consumer never had."""
         return {seq for seq in self.stored[stream].values() if (consumer, seq) not in self._last}
 
-    def _was_under_way(self, before: Delivery, now_s: float) -> bool:
-        """Tell whether a second delivery may have been sent before the first one's ack came."""
-        return before.life == self.life and now_s - before.at_s >= self._ack_wait_s - EARLY_S
-
     def _reason(self, before: Delivery, now_s: float) -> str:
         """Return why a message may come again; empty when there is no reason."""
         if before.life != self.life:
             return "restart"
         if before.due_s and now_s >= before.due_s - NAK_EARLY_S:
             return "nak"
-        return "ack_wait" if now_s - before.at_s >= self._ack_wait_s - EARLY_S else ""
+        return "ack_wait" if now_s - before.earliest_s >= self._ack_wait_s - EARLY_S else ""

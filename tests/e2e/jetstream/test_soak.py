@@ -9,22 +9,20 @@ import asyncio
 import contextlib
 import itertools
 import random
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import nats
 import pytest
 from nats.errors import Error as NatsError
 
 from tests.e2e.jetstream.ledger import Ledger
+from tests.e2e.jetstream.pulling import LoopClock, PullingClient
 from tests.support.processes import Server, midge_command
 
-ACK_WAIT_S = 10.0
-NAK_DELAY_S = 0.3
-NAKS = 0.02
-FORGOTTEN = 0.01
+ACK_WAIT_S = 2.0
 KEPT = 20_000
 GROWTH_MAX = 1.05
 
@@ -49,6 +47,7 @@ class Soak:
         self.ordered = 0
         self._client: Any = None
         self._js: Any = None
+        self._clock: Any = None
 
     @contextlib.asynccontextmanager
     async def life(self, *, is_killed: bool, is_last: bool = False) -> AsyncIterator[Server]:
@@ -63,15 +62,19 @@ class Soak:
             self._client = await nats.connect(server.url, allow_reconnect=False)
             self._js = self._client.jetstream(timeout=5)
             await self._make()
+            self._clock = LoopClock()
+            port = urlsplit(server.url).port or 0
             works = [self._publish, self._publish_again, self._come_and_go]
             tasks = [asyncio.create_task(self._ending(work)) for work in works if not is_last]
             for stream, names in DURABLE.items():
-                tasks += [asyncio.create_task(self._consume(stream, name)) for name in names]
+                tasks += [asyncio.create_task(self._consume(port, stream, name)) for name in names]
             yield server
             if is_killed:
                 server.process.kill()
             await asyncio.to_thread(server.stop)
         finally:
+            if self._clock is not None:
+                self._clock.stop()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -126,34 +129,17 @@ class Soak:
             for message_id in list(self.ledger.stored[stream])[-5:]:
                 await self._publish_one(stream, message_id)
 
-    async def _consume(self, stream: str, name: str) -> None:
-        """Take messages, and ack, refuse or forget them."""
-        pull = await self._js.pull_subscribe_bind(name, stream)
-        consumer = f"{stream}.{name}"
-        with contextlib.suppress(NatsError, ConnectionError):
-            while not self._client.is_closed:
-                try:
-                    messages = await pull.fetch(50, timeout=0.5)
-                except TimeoutError:
-                    continue
-                now_s = time.monotonic()
-                for message in messages:
-                    meta = message.metadata
-                    count = meta.num_delivered
-                    self.ledger.delivered(consumer, meta.sequence.stream, count, now_s)
-                await asyncio.gather(*(self._settle(consumer, message) for message in messages))
-
-    async def _settle(self, consumer: str, message: Any) -> None:
-        """Ack a message, refuse it, or forget it."""
-        seq, dice = message.metadata.sequence.stream, self.random.random()
-        if dice < NAKS:
-            self.ledger.refused(consumer, seq, time.monotonic() + NAK_DELAY_S)
-            await message.nak(NAK_DELAY_S)
-        elif dice < NAKS + FORGOTTEN:
-            return
-        else:
-            await message.ack_sync(timeout=5)
-            self.ledger.confirmed(consumer, seq)
+    async def _consume(self, port: int, stream: str, name: str) -> None:
+        """Take messages until the server goes."""
+        client = PullingClient(stream, name, self.ledger, self._clock, self.random)
+        with contextlib.suppress(ConnectionError):
+            transport, _ = await asyncio.get_running_loop().create_connection(
+                lambda: client, "127.0.0.1", port
+            )
+            try:
+                await client.ended.wait()
+            finally:
+                transport.close()
 
     async def _come_and_go(self) -> None:
         """Read the end of a stream by a consumer for that alone: one after the other, no gap."""
