@@ -15,7 +15,6 @@ from midge.protocol.nkeys import ACCOUNT_PREFIX, CURVE_PREFIX, is_public_nkey
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from midge.server.config.security import AuthCallout
 from midge.server.config.type_check import Problem
-from midge.server.config.worker_rules import find_worker_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +58,10 @@ def find_contradictions(options: Options) -> Iterator[Problem]:
     yield from _check_tls(options.leafnodes.tls, ("leafnodes", "tls"))
     yield from _check_tls(options.cluster.tls, ("cluster", "tls"))
     yield from _check_listeners(options)
-    yield from find_worker_problems(options)
+    if options.server.workers != 1:
+        from midge.server.config.worker_rules import find_worker_problems  # noqa: PLC0415 - not needed
+
+        yield from find_worker_problems(options)
 
 
 def _check_server(options: Options) -> Iterator[Problem]:

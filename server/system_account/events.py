@@ -19,7 +19,6 @@ from midge.server.broker.broker import Broker, Observer
 from midge.server.clients.client_info import user_of
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
-from midge.server.links.interest import Kind
 from midge.server.monitoring import go_format
 from midge.server.monitoring.state import State
 from midge.server.routing.account import Account
@@ -115,14 +114,14 @@ class SystemEvents(Observer):
         subject = b"$SYS.ACCOUNT.%b.LEAFNODE.CONNECT" % account.name.encode()
         document = {"server": self._documents.server_info(), "acc": account.name}
         self.publish(system, subject, document)
-        if link.told.kind is Kind.LEAF:
+        if link.told.kind.is_leaf:
             self._tell_connections(account)
             subject = b"$SYS.ACCOUNT.%b.CONNECT" % account.name.encode()
             self.publish(system, subject, self._documents.leafnode_connect_event(link))
 
     def leafnode_closed(self, link: LeafLink) -> None:
         """Tell that a link has ended that was accepted."""
-        if self._has_listeners() and link.told.kind is Kind.LEAF:
+        if self._has_listeners() and link.told.kind.is_leaf:
             self._tell_connections(link.account)
             subject = b"$SYS.ACCOUNT.%b.DISCONNECT" % link.account.name.encode()
             document = self._documents.leafnode_disconnect_event(link)
