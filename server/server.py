@@ -393,8 +393,7 @@ class Server:
         if self._cluster is not None:
             self._cluster.cluster.announce()
         for connection in list(broker.clients.values()):
-            if connection.introduced and connection.options.protocol >= 1:
-                connection.send_info()
+            connection.renew_info()
         broker.router.flush_unless_due()
 
     async def close_clients_slowly(self) -> None:

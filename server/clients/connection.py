@@ -282,6 +282,14 @@ class Connection(PublishingClient):
         """Close: the client reports an error."""
         raise ProtocolError(None, f"the client sent -ERR {text[:256]!r}")
 
+    def renew_info(self) -> None:
+        """Send INFO anew to a client that asks for changes and has had its first PONG.
+
+        The others get it behind that: what comes before, a client may take for the PONG.
+        """
+        if self._told_info and self.options.protocol >= 1 and self.reason is None:
+            self.send_info()
+
     def send_info(self, *, connect_info: bool = False) -> None:
         """Send INFO, as it is for this client now."""
         self.send(self.broker.info_line(self, connect_info=connect_info))

@@ -176,19 +176,12 @@ class ClusterService:
         """Tell clients of the other servers they may connect to."""
         if self._is_stopping or self._broker.options.cluster.no_advertise:
             return
-        left = [
-            client
-            for client in self._broker.clients.values()
-            if client.introduced and client.options.protocol >= 1
-        ]
-        self._tell(left)
+        self._tell(list(self._broker.clients.values()))
 
     def _tell(self, left: list[Connection]) -> None:
         """Send INFO to clients, to some now and to the rest in later turns."""
         for _ in range(min(len(left), _TOLD_AT_ONCE)):
-            client = left.pop()
-            if client.reason is None:
-                client.send_info()
+            left.pop().renew_info()
         self._broker.router.flush_unless_due()
         if left:
             asyncio.get_running_loop().call_soon(self._tell, left)

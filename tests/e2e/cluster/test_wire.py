@@ -320,6 +320,26 @@ async def test_clients_learn_where_other_servers_are(
     await told_of(client, {own})
 
 
+async def test_clients_learn_it_after_their_first_pong(
+    peer: Peer, server: Server, peers: list[Peer]
+) -> None:
+    """Some clients, nats.py among them, take what comes before for the answer to their PING."""
+    own = server.url.removeprefix("nats://")
+    early, late = [await Peer.dial(int(own.rpartition(":")[2])) for _ in range(2)]
+    peers += (early, late)
+    for client in (early, late):
+        client.say('CONNECT {"verbose":true,"protocol":1,"user":"a","pass":"pw"}')
+        assert await client.line() == "+OK"
+    await early.settle()
+    peer.connect(**LOGIN)
+    peer.introduce(connect_urls=["127.0.0.1:9"])
+    await told_of(early, {own, "127.0.0.1:9"})
+    late.say("PING")
+    assert await late.line() == "PONG"
+    info = json.loads((await late.line()).removeprefix("INFO "))
+    assert set(info["connect_urls"]) == {own, "127.0.0.1:9"}
+
+
 @pytest.mark.parametrize(
     "line", ["RS+ A", "RS+ A a b", "RMSG A a", "RMSG A a x q 1", "HMSG A a 5 1", "LMSG E A a 5"]
 )
