@@ -3,42 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
-import ssl
 from typing import TYPE_CHECKING
 
 from midge.server.auth.authenticator import Authenticator
 from midge.server.auth.identity import Identity
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.loop_adapter import forget, protocol_for
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.options import Account, Authorization, Options, User
 from midge.server.leafnodes.accepted import Accepted
 from midge.server.leafnodes.link import LeafLink
-from midge.server.listeners.sockets import listen, peer_of
+from midge.server.links.listener import LinkListener
 from midge.server.listeners.tls import build_server_context
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Awaitable, Callable
 
     from midge.server.auth import AuthRequest, Verdict
     from midge.server.config.leafnodes import LeafAuthorization, LeafNodes
     from midge.server.leafnodes import nodes as leaf_nodes
+    from midge.server.links.link import Link
 
-HANDSHAKES_MAX = 256
-"""Most leafs that may be shaking hands at a time; each holds a task and a socket."""
-
-_BACKLOG = 128
-_ACCEPTS_PER_TURN = 16
 _CALLOUT_TIMEOUT_S = 2.0
-_PAUSE_S = 0.5  # after running out of file descriptors
 
 log = get_logger()
 
 
-class LeafListener:
+class LeafListener(LinkListener):
     """Accepts the leafs of one server, and has their users checked."""
 
     def __init__(self, nodes: leaf_nodes.LeafNodes) -> None:
@@ -47,15 +39,10 @@ class LeafListener:
         Raises:
             ConfigError: they cannot be.
         """
+        LinkListener.__init__(self, nodes.broker, "leafnode_connections")
         self._nodes = nodes
-        self._broker = nodes.broker
         self._own: Authenticator | None = None
-        self._tls: ssl.SSLContext | None = None
-        self.prepare(self._broker.options.leafnodes)()
-        self._socket: socket.socket | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._begun: set[LeafLink] = set()
-        self.address = ("", 0)
+        self.prepare(self.broker.options.leafnodes)()
 
     def prepare(self, table: LeafNodes) -> Callable[[], None]:
         """Read the users and the certificates of `table`; return what puts them in force.
@@ -70,121 +57,64 @@ class LeafListener:
         def put_in_force() -> None:
             if self._own is not None:
                 self._own.close()
-            self._own, self._tls = own, tls
+            self._own, self.tls, self.tls_timeout_s = own, tls, table.tls.timeout_s
 
         return put_in_force
 
-    def open(self) -> None:
-        """Listen.
+    def open(self, host: str, port: int) -> tuple[str, int]:
+        """Listen on `host` and `port`, 0 or -1 for a free one; return the bound address.
 
         Raises:
             OSError: the address cannot be bound.
         """
-        table = self._broker.options.leafnodes
-        self._socket, self.address = listen(table.host, table.port, _BACKLOG)
-        asyncio.get_running_loop().add_reader(self._socket, self._accept)
+        LinkListener.open(self, host, port)
         log.info("leafnode_listener_started", address=f"{self.address[0]}:{self.address[1]}")
+        return self.address
 
     def close(self) -> None:
         """Take no more leafs; those that are up are closed by others."""
-        if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket)
-            self._socket.close()
-            self._socket = None
-        for task in list(self._tasks):
-            task.cancel()
-        for link in list(self._begun):
-            link.close(ClosedReason.SERVER_SHUTDOWN)
+        LinkListener.close(self)
         if self._own is not None:
             self._own.close()
 
-    def _accept(self) -> None:
-        """Take the leafs that wait, up to a turn's worth."""
-        for _ in range(_ACCEPTS_PER_TURN):
-            if self._socket is None:
-                return
-            try:
-                accepted, address = self._socket.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                log.error("accept_failed", error=str(error), delay_s=_PAUSE_S)
-                asyncio.get_running_loop().remove_reader(self._socket)
-                self._broker.clock.call_later(_PAUSE_S, self._watch)
-                return
-            self._begin(accepted, peer_of(address))
-
-    def _watch(self) -> None:
-        if self._socket is not None:
-            asyncio.get_running_loop().add_reader(self._socket, self._accept)
-
     def make_link(self, peer: tuple[str, int]) -> LeafLink:
-        """Make the link of a leaf that has come by a WebSocket."""
-        side = Accepted(self._nodes, self._authenticate, self.address, "LEAFNODE_WS")
-        link = LeafLink(self._broker, self._broker.take_cid(), peer, side)
-        if self._is_full():
-            self._broker.limit_hits["leafnode_connections"] += 1
+        """Return a link for a leaf at `peer` that has just connected."""
+        return self._make_link(peer, "LEAFNODE")
+
+    def make_websocket_link(self, peer: tuple[str, int]) -> LeafLink:
+        """Return the link of a leaf inside a WebSocket; where too many are, it ends at once."""
+        link = self._make_link(peer, "LEAFNODE_WS")
+        if self.is_full():
             reason = ClosedReason.MAXIMUM_CONNECTIONS
             asyncio.get_running_loop().call_soon(link.close, reason)
-        self._begun.add(link)
+        self.begin(link)
         return link
 
-    def _is_full(self) -> bool:
-        """Tell whether there are as many leafs, or as many shaking hands, as may be."""
-        self._begun = {link for link in self._begun if link.reason is None and not link.is_ready}
-        too_many = len(self._begun) >= HANDSHAKES_MAX or len(self._tasks) >= HANDSHAKES_MAX
-        return too_many or len(self._nodes.links) >= self._broker.options.limits.max_connections
+    def _make_link(self, peer: tuple[str, int], connection_type: str) -> LeafLink:
+        side = Accepted(self._nodes, self._authenticate, self.address, connection_type)
+        return LeafLink(self.broker, self.broker.take_cid(), peer, side)
 
-    def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        if self._is_full():
-            self._broker.limit_hits["leafnode_connections"] += 1
-            accepted.close()
-            return
-        accepted.setblocking(False)
-        with contextlib.suppress(OSError):
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        side = Accepted(self._nodes, self._authenticate, self.address)
-        link = LeafLink(self._broker, self._broker.take_cid(), peer, side)
-        self._begun.add(link)
-        task = asyncio.get_running_loop().create_task(self._connect(accepted, link, side))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def count_links(self) -> int:
+        """Count the leafs that are up."""
+        return len(self._nodes.links)
 
-    async def _connect(self, accepted: socket.socket, link: LeafLink, side: Accepted) -> None:
-        """Bring `link` onto the socket, by TLS after its INFO where that is asked for."""
-        loop = asyncio.get_running_loop()
-        table = self._broker.options.leafnodes.tls
-        protocol = protocol_for(loop, link.channel)
-        try:
-            if self._tls is not None and table.handshake_first == "off":
-                accepted.send(side.info(link))
-                side.owes_info = False
-            await loop.connect_accepted_socket(
-                lambda: protocol,
-                accepted,
-                ssl=self._tls,
-                ssl_handshake_timeout=(table.timeout_s or None) if self._tls else None,
-            )
-        except (OSError, ssl.SSLError, TimeoutError) as error:
-            error.__traceback__ = None
-            forget(protocol)
-            accepted.close()
-            text = str(error) or type(error).__name__
-            log.error("tls_handshake_failed", cid=link.cid, peer=link.peer, error=text)
-            link.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
-            link.channel.let_go()
+    def greet(self, accepted: socket.socket, link: Link) -> None:
+        """Send INFO before the handshake, unless that comes first."""
+        if self.broker.options.leafnodes.tls.handshake_first == "off":
+            accepted.send(link.side.info(link))
+            link.side.owes_info = False
 
     def _authenticate(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
         """Say who a leaf is: by the rules of this port, or else by those of clients."""
         if self._own is not None:
             return self._own.authenticate(request)
-        authenticator = self._broker.admission.authenticator
+        authenticator = self.broker.admission.authenticator
         if not authenticator.is_required_by("STANDARD"):
             return Identity()
-        verdict, callout = authenticator.authenticate(request), self._broker.admission.callout
+        verdict, callout = authenticator.authenticate(request), self.broker.admission.callout
         if callout is None:
             return verdict
-        timeout_s = self._broker.options.authorization.timeout_s or _CALLOUT_TIMEOUT_S
+        timeout_s = self.broker.options.authorization.timeout_s or _CALLOUT_TIMEOUT_S
         return callout.decide(authenticator, request, verdict, timeout_s)
 
 

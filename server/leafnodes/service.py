@@ -42,11 +42,12 @@ class LeafNodeService:
             OSError: the address cannot be bound.
             ConfigError: the settings name what cannot be.
         """
-        if self._broker.options.leafnodes.port:
+        table = self._broker.options.leafnodes
+        if table.port:
             self._listener = LeafListener(self.nodes)
-            self._listener.open()
-        for table in _enabled(self._broker.options):
-            self._begin(Remote(self.nodes, table))
+            self._listener.open(table.host, table.port)
+        for remote in _enabled(self._broker.options):
+            self._begin(Remote(self.nodes, remote))
 
     def _begin(self, remote: Remote) -> None:
         self._remotes.append(remote)
@@ -60,7 +61,7 @@ class LeafNodeService:
     @property
     def make_link(self) -> Callable[[tuple[str, int]], LeafLink] | None:
         """What makes the link of a leaf that comes by a WebSocket; None where none is taken."""
-        return None if self._listener is None else self._listener.make_link
+        return None if self._listener is None else self._listener.make_websocket_link
 
     def _end_those_who(self, why_ended: WhyEnded) -> None:
         """Close the links whose users have been taken back."""
