@@ -18,8 +18,8 @@ from midge.server.routing.role import Role
 if TYPE_CHECKING:
     import ssl
 
-    from midge.server.cluster.addresses import Address
     from midge.server.cluster.cluster import Cluster
+    from midge.server.links.addresses import Address
 
 RECONNECT_S = 1.0
 RECONNECT_SPREAD_S = 0.1

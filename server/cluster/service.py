@@ -9,13 +9,14 @@ from msgspec import structs
 
 from midge.protocol.route_messages import GOSSIP_DEFAULT, RouteInfo
 from midge.server.auth.authenticator import Authenticator
-from midge.server.cluster.addresses import Address, parse_address
+from midge.server.cluster.addresses import parse_address
 from midge.server.cluster.cluster import Cluster
 from midge.server.cluster.dialler import Dialler
 from midge.server.cluster.link import RouteLink
 from midge.server.cluster.side import AcceptedRoute
 from midge.server.config.leafnodes import LeafRemoteTls
 from midge.server.config.options import Authorization, Options
+from midge.server.links.addresses import Address
 from midge.server.links.client_tls import build_client_context
 from midge.server.links.listener import LinkListener
 from midge.server.listeners.tls import build_server_context

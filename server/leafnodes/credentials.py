@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import SplitResult, unquote, urlsplit
+from typing import TYPE_CHECKING
 
 from midge.protocol.nkeys import USER_PREFIX, decode_nkey, encode_nkey
+from midge.server.links.addresses import Address, split_url
 
 if TYPE_CHECKING:
     from midge.protocol.leaf_messages import LeafConnect
@@ -21,48 +21,18 @@ _FILE_MAX_BYTES = 1 << 20
 _SEED_BYTES = 34  # two of the kind, and 32 of the key
 
 
-class Address(NamedTuple):
-    """Where a remote is, and who we are there."""
-
-    host: str
-    port: int
-    user: str = ""
-    password: str = ""
-    is_encrypted: bool = False
-    path: str | None = None
-    """Where a WebSocket is, a path; None without one."""
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
-
 def parse_address(url: str) -> Address:
     """Read the URL of a remote, or a bare ``host[:port]``.
 
     Raises:
         ValueError: it is none; the message says why, without what may be a password.
     """
-    parts = urlsplit(url if "://" in url else f"nats-leaf://{url}")
-    if parts.scheme not in SCHEMES:
-        raise ValueError(f"expected one of {', '.join(SCHEMES)} before ://, got {parts.scheme!r}")
-    if not parts.hostname:
-        raise ValueError("expected a host in the URL of a remote")
-    return Address(
-        parts.hostname,
-        _port_of(parts),
-        unquote(parts.username or ""),
-        unquote(parts.password or ""),
-        parts.scheme in {"tls", "wss"},
-        parts.path.rstrip("/") + "/leafnode" if parts.scheme in {"ws", "wss"} else None,
+    parts, address = split_url(url, SCHEMES, DEFAULT_PORT, "a remote")
+    is_websocket = parts.scheme in {"ws", "wss"}
+    return address._replace(
+        is_encrypted=parts.scheme in {"tls", "wss"},
+        path=parts.path.rstrip("/") + "/leafnode" if is_websocket else None,
     )
-
-
-def _port_of(parts: SplitResult) -> int:
-    try:
-        return parts.port or DEFAULT_PORT
-    except ValueError:
-        raise ValueError("expected a port number from 1 to 65535 in the URL of a remote") from None
 
 
 def decode_seed(seed: str) -> bytes:

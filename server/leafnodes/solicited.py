@@ -23,9 +23,9 @@ from midge.server.links.interest import Kind, Told
 
 if TYPE_CHECKING:
     from midge.server.config.leafnodes import LeafRemote
-    from midge.server.leafnodes.credentials import Address
     from midge.server.leafnodes.link import LeafLink
     from midge.server.leafnodes.nodes import LeafNodes
+    from midge.server.links.addresses import Address
 
 _SECOND_INFO_S = 2.0
 _PROTOCOL = 1  # 2 and more would promise to trace messages

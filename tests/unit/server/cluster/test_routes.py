@@ -12,13 +12,13 @@ from midge.protocol.frame import compose
 from midge.protocol.route_messages import GOSSIP_DEFAULT, GOSSIP_DISABLED, GOSSIP_OVERRIDE
 from midge.server.broker.broker import Broker
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.cluster.addresses import Address
 from midge.server.cluster.cluster import Cluster
 from midge.server.cluster.link import RouteLink
 from midge.server.cluster.side import AcceptedRoute, RouteSide, SolicitedRoute
 from midge.server.config import options as tables
 from midge.server.config.options import ClusterAuthorization, ClusterPermissions
 from midge.server.leafnodes.link import LeafLink
+from midge.server.links.addresses import Address
 from midge.server.links.interest import Interests
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
