@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import secrets
+from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,18 +18,19 @@ from midge.protocol.route_messages import (
     parse_route_connect,
     parse_route_info,
 )
-from midge.server.auth import AuthRequest, Refusal, Verdict
+from midge.server.auth import AuthRequest, Refusal
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.reading import AUTHENTICATING
+from midge.server.links.verdict import when_decided
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from midge.server.auth import Verdict
     from midge.server.clock import Timer
-    from midge.server.cluster.addresses import Address
     from midge.server.cluster.cluster import Cluster
     from midge.server.cluster.link import RouteBranch, RouteLink
+    from midge.server.links.addresses import Address
     from midge.server.routing.account import Account
     from midge.sublist.subscription import RemoteSubscription
 
@@ -282,20 +283,7 @@ class AcceptedRoute(RouteSide):
             peer_port=link.peer_port,
             connection_type="STANDARD",
         )
-        verdict = authenticate(request)
-        if isinstance(verdict, Verdict):
-            self._conclude(link, verdict)
-            return
-        link.channel.reading.halt(AUTHENTICATING)
-        waiting = asyncio.ensure_future(verdict)
-        waiting.add_done_callback(lambda done: self._conclude_later(link, done))
-
-    def _conclude_later(self, link: RouteLink, done: asyncio.Future[Verdict]) -> None:
-        """Go on when the answer has come, if the link is still there."""
-        if link.reason is None and not done.cancelled():
-            link.channel.reading.unhalt(AUTHENTICATING)
-            self._conclude(link, done.result())
-            link.channel.resume()
+        when_decided(link, authenticate(request), partial(self._conclude, link))
 
     def _conclude(self, link: RouteLink, verdict: Verdict) -> None:
         if isinstance(verdict, Refusal):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import secrets
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
@@ -14,11 +14,11 @@ from midge.protocol.leaf_messages import LeafConnect, LeafInfo, SubjectRules, pa
 from midge.server.auth import AuthRequest, Identity, Refusal, Verdict
 from midge.server.broker.admission import expiry_text
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.reading import AUTHENTICATING
 from midge.server.leafnodes.interest import LeafDialect
 from midge.server.leafnodes.rules import denied_for, rules_of, telling
 from midge.server.leafnodes.side import Side
 from midge.server.links.interest import WANTED, Kind, Told
+from midge.server.links.verdict import when_decided
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -146,13 +146,7 @@ class Accepted(Side):
     def _ask(self, link: LeafLink) -> None:
         """Have the leaf's user checked, which may take a while."""
         assert self._request is not None, "it is CONNECT that asks"
-        verdict = self._authenticate(self._request)
-        if isinstance(verdict, Verdict):
-            self._conclude(link, verdict)
-            return
-        link.channel.reading.halt(AUTHENTICATING)
-        waiting = asyncio.ensure_future(verdict)
-        waiting.add_done_callback(lambda done: self._conclude_later(link, done))
+        when_decided(link, self._authenticate(self._request), partial(self._conclude, link))
 
     def ask_again(self, link: LeafLink) -> None:
         """Find out whether a leaf that is in may stay, and as what; the rules have changed."""
@@ -173,13 +167,6 @@ class Accepted(Side):
         if connect.is_hub:
             return "midge does not take a leaf node that wants to be its hub"
         return None
-
-    def _conclude_later(self, link: LeafLink, done: asyncio.Future[Verdict]) -> None:
-        """Go on when the answer has come, if the link is still there."""
-        if link.reason is None and not done.cancelled():
-            link.channel.reading.unhalt(AUTHENTICATING)
-            self._conclude(link, done.result())
-            link.channel.resume()
 
     def _conclude(self, link: LeafLink, verdict: Verdict) -> None:
         """Let the leaf in, or not."""
