@@ -199,7 +199,8 @@ def labelled(pages: Iterable[tuple[int, str]]) -> str:
                 family = line.split(" ", 3)[2]
                 heads[family] = [line]
             elif line.startswith("# TYPE "):
-                heads[family].append(line) if line not in heads[family] else None
+                if line not in heads[family]:
+                    heads[family].append(line)
             elif line:
                 samples.setdefault(family, []).append(_with_label(line, worker))
     lines = [line for family, head in heads.items() for line in (*head, *samples.get(family, ()))]
