@@ -7,6 +7,7 @@ several subscriptions is compared without its order.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from random import Random
@@ -211,7 +212,7 @@ def websocket(name: str, random: Random, _: Random) -> Script:
     ]
     if not compresses:  # else PONG could not be seen, and nats-server drops a read with a bad frame
         steps += [Await("a", b"PONG\r\n"), unsynced("a", random.choice(ENDS))]
-    return Script(name, "random", tuple(steps), WEBSOCKET, racy_end=True, final_ping=False)
+    return dataclasses.replace(_script(name, steps, WEBSOCKET), racy_end=True, final_ping=False)
 
 
 KINDS: dict[str, Callable[[str, Random, Random], Script]] = {

@@ -17,7 +17,7 @@ def comparable(script: Script, outcome: Outcome) -> dict[str, list[bytes]]:
     """Reduce an outcome to what the script promises about it."""
     streams = {name: [r.frame for r in received] for name, received in outcome.items()}
     if script.racy_end:
-        return {name: _without_last_words(stream) for name, stream in streams.items()}
+        streams = {name: _without_last_words(stream) for name, stream in streams.items()}
     if script.pooled:
         return {"all": sorted(frame for stream in streams.values() for frame in stream)}
     if script.unordered:
