@@ -41,6 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--into", type=Path, required=True, metavar="DIR", help="midge's store_dir; made if need be"
     )
     _add_key_file(importing)
+    importing.add_argument(
+        "--nats-key-file",
+        type=argparse.FileType("r"),
+        metavar="FILE",
+        help="file with the key of nats-server's store, below it a prev_key, each on its own line",
+    )
     importing.add_argument("--json", action="store_true", help="print JSON")
     importing.set_defaults(act=_import)
 
@@ -60,6 +66,14 @@ def _key_of(args: argparse.Namespace) -> str:
         return ""
     with args.key_file as file:
         return str(file.readline()).rstrip("\r\n")
+
+
+def _nats_keys_of(args: argparse.Namespace) -> tuple[bytes, ...]:
+    """Return the keys of nats-server's store, one a line."""
+    if args.nats_key_file is None:
+        return ()
+    with args.nats_key_file as file:
+        return tuple(line.encode() for line in file.read().splitlines() if line)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -111,7 +125,8 @@ def _import(args: argparse.Namespace) -> int:
             sys.stdout.write(_line(one))
             sys.stdout.flush()
 
-    done = asyncio.run(import_store(args.source, args.into, tell, _key_of(args)))
+    keys = _nats_keys_of(args)
+    done = asyncio.run(import_store(args.source, args.into, tell, _key_of(args), keys))
     if args.json:
         sys.stdout.write(json.dumps([dataclasses.asdict(one) for one in done], indent=2) + "\n")
     else:

@@ -39,11 +39,16 @@ class Imported:
 
 
 async def import_store(
-    source: Path, target: Path, tell: Callable[[Imported], object], key: str = ""
+    source: Path,
+    target: Path,
+    tell: Callable[[Imported], object],
+    key: str = "",
+    source_keys: tuple[bytes, ...] = (),
 ) -> list[Imported]:
     """Import all streams of a nats-server's directory into a store directory of midge.
 
-    `tell` is called for each stream that is done with. `key` is what midge's is encrypted with.
+    `tell` is called for each stream that is done with. `key` is what midge's is encrypted with,
+    `source_keys` are what nats-server's is.
 
     Raises:
         MidgeError: there is nothing to import, or the target cannot be used.
@@ -60,16 +65,16 @@ async def import_store(
     ) as server:
         for path in paths:
             account = path.parent.parent.name
-            result = await _import_one(server.jetstream_of(account), path)
+            result = await _import_one(server.jetstream_of(account), path, source_keys)
             done.append(result)
             tell(result)
     return done
 
 
-async def _import_one(jetstream: JetStream, path: Path) -> Imported:
+async def _import_one(jetstream: JetStream, path: Path, keys: tuple[bytes, ...]) -> Imported:
     result = Imported(path.parent.parent.name, path.name)
     try:
-        stream = StoredStream(path)
+        stream = StoredStream(path, keys)
         request = {"config": stream.config, "state": stream.state()}
         answer = await jetstream.call(f"STREAM.RESTORE.{stream.name}", request)
         info = await _send(jetstream, answer["deliver_subject"], stream.archive())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from midge.jetstream.archive import entries
 from midge.jetstream.archive.entries import ArchiveError
@@ -19,6 +19,9 @@ from midge.jetstream.archive.nats_store.metadata import read_consumer, read_inde
 from midge.jetstream.json.encode import encode
 from midge.protocol.errors import MidgeError
 
+if TYPE_CHECKING:
+    from midge.jetstream.archive.nats_store.keys import FileKey
+
 CHUNK_BYTES = 256 << 10
 _BLOCK_NAME = re.compile(r"(\d{1,9})\.blk")
 _NOTHING_DELIVERED = {"consumer_seq": 0, "stream_seq": 0}
@@ -27,20 +30,20 @@ _NOTHING_DELIVERED = {"consumer_seq": 0, "stream_seq": 0}
 class StoredStream:
     """One stream of such a directory. `damages` grows as it is read."""
 
-    def __init__(self, path: Path) -> None:
-        """Read the configuration.
+    def __init__(self, path: Path, keys: tuple[bytes, ...] = ()) -> None:
+        """Read the configuration; `keys` are those that nats-server was configured with.
 
         Raises:
-            ArchiveError: it is damaged or encrypted.
+            ArchiveError: it is damaged, or encrypted with another key.
         """
         self.path = path
         self.account = path.parent.parent.name
         self.damages: list[str] = []
         self.messages = 0
         self.consumers = 0
-        if (path / "meta.key").exists():
-            raise ArchiveError("it is encrypted, which is not supported")
-        meta = read_meta(path.name, _read(path / "meta.inf"), _read(path / "meta.sum"))
+        self._keys = keys
+        self._key = self._find_key(path / "meta.key", path.name)
+        meta = self._meta(path, path.name, self._key)
         self.name = str(meta.get("name", path.name))
         self.config = {key: value for key, value in meta.items() if key != "Created"}
 
@@ -50,7 +53,8 @@ class StoredStream:
 
     def archive(self) -> Iterator[bytes]:
         """Yield the stream as an archive, in pieces; what is damaged is left out and noted."""
-        gone = Gone(read_index(self.name, _read(self.path / "msgs" / "index.db")))
+        opener = self._key.open if self._key is not None else None
+        gone = Gone(read_index(self.name, _read(self.path / "msgs" / "index.db"), opener))
         for block in self._blocks():
             gone.take(block)
             self.damages += block.damages
@@ -83,7 +87,31 @@ class StoredStream:
             if named is not None:
                 found.append((int(named[1]), path))
         for index, path in sorted(found):
-            yield Block(self.name, index, path.read_bytes())
+            yield self._block(index, path)
+
+    def _block(self, index: int, path: Path) -> Block:
+        data = path.read_bytes()
+        try:
+            key = self._find_key(path.with_suffix(".key"), f"{self.name}:{index}")
+        except ArchiveError as error:
+            block = Block(self.name, index, b"")
+            block.damages.append(f"block {index}: {error}")
+            return block
+        return Block(self.name, index, data if key is None else key.decrypt(data))
+
+    def _find_key(self, path: Path, context: str) -> FileKey | None:
+        """Return the key in a file; None when there is none, as nothing is encrypted."""
+        stored = _read(path)
+        if not stored:
+            return None
+        from midge.jetstream.archive.nats_store.keys import AccountKeys  # noqa: PLC0415 - ciphers
+
+        return AccountKeys(self.account, self._keys).find(context, stored)
+
+    def _meta(self, path: Path, name: str, key: FileKey | None) -> dict[str, Any]:
+        """Return what the `meta.inf` in a directory says, which `name` is the checksum's key of."""
+        opener = key.open if key is not None else None
+        return read_meta(name, _read(path / "meta.inf"), _read(path / "meta.sum"), opener)
 
     def _consumers(self) -> list[tuple[bytes, bytes]]:
         """Return the consumers' names and what an archive says of them."""
@@ -97,12 +125,12 @@ class StoredStream:
         return found
 
     def _consumer(self, path: Path) -> bytes:
-        if (path / "meta.key").exists():
-            raise ArchiveError("it is encrypted, which is not supported")
-        key = f"{self.name}/{path.name}"
-        meta = read_meta(key, _read(path / "meta.inf"), _read(path / "meta.sum"))
+        key = self._find_key(path / "meta.key", f"{self.name}.{path.name}")
+        meta = self._meta(path, f"{self.name}/{path.name}", key)
         config = {one: value for one, value in meta.items() if one not in ("Created", "Name")}
         stored = _read(path / "o.dat")
+        if stored and key is not None:
+            stored = key.open(stored)
         state: dict[str, Any] = {
             "delivered": _NOTHING_DELIVERED,
             "ack_floor": _NOTHING_DELIVERED,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
@@ -17,10 +18,15 @@ _SECOND_NS = 10**9
 _SUM = 8
 
 
-def read_meta(key: str, data: bytes, total: bytes) -> dict[str, Any]:
+Opener = Callable[[bytes], bytes]
+"""Decrypts a file, see `keys.FileKey.open`."""
+
+
+def read_meta(key: str, data: bytes, total: bytes, opener: Opener | None = None) -> dict[str, Any]:
     """Return what a `meta.inf` says; `total` is what its `meta.sum` holds, `key` names it.
 
-    The key is the stream's name, or stream and consumer with a slash between them.
+    The key is the stream's name, or stream and consumer with a slash between them. The checksum
+    is that of the file as it is, encrypted or not.
 
     Raises:
         ArchiveError: the file is damaged.
@@ -28,7 +34,7 @@ def read_meta(key: str, data: bytes, total: bytes) -> dict[str, Any]:
     if total and _sum(key, data).hex().encode() != total.strip():
         raise ArchiveError("its meta.inf is damaged: the checksum does not match")
     try:
-        found = json.loads(data)
+        found = json.loads(opener(data) if opener is not None else data)
     except ValueError as error:
         raise ArchiveError(f"its meta.inf is no JSON: {error}") from None
     if not isinstance(found, dict):
@@ -50,14 +56,15 @@ class Index:
         self.deleted: set[int] = set()
 
 
-def read_index(stream: str, data: bytes) -> Index:
+def read_index(stream: str, data: bytes, opener: Opener | None = None) -> Index:
     """Read an `index.db`; of a damaged or unknown one the result is empty."""
-    if len(data) < 2 + _SUM or data[0] != _STATE_MAGIC or not 1 <= data[1] <= _STATE_VERSION:
-        return Index()
-    if _sum(stream, data[:-_SUM]) != data[-_SUM:]:
+    if len(data) < _SUM or _sum(stream, data[:-_SUM]) != data[-_SUM:]:
         return Index()
     try:
-        return _read_index(_Numbers(data, 2), data[1])
+        state = data[:-_SUM] if opener is None else opener(data[:-_SUM])
+        if len(state) < 2 or state[0] != _STATE_MAGIC or not 1 <= state[1] <= _STATE_VERSION:
+            return Index()
+        return _read_index(_Numbers(state, 2), state[1])
     except ArchiveError:
         return Index()
 

@@ -60,9 +60,10 @@ def hash_of(path: Path) -> dict[str, bytes]:
     }
 
 
-def importing(source: Path, target: Path, capsys: Any) -> tuple[int, Any, str]:
+def importing(source: Path, target: Path, capsys: Any, *flags: str) -> tuple[int, Any, str]:
     capsys.readouterr()
-    code = cli.main(["store", "import", str(source), "--into", str(target), "--json"])
+    command = ["store", "import", str(source), "--into", str(target), "--json", *flags]
+    code = cli.main(command)
     out, err = capsys.readouterr()
     return code, json.loads(out or "null"), err
 
@@ -238,13 +239,53 @@ def test_a_directory_that_is_none(tmp_path: Path, capsys: Any) -> None:
     assert not (tmp_path / "target").exists()
 
 
-def test_an_encrypted_stream_is_told(tmp_path: Path, capsys: Any) -> None:
-    source = tmp_path / "source"
-    config = f'jetstream {{ store_dir: "{source}", key: "secret", cipher: chacha }}\n'
-    with Server(nats_server_command(), config) as server:
+def encrypted(source: Path, cipher: str, key: str, previous: str = "") -> Server:
+    config = f'jetstream {{ store_dir: "{source}", key: "{key}", cipher: {cipher} '
+    config += f'prev_key: "{previous}" }}\n' if previous else "}\n"
+    return Server(nats_server_command(), config)
+
+
+@pytest.mark.parametrize("cipher", ["chacha", "aes"])
+def test_encrypted_streams_are_taken_over(
+    source: Path, tmp_path: Path, capsys: Any, cipher: str
+) -> None:
+    with encrypted(source, cipher, "secret") as server:
+        one = peer(server)
+        fill(one)
+        before = contents(one)
+        one.client.close()
+    keys = tmp_path / "keys"
+    keys.write_text("another\nsecret\n")
+    files = hash_of(source)
+    assert not any(b"PLAIN" in data for data in files.values())
+    code, report, err = importing(source, tmp_path / "target", capsys, "--nats-key-file", str(keys))
+    assert (code, err) == (0, "")
+    assert [entry["damages"] for entry in report] == [[]] * len(STREAMS)
+    assert hash_of(source) == files
+    with midge_on(tmp_path / "target") as server:
+        other = peer(server)
+        assert contents(other) == before
+        other.client.close()
+
+
+def test_a_wrong_or_missing_key_is_told(source: Path, tmp_path: Path, capsys: Any) -> None:
+    with encrypted(source, "aes", "secret") as server:
         one = peer(server)
         one.make("S")
+        for number in range(5):
+            one.publish("S.x", b"%d" % number)
         one.client.close()
     code, (report,), _ = importing(source, tmp_path / "target", capsys)
-    assert (code, report["error"]) == (1, "it is encrypted, which is not supported")
-    shutil.rmtree(source)
+    told = "it is encrypted; --nats-key-file has to name the file of its key"
+    assert (code, report["error"]) == (1, told)
+    keys = tmp_path / "keys"
+    keys.write_text("wrong")
+    chosen = ("--nats-key-file", str(keys))
+    code, (report,), _ = importing(source, tmp_path / "target", capsys, *chosen)
+    assert (code, report["error"]) == (1, "it is encrypted with another key")
+    keys.write_text("secret")
+    (block_key,) = source.rglob("1.key")
+    block_key.write_bytes(block_key.read_bytes()[::-1])
+    code, (report,), _ = importing(source, tmp_path / "target", capsys, *chosen)
+    assert (code, report["messages"]) == (1, 0)
+    assert report["damages"] == ["block 1: it is encrypted with another key"]
