@@ -303,6 +303,8 @@ class Server:
         prepared = [*self._prepare_tls(options), self.broker.prepare_reload(options)]
         if self._leafnodes is not None or options.leafnodes.remotes:
             prepared.append(self._prepare_leafnodes(options))
+        if self._cluster is not None:
+            prepared.append(self._cluster.prepare_reload(options))
         return lambda: self._put_in_force(options, prepared)
 
     def _put_in_force(self, options: Options, prepared: list[Callable[[], None]]) -> None:

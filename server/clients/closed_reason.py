@@ -28,6 +28,7 @@ class ClosedReason(Enum):
     NO_RESPONDERS_REQUIRES_HEADERS = "No Responders Requires Headers"
     DUPLICATE_REMOTE_LEAFNODE = "Duplicate Remote LeafNode Connection"
     DUPLICATE_ROUTE = "Duplicate Route"
+    ROUTE_REMOVED = "Route Removed"
     DUPLICATE_SERVER_NAME = "Duplicate Server Name"
     CLUSTER_NAME_CONFLICT = "Cluster Name Conflict"
     WRONG_PORT = "Incorrect Port"

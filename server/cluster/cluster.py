@@ -6,9 +6,10 @@ import secrets
 import string
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET, structs
+from msgspec import UNSET, UnsetType, structs
 
 from midge.protocol import COMPATIBLE_VERSION
+from midge.protocol.leaf_messages import SubjectRules
 from midge.protocol.route_messages import (
     GOSSIP_DEFAULT,
     GOSSIP_DISABLED,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from midge.server.broker.broker import Broker
     from midge.server.cluster.link import RouteBranch, RouteLink
+    from midge.server.config.security import SubjectPermissions
     from midge.server.links.interest import Interests
     from midge.sublist.subscription import RemoteSubscription
 
@@ -70,7 +72,7 @@ class Cluster(Observer):
         self.left: Callable[[str], object] = _nothing
         self.name = broker.options.cluster.name or _random_name()
         self.is_dynamic = not broker.options.cluster.name
-        self.telling = Telling(broker)
+        self.telling = Telling(broker, broker.options.cluster.permissions)
         broker.observers.append(self)
 
     def close(self) -> None:
@@ -125,6 +127,8 @@ class Cluster(Observer):
             connect_urls=() if options.cluster.no_advertise else self.own_urls(),
             ldm=True if self.broker.lame_duck else UNSET,
             compression="off",
+            import_=_told_of(self.telling.permissions.imports),
+            export=_told_of(self.telling.permissions.exports),
             lnoc=True,
             lnocu=True,
             api_lvl=5,
@@ -177,6 +181,13 @@ class Cluster(Observer):
                 link.close(ClosedReason.CLUSTER_NAME_CONFLICT)
         self.urls_changed()
         return False
+
+    def rename(self, name: str) -> None:
+        """Take the name that the settings have now; routes that are up stay, as nats-server's."""
+        if name and name != self.name:
+            log.info("cluster_name_changed", before=self.name, name=name)
+            self.name = name
+        self.is_dynamic = not name
 
     # Servers that come and go.
 
@@ -266,7 +277,17 @@ class Cluster(Observer):
             return
         dialect = RouteDialect(account.name, names_origins=link.names_origins)
         branch.told = Told(branch, self.broker.turns, dialect, Kind.ROUTE)
-        self.interests.of(account).add(branch, self.telling.of(account))
+        self.interests.of(account).add(branch, self._allows(branch))
+
+    def _allows(self, branch: RouteBranch) -> Callable[[bytes], bool]:
+        """Return what tells whether interest is told to the other end of `branch`."""
+        return self.telling.of(branch.account, branch.link.side.taken)
+
+    def tell_anew(self, link: RouteLink) -> None:
+        """Tell `link` what it has not been told, and the reverse; the rules have changed."""
+        for branch in link.branches.values():
+            if branch.told is not None:
+                self.interests.of(branch.account).renew(branch, self._allows(branch))
 
     def interest_changed(self, branch: RouteBranch, told: RemoteSubscription, change: int) -> None:
         """Pass on to leaf nodes that there is so much more, or less, interest behind a route."""
@@ -284,6 +305,13 @@ def _gossip_mode(side: Any, other: Any) -> int:
     if side.was_solicited:
         return GOSSIP_OVERRIDE if side.is_explicit else GOSSIP_DEFAULT
     return GOSSIP_OVERRIDE if other.is_explicit else GOSSIP_DISABLED
+
+
+def _told_of(rules: SubjectPermissions) -> SubjectRules | UnsetType:
+    """Return `rules` as INFO has them."""
+    if not rules.allow and not rules.deny:
+        return UNSET
+    return SubjectRules(allow=rules.allow, deny=rules.deny)
 
 
 def _random_name() -> str:

@@ -53,7 +53,7 @@ class Dialler:
         self.server_id = ""
         self._cluster = cluster
         self._broker = cluster.broker
-        self._tls = tls
+        self.tls = tls
         self._task: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
         self._left = asyncio.Event()
@@ -63,7 +63,7 @@ class Dialler:
         """Connect, and again when that fails or ends."""
         self._task = asyncio.get_running_loop().create_task(self._keep_up())
 
-    async def stop(self) -> None:
+    async def stop(self, reason: ClosedReason = ClosedReason.SERVER_SHUTDOWN) -> None:
         """Try no more, and close the route."""
         task, self._task = self._task, None
         if task is not None:
@@ -71,7 +71,7 @@ class Dialler:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         if self._link is not None:
-            self._link.close(ClosedReason.SERVER_SHUTDOWN)
+            self._link.close(reason)
 
     def ended(self, link: RouteLink) -> None:
         """Take note that the link is gone."""
@@ -145,9 +145,9 @@ class Dialler:
             await loop.create_connection(
                 lambda: protocol,
                 sock=bare,
-                ssl=self._tls,
-                server_hostname=self.address.host if self._tls else None,
-                ssl_handshake_timeout=timeout_s if self._tls else None,
+                ssl=self.tls,
+                server_hostname=self.address.host if self.tls else None,
+                ssl_handshake_timeout=timeout_s if self.tls else None,
             )
         except BaseException:
             self._link = None

@@ -19,6 +19,8 @@ from midge.server.routing.role import Role
 from midge.sublist.subscription import RemoteSubscription
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from midge.server.broker.broker import Broker
 
 _LEAF = int(Role.LEAF)
@@ -84,6 +86,14 @@ class RouteLink(Link):
         for branch in list(self.branches.values()):
             left = list(branch.interest.values())
             branch.interest = {}
+            self.drop(branch, left)
+
+    def drop_refused(self, takes: "Callable[[bytes], bool]") -> None:
+        """Remove what the other server has told that `takes` refuses."""
+        for branch in list(self.branches.values()):
+            refused = [key for key in branch.interest if not takes(key[0])]
+            left = [branch.interest.pop(key) for key in refused]
+            self.interest_count -= len(left)
             self.drop(branch, left)
 
     def lost(self) -> None:

@@ -9,13 +9,16 @@ from msgspec import structs
 
 from midge.protocol.route_messages import GOSSIP_DEFAULT, RouteInfo
 from midge.server.auth.authenticator import Authenticator
+from midge.server.clients.closed_reason import ClosedReason
 from midge.server.cluster.addresses import parse_address
 from midge.server.cluster.cluster import Cluster
 from midge.server.cluster.dialler import Dialler
 from midge.server.cluster.link import RouteLink
 from midge.server.cluster.side import AcceptedRoute
+from midge.server.cluster.telling import Telling
 from midge.server.config.leafnodes import LeafRemoteTls
 from midge.server.config.options import Authorization, Options
+from midge.server.errors import ConfigError
 from midge.server.links.addresses import Address
 from midge.server.links.client_tls import build_client_context
 from midge.server.links.listener import LinkListener
@@ -25,8 +28,9 @@ from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
+    from midge.server.auth import AuthRequest, Verdict
     from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
     from midge.server.config.cluster import Cluster as Table
@@ -51,20 +55,38 @@ class RouteListener(LinkListener):
             ConfigError: they cannot be.
         """
         LinkListener.__init__(self, cluster.broker, "route_connections")
-        table = cluster.broker.options.cluster
         self._cluster = cluster
         self._own: Authenticator | None = None
-        own = table.authorization
-        if own.user:
-            users = Options(authorization=Authorization(user=own.user, password=own.password))
-            self._own = Authenticator(users)
-        if table.tls.enabled:
-            self.tls = server_context(table)
-            self.tls_timeout_s = table.tls.timeout_s
+        self.prepare(cluster.broker.options.cluster)()
+
+    def prepare(self, table: Table) -> Callable[[], None]:
+        """Read the user and the certificates of `table`; return what puts them in force.
+
+        Raises:
+            ConfigError: they cannot be; nothing has changed.
+        """
+        own: Authenticator | None = None
+        login = table.authorization
+        if login.user:
+            users = Options(authorization=Authorization(user=login.user, password=login.password))
+            own = Authenticator(users)
+        tls = server_context(table) if table.tls.enabled else None
+
+        def put_in_force() -> None:
+            if self._own is not None:
+                self._own.close()
+            self._own, self.tls, self.tls_timeout_s = own, tls, table.tls.timeout_s
+
+        return put_in_force
+
+    @property
+    def authenticate(self) -> Callable[[AuthRequest], Verdict | Awaitable[Verdict]] | None:
+        """What checks who a server is; None where anybody may connect."""
+        return None if self._own is None else self._own.authenticate
 
     def make_link(self, peer: tuple[str, int]) -> Link:
         """Return a route for a server at `peer` that has just connected."""
-        side = AcceptedRoute(self._cluster, None if self._own is None else self._own.authenticate)
+        side = AcceptedRoute(self._cluster, self.authenticate)
         interval_s = self._cluster.ping_interval_s()
         cid = self.broker.take_cid()
         return RouteLink(self.broker, cid, peer, side, Role.ROUTE, interval_s)
@@ -93,6 +115,7 @@ class ClusterService:
         self._listener: RouteListener | None = None
         self._client_tls: ssl.SSLContext | None = None
         self._is_stopping = False
+        self._stopping: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Take servers of the cluster, connect to those in the settings and stay connected.
@@ -111,7 +134,7 @@ class ClusterService:
         host, port = listener.address
         log.info("route_listener_started", address=f"{host}:{port}", cluster=self.cluster.name)
         self._broker.cluster = self.cluster
-        for url in self._broker.options.cluster.routes:
+        for url in table.routes:
             self._begin(parse_address(url), is_explicit=True)
 
     def _begin(
@@ -141,8 +164,72 @@ class ClusterService:
         diallers, self._diallers = self._diallers, []
         for dialler in diallers:
             await dialler.stop()
+        await asyncio.gather(*self._stopping)
         self.cluster.close()
         self._broker.cluster = None
+
+    # Changes while serving.
+
+    def prepare_reload(self, options: Options) -> Callable[[], None]:
+        """Check `options` and return what puts them in force, once they are the broker's.
+
+        Raises:
+            ConfigError: they cannot be; nothing has changed.
+        """
+        before, table = self._broker.options.cluster, options.cluster
+        addresses = [_address_of(index, url) for index, url in enumerate(table.routes)]
+        telling = Telling(self._broker, table.permissions)
+        client_tls = client_context(table) if table.tls.enabled else None
+        renew_port = None if self._listener is None else self._listener.prepare(table)
+
+        def put_in_force() -> None:
+            if renew_port is not None:
+                renew_port()
+            self._client_tls = client_tls
+            self.cluster.telling = telling
+            self.cluster.rename(table.name)
+            self._follow(addresses)
+            self._renew_routes(before, table)
+
+        return put_in_force
+
+    def _follow(self, addresses: list[Address]) -> None:
+        """Keep the routes that are still named, end the others, and begin those that are new."""
+        for dialler in list(self._live()):
+            dialler.tls = self._client_tls
+            if not dialler.is_explicit:
+                continue
+            if dialler.address in addresses:
+                addresses.remove(dialler.address)
+                continue
+            self._diallers.remove(dialler)
+            log.info("route_removed", remote=str(dialler.address))
+            known = self.cluster.routes.get(dialler.server_id)
+            if known is not None:
+                known.close(ClosedReason.ROUTE_REMOVED)
+            end = dialler.stop(ClosedReason.ROUTE_REMOVED)
+            stopping = asyncio.get_running_loop().create_task(end)
+            self._stopping.add(stopping)
+            stopping.add_done_callback(self._stopping.discard)
+        for address in addresses:
+            self._begin(address, is_explicit=True)
+
+    def _renew_routes(self, before: Table, table: Table) -> None:
+        """Have routes that are up go by `table`, and other servers know what concerns them."""
+        has_other_rules = before.permissions != table.permissions
+        line = self.cluster.info().line()
+        for link in list(self.cluster.routes.values()):
+            link.max_interest = self.cluster.max_interest()
+            link.parser.max_payload = self._broker.options.limits.max_payload_bytes
+            link.channel.keepalive.interval_s = self.cluster.ping_interval_s()
+            if has_other_rules:
+                link.send(line)
+                link.drop_refused(self.cluster.telling.takes)
+                self.cluster.tell_anew(link)
+            if before.authorization != table.authorization and self._listener is not None:
+                link.side.ask_again(link, self._listener.authenticate)
+        if before.no_advertise and not table.no_advertise:
+            self._urls_changed()
 
     # What routes tell.
 
@@ -186,6 +273,14 @@ class ClusterService:
         self._broker.router.flush_unless_due()
         if left:
             asyncio.get_running_loop().call_soon(self._tell, left)
+
+
+def _address_of(index: int, url: str) -> Address:
+    """Read one of `cluster.routes`. Raises: ConfigError."""
+    try:
+        return parse_address(url)
+    except ValueError as error:
+        raise ConfigError(str(error), key=f"cluster.routes[{index}]") from error
 
 
 def server_context(table: Table) -> ssl.SSLContext:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import UNSET
 
 from midge.protocol import errors
+from midge.protocol.errors import ProtocolError
+from midge.protocol.leaf_messages import SubjectRules
 from midge.protocol.route_messages import (
     GOSSIP_DEFAULT,
     RouteConnect,
@@ -20,6 +22,7 @@ from midge.protocol.route_messages import (
 )
 from midge.server.auth import AuthRequest, Refusal
 from midge.server.clients.closed_reason import ClosedReason
+from midge.server.leafnodes.rules import rules_of
 from midge.server.links.verdict import when_decided
 from midge.server.log.logger import get_logger
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from midge.server.auth import Verdict
+    from midge.server.auth.permissions import Permissions
     from midge.server.clock import Timer
     from midge.server.cluster.cluster import Cluster
     from midge.server.cluster.link import RouteBranch, RouteLink
@@ -58,7 +62,7 @@ class RouteSide:
     """One end of a route; `info` is what the other server says of itself.
 
     `is_explicit` says that the settings of this server name the other one, and `was_solicited` that
-    this one has connected.
+    this one has connected. `taken` says which interest the other server takes; None: all of it.
     """
 
     was_solicited = False
@@ -68,6 +72,7 @@ class RouteSide:
         self.info = RouteInfo()
         self.gossip_mode = GOSSIP_DEFAULT
         self.is_explicit = False
+        self.taken: Permissions | None = None
         self._timer: Timer | None = None
 
     # Come and gone.
@@ -120,9 +125,16 @@ class RouteSide:
         if not self.info.server_id:
             self.first_info(link, info)
         elif info.server_id == self.info.server_id:
-            self._renew(info)
+            self._renew(link, info)
         elif link.is_ready and info.server_id and self.is_trusted(link):
             self.cluster.discovered(info)
+
+    def ask_again(
+        self,
+        link: RouteLink,
+        authenticate: Callable[[AuthRequest], Verdict | Awaitable[Verdict]] | None,
+    ) -> None:
+        """Leave a server in that this one has connected to: it is known where that is."""
 
     def is_trusted(self, link: RouteLink) -> bool:
         """Tell whether an address of a third server that comes from here may be connected to."""
@@ -132,11 +144,26 @@ class RouteSide:
         """Take what the other server says of itself."""
         raise NotImplementedError
 
-    def _renew(self, info: RouteInfo) -> None:
+    def _renew(self, link: RouteLink, info: RouteInfo) -> None:
         """Take changes of what the other server says of itself."""
         before, self.info = self.info, info
+        if before.export != info.export:
+            self._take_rules(info)
+            self.cluster.tell_anew(link)
         if (before.connect_urls, before.ldm) != (info.connect_urls, info.ldm):
             self.cluster.urls_changed()
+
+    def _take_rules(self, info: RouteInfo) -> None:
+        """Note which interest the other server takes.
+
+        Raises:
+            ProtocolError: what it says of that are no subjects.
+        """
+        rules = info.export or SubjectRules()
+        try:
+            self.taken = rules_of(rules.allow, rules.deny)
+        except ValueError as error:
+            raise ProtocolError(None, f"INFO: export: {error}") from None
 
     def admit(self, link: RouteLink, info: RouteInfo) -> bool:
         """Let the server of `info` take part; False, and the link is closed, if it may not."""
@@ -168,6 +195,7 @@ class RouteSide:
             port = info.port or link.peer_port
             host = f"[{link.peer_host}]" if ":" in link.peer_host else link.peer_host
             info.ip = f"nats-route://{host}:{port}/"
+        self._take_rules(info)
         self.info = info
         link.name = info.server_name or info.server_id
         own = self.cluster.broker.options.limits.header_support
@@ -289,7 +317,7 @@ class AcceptedRoute(RouteSide):
         if isinstance(verdict, Refusal):
             reason = ClosedReason.AUTHENTICATION_FAILURE
             self.fail(link, errors.AUTHORIZATION_VIOLATION, reason, verdict.detail)
-        elif self._connect is not None:
+        elif self._connect is not None and not self._is_let_in:
             self._let_in(link, self._connect)
 
     def _let_in(self, link: RouteLink, connect: RouteConnect) -> None:
@@ -305,6 +333,16 @@ class AcceptedRoute(RouteSide):
             self.fail(link, text, ClosedReason.CLUSTER_NAME_CONFLICT)
             return
         self._is_let_in = True
+
+    def ask_again(
+        self,
+        link: RouteLink,
+        authenticate: Callable[[AuthRequest], Verdict | Awaitable[Verdict]] | None,
+    ) -> None:
+        """Find out whether a server that is in may stay; `authenticate` is new."""
+        self._authenticate = authenticate
+        if self._is_let_in and authenticate is not None and self._connect is not None:
+            self._ask(link, self._connect, authenticate)
 
     def is_trusted(self, link: RouteLink) -> bool:
         """Tell whether the server has proven itself, or is on this machine."""

@@ -9,7 +9,9 @@ from midge.server.leafnodes.rules import may_tell, rules_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from midge.server.auth.permissions import Permissions
     from midge.server.broker.broker import Broker
+    from midge.server.config.cluster import ClusterPermissions
     from midge.server.routing.account import Account
 
 _SYSTEM_PREFIX = b"$SYS."
@@ -24,15 +26,23 @@ class Telling:
     since those of a cluster may be those of other servers.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, permissions: ClusterPermissions) -> None:
+        """Read `permissions`.
+
+        Raises:
+            ValueError: an entry is no subject.
+        """
         self._broker = broker
-        permissions = broker.options.cluster.permissions
+        self.permissions = permissions
         imports, exports = permissions.imports, permissions.exports
         self._imports = rules_of(imports.allow, imports.deny)
         self._exports = rules_of(exports.allow, exports.deny)
 
-    def of(self, account: Account) -> Callable[[bytes], bool]:
-        """Return what tells whether interest of `account` in a subject is told."""
+    def of(self, account: Account, taken: Permissions | None) -> Callable[[bytes], bool]:
+        """Return what tells whether interest of `account` in a subject is told.
+
+        `taken` is which interest the other server says it takes; None, if it takes all.
+        """
         is_system = account is self._broker.system_account
         own = _JETSTREAM_PREFIXES if self._broker.options.jetstream.enabled else ()
 
@@ -42,7 +52,7 @@ class Telling:
                 or self._broker.admission.links.carries(account.name, subject)
             ):
                 return False
-            return may_tell(self._imports, subject)
+            return may_tell(self._imports, subject) and may_tell(taken, subject)
 
         return allows
 

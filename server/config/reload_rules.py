@@ -24,7 +24,8 @@ FIXED = (
     ("routing", "exact_match"),
     ("leafnodes", "host"),
     ("leafnodes", "port"),
-    ("cluster",),
+    ("cluster", "host"),
+    ("cluster", "port"),
     ("websocket", "host"),
     ("websocket", "port"),
     ("websocket", "compression"),
@@ -35,6 +36,13 @@ FIXED = (
     ("recorder", "directory"),
 )
 """Settings, or tables of them, that are fixed while a server runs."""
+
+
+_SPOKEN: dict[tuple[str, ...], str] = {
+    ("cluster", "host"): "cluster host",
+    ("cluster", "port"): "cluster port",
+}
+"""What nats-server calls settings in a refusal, where that is not their key."""
 
 
 class Change(NamedTuple):
@@ -49,6 +57,16 @@ class Change(NamedTuple):
         """Tell whether a running server can apply it."""
         path = self.setting.path
         return not any(path[: len(fixed)] == fixed for fixed in FIXED)
+
+    def refusal(self) -> str:
+        """Return why a reload with this change is refused."""
+        spoken = _SPOKEN.get(self.setting.path)
+        if spoken is not None:
+            return f"config reload not supported for {spoken}: old={self.old}, new={self.new}"
+        return (
+            f"config reload not supported for {self.setting.key}: "
+            f"old={self.text(self.old)}, new={self.text(self.new)}"
+        )
 
     def text(self, value: Any) -> str:
         """Return `value` in a form without secrets."""
@@ -110,10 +128,7 @@ def check_reload(old: Options, new: Options) -> list[Change]:
     """
     found = list(changes(old, new))
     errors = [
-        ConfigError(
-            f"config reload not supported for {change.setting.key}: "
-            f"old={change.text(change.old)}, new={change.text(change.new)}"
-        )
+        ConfigError(change.refusal())
         for change in found
         if not change.is_allowed or _is_fixed_jetstream(change, old, new)
     ]

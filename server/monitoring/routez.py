@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from midge.server.monitoring import go_format
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ def _entry(state: State, link: RouteLink, *, lists: bool, with_detail: bool) -> 
         "rtt": go_format.duration(link.keepalive.round_trip_s or 0.0),
         "uptime": go_format.uptime(now - link.started_at),
         "idle": go_format.uptime(now - link.last_active_at),
+        **_rules(link),
         "pending_size": link.outbound.pending_bytes(),
         "in_msgs": link.in_messages,
         "out_msgs": link.out_messages,
@@ -66,6 +69,13 @@ def _entry(state: State, link: RouteLink, *, lists: bool, with_detail: bool) -> 
         ]
     entry["compression"] = "off"
     return entry
+
+
+def _rules(link: RouteLink) -> dict[str, Any]:
+    """Return which interest the other server tells and takes, where not all of it."""
+    info = link.side.info
+    shown = (("import", info.import_), ("export", info.export))
+    return {name: structs.asdict(rules) for name, rules in shown if rules}
 
 
 def _told(link: RouteLink) -> Iterator[tuple[bytes, RemoteSubscription]]:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from midge.server.config import schema
-from midge.server.config.options import Authorization, Keepalive, Limits, Listen, Options, User
+from midge.server.config.options import (
+    Authorization,
+    Cluster,
+    Keepalive,
+    Limits,
+    Listen,
+    Options,
+    User,
+)
 from midge.server.config.reload_rules import FIXED, check_reload
 from midge.server.errors import ConfigError
 
@@ -37,6 +45,16 @@ def test_listeners_stay() -> None:
         'config reload not supported for listen.host: old="127.0.0.1", new="0.0.0.0"',
         "config reload not supported for listen.port: old=4222, new=5",
     ]
+
+
+def test_the_port_for_routes_stays_in_the_words_of_nats_server() -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_reload(OLD, Options(cluster=Cluster(port=-1, host="0.0.0.0", name="C")))
+    assert str(caught.value).splitlines() == [
+        "config reload not supported for cluster host: old=127.0.0.1, new=0.0.0.0",
+        "config reload not supported for cluster port: old=0, new=-1",
+    ]
+    assert check_reload(OLD, Options(cluster=Cluster(name="C", no_advertise=True)))
 
 
 def test_what_is_fixed_exists() -> None:
