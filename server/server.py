@@ -359,8 +359,17 @@ class Server:
             if contexts is not None and table.enabled
         ]
 
+    def end_surplus(self, first_cid: int) -> None:
+        """End the connections from `first_cid` on, which are more than all workers may have."""
+        for connection in self.connections():
+            if connection.cid >= first_cid:
+                self.broker.admission.turn_away(connection, "connections")
+        self.broker.router.flush_unless_due()
+
     def _end_surplus(self) -> None:
         """End the newest connections where the limit is now lower than their number."""
+        if self._part is not None:
+            return  # the parent counts those of all workers
         allowed = max(0, self.options.limits.max_connections)
         for connection in self.connections()[allowed:]:
             self.broker.admission.turn_away(connection, "connections")

@@ -8,8 +8,11 @@ left out; the rest of the account is served.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from msgspec import structs
+
+from midge.server.accounts.plan import plan_accounts
 from midge.server.auth.claims import (
     AccountBody,
     AccountLimitsClaim,
@@ -33,6 +36,10 @@ from midge.server.config.security import (
 )
 from midge.sublist.subjects import covers, is_valid_subject
 
+if TYPE_CHECKING:
+    from midge.server.accounts.links import AccountLinks
+    from midge.server.auth.operator import OperatorMode
+
 ACCOUNTS_MAX = 10_000
 """Most accounts that are followed through imports."""
 
@@ -40,6 +47,36 @@ Fetch = Callable[[str], "Claims[AccountBody]"]
 """Returns the verified claims of an account by its key; raises `BadTokenError`."""
 
 Kind = Literal["stream", "service"]
+
+
+class TokenAccounts:
+    """The accounts of one server that tokens describe, by key; `links` has their plans in force."""
+
+    def __init__(self, links: AccountLinks) -> None:
+        self.claims: dict[str, Claims[AccountBody]] = {}
+        self._links = links
+
+    def include(self, mode: OperatorMode, key: str, now_s: float) -> bool:
+        """Make the plan of an account, if it is new or has changed.
+
+        False where its token has expired, or has been taken back.
+        """
+        try:
+            claims = mode.account(key, now_s)
+        except BadTokenError:
+            return False
+        if self.claims.get(key) is not claims:
+            self.plan(mode, {*self.claims, key}, now_s)
+        return True
+
+    def plan(self, mode: OperatorMode, wanted: set[str], now_s: float) -> None:
+        """Read the tokens of the accounts `wanted`, and of those they import from, anew."""
+        self.claims = token_accounts(lambda key: mode.account(key, now_s), wanted)
+        plans = plan_accounts(account_tables(self.claims, now_s), is_lenient=True)
+        for name, claims in self.claims.items():
+            tiers = jetstream_tiers(claims.nats.limits)
+            plans[name] = structs.replace(plans[name], jetstream=tiers)
+        self._links.apply(plans)
 
 
 def token_accounts(fetch: Fetch, wanted: Iterable[str]) -> dict[str, Claims[AccountBody]]:

@@ -113,4 +113,8 @@ class Refusal(Struct, frozen=True):
     """The user whom the client has proven to be, if so."""
 
 
+class NoSeat(Refusal, frozen=True):
+    """As many connections are there as may be; the client has done nothing wrong."""
+
+
 Verdict = Identity | Refusal

@@ -29,10 +29,11 @@ class BoxError(Exception):
 
 
 class CurveKey:
-    """A pair of keys; `public` is the public one as an nkey."""
+    """A pair of keys, of a `seed` of 32 random bytes; `public` is the public one as an nkey."""
 
-    def __init__(self) -> None:
-        self._private = X25519PrivateKey.generate()
+    def __init__(self, seed: bytes | None = None) -> None:
+        """Make the keys of `seed`, or new ones."""
+        self._private = X25519PrivateKey.from_private_bytes(seed or os.urandom(KEY_BYTES))
         raw = self._private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
         self.public = encode_public_key(KeyKind.CURVE, raw)
 

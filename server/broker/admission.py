@@ -12,18 +12,18 @@ import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
-
-from msgspec import structs
+from typing import TYPE_CHECKING, Any
 
 from midge.protocol import errors
-from midge.server.accounts.plan import plan_accounts, plan_configured
+from midge.server.accounts.plan import plan_configured
 from midge.server.auth import Authenticator, Identity, Refusal, Verdict
+from midge.server.auth.identity import NoSeat
 from midge.server.auth.permissions import Permissions
 from midge.server.broker.auth_request import request_of
 from midge.server.broker.pending_auth import PendingAuth
 from midge.server.clients.client_info import offered_by
 from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.reading import AUTHENTICATING
 from midge.server.log.logger import get_logger
 from midge.server.routing.reserved import RESERVED_REPLIES, RESERVED_SUBJECTS
 
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from midge.protocol.frame import Frame
+    from midge.server.accounts.from_tokens import TokenAccounts
     from midge.server.accounts.links import AccountLinks
     from midge.server.accounts.plan import AccountPlan
     from midge.server.auth.claims import AccountBody, Claims, TraceClaim
-    from midge.server.auth.operator import OperatorMode
     from midge.server.broker.auth_callout import AuthCallout
+    from midge.server.broker.seats import Seats
     from midge.server.clients.connection import Connection
     from midge.server.clients.host import Host
     from midge.server.clients.publishing import PublishingClient
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     from midge.server.interceptors.interception import Interception
     from midge.server.routing.account import Account
 
-NO_LIMIT = -1
-
 _NONCE_BYTES = 11
 _SYSTEM_QUEUE = b"_sys_"
 _LONGEST_WAIT_S = 3600.0
@@ -54,6 +53,8 @@ _LONGEST_WAIT_S = 3600.0
 
 _AUTH_TIMEOUT_S = 2.0
 _AFTER_TLS_S = 1.0
+
+NO_LIMIT = -1
 
 WhyEnded = Callable[[Identity], Refusal | None]
 """Tells why an identity is no longer valid, or that it is."""
@@ -92,7 +93,8 @@ class Admission:
         self._by_address: Counter[str] = Counter()
         self._by_user: Counter[str] = Counter()
         self._present: dict[int, Identity | None] = {}
-        self._planned: dict[str, Claims[AccountBody]] = {}
+        self._of_tokens: TokenAccounts | None = None
+        self.seats: Seats | None = None  # where another process counts connections
         self._expiries: dict[int, Timer] = {}
         self._pending_auth = PendingAuth()
         self._scan_timer: Timer | None = None
@@ -133,13 +135,44 @@ class Admission:
         if 0 < per_address < self._by_address[connection.peer_host]:
             self.turn_away(connection, "connections_per_address")
             return False
-        if self.admits_silent(connection) and self._admit_silent(connection):
+        if self.seats is None or not self._await_seat(connection, self.seats):
+            self._let_in(connection, self._silent_identity(connection))
+        return connection.reason is None
+
+    def _await_seat(self, connection: Connection, seats: Seats) -> bool:
+        """Ask whether `connection` has a seat; False where nothing is to be waited for."""
+        verdict = seats.enter(connection, self._silent_identity(connection))
+        if verdict is None or isinstance(verdict, Verdict):
+            return False
+        connection.channel.reading.halt(AUTHENTICATING)
+        self._pending_auth.ask(connection, verdict, self._seated)
+        return True
+
+    def _seated(self, connection: Connection, verdict: Verdict) -> None:
+        """Let in a connection that has had to wait for its seat, or turn it away."""
+        connection.channel.reading.unhalt(AUTHENTICATING)
+        if isinstance(verdict, Refusal):
+            self._send_away(connection, verdict)
+        else:
+            self._let_in(connection, self._silent_identity(connection))
+        connection.channel.resume()
+        self._host.router.flush_unless_due()
+
+    def _let_in(self, connection: Connection, identity: Identity | None) -> None:
+        """Begin with a connection, as `identity` where that needs no CONNECT."""
+        if identity is not None and self._bind(connection, identity):
             if not connection.keepalive.has_started:
                 connection.keepalive.start()
         elif connection.reason is None and not connection.parser.connect_required:
             connection.keepalive.stop()
             connection.require_connect(self._auth_timeout_s(connection))
-        return connection.reason is None
+
+    def count_elsewhere(self, send: Callable[[list[Any]], object]) -> Seats:
+        """Have the process that `send` brings lines to count connections; return their seats."""
+        from midge.server.broker.seats import Seats  # noqa: PLC0415 - for workers only
+
+        self.seats = Seats(self._host, self.plan_for, send)
+        return self.seats
 
     def turn_away(self, connection: Connection, limit: str) -> None:
         """End a connection that is one too many, by the limit of this name."""
@@ -180,6 +213,11 @@ class Admission:
         return self.interception is not None and self.interception.wants_connects
 
     def _ask(self, connection: Connection) -> Verdict | Awaitable[Verdict]:
+        """Ask who the client of `connection` is, and whether there is a seat for it."""
+        verdict = self._identify(connection)
+        return verdict if self.seats is None else self.seats.decide(connection, verdict)
+
+    def _identify(self, connection: Connection) -> Verdict | Awaitable[Verdict]:
         """Ask the authenticator, the callout, and then the `connect` interceptor."""
         request = request_of(connection)
         verdict = self.authenticator.authenticate(request)
@@ -198,6 +236,8 @@ class Admission:
             return
         self._pending_auth.drop(connection)
         self._unbind(connection)
+        if self.seats is not None:
+            self.seats.leave(connection)
         del self._present[connection.cid]
         self._by_address[connection.peer_host] -= 1
         if not self._by_address[connection.peer_host]:
@@ -215,7 +255,8 @@ class Admission:
 
     def trace_claim(self, account: str) -> TraceClaim | None:
         """Return what the token of `account` says of traces; None outside operator mode."""
-        claims = self._planned.get(account)
+        known = {} if self._of_tokens is None else self._of_tokens.claims
+        claims = known.get(account)
         return None if claims is None else claims.nats.trace
 
     # What a client may do.
@@ -280,7 +321,7 @@ class Admission:
         def put_in_force() -> None:
             self.authenticator.close()
             self.authenticator = authenticator
-            self._planned = {}
+            self._of_tokens = None
             self.links.apply(plans)
             self._schedule_scan()
             for connection in list(self._clients.values()):
@@ -357,9 +398,10 @@ class Admission:
         mode = self.authenticator.operator
         if mode is None:
             return
-        before = self._planned
-        self._plan_accounts_of_tokens(mode, set(before))
         now_s = self._host.clock.wall()
+        accounts = self._token_accounts()
+        before = accounts.claims
+        accounts.plan(mode, set(before), now_s)
         known: dict[str, Claims[AccountBody]] = {}
         for connection in list(self._clients.values()):
             identity = connection.identity
@@ -377,14 +419,14 @@ class Admission:
 
     # Conclusions.
 
-    def _admit_silent(self, connection: Connection) -> bool:
-        """Bind a client that needs no CONNECT to its identity until then, if it has one."""
+    def _silent_identity(self, connection: Connection) -> Identity | None:
+        """Return what a client is that needs no CONNECT, until it sends one; None if it does."""
+        if not self.admits_silent(connection):
+            return None
         verdict = self.authenticator.authenticate(request_of(connection))
-        if isinstance(verdict, Identity):
-            return self._bind(connection, verdict)
-        if not isinstance(verdict, Refusal):
+        if not isinstance(verdict, Verdict):
             asyncio.ensure_future(verdict).cancel()
-        return False
+        return verdict if isinstance(verdict, Identity) else None
 
     def _conclude_and_resume(self, connection: Connection, verdict: Verdict) -> None:
         self._conclude(connection, verdict)
@@ -400,6 +442,9 @@ class Admission:
         """Close `connection`; the reason is logged, the client gets nats-server's text."""
         if refusal.limit:
             self._host.limit_hits[refusal.limit] += 1
+        if isinstance(refusal, NoSeat):
+            connection.close(ClosedReason(refusal.reason), refusal.wire)
+            return
         self.note_refused(connection, refusal.detail)
         if self.refused is not None and refusal.reason == ClosedReason.AUTHENTICATION_FAILURE.value:
             self.refused(connection, refusal)
@@ -465,30 +510,19 @@ class Admission:
     def plan_for(self, account: str) -> AccountPlan | None:
         """Return the plan of the account; in operator mode it may have to be made first."""
         mode = self.authenticator.operator
-        if mode is None:
-            return self.links.plans.get(account)
-        from midge.server.auth.claims import BadTokenError  # noqa: PLC0415 - operator mode's alone
-
-        try:
-            claims = mode.account(account, self._host.clock.wall())
-        except BadTokenError:
-            return None  # it has expired, or has been taken back, since its user was let in
-        if self._planned.get(account) is not claims:
-            self._plan_accounts_of_tokens(mode, {*self._planned, account})
+        if mode is not None:
+            included = self._token_accounts().include(mode, account, self._host.clock.wall())
+            if not included:
+                return None
         return self.links.plans.get(account)
 
-    def _plan_accounts_of_tokens(self, mode: OperatorMode, wanted: set[str]) -> None:
-        """Read the tokens of the accounts `wanted`, and of those they import from, anew."""
-        from midge.server.accounts import from_tokens as tokens  # noqa: PLC0415 - as above
+    def _token_accounts(self) -> TokenAccounts:
+        """Return the accounts of operator mode, made on first use."""
+        if self._of_tokens is None:
+            from midge.server.accounts.from_tokens import TokenAccounts  # noqa: PLC0415 - seldom
 
-        now_s = self._host.clock.wall()
-        self._planned = tokens.token_accounts(lambda key: mode.account(key, now_s), wanted)
-        tables = tokens.account_tables(self._planned, now_s)
-        plans = plan_accounts(tables, is_lenient=True)
-        for name, claims in self._planned.items():
-            tiers = tokens.jetstream_tiers(claims.nats.limits)
-            plans[name] = structs.replace(plans[name], jetstream=tiers)
-        self.links.apply(plans)
+            self._of_tokens = TokenAccounts(self.links)
+        return self._of_tokens
 
     def _watch_expiry(self, connection: Connection, identity: Identity) -> None:
         """End `connection` when its identity does."""

@@ -21,7 +21,7 @@ from midge.server.accounts.links import AccountLinks
 from midge.server.broker.admission import Admission
 from midge.server.broker.hints import Hints
 from midge.server.broker.message_trace import MessageTraces
-from midge.server.broker.server_keys import ServerKeys
+from midge.server.broker.server_keys import ServerKeys, may_delegate
 from midge.server.broker.totals import Totals
 from midge.server.clients.channel import ChannelOwner
 from midge.server.clients.charges import LOG_LINE_BYTES
@@ -99,7 +99,7 @@ class Broker(Host):
         chooser = random if options.routing.queue_selection == "random" else None
         router = Router(chooser, ContainedFaults(clock.monotonic), soon)
         Host.__init__(self, options, clock, random, router)
-        self.keys = keys or ServerKeys(are_used=_may_delegate(options))
+        self.keys = keys or ServerKeys(are_used=may_delegate(options))
         self.internal = InternalPublisher(self.router)
         self.observers: list[Observer] = []
         self._message_observers: list[MessageObserver] = []
@@ -135,7 +135,7 @@ class Broker(Host):
 
     def _offer_callout(self, options: Options) -> None:
         """Let services decide on clients where `options` may name one."""
-        if self.admission.callout is None and _may_delegate(options):
+        if self.admission.callout is None and may_delegate(options):
             from midge.server.broker.auth_callout import AuthCallout  # noqa: PLC0415 - few have one
 
             links = self.admission.links
@@ -510,13 +510,6 @@ def _label_of(connection: Connection) -> str:
     from midge.server.clients.protocol_trace import client_label  # noqa: PLC0415 - as above
 
     return client_label(connection)
-
-
-def _may_delegate(options: Options) -> bool:
-    """Tell whether `options`, or tokens that they trust, may let a service decide on clients."""
-    operator = options.operator
-    named = options.authorization.auth_callout.issuer
-    return bool(named or operator.jwts or operator.trusted_keys)
 
 
 def _kind_of(error: str) -> str:

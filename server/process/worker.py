@@ -7,6 +7,7 @@ ends: the socket between them says so.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import socket
 import sys
@@ -30,6 +31,9 @@ from midge.server.workers.part import HandedDoors, Part
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from midge.server.broker.admission import Admission
+    from midge.server.broker.seats import Seats
+
 log = logging.get_logger()
 
 _PARENTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -50,6 +54,7 @@ class Worker:
         self._mesh: Mesh | None = None
         self._early_links: list[tuple[int, socket.socket]] = []
         self._part: Part | None = None
+        self._seats: Seats | None = None
         self._apply: Callable[[], None] | None = None
         self._ending = asyncio.Event()
 
@@ -91,6 +96,10 @@ class Worker:
             self._apply = None
         elif kind == "digest" and self._server is not None:
             self._server.name_configuration(body["digest"])
+        elif kind == "seats" and self._seats is not None:
+            self._seats.answered(body["answers"])
+        elif kind == "end_surplus" and self._server is not None:
+            self._server.end_surplus(body["first_cid"])
         elif kind == "states" and self._part is not None:
             self._part.states = body["states"]
             self._part.refused = body["refused"]
@@ -110,6 +119,10 @@ class Worker:
             self._apply = None
         elif kind == "lame_duck":
             await self._server.lame_duck()
+        elif kind == "account":
+            self._server.broker.admission.plan_for(body["name"])
+        elif kind == "cids":
+            return list(self._server.broker.clients)
         elif kind == "page":
             return await self._server.page(body["name"], body["arguments"])
         return None
@@ -128,6 +141,7 @@ class Worker:
         server.broker.number_from(body["first_cid"])
         if body["can_reload"]:
             server.reload_on_request(self._ask_for_reload)
+        self._count_elsewhere(server.broker.admission, body["accounts"])
         mesh = self._mesh = Mesh(server.broker, part.index, self._link_lost)
         await server.start()
         logging.adopt_structlog()
@@ -136,6 +150,21 @@ class Worker:
         for peer, end in links:
             mesh.attach(peer, end)
         await mesh.settled()
+
+    def _count_elsewhere(self, admission: Admission, accounts: list[str]) -> None:
+        """Have the parent count connections, and all workers know the same `accounts`."""
+
+        def send(lines: list[Any]) -> None:
+            self._control.tell("seats", lines=lines)
+
+        async def make_known(name: str) -> None:
+            with contextlib.suppress(MidgeError):  # the parent is ending
+                await self._control.ask("account", name=name)
+
+        self._seats = admission.count_elsewhere(send)
+        self._seats.first_of = make_known
+        for name in accounts:
+            admission.plan_for(name)
 
     def _prepare(self, server: Server, options: Options) -> Callable[[], None]:
         """Check `options`; return what puts them in force. Raises: ConfigError."""

@@ -17,6 +17,7 @@ from midge.protocol.errors import MidgeError
 from midge.server.log.logger import get_logger
 from midge.server.workers.balancer import Balancer
 from midge.server.workers.control import GoneError
+from midge.server.workers.ledger import Ledger
 from midge.server.workers.process import WorkerProcess
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ LONGEST_DELAY_S = 30.0
 
 _PING_S = 2.0
 _TRY_AGAIN_S = 5.0
-_PATIENCE_S = 2.0  # for what one worker asks the others, such as for a page
+PATIENCE_S = 2.0  # for what one worker asks the others, such as for a page
 _LINK_BUFFER_BYTES = 2 << 20
 """What a link's socket holds, as far as the system allows (net.core.wmem_max): a batch of reads
 makes 1 MiB of messages, and what does not fit makes the next ones slower."""
@@ -66,6 +67,7 @@ class Crew:
 
     def __init__(self, owner: Owner, count: int, clock: Clock, silence_max_s: float) -> None:
         self.balancer = Balancer(count)
+        self.ledger = Ledger()
         self.changing = asyncio.Lock()
         self.restarts = 0
         self._owner = owner
@@ -181,12 +183,16 @@ class Crew:
     async def _answer(self, process: WorkerProcess, kind: str, body: dict[str, Any]) -> Any:
         if kind == "others":
             asked = body["asked"]
-            return await self.ask_all(body["what"], _PATIENCE_S, but=process.index, **asked)
+            return await self.ask_all(body["what"], PATIENCE_S, but=process.index, **asked)
         return await self._owner.answer(process.index, kind, body)
 
     def _hear(self, process: WorkerProcess, kind: str, body: dict[str, Any]) -> None:
         if kind == "load":
             self.balancer.seats[process.index].count(body["received"], body["open"])
+        elif kind == "seats":
+            answers = self.ledger.hear(process.index, body["lines"])
+            if answers:
+                process.control.tell("seats", answers=answers)
         elif kind == "link_lost":
             other = self._processes.get(body["peer"])
             if other is not None:
@@ -270,6 +276,7 @@ class Crew:
             del self._processes[index]
         self._empty.set()
         self.balancer.seats[index].vacate()
+        self.ledger.forget(index)
         if self._is_stopping:
             return
         log.error("worker_ended", worker=index, worker_pid=process.pid, outcome=_outcome(code))

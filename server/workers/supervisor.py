@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from midge.server.broker.server_keys import ServerKeys
+from midge.server.broker.server_keys import ServerKeys, may_delegate
 from midge.server.clock import LoopClock
 from midge.server.config.options import Logging, Options, Process
 from midge.server.listeners.sockets import host_in_url, listen
 from midge.server.log.logger import JOURNAL
 from midge.server.workers.cpus import worker_count
-from midge.server.workers.crew import Crew
+from midge.server.workers.crew import PATIENCE_S, Crew
 from midge.server.workers.doors import Door, Reception
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class Supervisor:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self._keys = ServerKeys()
+        self._keys = ServerKeys(are_used=may_delegate(options))
+        self._accounts: dict[str, None] = {}  # that came with their clients, in operator mode
         self._digest = ""
         self._load_again: Callable[[], Awaitable[None]] | None = None
         self._crew: Crew | None = None
@@ -157,6 +158,16 @@ class Supervisor:
                 raise
             self.options = options  # a worker that starts from here on starts with these
             await self.crew.ask_all("apply")
+            await self._end_surplus()
+
+    async def _end_surplus(self) -> None:
+        """End the newest connections where the limit is now lower than their number."""
+        most = self.options.limits.max_connections
+        if self.crew.balancer.load() <= most:
+            return
+        cids = sorted(cid for own in await self.crew.ask_all("cids") for cid in own)
+        if len(cids) > most:
+            self.crew.tell_all("end_surplus", first_cid=cids[most])
 
     def _for_workers(self, options: Options) -> Options:
         """Return `options` without what is the parent's: log file, pid file, ports file."""
@@ -183,7 +194,12 @@ class Supervisor:
             "index": index,
             "count": worker_count(self.options),
             "options": self._for_workers(self.options),
-            "keys": {"server_id": self._keys.server_id, "xkey": self._keys.xkey},
+            "keys": {
+                "server_id": self._keys.server_id,
+                "xkey": self._keys.xkey,
+                "seeds": self._keys.seeds,
+            },
+            "accounts": list(self._accounts),
             "addresses": self._addresses,
             "digest": self._digest,
             "first_cid": _OWN_CIDS + (256 * self.crew.restarts + index << 24),
@@ -196,13 +212,16 @@ class Supervisor:
         return [(kind, self._sockets[kind]) for kind in found if kind in self._sockets]
 
     async def answer(self, worker: int, kind: str, body: dict[str, Any]) -> Any:
-        """Answer what a worker asks: `reload`.
+        """Do what a worker asks for: a `reload`, or that all make the plan of an `account`.
 
         Raises:
             MidgeError: it cannot be done.
         """
         if kind == "reload" and self._load_again is not None:
             await self._load_again()
+        elif kind == "account":
+            self._accounts[body["name"]] = None  # for workers that start later
+            await self.crew.ask_all("account", PATIENCE_S, but=worker, name=body["name"])
 
     def states_changed(self) -> None:
         """Tell worker 0 of all workers, for monitoring."""

@@ -9,11 +9,10 @@ import pytest
 import midge
 from midge.server.config.load import load
 from midge.server.config.options import (
-    Account,
-    AccountLimits,
     Cluster,
+    Console,
     LeafNodes,
-    Limits,
+    Monitoring,
     Options,
     Recorder,
     ServerProcesses,
@@ -21,6 +20,7 @@ from midge.server.config.options import (
 from midge.server.config.worker_rules import SINGLE, find_worker_problems
 from midge.server.errors import ConfigError
 
+CONSOLE = Monitoring(console=Console(enabled=True))
 TWO = ServerProcesses(workers=2)
 
 
@@ -30,11 +30,7 @@ TWO = ServerProcesses(workers=2)
         (("leafnodes",), {"leafnodes": LeafNodes(port=-1)}),
         (("cluster",), {"cluster": Cluster(port=-1)}),
         (("recorder", "directory"), {"recorder": Recorder(directory="x")}),
-        (("limits", "max_connections_per_user"), {"limits": Limits(max_connections_per_user=1)}),
-        (
-            ("accounts", 0, "limits", "max_connections"),
-            {"accounts": (Account(name="A", limits=AccountLimits(max_connections=1)),)},
-        ),
+        (("monitoring", "console", "enabled"), {"monitoring": CONSOLE}),
     ],
 )
 def test_each_names_its_setting(path: tuple[str | int, ...], options: dict[str, Any]) -> None:

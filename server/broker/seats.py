@@ -1,0 +1,165 @@
+"""Seats: connections by address, user and account, counted by the parent of several workers.
+
+One process counts its connections itself. With several, each asks the parent for a seat before it
+lets a connection in where there is a limit, and only tells it of the connection where there is
+none: a limit that a reload brings then finds everything counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from midge.protocol import errors
+from midge.server.auth import Identity, Refusal, Verdict
+from midge.server.auth.identity import NoSeat
+from midge.server.clients.closed_reason import ClosedReason
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from midge.server.accounts.plan import AccountPlan
+    from midge.server.clients.connection import Connection
+    from midge.server.clients.host import Host
+
+NO_LIMIT = -1
+
+Claim = tuple[str, str, int]
+"""What a connection counts for: one of `ADDRESS`, `USER` and `ACCOUNT`, a name, and how many there
+may be; a negative number is no limit."""
+
+ADDRESS, USER, ACCOUNT = "connections_per_address", "connections_per_user", "account"
+"""The first two are names of limits, too."""
+
+
+class Seats:
+    """The seats of one worker's connections; `send` brings lines to the parent, in order.
+
+    `plan_for` returns the plan of an account. In operator mode `first_of` is awaited before the
+    first connection of an account is let in.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        plan_for: Callable[[str], AccountPlan | None],
+        send: Callable[[list[Any]], object],
+    ) -> None:
+        self.first_of: Callable[[str], Awaitable[object]] | None = None
+        self._firsts: dict[str, asyncio.Future[object]] = {}
+        self._host = host
+        self._plan_for = plan_for
+        self._send = send
+        self._unsent: list[Any] = []
+        self._last_number = 0
+        self._asked: dict[int, asyncio.Future[str]] = {}
+
+    def limits_address(self) -> bool:
+        """Tell whether connections of one address are limited."""
+        return self._host.options.limits.max_connections_per_address > 0
+
+    def decide(
+        self, connection: Connection, verdict: Verdict | Awaitable[Verdict]
+    ) -> Verdict | Awaitable[Verdict]:
+        """Return `verdict`, or a refusal where the client has no seat."""
+        if isinstance(verdict, Refusal):
+            return verdict
+        if not isinstance(verdict, Identity):
+            return self._decide_later(connection, verdict)
+        claims = self._claims_of(connection, verdict)
+        if self._is_known(verdict.account) and all(most < 0 for _, _, most in claims):
+            self._queue(["take", connection.cid, 0, claims])
+            return verdict
+        return self._seat(connection, verdict, claims)
+
+    def enter(
+        self, connection: Connection, identity: Identity | None
+    ) -> Verdict | Awaitable[Verdict] | None:
+        """Return whether `connection` may come in, as `identity` if that needs no introduction.
+
+        None means that it may, and has still to say who it is.
+        """
+        if identity is not None:
+            return self.decide(connection, identity)
+        claims = [self._address_of(connection)]
+        if claims[0][2] < 0:
+            self._queue(["take", connection.cid, 0, claims])
+            return None
+        return self._seat(connection, Identity(), claims)
+
+    def leave(self, connection: Connection) -> None:
+        """Give up the seats of a connection that has ended."""
+        self._queue(["leave", connection.cid])
+
+    def answered(self, answers: list[tuple[int, str]]) -> None:
+        """Take the parent's answers: a number, and the limit that was reached or ""."""
+        for number, limit in answers:
+            asked = self._asked.pop(number, None)
+            if asked is not None and not asked.done():
+                asked.set_result(limit)
+
+    # Asking.
+
+    async def _decide_later(self, connection: Connection, pending: Awaitable[Verdict]) -> Verdict:
+        verdict = self.decide(connection, await pending)
+        return verdict if isinstance(verdict, Verdict) else await verdict
+
+    async def _seat(
+        self, connection: Connection, identity: Identity, claims: list[Claim]
+    ) -> Verdict:
+        if not self._is_known(identity.account):
+            await self._make_known(identity.account)
+        limit = await self._ask(connection.cid, claims)
+        if limit == ACCOUNT:
+            text, reason = errors.MAXIMUM_ACCOUNT_CONNECTIONS, "MAXIMUM_ACCOUNT_CONNECTIONS"
+            return NoSeat("the account is full", text, ClosedReason[reason].value)
+        if limit:
+            reason = ClosedReason.MAXIMUM_CONNECTIONS.value
+            return NoSeat("too many", errors.MAXIMUM_CONNECTIONS, reason, limit)
+        return identity
+
+    def _is_known(self, account: str) -> bool:
+        operator = self._host.options.operator
+        if self.first_of is None or not (operator.jwts or operator.trusted_keys):
+            return True
+        first = self._firsts.get(account)
+        return first is not None and first.done()
+
+    async def _make_known(self, account: str) -> None:
+        """Wait until all workers know `account`."""
+        assert self.first_of is not None, "asked where accounts come with their clients"
+        first = self._firsts.get(account)
+        if first is None:
+            first = self._firsts[account] = asyncio.ensure_future(self.first_of(account))
+        await asyncio.shield(first)
+
+    def _ask(self, cid: int, claims: list[Claim]) -> asyncio.Future[str]:
+        self._last_number += 1
+        asked = self._asked[self._last_number] = asyncio.get_running_loop().create_future()
+        self._queue(["take", cid, self._last_number, claims])
+        return asked
+
+    def _queue(self, line: list[Any]) -> None:
+        """Send `line` with all others of this turn of the loop."""
+        self._unsent.append(line)
+        if len(self._unsent) == 1:
+            self._host.clock.call_later(0, self._send_queued)
+
+    def _send_queued(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        self._send(unsent)
+
+    # Claims.
+
+    def _claims_of(self, connection: Connection, identity: Identity) -> list[Claim]:
+        plan = self._plan_for(identity.account)
+        per_user = self._host.options.limits.max_connections_per_user
+        most = NO_LIMIT if plan is None else plan.max_connections
+        claims = [self._address_of(connection), (ACCOUNT, identity.account, most)]
+        if identity.user:
+            claims.append((USER, f"{identity.account} {identity.user}", per_user or NO_LIMIT))
+        return claims
+
+    def _address_of(self, connection: Connection) -> Claim:
+        per_address = self._host.options.limits.max_connections_per_address
+        return (ADDRESS, connection.peer_host, per_address or NO_LIMIT)
