@@ -1,7 +1,7 @@
 """A stream made from an archive: what is read goes into a store, which becomes a stream at the end.
 
 Until then it is invisible: it takes no messages and has no consumers. `Restore` reads the form of
-nats-server 2.15; `open_restore` finds out which form an archive has.
+nats-server 2.15, `tar_restore` the older one; `Unpacker` finds out which form an archive has.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from midge.jetstream.archive import consumers, entries
 from midge.jetstream.archive.entries import ArchiveError, Entry, EntryReader
 from midge.jetstream.archive.framing import S2Reader
+from midge.jetstream.archive.tar_restore import TarRestore
 from midge.jetstream.json.encode import text
 from midge.jetstream.json.times import SECOND_NS
 from midge.jetstream.store.interface import StreamStore
@@ -173,7 +174,7 @@ class Unpacker:
     def __init__(self, restored: RestoredStream) -> None:
         self._restored = restored
         self._chunks = S2Reader()
-        self._reader: Restore | None = None
+        self._reader: Restore | TarRestore | None = None
         self._begin = bytearray()
 
     def feed(self, data: bytes) -> None:
@@ -211,5 +212,6 @@ class Unpacker:
             return
         self._begin += block
         if len(self._begin) >= len(entries.MAGIC):
-            self._reader = Restore(self._restored)
+            is_tar = not self._begin.startswith(entries.MAGIC)
+            self._reader = (TarRestore if is_tar else Restore)(self._restored)
             self._reader.feed(self._begin)

@@ -39,36 +39,62 @@ class Record(NamedTuple):
     is_tombstone: bool
 
 
-class Block:
-    """One block, read: its records, and what of it cannot be read."""
+class RecordReader:
+    """Cuts what a block holds, as it comes, into records; `damages` says what cannot be read."""
 
-    def __init__(self, stream: str, index: int, data: bytes) -> None:
+    def __init__(self, stream: str, index: int) -> None:
         self.index = index
-        self.records: list[Record] = []
         self.damages: list[str] = []
         key = sha256(f"{stream}-{index}".encode("utf-8", "surrogateescape")).digest()
         self._hash = HighwayHash(key)
-        try:
-            self._read(_uncompressed(data))
-        except S2Error as error:
-            self._note(f"block {index}: {error}")
+        self._data = bytearray()
+        self._begin = 0  # of the data, in the block
+        self._at = 0
 
-    def _read(self, data: bytes) -> None:
-        at = 0
-        while at < len(data):
-            head = data[at : at + _HEAD]
+    def feed(self, data: bytes | bytearray) -> None:
+        """Take more of the block."""
+        if self._at:
+            del self._data[: self._at]
+            self._begin += self._at
+            self._at = 0
+        self._data += data
+
+    def next_record(self) -> Record | None:
+        """Return the next record that is whole and sound; None when more is needed."""
+        while True:
+            head = self._data[self._at : self._at + _HEAD]
+            if len(head) < _HEAD:
+                return None
             length = int.from_bytes(head[:4], "little")
             has_headers = bool(length & _HAS_HEADERS)
             length &= ~_HAS_HEADERS
             subject_size = int.from_bytes(head[20:], "little")
             least = _HEAD + subject_size + (4 if has_headers else 0) + _SUM
-            if len(head) < _HEAD or not least <= length <= min(_LENGTH_MAX, len(data) - at):
-                self._note(f"block {self.index}: {len(data) - at} bytes at {at} are no records")
-                return
-            self._record(data[at : at + length], at, subject_size, has_headers=has_headers)
-            at += length
+            if not least <= length <= _LENGTH_MAX:
+                self._cut()
+                return None
+            if len(self._data) - self._at < length:
+                return None
+            data = bytes(self._data[self._at : self._at + length])
+            self._at += length
+            record = self._record(data, subject_size, has_headers=has_headers)
+            if record is not None:
+                return record
 
-    def _record(self, data: bytes, at: int, subject_size: int, *, has_headers: bool) -> None:
+    def finish(self) -> None:
+        """Take note that nothing more comes."""
+        if self._at < len(self._data):
+            self._cut()
+
+    def _cut(self) -> None:
+        """Give up what is left: where its records begin is not known."""
+        at = self._begin + self._at
+        left = len(self._data) - self._at
+        self.damages.append(f"block {self.index}: {left} bytes at {at} are no records")
+        self._at = len(self._data)
+
+    def _record(self, data: bytes, subject_size: int, *, has_headers: bool) -> Record | None:
+        """Return the record that `data` is; None for a damaged one, which is noted."""
         middle = _HEAD + subject_size
         body = middle
         header_size = 0
@@ -78,26 +104,40 @@ class Block:
         parts = data[4:20] + data[_HEAD:middle] + data[body:-_SUM]
         seq = int.from_bytes(data[4:12], "little")
         plain = seq & ~(_ERASED | _TOMBSTONE)
+        at = self._begin + self._at - len(data)
         if self._hash.digest(parts) != int.from_bytes(data[-_SUM:], "little"):
-            self._note(f"block {self.index}: the message {plain} at {at} is damaged")
-            return
+            self.damages.append(f"block {self.index}: the message {plain} at {at} is damaged")
+            return None
         if body + header_size > len(data) - _SUM:
-            self._note(f"block {self.index}: the headers of message {plain} at {at} are cut")
-            return
-        self.records.append(
-            Record(
-                plain,
-                int.from_bytes(data[12:20], "little", signed=True),
-                data[_HEAD:middle],
-                data[body : body + header_size],
-                data[body + header_size : -_SUM],
-                bool(seq & (_ERASED | _TOMBSTONE)) or not plain,
-                bool(seq & _TOMBSTONE),
-            )
+            told = f"block {self.index}: the headers of message {plain} at {at} are cut"
+            self.damages.append(told)
+            return None
+        return Record(
+            plain,
+            int.from_bytes(data[12:20], "little", signed=True),
+            data[_HEAD:middle],
+            data[body : body + header_size],
+            data[body + header_size : -_SUM],
+            bool(seq & (_ERASED | _TOMBSTONE)) or not plain,
+            bool(seq & _TOMBSTONE),
         )
 
-    def _note(self, damage: str) -> None:
-        self.damages.append(damage)
+
+class Block:
+    """One block, read: its records, and what of it cannot be read."""
+
+    def __init__(self, stream: str, index: int, data: bytes) -> None:
+        self.index = index
+        self.records: list[Record] = []
+        reader = RecordReader(stream, index)
+        self.damages = reader.damages
+        try:
+            reader.feed(_uncompressed(data))
+        except S2Error as error:
+            self.damages.append(f"block {index}: {error}")
+        while (record := reader.next_record()) is not None:
+            self.records.append(record)
+        reader.finish()
 
 
 def _uncompressed(data: bytes) -> bytes:

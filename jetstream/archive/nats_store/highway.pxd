@@ -5,6 +5,7 @@ cimport cython
 from midge.jetstream.store cimport numbers
 
 cdef unsigned long long _MASK, _LOW
+cdef unsigned long long _BYTE_1, _BYTE_2, _BYTE_3, _BYTE_4, _BYTE_5, _BYTE_6, _BYTE_7
 cdef Py_ssize_t _V0, _V1, _MUL0, _MUL1, _PACKET, _FINAL_ROUNDS
 
 
