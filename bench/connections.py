@@ -83,10 +83,10 @@ class IdleConnections:
         """Open all connections and compare the server's memory; the time does not matter."""
         with ExitStack() as stack:
             with closing(wire.connect(server.address)):
-                before_bytes = _settled_rss_bytes(server)
+                before_bytes = settled_rss_bytes(server)
             for _ in range(self.count):
                 stack.enter_context(closing(wire.connect(server.address)))
-            return {"rss_bytes": (_settled_rss_bytes(server) - before_bytes) / self.count}
+            return {"rss_bytes": (settled_rss_bytes(server) - before_bytes) / self.count}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ class HeldSubscriptions:
         """Subscribe to as many literal subjects; the time does not matter."""
         with closing(wire.connect(server.address)) as sock:
             sock.settimeout(120)
-            before_bytes = _settled_rss_bytes(server)
+            before_bytes = settled_rss_bytes(server)
             batches = list(self._batches())
             before = Reading.take(server, ())
             started = time.monotonic()
@@ -114,7 +114,7 @@ class HeldSubscriptions:
             after = Reading.take(server, ())
             return {
                 **figures(before, after, self.count, elapsed_s),
-                "rss_bytes": (_settled_rss_bytes(server) - before_bytes) / self.count,
+                "rss_bytes": (settled_rss_bytes(server) - before_bytes) / self.count,
             }
 
     def _batches(self) -> Iterator[bytes]:
@@ -128,6 +128,7 @@ class HeldSubscriptions:
             )
 
 
-def _settled_rss_bytes(server: Server) -> int:
+def settled_rss_bytes(server: Server) -> int:
+    """Return the server's resident memory, a moment after the last request."""
     time.sleep(_SETTLE_S)
     return server.rss_bytes()

@@ -31,6 +31,7 @@ METRICS = {
         Metric("p50_us", "latency p50", "µs"),
         Metric("p99_us", "latency p99", "µs"),
         Metric("p999_us", "latency p99.9", "µs"),
+        Metric("first_us", "first", "µs"),
         Metric("max_us", "longest", "µs"),
         Metric("stored", "stored", "", higher_is_better=True),
         Metric("rss_bytes", "memory each", "B"),

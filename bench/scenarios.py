@@ -13,7 +13,9 @@ from bench.flow import Flow
 from bench.jetstream.consume import DirectGet, StreamRead
 from bench.jetstream.crowd import ManyConsumers
 from bench.jetstream.publish import StreamPublish
+from bench.jetstream.turnover import ConsumerTurnover, IdleConsumers
 from bench.jetstream.unacknowledged import StreamTakes
+from bench.jetstream.watch import BucketWatch
 from bench.latency import RequestReply
 from bench.metrics import Measurement
 from bench.mixed import Mixed, service_subjects, telemetry_subjects
@@ -175,6 +177,17 @@ SCENARIOS: tuple[Scenario, ...] = (
     StreamRead(name="js_push", title="push consumer"),
     StreamRead(name="js_ordered", title="ordered consumer", ordered=True),
     ManyConsumers(name="js_1000_consumers", title="1,000 consumers, filters"),
+    ManyConsumers(
+        name="js_1000_subjects",
+        title="1,000 consumers, a subject each",
+        shares=1_000,
+        messages=100_000,
+    ),
+    ConsumerTurnover(name="js_turnover_1", title="ordered consumers, one request", window=1),
+    ConsumerTurnover(name="js_turnover_16", title="ordered consumers, 16 requests", window=16),
+    IdleConsumers(name="js_idle_10k", title="10,000 idle consumers"),
+    BucketWatch(name="js_watch_1", title="watch a million keys, history 1", history=1),
+    BucketWatch(name="js_watch_64", title="watch a million keys, history 64", history=64, values=2),
 )
 
 TARGETS: Mapping[str, Mapping[str, float]] = {
@@ -217,6 +230,9 @@ TARGETS: Mapping[str, Mapping[str, float]] = {
     "js_push": {"rate": 1.5, "cpu_us": 1 / 3},
     "js_ordered": {"rate": 1.5, "cpu_us": 1 / 3},
     "js_1000_consumers": {"rate": 2.0, "cpu_us": 1 / 3},
+    "js_1000_subjects": {"rate": 2.0},
+    "js_turnover_1": {"rate": 2.0},
+    "js_turnover_16": {"rate": 2.0},
 }
 """Scenario and metric to the ratio midge / nats-server: at least for rates, else at most.
 

@@ -31,7 +31,7 @@ _FILL_WINDOW = 2_000
 _RECEIVE_BYTES = 1024 * 1024
 _ACK = b" 4\r\n+ACK\r\n"
 _REPLY = re.compile(rb" (\$JS\.ACK\.[^ ]+) ")
-_FLOW_CONTROL = re.compile(rb" (\$JS\.FC\.[^ ]+) ")
+FLOW_CONTROL = re.compile(rb" (\$JS\.FC\.[^ ]+) ")
 _BATCHES_AHEAD = 2
 """Requests of a pull consumer that wait at a time, so that it is never without one."""
 
@@ -173,7 +173,7 @@ def _pushed(sock: socket.socket, scenario: StreamRead, _consumer: str) -> list[i
         if scenario.acks:
             sock.sendall(acknowledgements(data))
         if scenario.ordered:
-            for reply in _FLOW_CONTROL.findall(data):
+            for reply in FLOW_CONTROL.findall(data):
                 sock.sendall(frames.pub(reply, b""))
         if got >= scenario.count:
             break

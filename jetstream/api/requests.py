@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from midge.jetstream.config.stream import STREAM, StreamConfig
+from midge.jetstream.json.place import Place
 from midge.jetstream.json.structure import (
     Boolean,
     Field,
     Integer,
     Items,
     Kind,
-    Place,
     Structure,
     Text,
     Time,

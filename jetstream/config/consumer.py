@@ -171,6 +171,10 @@ STRUCTURE = Structure(
 )
 
 
+_NAMES = [one.name for one in STRUCTURE.fields]
+_BEHIND_METADATA = _NAMES[_NAMES.index("metadata") + 1 :]
+
+
 @dataclass(slots=True)
 class CreateRequest:
     """The body of a request that makes or changes a consumer."""
@@ -313,14 +317,9 @@ def fields(config: ConsumerConfig, *, with_versions: bool) -> dict[str, Any]:
 
 
 def _with_metadata(shown: dict[str, Any], metadata: dict[str, str]) -> dict[str, Any]:
-    """Return `shown` with other metadata, where Go's order of the keys has them."""
-    made: dict[str, Any] = {}
-    for one in STRUCTURE.fields:
-        if one.name == "metadata":
-            made["metadata"] = metadata
-        elif one.name in shown:
-            made[one.name] = shown[one.name]
-    return made
+    """Put other metadata into `shown`, where Go's order of the keys has them."""
+    behind = {name: shown.pop(name) for name in _BEHIND_METADATA if name in shown}
+    return {**shown, "metadata": metadata, **behind}
 
 
 def is_same(config: ConsumerConfig, stored: ConsumerConfig) -> bool:

@@ -8,11 +8,12 @@ value that does not fit is the error, but malformed text anywhere comes first.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from midge.jetstream.json import syntax
+from midge.jetstream.json import plain, syntax
+from midge.jetstream.json.place import Place, Unfit
+from midge.jetstream.json.plain import NOT_PLAIN
 from midge.jetstream.json.syntax import Node
 from midge.jetstream.json.times import TimeProblem, Timestamp, parse_time
 from midge.protocol.errors import MidgeError, quote
@@ -22,53 +23,14 @@ class JsonProblem(MidgeError):
     """A request cannot be read; the message is what follows ``invalid JSON:``."""
 
 
-class Unfit(MidgeError):
-    """A value does not fit its field; the text names what it is and what it should be."""
-
-
-_KIND_NAMES = {
-    syntax.OBJECT: "object",
-    syntax.ARRAY: "array",
-    syntax.STRING: "string",
-    syntax.NUMBER: "number",
-    syntax.BOOL: "bool",
-}
-_INDEX = re.compile(r"(?:.*\.)?[0-9]+")
-
-
-class Place:
-    """Where in a request a value stands, for the words of a refusal."""
-
-    __slots__ = ("data", "is_lenient", "path", "root")
-
-    def __init__(self, data: bytes, root: str, is_lenient: bool = False) -> None:
-        self.data = data
-        self.root = root
-        self.path: list[str] = []
-        self.is_lenient = is_lenient
-
-    def unfit(self, node: Node, go_type: str, *, shows_number: bool = False) -> Unfit:
-        """Return the refusal of `node` where `go_type` belongs."""
-        kind = _KIND_NAMES[node[0]]
-        if shows_number and node[0] == syntax.NUMBER:
-            kind = f"number {node[1]}"
-        if not self.path:
-            return Unfit(f"json: cannot unmarshal {kind} into Go value of type server.{self.root}")
-        field = ".".join(name.replace("~", "~0").replace("/", "~1") for name in self.path)
-        into = "" if self.path[-1].isascii() and self.path[-1].isdigit() else "Go struct field "
-        return Unfit(
-            f"json: cannot unmarshal {kind} into {into}{self.root}.{field} of type {go_type}"
-        )
-
-    def raw(self, node: Node) -> bytes:
-        """Return the text of `node`."""
-        return self.data[node[2] : node[3]]
-
-
 class Kind:
-    """What a field holds. `go_type` is its name in refusals."""
+    """What a field holds. `go_type` is its name in refusals.
+
+    `is_as_held` tells that a value is written as it is, and left out when it is false.
+    """
 
     go_type = ""
+    is_as_held = False
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
         """Return what `node`, which is not null, stands for; `current` is the value so far.
@@ -94,11 +56,19 @@ class Kind:
         """Return what `encode.encode` takes."""
         return value
 
+    def plain(self, value: Any, current: Any) -> Any:
+        """Return what a value of the interpreter's reader stands for, or `NOT_PLAIN`.
+
+        A request is read with all of Go's rules unless the whole of it is plain.
+        """
+        return NOT_PLAIN
+
 
 class Text(Kind):
     """A string."""
 
     go_type = "string"
+    is_as_held = True
 
     def zero(self) -> Any:
         """See `Kind.zero`."""
@@ -110,9 +80,15 @@ class Text(Kind):
             raise place.unfit(node, self.go_type)
         return node[1]
 
+    def plain(self, value: Any, current: Any) -> Any:
+        """See `Kind.plain`."""
+        return value if type(value) is str else NOT_PLAIN
+
 
 class Integer(Kind):
     """A whole number of `bits`; one with a fraction or an exponent is refused, as in Go."""
+
+    is_as_held = True
 
     def __init__(self, go_type: str, bits: int = 64, *, is_signed: bool = True) -> None:
         self.go_type = go_type
@@ -135,17 +111,26 @@ class Integer(Kind):
             raise place.unfit(node, self.go_type, shows_number=True)
         return value
 
+    def plain(self, value: Any, current: Any) -> Any:
+        """See `Kind.plain`."""
+        return value if type(value) is int and self._low <= value <= self._high else NOT_PLAIN
+
 
 class Boolean(Kind):
     """true or false."""
 
     go_type = "bool"
+    is_as_held = True
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
         """See `Kind.decode`."""
         if node[0] != syntax.BOOL:
             raise place.unfit(node, self.go_type)
         return node[1]
+
+    def plain(self, value: Any, current: Any) -> Any:
+        """See `Kind.plain`."""
+        return value if type(value) is bool else NOT_PLAIN
 
 
 class Choice(Kind):
@@ -175,6 +160,12 @@ class Choice(Kind):
     def decode_null(self, node: Node, place: Place, current: Any) -> Any:
         """See `Kind.decode_null`."""
         return self.decode(node, place, current)
+
+    def plain(self, value: Any, current: Any) -> Any:
+        """See `Kind.plain`."""
+        if type(value) is not str:
+            return NOT_PLAIN
+        return self._words.get(b'"%b"' % value.encode(), NOT_PLAIN)
 
 
 def _can_not_unmarshal(_: Node, raw: bytes) -> str:
@@ -250,6 +241,13 @@ class Items(Kind):
         """See `Kind.encode`."""
         return [None if one is None else self._kind.encode(one) for one in value]
 
+    def plain(self, value: Any, current: Any) -> Any:
+        """See `Kind.plain`."""
+        if type(value) is not list or isinstance(self._kind, Structure):
+            return NOT_PLAIN
+        found = [self._kind.plain(one, None) for one in value]
+        return NOT_PLAIN if NOT_PLAIN in found else found
+
 
 class TextMap(Kind):
     """An object of texts, written in the order of its names."""
@@ -284,6 +282,12 @@ class TextMap(Kind):
             sorted(value.items(), key=lambda item: item[0].encode("utf-8", "surrogatepass"))
         )
 
+    def plain(self, value: Any, current: Any) -> Any:
+        """See `Kind.plain`."""
+        if type(value) is not dict or any(type(one) is not str for one in value.values()):
+            return NOT_PLAIN
+        return {**(current or {}), **value}
+
 
 class Field:
     """One field: its name in JSON, the attribute that holds it, and whether it may be left out."""
@@ -314,6 +318,10 @@ class Structure(Kind):
         self._make = make
         self._is_value = is_value
         self._by_name = {field.name: field for field in fields}
+        self._written = [
+            (one.name, one.attribute, one.is_optional, None if one.kind.is_as_held else one.kind)
+            for one in fields
+        ]
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
         """See `Kind.decode`."""
@@ -345,11 +353,32 @@ class Structure(Kind):
     def encode(self, value: Any) -> Any:
         """See `Kind.encode`."""
         fields = {}
-        for field in self.fields:
-            held = getattr(value, field.attribute)
-            if not field.is_optional or not field.kind.is_empty(held):
-                fields[field.name] = None if held is None else field.kind.encode(held)
+        for name, attribute, is_optional, kind in self._written:
+            held = getattr(value, attribute)
+            if kind is None:
+                if held or not is_optional:
+                    fields[name] = held
+            elif not is_optional or not kind.is_empty(held):
+                fields[name] = None if held is None else kind.encode(held)
         return fields
+
+    def plain(self, value: Any, current: Any) -> Any:
+        """See `Kind.plain`: `current` is changed unless something is not plain."""
+        if type(value) is not dict:
+            return NOT_PLAIN
+        made = self._make() if current is None else current
+        found = []
+        for name, one in value.items():
+            field = self._by_name.get(name)
+            if field is None:
+                return NOT_PLAIN
+            read = field.kind.plain(one, getattr(made, field.attribute))
+            if read is NOT_PLAIN:
+                return NOT_PLAIN
+            found.append((field.attribute, read))
+        for attribute, read in found:
+            setattr(made, attribute, read)
+        return made
 
     def _decode_member(self, made: Any, name: str, value: Node, place: Place) -> None:
         field = self._by_name.get(name) or self._by_name.get(_folded(name))
@@ -383,6 +412,8 @@ def decode(data: bytes, structure: Structure, into: Any, *, is_strict: bool = Tr
     Raises:
         JsonProblem: it cannot be read. Unknown names are read over unless `is_strict`.
     """
+    if structure.plain(plain.read(data), into) is not NOT_PLAIN:
+        return into
     try:
         return _decode_all(data, structure, into)
     except JsonProblem:

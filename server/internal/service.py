@@ -128,7 +128,7 @@ class Services:
             except Exception as error:  # noqa: BLE001 - a handler's fault ends nothing else
                 answer = None
                 self._publisher.router.faults.note(service, error)
-            if isawaitable(answer):
+            if answer is not None and isawaitable(answer):
                 task = asyncio.ensure_future(self._await(service, request, answer))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)

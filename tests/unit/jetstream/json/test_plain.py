@@ -1,0 +1,86 @@
+"""What the quick reader takes is what Go's rules make of it, and the rest it leaves to them."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from midge.jetstream.config.consumer import CREATE_REQUEST, CreateRequest
+from midge.jetstream.config.stream import STREAM, StreamConfig
+from midge.jetstream.json import plain, structure
+from midge.jetstream.json.plain import NOT_PLAIN
+
+NOT_ALIKE = [
+    b"",
+    b" ",
+    b"{",
+    b"{} {}",
+    b"[1,]",
+    b'{"a":1,"a":1}',
+    b'{"a":NaN}',
+    b'{"a":-Infinity}',
+    b'{"a":1.0}',
+    b'{"a":1e3}',
+    b'{"a":-0}',
+    b'{"a":"\\u0041"}',
+    b'{"a":"\xff"}',
+    b'{"a":"\t"}',
+    b"\xef\xbb\xbf{}",
+    b'{"a":%s}' % (b"1" * 5000),
+    b"[" * 100_000,
+]
+
+
+@pytest.mark.parametrize("body", NOT_ALIKE, ids=lambda body: repr(body[:24]))
+def test_what_is_not_read_alike_is_left_to_the_other_reader(body: bytes) -> None:
+    assert plain.read(body) is NOT_PLAIN
+
+
+def with_all_rules(body: bytes, kind: structure.Structure, into: Any) -> Any:
+    try:
+        return structure._decode_all(body, kind, into)
+    except structure.JsonProblem as problem:
+        return str(problem)
+
+
+VALUES: list[Any] = [
+    *("", "x", "all", "none", "explicit", "2s", "limits", "file", "2030-01-01T00:00:00Z"),
+    *(0, 1, -1, 1 << 63, 1 << 64, -(1 << 63), 2.5, True, False, None),
+    *([], ["a", "b"], [1, 2], [1, None], [True], {}, {"k": "v"}, {"k": 1}, {"name": "x"}),
+]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_both_readers_make_the_same_of_a_request(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(40):
+        is_stream = rng.random() < 0.5
+        kind, make = (STREAM, StreamConfig) if is_stream else (CREATE_REQUEST, CreateRequest)
+        config = CREATE_REQUEST.fields[1].kind
+        assert isinstance(config, structure.Structure)
+        inner = kind if is_stream else config
+        body: dict[str, Any] = {
+            one.name: rng.choice(VALUES) for one in rng.sample(inner.fields, rng.randint(0, 3))
+        }
+        if rng.random() < 0.1:
+            body[rng.choice(["zz", "Name", "NAME"])] = "x"
+        if not is_stream:
+            body = {"stream_name": "S", "config": body, "action": rng.choice(["", "create", "zz"])}
+        text = json.dumps(body).encode()
+        expected = with_all_rules(text, kind, make())
+        try:
+            found = structure.decode(text, kind, make())
+        except structure.JsonProblem as problem:
+            found = str(problem)
+        assert found == expected, text
+
+
+def test_what_clients_send_is_plain() -> None:
+    body = {"stream_name": "S", "config": {"name": "c", "metadata": {"a": "b"}, "backoff": [1]}}
+
+    assert CREATE_REQUEST.plain(plain.read(json.dumps(body).encode()), CreateRequest()) == (
+        structure._decode_all(json.dumps(body).encode(), CREATE_REQUEST, CreateRequest())
+    )
