@@ -74,9 +74,13 @@ def _deliver_at_once(consumer: Consumer) -> None:
 
 
 class BacklogLimits(NamedTuple):
-    """How much of one stream may wait for the disk; the figures are nats-server's."""
+    """How much of one stream may wait for the disk; the size is nats-server's.
 
-    messages: int = 100_000
+    Publishers are held at 8 MiB of records, which stay under 16 MiB. Those are up to 233,000
+    messages of 72 bytes: with nats-server's 100,000, small ones without acks would be dropped.
+    """
+
+    messages: int = 400_000
     size: int = 128 * 1024 * 1024
 
 

@@ -67,7 +67,7 @@ class JetStream(Table, frozen=True, kw_only=True):
     strict: bool = True
     """Refuse unknown fields in API requests."""
     max_buffered_messages: Count = 0
-    """Most messages of one stream that wait to be stored; 0 means 100,000."""
+    """Most messages of one stream that wait to be stored; 0 means 400,000."""
     max_buffered_bytes: Count = 0
     """Most bytes of one stream that wait to be stored; 0 means 128 MiB."""
     request_queue_limit: Count = 0

@@ -411,7 +411,7 @@ class Keywords(TypedDict, total=False):
     jetstream_strict: bool
     """Refuse unknown fields in API requests."""
     jetstream_max_buffered_messages: int
-    """Most messages of one stream that wait to be stored; 0 means 100,000."""
+    """Most messages of one stream that wait to be stored; 0 means 400,000."""
     jetstream_max_buffered_bytes: int
     """Most bytes of one stream that wait to be stored; 0 means 128 MiB."""
     jetstream_request_queue_limit: int

@@ -60,3 +60,21 @@ async def test_a_publisher_without_acks_waits_for_the_disk() -> None:
         purged = await answer_to(server.url, "$JS.API.STREAM.PURGE.S", b"")
     assert purged["purged"] == _MESSAGES
     assert _PRESSED_BYTES < most < _PRESSED_BYTES + _READ_BYTES
+
+
+async def test_small_messages_wait_as_large_ones_do() -> None:
+    messages = 150_000  # of 11 bytes on the wire and 72 in the log: above 8 MiB at the end
+    disk = SimulatedDisk(1)
+    async with midge.Server(port=-1, jetstream=True, disk=disk) as server:
+        config = json.dumps({"name": "S", "subjects": ["s"], "storage": "file"}).encode()
+        await answer_to(server.url, "$JS.API.STREAM.CREATE.S", config)
+        disk.latency_s = 0.3
+        host, port = server.url.removeprefix("nats://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"CONNECT {}\r\n" + b"PUB s 0\r\n\r\n" * messages + b"PING\r\n")
+        while await reader.readline() != b"PONG\r\n":
+            pass
+        writer.close()
+        await writer.wait_closed()
+        purged = await answer_to(server.url, "$JS.API.STREAM.PURGE.S", b"")
+    assert purged["purged"] == messages
