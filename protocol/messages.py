@@ -1,7 +1,8 @@
 """The two JSON documents of the protocol: CONNECT from the client and INFO to it."""
 
-import json
+import functools
 import re
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -39,10 +40,14 @@ class ConnectOptions(msgspec.Struct, kw_only=True):
 
 
 _2_63 = 1 << 63
-_SURROGATES = re.compile("[\ud800-\udfff]")
-_FIELDS = {
-    field.encode_name: (field.name, field.type) for field in msgspec.structs.fields(ConnectOptions)
-}
+_SURROGATES = "[\ud800-\udfff]"
+
+
+@functools.cache
+def _fields() -> dict[str, tuple[str, Any]]:
+    """Return attribute and type of each field of CONNECT by its name, found for the first one."""
+    fields = msgspec.structs.fields(ConnectOptions)
+    return {field.encode_name: (field.name, field.type) for field in fields}
 
 
 def parse_connect(document: bytes, earlier: ConnectOptions | None = None) -> ConnectOptions:
@@ -55,9 +60,10 @@ def parse_connect(document: bytes, earlier: ConnectOptions | None = None) -> Con
     Raises:
         ProtocolError: not a JSON object, or a value of the wrong type; closes without an ``-ERR``.
     """
+    fields = _fields()
     options = ConnectOptions() if earlier is None else msgspec.structs.replace(earlier)
     for name, value in _object_pairs(document, "CONNECT"):
-        field = _FIELDS.get(name.lower())
+        field = fields.get(name.lower())
         if field is None or value is None:
             continue
         attribute, kind = field
@@ -68,7 +74,7 @@ def parse_connect(document: bytes, earlier: ConnectOptions | None = None) -> Con
             raise ProtocolError(None, f"CONNECT: {name}: expected {expected}, got {got}")
         if kind is str and not value.isascii():
             # A lone surrogate cannot be encoded, and names and passwords are encoded later.
-            setattr(options, attribute, _SURROGATES.sub("\ufffd", value))
+            setattr(options, attribute, re.sub(_SURROGATES, "\ufffd", value))
         else:
             setattr(options, attribute, value)
     return options
@@ -87,12 +93,12 @@ def _object_pairs(document: bytes, verb: str) -> list[tuple[str, Any]]:
     """Decode a JSON object to its pairs, in order, duplicates kept; null counts as an empty one."""
     text = document.decode("utf-8", "replace")
     try:
-        value = _decode(text)
+        value = _decoder()(text)
     except RecursionError:
         # Nested deeper than the decoder goes; only unknown fields can be, and their values are not
         # used.
         try:
-            value = _decode(_flattened(text))
+            value = _decoder()(_flattened(text))
         except (ValueError, RecursionError):
             raise ProtocolError(None, f"{verb}: nested too deeply") from None
     except ValueError as error:
@@ -117,7 +123,12 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON value")
 
 
-_decode = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_refuse_constant).decode
+@functools.cache
+def _decoder() -> Callable[[str], Any]:
+    """Return the function that decodes a document, made for the first one."""
+    import json  # noqa: PLC0415 - a server that starts needs none
+
+    return json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_refuse_constant).decode
 
 
 def _flattened(text: str) -> str:

@@ -6,10 +6,8 @@ setting say whether they can, so that `midge check` and a reload find out before
 
 from __future__ import annotations
 
-import pathlib
 import re
 from functools import partial
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from midge.server.accounts.mapping import Mappings
@@ -23,15 +21,16 @@ from midge.server.listeners.tls import build_server_context
 from midge.sublist.subjects import is_valid_subject
 
 if TYPE_CHECKING:
+    import pathlib
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from os import PathLike
 
     from midge.server.config import options as tables
     from midge.server.config.load import Loaded
-    from midge.server.config.type_check import Path
+    from midge.server.config.type_check import Path as KeyPath
 
 
-_KEY_PART = re.compile(r"[^.\[\]]+")
+_KEY_PART = r"[^.\[\]]+"
 """A name or an index in the key of a setting, as in `accounts[0].imports[1]`."""
 
 
@@ -53,7 +52,9 @@ def load_options(file: str | PathLike[str]) -> tables.Options:
     A name that ends in `.toml` is read as TOML, every other one as a nats-server configuration.
     Raises: ConfigError, one or several, each with its key and place.
     """
-    return load(pathlib.Path(file)).options
+    from pathlib import Path  # noqa: PLC0415 - a server without a file needs none
+
+    return load(Path(file)).options
 
 
 def find_unusable(options: tables.Options) -> list[Problem]:
@@ -135,20 +136,20 @@ def _try_remotes(options: tables.Options) -> Iterator[Problem]:
         yield from _try(partial(build_client_context, remote.tls, where), ())
 
 
-def _try(build: Callable[[], object], path: Path) -> Iterator[Problem]:
+def _try(build: Callable[[], object], path: KeyPath) -> Iterator[Problem]:
     """Yield why `build` fails; its own key outweighs `path`."""
     try:
         build()
     except ConfigError as error:
-        own: Path = tuple(
-            int(part) if part.isdigit() else part for part in _KEY_PART.findall(error.key)
+        own: KeyPath = tuple(
+            int(part) if part.isdigit() else part for part in re.findall(_KEY_PART, error.key)
         )
         yield Problem(own or path, error.text)
     except ValueError as error:
         yield Problem(path, str(error))
 
 
-def _try_users(group: tables.Authorization | tables.Account, path: Path) -> Iterator[Problem]:
+def _try_users(group: tables.Authorization | tables.Account, path: KeyPath) -> Iterator[Problem]:
     yield from _try_permissions(group.default_permissions, (*path, "default_permissions"))
     for index, user in enumerate(group.users):
         here = (*path, "users", index)
@@ -157,21 +158,23 @@ def _try_users(group: tables.Authorization | tables.Account, path: Path) -> Iter
         yield from _try_permissions(user.permissions, (*here, "permissions"))
 
 
-def _try_permissions(permissions: tables.Permissions | None, path: Path) -> Iterator[Problem]:
+def _try_permissions(permissions: tables.Permissions | None, path: KeyPath) -> Iterator[Problem]:
     try:
         compile_rules("", permissions)
     except ConfigError as error:
         yield Problem(path, error.text.removeprefix("."))
 
 
-def _try_mappings(mappings: tuple[tables.Mapping, ...], path: Path) -> Iterator[Problem]:
+def _try_mappings(mappings: tuple[tables.Mapping, ...], path: KeyPath) -> Iterator[Problem]:
+    from random import Random  # noqa: PLC0415 - the server imports it later
+
     for index, mapping in enumerate(mappings):
         # The generator is never asked: nothing is mapped here.
         build = partial(Mappings, (mapping,), Random(0))  # noqa: S311 - no secret is drawn
         yield from _try(build, (*path, "mappings", index))
 
 
-def _try_exchange(account: tables.Account, path: Path) -> Iterator[Problem]:
+def _try_exchange(account: tables.Account, path: KeyPath) -> Iterator[Problem]:
     for index, export in enumerate(account.exports):
         kind = "stream" if export.stream else "service"
         subject = export.stream or export.service

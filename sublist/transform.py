@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from random import Random
 
 _SIZE_MAX = 2**31 - 1
-_FUNCTION = re.compile(r"^\{\{\s*(\w+)\s*\((.*)\)\s*\}\}$")
-_POSITION = re.compile(r"^\$(\d{1,9})$")
-_PLACE = re.compile(r"(\$\d{1,9}|\{\{\s*wildcard\(\s*\d{1,9}\s*\)\s*\}\})")
+_FUNCTION = r"^\{\{\s*(\w+)\s*\((.*)\)\s*\}\}$"
+_POSITION = r"^\$(\d{1,9})$"
+_PLACE = r"(\$\d{1,9}|\{\{\s*wildcard\(\s*\d{1,9}\s*\)\s*\}\})"
 
 Part = Callable[[list[bytes]], bytes]
 """Builds one part of the destination from the tokens of a subject."""
@@ -113,15 +113,15 @@ class _Compiler:
 
     def compile(self, token: str) -> Part:
         """Return the part for `token`; raises ValueError."""
-        position = _POSITION.match(token)
+        position = re.match(_POSITION, token)
         if position:
             return self._wildcard(int(position[1]), token)
-        function = _FUNCTION.match(token)
+        function = re.match(_FUNCTION, token)
         if function is None:
             if token.startswith("{{") and token.endswith("}}"):
                 raise ValueError(f"expected a function, got {token!r}")
-            if self._is_template and _PLACE.search(token):
-                return _joined([self.compile(piece) for piece in _PLACE.split(token) if piece])
+            if self._is_template and re.search(_PLACE, token):
+                return _joined([self.compile(piece) for piece in re.split(_PLACE, token) if piece])
             return _always(token.encode())
         arguments = [argument.lstrip() for argument in function[2].split(",")]
         return self._function(function[1].lower(), arguments, token)

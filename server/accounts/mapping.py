@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from midge.sublist.bounded_cache import BoundedCache
 from midge.sublist.subjects import is_literal, matches
-from midge.sublist.transform import Transform
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from random import Random
 
     from midge.server.config import options
+    from midge.sublist.transform import Transform
 
 CACHE_MAX = 1024
 """Most subjects whose mapping is cached."""
@@ -76,6 +76,8 @@ class _WeightedMapping:
     """One source with its destinations."""
 
     def __init__(self, table: options.Mapping, random: Random) -> None:
+        from midge.sublist.transform import Transform  # noqa: PLC0415 - few accounts map subjects
+
         where = f"mapping of {table.source!r}"
         self.source = table.source.encode()
         self._before_fwc = self.source.count(b".") + (not self.source.endswith(b">"))

@@ -7,7 +7,6 @@ account, and with the same kind; no chain of imports may form a cycle, or be lon
 
 from __future__ import annotations
 
-from random import Random
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, structs
@@ -17,12 +16,13 @@ from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from midge.server.config.jetstream import AccountJetStream
 from midge.server.errors import ConfigError
 from midge.sublist.subjects import covers, is_valid_subject, overlaps
-from midge.sublist.transform import Transform
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from random import Random
 
     from midge.server.config import options
+    from midge.sublist.transform import Transform
 
 CHAIN_MAX = 16
 """Most accounts that one message may pass through by imports."""
@@ -77,9 +77,6 @@ class AccountPlan(Struct, frozen=True, kw_only=True):
     jetstream: dict[str, AccountJetStream] = {}
     """What the account may use of JetStream, by tier (one without a name is for all streams); empty
     where it may not."""
-
-
-_UNUSED_RANDOM = Random(0)  # noqa: S311 - only for compiling; nothing is drawn from it
 
 
 def plan_accounts(
@@ -349,7 +346,16 @@ def _is_placeholder(token: bytes) -> bool:
 
 def _reversible(source: str, destination: str) -> Transform:
     """Compile a transform that uses each wildcard once; raises ValueError."""
-    return Transform(source, destination, _UNUSED_RANDOM, is_reversible=True)
+    from midge.sublist.transform import Transform  # noqa: PLC0415 - most accounts import nothing
+
+    return Transform(source, destination, _unused_random(), is_reversible=True)
+
+
+def _unused_random() -> Random:
+    """Return a generator to compile with, from which nothing is drawn."""
+    from random import Random  # noqa: PLC0415 - as above
+
+    return Random(0)  # noqa: S311 - see above
 
 
 def _inverted(service: str, local: str) -> Transform:
@@ -379,7 +385,7 @@ def _checked_mappings(
 ) -> tuple[options.Mapping, ...]:
     """Return `mappings`; refuse those that do not compile."""
     try:
-        Mappings(mappings, _UNUSED_RANDOM)
+        Mappings(mappings, _unused_random())
     except ValueError as error:
         raise ConfigError(str(error), key=where) from error
     return mappings

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from midge.server.config.options import Options, User
 
-_BCRYPT = re.compile(r"^\$2[abxy]\$\d{2}\$.{53}$", re.DOTALL)
+_BCRYPT = r"(?s)^\$2[abxy]\$\d{2}\$.{53}$"
 _BCRYPT_MAX_BYTES = 72
 """Bytes of a password that bcrypt uses; a longer one is cut, as other servers do."""
 
@@ -24,7 +24,7 @@ _BCRYPT_THREADS = 2
 
 def is_bcrypt(stored: str) -> bool:
     """Tell whether the configured `stored` text is a bcrypt hash."""
-    return _BCRYPT.match(stored) is not None
+    return re.match(_BCRYPT, stored) is not None
 
 
 def has_plain_ones(settings: Options) -> bool:

@@ -9,7 +9,9 @@ does unless an import or export allows more.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
 
 from midge.protocol import errors
 from midge.protocol.frame import compose
@@ -49,7 +51,7 @@ Send = Callable[["Account", bytes, Event], None]
 log = get_logger()
 
 
-class Sampling(NamedTuple):
+class Sampling(Struct, frozen=True):
     """Where an account's `traceparent` traces go, and how many of a hundred."""
 
     destination: str

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from midge.server.auth import Refusal, Verdict
 
@@ -21,7 +23,7 @@ Conclude = Callable[["Connection", Verdict], None]
 """Does what follows from a verdict."""
 
 
-class Question(NamedTuple):
+class Question(Struct, frozen=True, eq=False):
     """An open question; `apply_verdict` takes the verdict."""
 
     pending: asyncio.Future[Verdict]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from midge.server.clients.client_info import user_of
 
@@ -26,7 +28,7 @@ _SUBSCRIPTION_BYTES = 256
 _CHARACTER_BYTES = 4
 
 
-class ClosedSubscription(NamedTuple):
+class ClosedSubscription(Struct, frozen=True, gc=False):
     """A subscription as it was when its connection ended."""
 
     subject: bytes

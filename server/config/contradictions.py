@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from midge.protocol.nkeys import ACCOUNT_PREFIX, CURVE_PREFIX, is_public_nkey
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     )
     from midge.server.config.type_check import Path
 
-HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 UPGRADE_HEADERS = frozenset({"host", "content-length", "connection", "upgrade", "nats-no-masking"})
 """Headers that the response to an upgrade sets itself, or must not have."""
@@ -309,6 +308,8 @@ def _check_leaf_port(options: Options, accounts: set[str]) -> Iterator[Problem]:
 
 
 def _check_origin(origin: str) -> Iterator[Problem]:
+    from urllib.parse import urlsplit  # noqa: PLC0415 - few name origins
+
     try:
         parts = urlsplit(origin)
         is_origin = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
@@ -322,7 +323,7 @@ def _check_origin(origin: str) -> Iterator[Problem]:
 def _check_header(name: str, value: str) -> Iterator[Problem]:
     """Refuse a malformed header, and one that contradicts the upgrade's own."""
     path = ("websocket", "headers")
-    if not HEADER_NAME.fullmatch(name) or not value.isprintable():
+    if not re.fullmatch(HEADER_NAME, name) or not value.isprintable():
         yield Problem(path, f"expected a header's name and a value of one line, got {name!r}")
     elif name.lower() in UPGRADE_HEADERS or name.lower().startswith("sec-websocket-"):
         yield Problem(path, f'invalid header "{name}" not allowed')

@@ -6,7 +6,6 @@ returned unchanged; the type check that follows reports the error.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -14,8 +13,8 @@ from msgspec import inspect
 
 from midge.server.config.schema import strip_metadata
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-_NUMBER = re.compile(r"[+-]?[0-9]{1,19}(\.[0-9]{1,19})?")
+_INTEGER = r"[+-]?[0-9]{1,19}"
+_NUMBER = r"[+-]?[0-9]{1,19}(\.[0-9]{1,19})?"
 TRUTH = {"true": True, "yes": True, "on": True, "1": True}
 TRUTH |= {"false": False, "no": False, "off": False, "0": False}
 
@@ -32,9 +31,9 @@ def from_text(text: str, kind: Any) -> Any:
     if isinstance(kind, inspect.BoolType):
         return TRUTH.get(text.strip().lower(), text)
     if isinstance(kind, inspect.IntType):
-        return int(text) if _INTEGER.fullmatch(text.strip()) else text
+        return int(text) if re.fullmatch(_INTEGER, text.strip()) else text
     if isinstance(kind, inspect.FloatType):
-        return float(text) if _NUMBER.fullmatch(text.strip()) else text
+        return float(text) if re.fullmatch(_NUMBER, text.strip()) else text
     if _is_list_of_texts(kind) and not text.lstrip().startswith("["):
         return [item.strip() for item in text.split(",") if item.strip()]
     return _from_json(text)
@@ -47,6 +46,8 @@ def _is_list_of_texts(kind: Any) -> bool:
 
 
 def _from_json(text: str) -> Any:
+    import json  # noqa: PLC0415 - few values are tables
+
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

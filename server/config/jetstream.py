@@ -15,7 +15,7 @@ SyncInterval = Annotated[str, Meta(pattern=r"^(always|([0-9]+(\.[0-9]*)?(ns|us|�
 """`always`, or a duration as Go writes it."""
 
 
-_DURATION_PART = re.compile(r"([0-9.]+)(ns|us|µs|ms|s|m|h)")
+_DURATION_PART = r"([0-9.]+)(ns|us|µs|ms|s|m|h)"
 _UNITS_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 _UNITS_NS |= {"m": 60 * 10**9, "h": 3600 * 10**9}
 
@@ -84,7 +84,7 @@ class JetStream(Table, frozen=True, kw_only=True):
     @property
     def sync_interval_ns(self) -> int:
         """Return the nanoseconds between syncs; 0 for `always`."""
-        parts = _DURATION_PART.findall(self.sync_interval)
+        parts = re.findall(_DURATION_PART, self.sync_interval)
         return round(sum(float(number) * _UNITS_NS[unit] for number, unit in parts))
 
 

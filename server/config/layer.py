@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from midge.server.errors import ConfigError
 
@@ -17,7 +19,7 @@ FILE_SIZE_MAX_BYTES = 16 << 20
 """Largest configuration file; real ones are a thousand times smaller."""
 
 
-class Layer(NamedTuple):
+class Layer(Struct, frozen=True):
     """The values of one source, as nested plain values, and where each was written."""
 
     values: dict[str, Any]

@@ -6,7 +6,7 @@ value is kept, so that errors can name it and `midge check` can show it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -28,7 +28,7 @@ NOT_SETTINGS = frozenset({"MIDGE_PURE"})
 """Environment variables with the settings' prefix that concern the build."""
 
 
-class Loaded(NamedTuple):
+class Loaded(msgspec.Struct, frozen=True):
     """Options with their origins and warnings."""
 
     options: Options
@@ -165,7 +165,7 @@ def _build(
 ) -> Options:
     problems = list(find_problems(raw, Options))
     if not problems:
-        options = msgspec.convert(raw, Options)
+        options = schema.options_of(raw)
         problems = list(find_contradictions(options))
         if check is not None and not problems:
             problems = check(options)

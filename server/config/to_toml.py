@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import structs
 
 from midge.server.config import schema
 from midge.server.config.table import REDACTED
@@ -41,27 +42,33 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
 
     def _table(self, table: msgspec.Struct, header: tuple[str, ...], path: Path) -> Iterator[str]:
         nested = []
-        for field in schema.fields_of(type(table)):
+        for field in structs.fields(table):
             value = getattr(table, field.name)
             here = (*path, field.name)
+            is_default = value == schema.default_of(field)
+            if value is None or (is_default and not self.defaults):
+                continue
             if _is_nested(value):
-                nested.append((field, value, here))
-            elif value is not None and (self._wants(here) or value != schema.default_of(field)):
-                yield self._line(field, value, here)
-        for field, value, here in nested:
-            yield from self._nested(field, value, (*header, field.name), here)
+                nested.append((field.name, value, here))
+            elif not is_default or self._wants(here):
+                yield self._line(type(table), value, here)
+        for name, value, here in nested:
+            yield from self._nested(type(table), value, (*header, name), here)
 
     def _wants(self, path: Path) -> bool:
         return self.defaults and path in schema.settings_by_path()
 
-    def _line(self, field: Any, value: Any, path: Path) -> str:
-        secret = self.redact and schema.is_secret(field.type) and value
-        text = f"{field.name} = {toml_value(REDACTED if secret else value)}"
+    def _line(self, table: type[msgspec.Struct], value: Any, path: Path) -> str:
+        name = str(path[-1])
+        secret = self.redact and schema.is_secret(schema.field_type(table, name)) and value
+        text = f"{name} = {toml_value(REDACTED if secret else value)}"
         if self.note is not None and path in schema.settings_by_path():
             text = f"{text:<48}  # {self.note(path)}"  # type: ignore[arg-type]  # all names
         return text
 
-    def _nested(self, field: Any, value: Any, header: tuple[str, ...], path: Path) -> Iterator[str]:
+    def _nested(
+        self, table: type[msgspec.Struct], value: Any, header: tuple[str, ...], path: Path
+    ) -> Iterator[str]:
         name = ".".join(header)
         if isinstance(value, tuple):
             for index, item in enumerate(value):
@@ -71,7 +78,7 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
         lines = list(self._table(value, header, path))
         # Nested headers come after an empty line, so a first line with text is a setting. An
         # optional table that is there but has only defaults still needs its header.
-        if lines[0] if lines else schema.is_optional(field.type):
+        if lines[0] if lines else schema.is_optional(schema.field_type(table, header[-1])):
             yield from ("", f"[{name}]")
         yield from lines
 

@@ -6,7 +6,9 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from midge.server.routing.subscription import RoutedSubscription
 
@@ -20,7 +22,7 @@ ANSWERED_IN_TURN = 32
 """Requests of one account answered without a pause, while none has to be awaited."""
 
 
-class Request(NamedTuple):
+class Request(Struct, frozen=True):
     """A request to a service, copied out of the frame that it came in."""
 
     account: Account

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ssl
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -176,6 +175,8 @@ def _load_certificate(context: ssl.SSLContext, table: Tls, where: str) -> None:
 
 def _warn_of_dates(table: Tls) -> None:
     """Log that clients will refuse the certificate by its dates; nothing else here reports it."""
+    from pathlib import Path  # noqa: PLC0415 - only TLS needs it
+
     from cryptography import x509  # noqa: PLC0415 - only TLS needs it
 
     try:
@@ -200,6 +201,8 @@ def _load_authorities(context: ssl.SSLContext, path: str, where: str) -> None:
 
 def _check_file(path: str, where: str) -> bytes:
     """Return the start of the file at `path`; refuse an unreadable one."""
+    from pathlib import Path  # noqa: PLC0415 - as above
+
     if not path:
         raise ConfigError("expected the path of a file, got nothing", key=where)
     try:

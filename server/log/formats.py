@@ -6,7 +6,6 @@ never reach a terminal.
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -82,6 +81,8 @@ class JsonForm:
 
     def __call__(self, time_s: float, level: str, event: str, fields: dict[str, Any]) -> str:
         """Return the line of an event."""
+        import json  # noqa: PLC0415 - for this form alone
+
         stamp = _moment(time_s, utc=True).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         line = {"time": stamp, "level": level, "event": event}
         return json.dumps({**line, **fields, **line}, default=printable)

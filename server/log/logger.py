@@ -13,7 +13,6 @@ import logging as standard_logging
 import os
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from midge.server.log.rate_limit import OffenderLimiter
@@ -219,6 +218,8 @@ def check_file(options: Logging) -> None:
     Raises: OSError.
     """
     if options.file:
+        from pathlib import Path  # noqa: PLC0415 - most write to standard error
+
         with Path(options.file).open("ab"):
             pass
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,6 +48,8 @@ class FileOutput:
 
     def __init__(self, options: Logging, wall_clock: Callable[[], float] = time.time) -> None:
         """Append to `options.file`; while it cannot be opened, lines are lost and counted."""
+        from pathlib import Path  # noqa: PLC0415 - most write to standard error
+
         self._path = Path(options.file)
         self._size_max_bytes = options.file_size_limit_bytes
         self._files_max = options.file_max_count

@@ -1,13 +1,11 @@
 """The process's use of CPU time and memory."""
 
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-_STATM = Path("/proc/self/statm")
+_STATM = "/proc/self/statm"
 _SHORTEST_SAMPLE_S = 0.5
 
 
@@ -39,9 +37,13 @@ class ProcessUsage:
     @staticmethod
     def memory_bytes() -> int:
         """Return the resident memory."""
+        from pathlib import Path  # noqa: PLC0415 - with a page, long after the start
+
         try:
-            pages = int(_STATM.read_text(encoding="ascii").split()[1])
+            pages = int(Path(_STATM).read_text(encoding="ascii").split()[1])
         except (OSError, ValueError, IndexError):
+            import resource  # noqa: PLC0415 - only without /proc
+
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             return peak if sys.platform == "darwin" else peak * 1024
         return pages * os.sysconf("SC_PAGE_SIZE")

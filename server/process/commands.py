@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from midge.protocol.errors import MidgeError
@@ -25,6 +24,7 @@ from midge.server.process.names import PROGRAM, version_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
     from typing import TextIO
 
     from midge.server.config.load import Loaded
@@ -107,7 +107,7 @@ def convert(arguments: Sequence[str]) -> int:
     from midge.server import preflight  # noqa: PLC0415 - what prints help or a version needs none
 
     try:
-        loaded = preflight.load(Path(arguments[0]))
+        loaded = preflight.load(_path(arguments[0]))
     except ConfigError as error:
         return _refuse(error, "midge convert")
     from midge.server.config import to_toml as render  # noqa: PLC0415 - as above
@@ -163,7 +163,13 @@ def _load(line: CommandLine) -> Loaded:
     flags = setting_values(line.given)
     from midge.server import preflight  # noqa: PLC0415 - as in convert
 
-    return preflight.load(Path(file) if file else None, os.environ, flags)
+    return preflight.load(_path(file) if file else None, os.environ, flags)
+
+
+def _path(file: str) -> Path:
+    from pathlib import Path  # noqa: PLC0415 - a server without a file needs none
+
+    return Path(file)
 
 
 def _check_file(line: CommandLine, file: str, program: str) -> None:
@@ -180,10 +186,14 @@ def _check_file(line: CommandLine, file: str, program: str) -> None:
 def _serve(line: CommandLine, file: str, log_form: str) -> int:
     from midge.server.process.daemon import Daemon, run  # noqa: PLC0415 - `-v` and `-t` need no event loop
 
-    _load(line)  # before anything else, so that its errors come as plain lines
+    # Before anything else, so that its errors come as plain lines.
+    first = [_load(line)]
+
+    def load() -> Loaded:
+        return first.pop() if first else _load(line)
 
     def make_daemon() -> Daemon:
-        return Daemon(lambda: _load(line), _make_server, log_form=log_form, source=file)
+        return Daemon(load, _make_server, log_form=log_form, source=file)
 
     try:
         return run(make_daemon)

@@ -121,10 +121,11 @@ class Daemon:
         self._configure_logging(loaded.options)
         self._server = self._make_server(loaded.options)
         self._server.reload_on_request(self._reload_in_turn)
-        self._server.name_configuration(self._digest(loaded))
+        digest = self._digest(loaded)
+        self._server.name_configuration(digest)
         logging.adopt_structlog()  # structlog, which a hook may have imported
         self._options = loaded.options
-        self._announce(loaded)
+        self._announce(loaded, digest)
         self._handle_signals()
         try:
             self._write_pid_file(loaded.options)
@@ -157,7 +158,7 @@ class Daemon:
             text = f'Error listening on port: {error.filename}, "{reason}"'
             raise MidgeError(text if error.filename else reason) from None
 
-    def _announce(self, loaded: Loaded) -> None:
+    def _announce(self, loaded: Loaded, digest: str) -> None:
         log.info("server_starting", program=PROGRAM)
         log.info("version_announced", version=midge.__version__)
         log.info("compatibility_announced", version=COMPATIBLE_VERSION)
@@ -165,7 +166,7 @@ class Daemon:
         log.info("name_announced", name=name)
         log.info("id_announced", server_id=self._server.server_id)
         if self._source:
-            log.info("configuration_used", file=self._source, digest=loaded.digest)
+            log.info("configuration_used", file=self._source, digest=digest)
         self._warn(loaded)
         if has_plain_ones(loaded.options):
             log.warning("plaintext_passwords_configured")
@@ -255,7 +256,8 @@ class Daemon:
         loaded = await asyncio.to_thread(self._load)
         options = loaded.options
         await self._server.reload(options)
-        self._server.name_configuration(self._digest(loaded))
+        digest = self._digest(loaded)
+        self._server.name_configuration(digest)
         old, self._options = self._options, options
         if options.logging != old.logging:
             self._configure_logging(options)
@@ -267,7 +269,7 @@ class Daemon:
 
         for change in changes(old, options):
             log.info("option_reloaded", option=f"{change.setting.key} = {change.text(change.new)}")
-        log.info("configuration_reloaded", digest=self._digest(loaded) or "no file")
+        log.info("configuration_reloaded", digest=digest or "no file")
 
     async def _lame_duck(self) -> None:
         log.info("lame_duck_started")

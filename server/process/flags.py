@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 from msgspec import inspect
 
@@ -251,6 +250,8 @@ def cluster_listen(url: str) -> dict[str, Any]:
 
     Raises: ConfigError if it is no URL.
     """
+    from urllib.parse import unquote, urlsplit  # noqa: PLC0415 - few flags hold a URL
+
     try:
         parts = urlsplit(url if "://" in url else f"nats-route://{url}")
         found: dict[str, Any] = {"port": parts.port or DEFAULT_CLUSTER_PORT}

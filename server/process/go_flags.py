@@ -8,7 +8,7 @@ not a flag, or after `--`.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -23,7 +23,7 @@ Kind = Literal["bool", "int", "str", "switch"]
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-_INTEGER = re.compile(r"[+-]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]*|[1-9][0-9]*)")
+_INTEGER = r"[+-]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]*|[1-9][0-9]*)"
 _DIGITS_MAX = 66
 """Longest number in digits, more than 64 bits need; a longer text is not converted."""
 
@@ -46,7 +46,7 @@ class Flag(msgspec.Struct, frozen=True):
     """Whether it is known but not supported; never suggested."""
 
 
-class Given(NamedTuple):
+class Given(msgspec.Struct, frozen=True):
     """A flag of a command line."""
 
     flag: Flag
@@ -55,7 +55,7 @@ class Given(NamedTuple):
     value: Value
 
 
-class CommandLine(NamedTuple):
+class CommandLine(msgspec.Struct, frozen=True):
     """A parsed command line."""
 
     given: list[Given]
@@ -116,7 +116,7 @@ def _boolean(text: str, name: str) -> bool:
 
 
 def _integer(text: str, name: str) -> int:
-    if not _INTEGER.fullmatch(text) or len(text) > _DIGITS_MAX:
+    if not re.fullmatch(_INTEGER, text) or len(text) > _DIGITS_MAX:
         raise FlagError(f'invalid value "{text}" for flag -{name}: parse error')
     number = _number(text)
     if not -(2**63) <= number < 2**63:

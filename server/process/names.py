@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 
 import midge
 from midge.protocol import COMPATIBLE_VERSION, Parser
@@ -20,11 +20,15 @@ def executable_name() -> str:
     as by `exec -a nats-server python -m midge.server`. A script's own name cannot be changed by
     `exec -a`: the system replaces it by the interpreter's.
     """
-    given = Path(sys.orig_argv[0]).name if sys.orig_argv else ""
+    given = _last_part(sys.orig_argv[0]) if sys.orig_argv else ""
     if given and not given.lower().startswith(("python", "pypy")):
         return given
-    name = Path(sys.argv[0]).name if sys.argv else ""
+    name = _last_part(sys.argv[0]) if sys.argv else ""
     return PROGRAM if not name or name.endswith(".py") or name == "-c" else name
+
+
+def _last_part(path: str) -> str:
+    return path.rpartition(os.sep)[2]
 
 
 def is_compiled() -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from midge.server.process.names import executable_name
@@ -18,6 +16,8 @@ def write_pid_file(path: str) -> None:
 
     Raises: OSError.
     """
+    from pathlib import Path  # noqa: PLC0415 - few servers write any file
+
     Path(path).write_text(str(os.getpid()), encoding="ascii")
 
 
@@ -29,6 +29,8 @@ class PortsFile:
 
     def __init__(self, directory: str) -> None:
         """Set the file's name; nothing is written yet."""
+        from pathlib import Path  # noqa: PLC0415 - as above
+
         self.path = Path(directory) / f"{executable_name()}_{os.getpid()}.ports"
 
     def write(self, urls: Mapping[str, Sequence[str]]) -> None:
@@ -36,6 +38,8 @@ class PortsFile:
 
         Raises: OSError.
         """
+        import json  # noqa: PLC0415 - as above
+
         content = {kind: list(found) for kind, found in urls.items() if found}
         partial = self.path.with_name(f".{self.path.name}")
         partial.write_text(json.dumps(content), encoding="utf-8")

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,11 +91,14 @@ def test_common_settings_import_nothing_more(keywords: str) -> None:
 
 
 DAEMON = """
-import json, sys
+import sys
+before = set(sys.modules)  # an editable install imports some for itself
 from midge.server.process import cli, daemon
 
 def report(self, options):
-    print(json.dumps(sorted(sys.modules)))
+    names = sorted(set(sys.modules) - before)
+    import json
+    print(json.dumps(names))
     self._stopping.set()
 
 daemon.Daemon._report_ready = report
@@ -106,13 +110,17 @@ OWN_MODULES_MAX = 140
 
 LATER_IN_A_DAEMON = LATER - {"midge.server.log.formats"} | {
     "hmac",
+    "json",
     "midge.server.auth.claims",
     "midge.server.config.from_toml",
     "midge.server.config.to_toml",
     "midge.server.monitoring.service",
     "midge.server.process.send_signal",
+    "midge.sublist.transform",
+    "pathlib",
     "secrets",
     "tomllib",
+    "urllib.parse",
     "zoneinfo",
 }
 
@@ -125,6 +133,44 @@ def test_a_plain_daemon_imports_only_what_it_needs() -> None:
     assert imported & ((HEAVY - {"uvloop"}) | LATER_IN_A_DAEMON) == set()
     own = [name for name in imported if name.startswith("midge")]
     assert len(own) <= OWN_MODULES_MAX
+
+
+READINGS = """
+import json, sys
+from midge.server.config import load
+from midge.server.process import cli, daemon
+
+def report(self, options):
+    print(readings, json.dumps(sorted(sys.modules)))
+    self._stopping.set()
+
+def read(file, before=load.read_file):
+    global readings
+    readings += 1
+    return before(file)
+
+readings = 0
+load.read_file = read
+daemon.Daemon._report_ready = report
+sys.exit(cli.server_main(["-c", sys.argv[1]]))
+"""
+
+
+def test_a_configuration_file_is_read_once_and_imports_little(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "small.conf"
+    file.write_text("host: 127.0.0.1\nport: -1\nauthorization { user: a, password: b }\n")
+    done = subprocess.run(
+        [sys.executable, "-c", READINGS, str(file)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=True,
+    )
+    readings, _, modules = done.stdout.partition(" ")
+    assert readings == "1"
+    assert set(json.loads(modules)) & (HEAVY | LATER) - {"uvloop"} <= {"midge.server.log.formats"}
 
 
 INTERRUPTED = """

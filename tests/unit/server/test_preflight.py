@@ -16,7 +16,7 @@ NKEY = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
 
 def unusable(raw: dict[str, Any]) -> dict[str, str]:
     options = msgspec.convert(raw, Options)
-    return {format_path(path): text for path, text in find_unusable(options)}
+    return {format_path(found.path): found.text for found in find_unusable(options)}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ ACCOUNT = {"name": "A"}
 
 def contradictions(raw: dict[str, Any]) -> dict[str, str]:
     options = msgspec.convert(raw, Options)
-    return {format_path(path): text for path, text in find_contradictions(options)}
+    return {format_path(found.path): found.text for found in find_contradictions(options)}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from midge.server.config.type_check import find_problems, format_path
 
 
 def problems(raw: Any) -> list[str]:
-    return [f"{format_path(path)}: {text}" for path, text in find_problems(raw, Options)]
+    return [f"{format_path(one.path)}: {one.text}" for one in find_problems(raw, Options)]
 
 
 @pytest.mark.parametrize(

@@ -81,10 +81,24 @@ def test_nothing_is_set_aside_for_long(clocks: Time) -> None:
     assert gc.get_freeze_count() == 0
 
 
+def test_what_was_imported_is_never_visited() -> None:
+    threshold = gc.get_threshold()
+    imported = Cycle()
+    gc_pauses.shorten_pauses()
+    try:
+        assert gc.get_freeze_count() > 0
+        assert not any(one is imported for one in gc.get_objects())
+    finally:
+        gc.unfreeze()
+        gc.callbacks.remove(gc_pauses._limit)
+        gc.set_threshold(*threshold)
+
+
 def test_asking_again_changes_nothing() -> None:
     threshold = gc.get_threshold()
     gc_pauses.shorten_pauses()
     gc_pauses.shorten_pauses()
     assert gc.callbacks.count(gc_pauses._limit) == 1
+    gc.unfreeze()
     gc.callbacks.remove(gc_pauses._limit)
     gc.set_threshold(*threshold)
