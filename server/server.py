@@ -127,7 +127,7 @@ class Server:
             # Only who records pays for importing pyarrow, and needs it at all.
             from midge.server.recorder.recorder import Recorder  # noqa: PLC0415
 
-            self._recorder = Recorder(broker)
+            self._recorder = Recorder(broker, None if self._part is None else self._part.index)
             self._recorder.start()
         if options.jetstream.enabled and self._is_first:
             self._start_jetstream(broker, state)

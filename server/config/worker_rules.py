@@ -21,7 +21,6 @@ def find_worker_problems(options: Options) -> Iterator[Problem]:
     single = {
         ("leafnodes",): bool(options.leafnodes.port or options.leafnodes.remotes),
         ("cluster",): bool(options.cluster.port),
-        ("recorder", "directory"): bool(options.recorder.directory),
         ("monitoring", "console", "enabled"): options.monitoring.console.enabled,
     }
     reason = f"several workers do not support this; {SINGLE}"

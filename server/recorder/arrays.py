@@ -44,6 +44,7 @@ def _runs_table(rows: MessageRows, server: str) -> pa.Table:
     """Return a table with one row per run."""
     count = rows.runs
     plain, queued = (_fixed(pa.int32(), column, count) for column in (rows.plain, rows.queued))
+    nothing = pa.scalar(0, pa.int32())
     columns = [
         _fixed(TIME, rows.times, count),
         _constant(server, count),
@@ -54,9 +55,9 @@ def _runs_table(rows: MessageRows, server: str) -> pa.Table:
         _headers(rows.headers, count),
         _binary(rows.payloads, count),
         _fixed(pa.int64(), rows.sizes, count),
-        plain,
+        pc.max_element_wise(plain, nothing),  # what is not counted is written as 0
         queued,
-        pc.equal(pc.add(plain, queued), pa.scalar(0, pa.int32())),
+        pc.equal(pc.add(plain, queued), nothing),
     ]
     return pa.Table.from_arrays(columns, schema=WRITTEN_MESSAGES)
 

@@ -57,8 +57,8 @@ class RecorderCounts(NamedTuple):
 class Recorder(Observer):
     """Records a broker's routed messages, subscriptions and clients, from `start` to `stop`."""
 
-    def __init__(self, broker: Broker) -> None:
-        """Take the options from `broker`.
+    def __init__(self, broker: Broker, worker: int | None = None) -> None:
+        """Take the options from `broker`; `worker` is its number if it is one of several.
 
         Raises:
             ConfigError: pyarrow is not installed, or a pattern is not a subject.
@@ -76,7 +76,7 @@ class Recorder(Observer):
         self._broker = broker
         self._options = options
         self._server = broker.options.server_name or broker.keys.server_id
-        self._writer = Writer(options, self._server)
+        self._writer = Writer(options, self._server, worker)
         self._handed = 0
         self._handed_bytes = 0
         self._events_dropped = 0

@@ -14,6 +14,9 @@ _BYTES_MAX = 16 * 1024 * 1024  # of subjects, replies, headers and payloads; the
 
 _BYTES_AT_FIRST = 4096
 
+NOT_COUNTED = -1
+"""Plain deliveries of a message that others than this process have delivered, too."""
+
 
 class Texts:
     """One column of optional byte strings: value `i` ends at ``ends[i + 1]``.

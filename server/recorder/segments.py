@@ -95,10 +95,13 @@ class Segment:
 class Numbering:
     """Assigns paths to one server's segments; numbers continue from the previous process's."""
 
-    def __init__(self, root: Path, server: str) -> None:
-        """Scan `root`, and remove partial segments of dead processes."""
+    def __init__(self, root: Path, server: str, worker: int | None = None) -> None:
+        """Scan `root`, and remove partial segments of dead processes.
+
+        Each worker of a server has names and numbers of its own.
+        """
         self._root = root
-        self._server = file_safe(server)
+        self._server = file_safe(server) + ("" if worker is None else f".w{worker}")
         self._numbers = dict.fromkeys(SCHEMAS, 0)
         for name in SCHEMAS:
             for path in _files(root / name):
@@ -152,7 +155,10 @@ def _visible_segments(root: Path) -> Iterator[tuple[float, int, Path]]:
     for name in SCHEMAS:
         for path in _files(root / name):
             if _NAME.fullmatch(path.name):
-                status = path.stat()
+                try:
+                    status = path.stat()
+                except FileNotFoundError:
+                    continue  # somebody has tidied up meanwhile
                 yield status.st_mtime, status.st_size, path
 
 

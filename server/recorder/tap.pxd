@@ -13,6 +13,7 @@ from midge.sublist.bounded_cache cimport BoundedCache
 
 cdef int _SKIPPED, _WHOLE
 cdef long long _HOUR_US
+cdef int _NOT_COUNTED, _WORKER
 
 
 cdef class MessageTap(MessageObserver):

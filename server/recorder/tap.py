@@ -9,10 +9,11 @@ from collections.abc import Callable
 
 from midge.protocol import memory
 from midge.protocol.frame import Frame
-from midge.server.recorder.rows import MessageRows
+from midge.server.recorder.rows import NOT_COUNTED, MessageRows
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.observer import MessageObserver
+from midge.server.routing.role import Role
 from midge.server.routing.router import Router
 from midge.sublist.bounded_cache import BoundedCache
 
@@ -22,6 +23,7 @@ SKIPPED, BARE, WHOLE = 0, 1, 2
 """What to record of a message: nothing, a row without its payload, a row with it."""
 
 _SKIPPED, _WHOLE, _HOUR_US = SKIPPED, WHOLE, HOUR_US  # C constants in the compiled build
+_NOT_COUNTED, _WORKER = NOT_COUNTED, int(Role.WORKER)
 
 _CHOICES_MAX = 65536  # most subjects whose choice is cached, since inboxes are endless
 
@@ -68,7 +70,15 @@ class MessageTap(MessageObserver):
     def message_routed(
         self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
     ) -> None:
-        """Record a message: by counting up the last row, or as a row of its own."""
+        """Record a message: by counting up the last row, or as a row of its own.
+
+        One from another worker is that worker's to record. The deliveries of one that went over a
+        link are not known here, and count as `NOT_COUNTED`.
+        """
+        if publisher is not None and publisher.role == _WORKER:
+            return
+        if self._router.crossed:
+            plain, queued = _NOT_COUNTED, 0
         if not self._count_again(frame, 1, plain, queued):
             self._note(account, publisher, frame, plain, queued)
 
@@ -80,6 +90,10 @@ class MessageTap(MessageObserver):
         self, account: Account, publisher: Client | None, frame: Frame, count: int, plain: int
     ) -> None:
         """Record messages that differ in payload and headers only."""
+        if publisher is not None and publisher.role == _WORKER:
+            return
+        if self._router.crossed:
+            plain = _NOT_COUNTED
         first = frame.base
         seen = 0
         while seen < count:

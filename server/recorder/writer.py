@@ -39,7 +39,7 @@ class Writer:
     have left the queue, written or lost, `errors` failures, `segments` visible files.
     """
 
-    def __init__(self, options: RecorderOptions, server: str) -> None:
+    def __init__(self, options: RecorderOptions, server: str, worker: int | None = None) -> None:
         self.free: list[MessageRows] = []
         self.taken = 0
         self.taken_bytes = 0
@@ -49,6 +49,7 @@ class Writer:
         self.segments = 0
         self._options = options
         self._server = server
+        self._worker = worker
         self._root = Path(options.directory)
         self._queue: SimpleQueue[Any] = SimpleQueue()
         self._open: dict[str, Segment] = {}
@@ -66,7 +67,7 @@ class Writer:
         """
         for name in SCHEMAS:
             (self._root / name).mkdir(parents=True, exist_ok=True)
-        self._numbering = Numbering(self._root, self._server)
+        self._numbering = Numbering(self._root, self._server, self._worker)
         self._retain()
         self._thread.start()
 
@@ -165,6 +166,8 @@ class Writer:
         self.segments += 1
 
     def _retain(self) -> None:
+        if self._worker:
+            return  # the first worker does it for all
         try:
             retain(self._root, self._options.retention_age_s, self._options.retention_bytes)
         except OSError as error:

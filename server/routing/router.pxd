@@ -21,12 +21,14 @@ cdef class Router:
     cdef public MessageObserver observer
     cdef readonly unsigned long long batches
     cdef readonly long long offers
+    cdef readonly Py_ssize_t crossed
     cdef readonly object soon
     cdef list _dirty
     cdef bint _is_flush_due
     cdef Py_ssize_t _read_bytes
 
-    @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, failed=Py_ssize_t, outcome=int,
+    @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, failed=Py_ssize_t, crossed=Py_ssize_t,
+                   outcome=int,
                    refused=list, picked=dict, subscriptions=tuple,
                    subscription=RoutedSubscription, group=QueueGroup)
     cpdef Py_ssize_t route(
@@ -56,7 +58,7 @@ cdef class Router:
     @cython.locals(client=Client, checks=int)
     cdef bint _takes_run(self, RoutedSubscription subscription, Frame frame) except -1
     @cython.locals(subscriptions=tuple, subscription=RoutedSubscription, client=Client,
-                   plain=Py_ssize_t)
+                   crossed=Py_ssize_t)
     cdef void _append_run(
         self, Account account, SubListResult result, Client publisher, Frame frame,
         Py_ssize_t count
@@ -68,7 +70,7 @@ cdef class Router:
     ) except -1
     @cython.locals(subscriptions=tuple, subscription=RoutedSubscription)
     cdef bint _all_take_run(self, SubListResult result, Frame frame) except -1
-    @cython.locals(subscriptions=tuple, subscription=RoutedSubscription)
+    @cython.locals(subscriptions=tuple, subscription=RoutedSubscription, crossed=Py_ssize_t)
     cdef void _route_past(
         self, RoutedSubscription internal, Account account, SubListResult result,
         Client publisher, Frame frame, Py_ssize_t plain

@@ -42,7 +42,8 @@ class Router:
     every batch of reads, so that an observer need not ask for the time of each message. `offers`
     counts the subscriptions that messages were offered to, whether they took them or not, in every
     account that a message came to: the work that its publisher has made. `faults` are those of
-    internal subscribers and observers; they close no connection.
+    internal subscribers and observers; they close no connection. `crossed` says over how many links
+    the message went that an observer is told of: who takes it there is not counted here.
 
     `soon` is the loop's `call_soon`. With it, the first client that something is appended for has a
     flush called once all sockets that are ready now have been read, so that each receiver gets one
@@ -56,6 +57,7 @@ class Router:
         "_read_bytes",
         "batches",
         "chooser",
+        "crossed",
         "faults",
         "observer",
         "offers",
@@ -73,6 +75,7 @@ class Router:
         self.observer: MessageObserver | None = None
         self.batches = 0
         self.offers = 0
+        self.crossed = 0
         self.soon = soon
         self._dirty: list[Client] = []
         self._is_flush_due = False
@@ -85,7 +88,7 @@ class Router:
 
         Internal subscribers that have failed count as well: the message had a receiver.
         """
-        plain = failed = queued = 0
+        plain = failed = queued = crossed = 0
         picked: dict[bytes, Client] | None = None
         refused: list[bytes] | None = None
         if result.remotes is not None and result.remotes.queues:
@@ -109,8 +112,10 @@ class Router:
             elif result.remotes is not None:
                 refused = [group.name] if refused is None else [*refused, group.name]
         if result.remotes is not None:
-            plain += self._forward(result, publisher, frame, picked, refused)
+            crossed = self._forward(result, publisher, frame, picked, refused)
+            plain += crossed
         if self.observer is not None:
+            self.crossed = crossed
             self._show_message(account, publisher, frame, plain, queued)
         return plain + queued + failed
 
@@ -302,11 +307,12 @@ class Router:
             self.touch(client)
             if client.outbound.behind:
                 client.flushed()
-        plain = len(subscriptions)
+        crossed = 0
         if result.remotes is not None:
-            plain += self._forward_run(result, publisher, frame, count)
+            crossed = self._forward_run(result, publisher, frame, count)
         if self.observer is not None:
-            self._show_run(account, publisher, frame, count, plain)
+            self.crossed = crossed
+            self._show_run(account, publisher, frame, count, len(subscriptions) + crossed)
 
     def _route_run_through(
         self,
@@ -371,10 +377,12 @@ class Router:
                 continue
             if self.deliver(subscription, publisher, frame) == TAKEN:
                 plain += 1
+        crossed = 0
         if result.remotes is not None:
-            plain += self._forward(result, publisher, frame, None, None)
+            crossed = self._forward(result, publisher, frame, None, None)
         if self.observer is not None:
-            self._show_message(account, publisher, frame, plain, 0)
+            self.crossed = crossed
+            self._show_message(account, publisher, frame, plain + crossed, 0)
 
     # Over links.
 

@@ -14,7 +14,6 @@ from midge.server.config.options import (
     LeafNodes,
     Monitoring,
     Options,
-    Recorder,
     ServerProcesses,
 )
 from midge.server.config.worker_rules import SINGLE, find_worker_problems
@@ -29,7 +28,6 @@ TWO = ServerProcesses(workers=2)
     [
         (("leafnodes",), {"leafnodes": LeafNodes(port=-1)}),
         (("cluster",), {"cluster": Cluster(port=-1)}),
-        (("recorder", "directory"), {"recorder": Recorder(directory="x")}),
         (("monitoring", "console", "enabled"), {"monitoring": CONSOLE}),
     ],
 )

@@ -3,12 +3,13 @@
 from midge.protocol.frame import compose
 from midge.protocol.handler import Handler
 from midge.protocol.parser import Parser
-from midge.server.recorder.rows import MessageRows
+from midge.server.recorder.rows import NOT_COUNTED, MessageRows
 from midge.server.recorder.tap import BARE, SKIPPED, WHOLE, MessageTap
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.router import Router
+from midge.sublist.result import Remotes, SubListResult
 
 HOUR_S = 3600.0
 
@@ -268,3 +269,19 @@ def test_used_rows_are_as_good_as_new():
     assert (rows.count, rows.runs, rows.closed) == (1, 1, False)
     assert list(rows.subjects) == [b"b"]
     assert (rows.replies.present, rows.replies.used, rows.replies.valid[0]) == (0, 0, 0)
+
+
+class Far(Client):
+    """A link over which everything goes."""
+
+    def forward(self, publisher, frame, queues):
+        return True
+
+
+def test_deliveries_behind_a_link_are_not_counted():
+    desk = Desk()
+    desk.router.observer = desk.tap
+    beyond = SubListResult((), (), Remotes((Far(9, desk.account, ChunkPool()),), ()))
+    desk.router.route(desk.account, beyond, desk.client, compose(b"a", b""))
+    desk.router.route(desk.account, SubListResult((), ()), desk.client, compose(b"a", b""))
+    assert list(desk.tap.rows.plain[:2]) == [NOT_COUNTED, 0]
