@@ -85,7 +85,8 @@ cdef class Tracking:
     ) except -1
     @cython.locals(entry=Entry)
     cdef void _settle_one(
-        self, unsigned long long seq, unsigned long long deliveries, bint samples
+        self, unsigned long long seq, unsigned long long consumer_seq,
+        unsigned long long deliveries, bint samples
     ) except *
     @cython.locals(entry=Entry)
     cdef list _settle_upto(self, unsigned long long seq, unsigned long long consumer_seq)

@@ -355,7 +355,7 @@ class Tracking:
             return False
         was_full = self.is_full()
         if self.ack_policy == _ACK_EXPLICIT:
-            self._settle_one(seq, deliveries, samples)
+            self._settle_one(seq, consumer_seq, deliveries, samples)
             others = None
         elif self.ack_policy == _NO_ACKS:
             return not self.keeps_all
@@ -375,13 +375,13 @@ class Tracking:
             self.signal()
         return not self.keeps_all
 
-    def _settle_one(self, seq: int, deliveries: int, samples: bool) -> None:
+    def _settle_one(self, seq: int, consumer_seq: int, deliveries: int, samples: bool) -> None:
         entry = self.pending.first
         if entry is None or entry.seq != seq:
             entry = self.pending.get(seq)
         if entry is not None:
             if samples and self._samples:
-                self._sample(entry, deliveries)
+                self._sample(entry, consumer_seq, deliveries)
             self.pending.remove(entry)
             self._move_floor(entry)
             self._move_shown_floor(entry)
@@ -410,12 +410,12 @@ class Tracking:
             entry = self.pending.first
         return others
 
-    def _sample(self, entry: Entry, deliveries: int) -> None:
-        """Report an ack, if it is one of those to report."""
+    def _sample(self, entry: Entry, consumer_seq: int, deliveries: int) -> None:
+        """Report an ack of one delivery, if it is one of those to report."""
         frequency = self.config.sampling()
         if frequency >= 100 or (0 < frequency >= int(self.host.random() * 100)):
             ack_time_ns = self.clock.monotonic_ns() - entry.sent_ns
-            self.events.acked(entry.seq, entry.consumer_seq, deliveries, ack_time_ns)
+            self.events.acked(entry.seq, consumer_seq, deliveries, ack_time_ns)
 
     def _nak(self, seq: int, consumer_seq: int, deliveries: int, body: bytes) -> None:
         """Have a message delivered again, at once or after a delay."""

@@ -10,7 +10,7 @@ from midge.jetstream.store.removing cimport RemovingStore
 from midge.jetstream.store.subject_index cimport SubjectIndex
 
 cdef unsigned long long _CHAIN_MAX
-cdef Py_ssize_t _ROWS_MAX
+cdef Py_ssize_t _ROWS_MAX, _ROWS_PER_SUBJECT
 
 
 cdef class SearchableStore(RemovingStore):
@@ -31,10 +31,14 @@ cdef class SearchableStore(RemovingStore):
     cpdef unsigned long long next_seq(
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq=*
     ) except? 0
-    @cython.locals(upto="unsigned long long", seq="unsigned long long",
-                   after="unsigned long long")
+    @cython.locals(upto="unsigned long long", start="unsigned long long",
+                   seq="unsigned long long", after="unsigned long long", left=Py_ssize_t)
     cpdef unsigned long long next_last_seq(
         self, tuple filters, unsigned long long start_seq, unsigned long long upto_seq=*
+    ) except? 0
+    @cython.locals(found="unsigned long long", last="unsigned long long", number=Py_ssize_t)
+    cdef unsigned long long _first_last(
+        self, Filters wanted, unsigned long long start, unsigned long long upto
     ) except? 0
     @cython.locals(position=Py_ssize_t)
     cpdef unsigned long long size_of(self, unsigned long long seq) except? 0

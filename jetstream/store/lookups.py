@@ -10,7 +10,12 @@ from midge.jetstream.store.interface import MessageView, StoredMessage, SubjectS
 from midge.jetstream.store.removing import RemovingStore
 
 _CHAIN_MAX = 256  # messages of one subject that are walked rather than the rows of all messages
-_ROWS_MAX = 4096  # rows looked through backwards before all subjects are
+_ROWS_MAX = 4096  # rows looked through before all subjects are
+_ROWS_PER_SUBJECT = 8
+"""Rows that are looked through before all subjects are: one for so many subjects.
+
+A row takes 44 ns and a subject 11, so that is half of the time that all subjects take.
+"""
 
 
 class SearchableStore(RemovingStore):
@@ -71,13 +76,28 @@ class SearchableStore(RemovingStore):
     def next_last_seq(self, filters: tuple[bytes, ...], start_seq: int, upto_seq: int = 0) -> int:
         """Return the first sequence from `start_seq` on that is its subject's last; 0 for none."""
         upto = upto_seq or self.last_seq
+        start = max(start_seq, self.first_seq)
+        left = max(_ROWS_MAX, self._subjects.limit() // _ROWS_PER_SUBJECT)
         seq = self.next_seq(filters, start_seq, upto)
         while seq:
             after = self._index.after(seq)
             if after == 0 or seq + after > upto:
                 return seq
+            left -= 1
+            if left == 0:
+                return self._first_last(self._filters_of(filters), start, upto)
             seq = self.next_seq(filters, seq + 1, upto)
         return 0
+
+    def _first_last(self, wanted: Filters, start: int, upto: int) -> int:
+        """Return the first sequence from `start` on that is its subject's last; 0 for none."""
+        found = 0
+        for number in range(self._subjects.limit()):
+            if self._is_wanted(wanted, number):
+                last = self._last_upto(number, upto)
+                if last >= start and (found == 0 or last < found):
+                    found = last
+        return found
 
     def exists(self, seq: int) -> bool:
         """Tell whether there is a message of this sequence."""

@@ -183,6 +183,20 @@ def test_sampled_acks_are_told() -> None:
     assert (event["ack_time"], event["deliveries"]) == (500_000_000, 1)
 
 
+def test_a_sampled_ack_has_the_numbers_of_the_delivery_that_it_acknowledges() -> None:
+    rig = listening()
+    consumer = rig.create(sample_freq="100%")
+    rig.publish("a.1", "a.2")
+    rig.pull(consumer, "2")
+    delivered = [one for one in rig.taken() if one.to == b"_INBOX.1"]
+    rig.ack(consumer, delivered[0], b"-NAK")
+    rig.pull(consumer)
+    (again,) = [one for one in rig.taken() if one.to == b"_INBOX.1"]
+    rig.ack(consumer, again)
+    (event,) = events(rig)
+    assert (event["stream_seq"], event["consumer_seq"], event["deliveries"]) == (1, 3, 2)
+
+
 def test_events_without_listeners_are_not_made() -> None:
     rig = Rig()
     consumer = rig.create()
