@@ -13,10 +13,10 @@ import sys
 import tempfile
 import time
 
-from midge.jetstream.store.disk import RealDisk
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.interface import GroupListener, StreamStore
 from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.real_disk import RealDisk
 from midge.protocol.frame import compose
 
 WINDOWS = (2000, 100, 1)

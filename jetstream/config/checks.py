@@ -6,8 +6,6 @@ it refuses what it would otherwise put right.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from midge.jetstream import errors, transform
 from midge.jetstream.config import names, source_checks
 from midge.jetstream.config.source import SubjectTransform
@@ -19,6 +17,7 @@ from midge.jetstream.config.stream import (
     Placement,
     StreamConfig,
 )
+from midge.jetstream.config.surroundings import Surroundings
 from midge.jetstream.json.times import SECOND_NS, format_duration
 from midge.protocol.errors import quote
 
@@ -29,20 +28,6 @@ REPLICAS_MAX = 5
 _SHORTEST_NS = SECOND_NS // 10
 
 _API_SUBJECTS = ("$JS.>", "$JSC.>", "$NRG.>")
-
-
-class Surroundings(Protocol):
-    """What a configuration is checked against: the account, and the server's limits."""
-
-    @property
-    def duplicate_window_max_ns(self) -> int:
-        """The server's limit of duplicate windows; 0 for none."""
-
-    def config_of(self, name: str) -> StreamConfig | None:
-        """Return the configuration of another stream of the account, if it exists."""
-
-    def stream_bytes_limits(self, config: StreamConfig) -> tuple[bool, int]:
-        """Tell whether `max_bytes` is required, and return its upper limit, 0 for none."""
 
 
 def invalid(text: str) -> errors.JetStreamError:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from midge.jetstream import errors, transform
 from midge.jetstream.config import names
 from midge.jetstream.config.source import StreamSource, SubjectTransform
+from midge.jetstream.config.stream import StreamConfig
+from midge.jetstream.config.surroundings import Surroundings
 from midge.protocol.errors import quote
-
-if TYPE_CHECKING:
-    from midge.jetstream.config.checks import Surroundings
-    from midge.jetstream.config.stream import StreamConfig
 
 API_PREFIX = "$JS.API"
 

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from midge.jetstream import errors
-from midge.jetstream.config.checks import (
-    Surroundings,
-    check,
-    check_discard_per_subject,
-    invalid,
-)
+from midge.jetstream.config.checks import check, check_discard_per_subject, invalid
 from midge.jetstream.config.stream import NEW, WORKQUEUE, StreamConfig
+from midge.jetstream.config.surroundings import Surroundings
 
 
 def check_update(

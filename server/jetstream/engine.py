@@ -6,8 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from midge.jetstream.limits import AccountLimits
-from midge.jetstream.store.disk import RealDisk, SuppliedDisk
+from midge.jetstream.store.disk import SuppliedDisk
 from midge.jetstream.store.interface import GroupListener, StoreError, StoreKeyError
+from midge.jetstream.store.real_disk import RealDisk
 from midge.jetstream.stream.surroundings import Bounds
 from midge.jetstream.stream.usage import Usage
 from midge.server.clients.observer import Observer

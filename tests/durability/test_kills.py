@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from midge.jetstream.store.disk import RealDisk
 from midge.jetstream.store.file.directory import StoreDirectory
+from midge.jetstream.store.real_disk import RealDisk
 from tests.durability.history import REFUSED, UNKNOWN, WRITTEN, Write, violations
 from tests.durability.publisher import Publisher
 from tests.support.processes import Server, midge_command

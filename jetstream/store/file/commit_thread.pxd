@@ -4,7 +4,8 @@ from midge.jetstream.store.file cimport native
 
 
 cdef class CommitThread:
-    cdef object _disk
+    cdef int _directory
+    cdef object _remove_reader
     cdef object _done
     cdef int _wake_in
     cdef int _wake_out

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from midge.jetstream.store.disk import DiskFile, RealDisk, RealFile, Write
+from midge.jetstream.store.disk import DiskFile, Write
 from midge.jetstream.store.file import native
+from midge.jetstream.store.real_file import RealFile
 
 native.prepare()
 
@@ -14,8 +15,16 @@ native.prepare()
 class CommitThread:
     """Hands groups to the thread and their results back to the event loop."""
 
-    def __init__(self, disk: RealDisk, done: Callable[[int, int], None]) -> None:
-        self._disk = disk
+    def __init__(
+        self,
+        directory: int,
+        add_reader: Callable[[int, Callable[[], None]], object],
+        remove_reader: Callable[[int], object],
+        done: Callable[[int, int], None],
+    ) -> None:
+        """Write files of `directory`, a descriptor; see `RealDisk` and `Disk.committer`."""
+        self._directory = directory
+        self._remove_reader = remove_reader
         self._done = done
         if hasattr(os, "eventfd"):
             self._wake_in = self._wake_out = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -24,14 +33,14 @@ class CommitThread:
             os.set_blocking(self._wake_in, False)
         self._write: Write | None = None  # keeps what the thread writes from being freed
         self._writer = native.start(self._wake_out)
-        disk.add_reader(self._wake_in, self._woken)
+        add_reader(self._wake_in, self._woken)
 
     def write(self, write: Write) -> None:
         """Pass a write to the thread, which also syncs it."""
         file = write.file
         assert isinstance(file, RealFile)
         self._write = write
-        directory = self._disk.descriptor if write.with_directory else -1
+        directory = self._directory if write.with_directory else -1
         native.submit(
             self._writer, file.descriptor, directory, write.data, write.used, write.position,
             write.seal, write.sync, write.seed, write.segment, write.extend, _taken(write.closing),
@@ -45,7 +54,7 @@ class CommitThread:
     def close(self) -> None:
         """End the thread."""
         self.settle()
-        self._disk.remove_reader(self._wake_in)
+        self._remove_reader(self._wake_in)
         native.stop(self._writer)
         os.close(self._wake_in)
         if self._wake_out != self._wake_in:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from midge.jetstream.store.disk import RealDisk
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.interface import StoreError
+from midge.jetstream.store.real_disk import RealDisk
 
 
 class Store:

@@ -1,0 +1,88 @@
+"""A directory of the operating system that file stores live in."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from midge.jetstream.store.disk import Committer, Disk, DiskFile
+from midge.jetstream.store.file.commit_thread import CommitThread
+from midge.jetstream.store.interface import StoreError
+from midge.jetstream.store.real_file import RealFile
+
+
+class RealDisk(Disk):
+    """A directory of the operating system, which this process alone uses.
+
+    Args:
+        path: The directory; it is made if it is missing.
+        add_reader: Has the event loop call a function when a file descriptor can be read.
+        remove_reader: Ends that.
+
+    Raises:
+        StoreError: another process has the directory.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        add_reader: Callable[[int, Callable[[], None]], object],
+        remove_reader: Callable[[int], object],
+    ) -> None:
+        self.path = path
+        self.add_reader = add_reader
+        self.remove_reader = remove_reader
+        Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        self._lock = os.open(Path(path) / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            os.close(self.descriptor)
+            raise StoreError(f"the store in {path} is in use by another process") from error
+
+    def names(self) -> list[str]:
+        """Return the names of the files that are there, sorted, the lock's left out."""
+        return sorted(entry.name for entry in Path(self.path).iterdir() if entry.name != "lock")
+
+    def open(self, name: str) -> DiskFile:
+        """Open a file that is there."""
+        return RealFile(os.open(name, os.O_RDWR | os.O_CLOEXEC, dir_fd=self.descriptor))
+
+    def create(self, name: str) -> DiskFile:
+        """Make an empty file, in place of any there is of this name."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        return RealFile(os.open(name, flags, 0o600, dir_fd=self.descriptor))
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file, over any there is of the new name."""
+        os.rename(old, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+
+    def unlink(self, name: str) -> None:
+        """Remove a file."""
+        os.unlink(name, dir_fd=self.descriptor)
+
+    def sync_directory(self) -> None:
+        """Return once all creations, renames and removals are on the disk."""
+        os.fsync(self.descriptor)
+
+    def free_bytes(self) -> int:
+        """Return how much room there is left for files of this user."""
+        state = os.fstatvfs(self.descriptor)
+        return state.f_bavail * state.f_frsize
+
+    def random_bytes(self, count: int) -> bytes:
+        """Return unpredictable bytes."""
+        return os.urandom(count)
+
+    def committer(self, done: Callable[[int, int], None]) -> Committer:
+        """Return a thread that writes and syncs, without the interpreter in the compiled build."""
+        return CommitThread(self.descriptor, self.add_reader, self.remove_reader, done)
+
+    def close(self) -> None:
+        """Release the lock of the directory."""
+        os.close(self._lock)
+        os.close(self.descriptor)

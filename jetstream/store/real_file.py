@@ -1,0 +1,66 @@
+"""A file of the operating system, as stores use it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+
+from midge.jetstream.store.disk import DiskFile
+
+
+class RealFile(DiskFile):
+    """A file of the operating system; `descriptor` is its number."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes from `position` on."""
+        data = os.pread(self.descriptor, size, position)
+        while len(data) < size:  # a read may end early, and does so above 2 GiB
+            more = os.pread(self.descriptor, size - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def write(self, position: int, data: bytes | bytearray) -> None:
+        """Write all of `data` at `position`."""
+        done = 0
+        while done < len(data):
+            done += os.pwrite(self.descriptor, memoryview(data)[done:], position + done)
+
+    def allocate(self, size: int) -> None:
+        """Make the file `size` bytes long, with room on the disk where that can be promised."""
+        before = os.fstat(self.descriptor).st_size
+        if size > before and hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self.descriptor, before, size - before)
+        elif size > before:
+            os.ftruncate(self.descriptor, size)
+
+    def truncate(self, size: int) -> None:
+        """Make the file `size` bytes long."""
+        os.ftruncate(self.descriptor, size)
+
+    def size(self) -> int:
+        """Return how long the file is."""
+        return os.fstat(self.descriptor).st_size
+
+    def sync(self) -> None:
+        """Return once what the file holds is on the disk."""
+        _sync(self.descriptor)
+
+    def close(self) -> None:
+        """Release the file."""
+        os.close(self.descriptor)
+
+
+def _sync(descriptor: int) -> None:
+    """Sync a file to the medium, where macOS has a way of its own."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is not None:
+        with contextlib.suppress(OSError):  # a network file system has only fsync
+            fcntl.fcntl(descriptor, full)
+            return
+    getattr(os, "fdatasync", os.fsync)(descriptor)
