@@ -19,7 +19,7 @@ from midge.jetstream.stream.surroundings import Surroundings
 from midge.jetstream.stream.usage import Usage
 
 if TYPE_CHECKING:
-    from midge.jetstream.archive.restore import RestoredStream
+    from midge.jetstream.archive.restored import RestoredStream
 
 UNFINISHED = b'{"restoring":true}'
 """The stored configuration of a store that is being filled; a start deletes such a store."""
@@ -303,8 +303,7 @@ class JetStreamAccount:
 
     def _add(self, config: StreamConfig, store: StreamStore, created_ns: int) -> Stream:
         usage = self.memory if config.storage == MEMORY else self.storage
-        stream = Stream(config, store, self.surroundings, usage, created_ns)
-        stream.account = self
+        stream = Stream(config, store, self.surroundings, usage, created_ns, self.streams)
         self.streams[config.name] = stream
         self._reserve(config, max(config.max_bytes, 0))
         self.stream_added(stream)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from midge.jetstream import headers as header_block
 from midge.jetstream.consumer import acks
 from midge.jetstream.json.encode import text
 from midge.jetstream.json.times import format_duration
-from midge.jetstream.stream import headers as header_block
 from midge.jetstream.stream import incoming as names
 from midge.server.jetstream.ingest import StreamSubscription
 

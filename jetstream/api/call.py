@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from midge.jetstream import errors
+from midge.jetstream import errors, type_names
 from midge.jetstream.errors import ApiError
 from midge.jetstream.json import structure
 from midge.jetstream.json.encode import encode
@@ -13,8 +13,6 @@ from midge.jetstream.store.interface import StreamStore
 
 if TYPE_CHECKING:
     from midge.jetstream.account import JetStreamAccount
-
-TYPE_PREFIX = "io.nats.jetstream.api.v1."
 
 
 class Family:
@@ -29,7 +27,7 @@ class Family:
         takes_body: bool = True,
     ) -> None:
         """`takes_body` of False refuses a request that is not empty."""
-        self.type = TYPE_PREFIX + kind
+        self.type = type_names.API + kind
         self.handle = handle
         self.with_error = with_error or {}
         self.takes_body = takes_body

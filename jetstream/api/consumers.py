@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from midge.jetstream import errors
+from midge.jetstream import headers as header_block
 from midge.jetstream.api.call import Call, Family
 from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config import consumer_rules, names
@@ -17,7 +18,6 @@ from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.json import structure
 from midge.jetstream.json.structure import Field, Integer, PlainTime, Structure, Text
 from midge.jetstream.json.times import ZERO_TIME_NS, Timestamp, format_time
-from midge.jetstream.stream import headers as header_block
 from midge.jetstream.stream.stream import Stream
 
 NAMES_PAGE = 1024

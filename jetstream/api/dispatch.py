@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from midge.jetstream import errors
+from midge.jetstream import headers as header_block
 from midge.jetstream.account import JetStreamAccount
 from midge.jetstream.api import consumers, messages, streams
 from midge.jetstream.api.call import Call, Family
@@ -12,7 +13,6 @@ from midge.jetstream.config.versions import is_known_level
 from midge.jetstream.errors import ApiError, JetStreamError
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.json.structure import is_empty_request
-from midge.jetstream.stream import headers as header_block
 
 PREFIX = b"$JS.API."
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"

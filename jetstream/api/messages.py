@@ -12,6 +12,7 @@ from midge.jetstream.json.encode import blob, text
 from midge.jetstream.json.structure import is_empty_request
 from midge.jetstream.json.times import format_time
 from midge.jetstream.store.interface import StoredMessage
+from midge.jetstream.stream.get_request import GET, GetRequest
 from midge.jetstream.stream.stream import Stream
 
 
@@ -19,7 +20,7 @@ def get(call: Call) -> None:
     """STREAM.MSG.GET: show one message."""
     if is_empty_request(call.body):
         raise errors.BAD_REQUEST.error()
-    request: requests.GetRequest = call.decode(requests.GET, requests.GetRequest())
+    request: GetRequest = call.decode(GET, GetRequest())
     if request.batch > 0 or request.max_bytes > 0 or _is_contradictory(request):
         raise errors.BAD_REQUEST.error()
     stream = call.account.lookup(call.tokens[3])
@@ -51,7 +52,7 @@ def delete(call: Call) -> None:
     call.answer({"success": True}, stream.store)
 
 
-def _is_contradictory(request: requests.GetRequest) -> bool:
+def _is_contradictory(request: GetRequest) -> bool:
     """Tell whether a request names a message in two ways, or in none."""
     has_time = request.start_time is not None
     last = bool(request.last_by_subj)
@@ -64,7 +65,7 @@ def _is_contradictory(request: requests.GetRequest) -> bool:
     )
 
 
-def _find(stream: Stream, request: requests.GetRequest) -> StoredMessage | None:
+def _find(stream: Stream, request: GetRequest) -> StoredMessage | None:
     """Return the message that a request names, among those that are visible."""
     store = stream.store
     visible = store.visible_seq

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from midge.jetstream import headers as header_block
 from midge.jetstream.config.versions import is_known_level
 from midge.jetstream.consumer.push import PushConsumer
 from midge.jetstream.consumer.statuses import REQUIRED_API_LEVEL
 from midge.jetstream.json.encode import text
-from midge.jetstream.stream import headers as header_block
 
 if TYPE_CHECKING:
     from midge.jetstream.account import JetStreamAccount

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
-from midge.jetstream import errors
-from midge.jetstream.api.call import TYPE_PREFIX
+from midge.jetstream import errors, type_names
 from midge.jetstream.archive.entries import ArchiveError
-from midge.jetstream.archive.restore import RestoredStream, Unpacker
+from midge.jetstream.archive.restore import Unpacker
+from midge.jetstream.archive.restored import RestoredStream
 from midge.jetstream.archive.s2 import S2Error
+from midge.jetstream.archive.work import Work
 from midge.jetstream.errors import ApiError, JetStreamError
 from midge.jetstream.json.encode import encode
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.stream import events, state
 
 if TYPE_CHECKING:
-    from midge.jetstream.archive.transfers import Transfers
     from midge.jetstream.clock import Timer
+    from midge.jetstream.config.stream import StreamConfig
+    from midge.jetstream.store.interface import StreamStore
+    from midge.jetstream.stream.stream import Stream
+    from midge.jetstream.stream.surroundings import Surroundings
 
-_ANSWER = f"{TYPE_PREFIX}stream_create_response"
+_ANSWER = f"{type_names.API}stream_create_response"
 RESTORE_PREFIX = b"$JS.SNAPSHOT.RESTORE."
 _PATIENCE_S = 5.0
 """How long the next chunk may take, as nats-server has it."""
@@ -28,17 +33,42 @@ _WAITING_MAX_BYTES = 32 << 20
 """Most that may wait to be stored, from a sender that does not wait for acknowledgements."""
 
 
-class Receiving:
-    """One archive that comes in; its chunks go to `subject`."""
+class RestoreHost(Protocol):
+    """The account, as archives need it of which a stream is to be made."""
 
-    def __init__(self, transfers: Transfers, restored: RestoredStream) -> None:
+    surroundings: Surroundings
+    delete_store: Callable[[StreamStore], object]
+
+    def new_store(self, config: StreamConfig) -> StreamStore:
+        """Return an empty store for a stream that is not there before it is full."""
+
+    def finish_restore(self, restored: RestoredStream) -> Stream:
+        """Make a stream of what has been restored; raises JetStreamError."""
+
+
+class Receiving:
+    """One archive that comes in; its chunks go to `subject`.
+
+    `wait_turn` has work done in one of the next turns, and `ended` is called once with the id.
+    """
+
+    def __init__(
+        self,
+        host: RestoreHost,
+        restored: RestoredStream,
+        wait_turn: Callable[[Work], object],
+        ended: Callable[[bytes], object],
+    ) -> None:
         self.restored = restored
-        self.id = transfers.account.surroundings.new_id().encode()
+        self.id = host.surroundings.new_id().encode()
         name = restored.config.name
         self.name = name.encode("utf-8", "surrogateescape")
         self.subject = b"%b%b.%b" % (RESTORE_PREFIX, self.name, self.id)
-        self._transfers = transfers
-        self._around = transfers.account.surroundings
+        self._host = host
+        self._around = host.surroundings
+        self._wait_turn = wait_turn
+        self._ended = ended
+        self._is_over = False
         self._unpacker = Unpacker(restored)
         self._chunks: deque[tuple[bytes, bytes]] = deque()
         self._waiting_bytes = 0
@@ -69,19 +99,19 @@ class Receiving:
 
     def _wait(self) -> None:
         self._is_waiting = True
-        self._transfers.wait_turn(self._work)
+        self._wait_turn(self._work)
 
     def _work(self, budget: int) -> int:
         """Store for about `budget` bytes of work; return what that took."""
         self._is_waiting = False
         spent = 0
-        while self._chunks and self.id in self._transfers.receiving and spent < budget:
+        while self._chunks and not self._is_over and spent < budget:
             reply, data = self._chunks[0]
             try:
                 spent += self._store(reply, data, budget - spent)
             except (ArchiveError, S2Error, StoreError) as error:
                 self._fail(reply, errors.STREAM_RESTORE.fill(err=error))
-        if self._chunks and self.id in self._transfers.receiving:
+        if self._chunks and not self._is_over:
             self._wait()
         return spent
 
@@ -108,7 +138,7 @@ class Receiving:
         """Make the stream, and tell when it is durable."""
         try:
             self._unpacker.finish()
-            stream = self._transfers.account.finish_restore(self.restored)
+            stream = self._host.finish_restore(self.restored)
         except JetStreamError as error:
             self._fail(reply, _refused(error.api))
             return
@@ -141,10 +171,12 @@ class Receiving:
     def _drop(self) -> None:
         """Forget the transfer and what it stored."""
         self._forget()
-        self._transfers.account.delete_store(self.restored.store)
+        self._host.delete_store(self.restored.store)
 
     def _forget(self) -> None:
-        self._transfers.receiving.pop(self.id, None)
+        if not self._is_over:
+            self._is_over = True
+            self._ended(self.id)
         self._chunks.clear()
         self._cancel()
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from midge.jetstream.archive.snapshot import Snapshot, SnapshotError
+from midge.jetstream.archive.work import Work
 from midge.jetstream.json.encode import text
 
 if TYPE_CHECKING:
-    from midge.jetstream.archive.transfers import Transfers
     from midge.jetstream.clock import Timer
     from midge.jetstream.stream.stream import Stream
 
@@ -36,20 +37,26 @@ def in_flight(chunk_bytes: int, window_bytes: int) -> tuple[int, int]:
 
 
 class Sending:
-    """One snapshot on its way to `to`."""
+    """One snapshot on its way to `to`.
+
+    `wait_turn` has work done in one of the next turns, and `ended` is called once with the id.
+    """
 
     def __init__(
         self,
-        transfers: Transfers,
         stream: Stream,
         snapshot: Snapshot,
         to: bytes,
         limits: tuple[int, int],
+        wait_turn: Callable[[Work], object],
+        ended: Callable[[bytes], object],
     ) -> None:
         around = stream.surroundings
         self.stream = stream
         self.id = around.new_id().encode()
-        self._transfers = transfers
+        self._wait_turn = wait_turn
+        self._ended = ended
+        self._is_over = False
         self.snapshot = snapshot
         self._to = to
         self._chunk_bytes, self._slots = limits
@@ -87,19 +94,19 @@ class Sending:
 
     def stop(self) -> None:
         """End without a word, as when the server stops."""
-        self.snapshot.close()
-        self._cancel()
+        if not self._is_over:
+            self._finish()
 
     def _go_on(self) -> None:
         """Wait for a turn, if there is room for a chunk."""
-        if self._slots > 0 and not self._is_waiting and self.id in self._transfers.sending:
+        if self._slots > 0 and not self._is_waiting and not self._is_over:
             self._is_waiting = True
-            self._transfers.wait_turn(self._work)
+            self._wait_turn(self._work)
 
     def _work(self, budget: int) -> int:
         """Write and send for about `budget` bytes of work; return what that took."""
         self._is_waiting = False
-        if self.id not in self._transfers.sending:
+        if self._is_over:
             return 0
         if self._had_interest and not self._sink.has_interest(self._to):
             self._end(_NO_INTEREST, "no interest")
@@ -146,12 +153,17 @@ class Sending:
             self._end(_NO_FLOW, "no flow response")
 
     def _end(self, block: bytes, error: str) -> None:
-        if self._transfers.sending.pop(self.id, None) is None:
+        if self._is_over:
             return
-        self.snapshot.close()
-        self._cancel()
+        self._finish()
         self._sink.send(self._to, b"", block, b"")
         self.stream.events.snapshot_complete(self._begun_ns, error)
+
+    def _finish(self) -> None:
+        self._is_over = True
+        self._ended(self.id)
+        self.snapshot.close()
+        self._cancel()
 
     def _cancel(self) -> None:
         if self._timer is not None:

@@ -19,7 +19,7 @@ from midge.jetstream.archive.tar import Piece, TarReader
 from midge.jetstream.json.encode import encode, text
 
 if TYPE_CHECKING:
-    from midge.jetstream.archive.restore import RestoredStream
+    from midge.jetstream.archive.restored import RestoredStream
 
 _RECORD_COST = 512
 """What reading and storing a message costs beside its bytes: some 10 us, see `Snapshot`."""

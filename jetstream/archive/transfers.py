@@ -6,14 +6,14 @@ from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING
 
 from midge.jetstream import errors
-from midge.jetstream.archive.receiving import RESTORE_PREFIX, Receiving
-from midge.jetstream.archive.restore import RestoredStream
+from midge.jetstream.archive.receiving import RESTORE_PREFIX, Receiving, RestoreHost
+from midge.jetstream.archive.restored import RestoredStream
 from midge.jetstream.archive.sending import ACK_PREFIX, Sending, in_flight
 from midge.jetstream.archive.snapshot import Snapshot
+from midge.jetstream.archive.work import Work
 from midge.jetstream.stream import events
 
 if TYPE_CHECKING:
-    from midge.jetstream.account import JetStreamAccount
     from midge.jetstream.config.stream import StreamConfig
     from midge.jetstream.stream.stream import Stream
 
@@ -24,9 +24,6 @@ UNDER_WAY_MAX = 64
 _TURN_BYTES = 256 << 10
 """Work of one turn where nothing else says how much that may be: some 5 ms."""
 
-Work = Callable[[int], int]
-"""Does work for about so many bytes; returns what it took."""
-
 
 class Transfers:
     """What is under way in one account, by the id in its subject.
@@ -34,8 +31,8 @@ class Transfers:
     `wait_turn` has work done in one of the next turns of the loop.
     """
 
-    def __init__(self, account: JetStreamAccount) -> None:
-        self.account = account
+    def __init__(self, host: RestoreHost) -> None:
+        self._host = host
         self.sending: dict[bytes, Sending] = {}
         self.receiving: dict[bytes, Receiving] = {}
         self.wait_turn: Callable[[Work], object] = self._work_at_once
@@ -50,7 +47,8 @@ class Transfers:
         """
         _check_room(self.sending)
         snapshot = Snapshot(stream, with_consumers=consumers)
-        sending = Sending(self, stream, snapshot, to, in_flight(chunk_bytes, window_bytes))
+        limits = in_flight(chunk_bytes, window_bytes)
+        sending = Sending(stream, snapshot, to, limits, self._wait, self._sent)
         self.sending[sending.id] = sending
         return sending
 
@@ -61,10 +59,11 @@ class Transfers:
             JetStreamError: too many are under way.
         """
         _check_room(self.receiving)
-        surroundings = self.account.surroundings
-        store = self.account.new_store(config)
+        surroundings = self._host.surroundings
+        store = self._host.new_store(config)
         now_ns = surroundings.clock.wall_ns()
-        receiving = Receiving(self, RestoredStream(config, store, now_ns, surroundings.max_payload))
+        restored = RestoredStream(config, store, now_ns, surroundings.max_payload)
+        receiving = Receiving(self._host, restored, self._wait, self._received)
         self.receiving[receiving.id] = receiving
         events.advise_restore_create(surroundings, receiving.name)
         return receiving
@@ -93,12 +92,20 @@ class Transfers:
         """End everything."""
         for sending in list(self.sending.values()):
             sending.stop()
-        self.sending.clear()
         for receiving in list(self.receiving.values()):
             receiving.stop()
 
+    def _wait(self, work: Work) -> None:
+        self.wait_turn(work)
+
+    def _sent(self, sending_id: bytes) -> None:
+        del self.sending[sending_id]
+
+    def _received(self, receiving_id: bytes) -> None:
+        del self.receiving[receiving_id]
+
     def _work_at_once(self, work: Work) -> None:
-        self.account.surroundings.clock.call_later(0, work, _TURN_BYTES)
+        self._host.surroundings.clock.call_later(0, work, _TURN_BYTES)
 
 
 def _check_room(under_way: Sized) -> None:

@@ -10,7 +10,6 @@ cdef unsigned long long _STALE
 
 cdef class Consumer(Delivering):
     cdef readonly long long paused_until_ns
-    cdef public long long created_ns
     cdef object _pause_timer
     cdef unsigned long long _removals
 

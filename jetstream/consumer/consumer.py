@@ -25,13 +25,11 @@ class Consumer(Delivering):
     """A consumer of one stream.
 
     `num_pending` counts the matching messages from `next_seq` to `counted_seq`, all that were
-    visible when it was counted last. Up to `last_per_subject_upto` only the last message of each
-    subject counts.
+    visible when it was counted last.
     """
 
     def __init__(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
         self.paused_until_ns = 0
-        self.created_ns = 0
         self._pause_timer: Timer | None = None
         self._removals = host.store.removals - host.known_removals
         super().__init__(host, config, name)

@@ -21,7 +21,7 @@ cdef class ConsumerSet(ConsumerHost):
     cdef unsigned long long _lowest_seq
 
     @cython.locals(other=Consumer)
-    cpdef void acked(self, object consumer, unsigned long long seq) except *
+    cpdef void acked(self, unsigned long long seq) except *
     cdef void _remove(self, unsigned long long seq) except *
     cpdef bint is_empty(self) noexcept
     cpdef tuple matching(self, bytes subject)

@@ -14,10 +14,10 @@ from midge.jetstream.config.consumer import Allowance, ConsumerConfig
 from midge.jetstream.config.stream import FILE, StreamConfig
 from midge.jetstream.consumer import state
 from midge.jetstream.consumer.consumer import Consumer
-from midge.jetstream.consumer.host import ConsumerHost
+from midge.jetstream.consumer.host import ConsumerHost, Deliverer
+from midge.jetstream.consumer.progress import Progress
 from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.consumer.push import PushConsumer
-from midge.jetstream.consumer.tracking import Tracking
 from midge.jetstream.sink import Sink
 from midge.jetstream.store.interface import StreamStore
 from midge.sublist.subjects import covers, overlaps
@@ -40,7 +40,7 @@ class Surroundings(NamedTuple):
     sink: Sink
     clock: Clock
     rng: random.Random
-    ready: Callable[[Consumer], object]
+    ready: Callable[[Deliverer], object]
     remove: Callable[[int], object]
     account: str = "$G"
     domain: str = ""
@@ -100,7 +100,7 @@ class ConsumerSet(ConsumerHost):
 
     # What consumers ask for.
 
-    def ready(self, consumer: Consumer) -> None:
+    def ready(self, consumer: Deliverer) -> None:
         """See `ConsumerHost.ready`."""
         self._ready(consumer)
 
@@ -112,16 +112,18 @@ class ConsumerSet(ConsumerHost):
         """See `ConsumerHost.new_id`."""
         return "".join(self._around.rng.choices(_LETTERS, k=_ID_LENGTH))
 
-    def moved(self, consumer: Consumer) -> None:
+    def moved(self, consumer: Progress) -> None:
         """See `ConsumerHost.moved`."""
         if self.retention == "interest" and consumer.floor_seq:
             self._drop_unneeded(0, consumer.floor_seq)
 
-    def expired(self, consumer: Consumer) -> None:
+    def expired(self, consumer: Progress) -> None:
         """See `ConsumerHost.expired`."""
-        self.delete(consumer)
+        present = self._by_name.get(consumer.name)
+        if present is not None and present is consumer:
+            self.delete(present)
 
-    def acked(self, consumer: Tracking, seq: int) -> None:
+    def acked(self, seq: int) -> None:
         """Remove a message that no consumer needs any more."""
         subject = self.store.subject_of(seq)
         if subject is None:
@@ -255,7 +257,8 @@ class ConsumerSet(ConsumerHost):
 
     def _take_up(self, name: bytes, stored: state.StoredState) -> Consumer:
         consumer = self._made(stored.config, name)
-        state.take_up(consumer, stored)
+        for entry in state.take_up(consumer, stored):
+            consumer.forget(entry)
         self._insert(consumer)
         consumer.start()
         return consumer

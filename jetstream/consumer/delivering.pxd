@@ -19,7 +19,6 @@ cdef class Delivering(Tracking):
     cdef readonly bint is_ready
     cdef public long long num_pending
     cdef public unsigned long long counted_seq
-    cdef public unsigned long long last_per_subject_upto
     cdef unsigned long long _passed_seq
     cdef AckSubject _ack_subject
     cdef object _pace

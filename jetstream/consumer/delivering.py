@@ -36,7 +36,6 @@ class Delivering(Tracking):
         self.is_ready = False
         self.num_pending = 0
         self.counted_seq = 0
-        self.last_per_subject_upto = 0
         self._passed_seq = 0  # messages from `next_seq` on and before this one do not match
         self._ack_subject: AckSubject | None = None  # made late: many consumers wait idle for long
         self._pace: Pace | None = None
@@ -225,7 +224,7 @@ class Delivering(Tracking):
             self.shown_floor_consumer_seq = consumer_seq
             self.shown_floor_seq = max(self.shown_floor_seq, seq)
             if not self.keeps_all:
-                self.host.acked(self, seq)
+                self.host.acked(seq)
         else:
             self._track(seq, consumer_seq)
         if self.log is not None:

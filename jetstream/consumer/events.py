@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from midge.jetstream import type_names
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.json.times import ZERO_TIME, Timestamp, format_time
@@ -75,7 +76,7 @@ class ConsumerEvents:
         subject = b"$JS.EVENT.METRIC.CONSUMER.ACK." + self._tail
         fields = {"consumer_seq": consumer_seq, "stream_seq": seq, "ack_time": ack_time_ns}
         fields["deliveries"] = deliveries
-        self._send(subject, "io.nats.jetstream.metric.v1.consumer_ack", fields, {})
+        self._send(subject, f"{type_names.METRIC}consumer_ack", fields, {})
 
     def _advise(
         self,
@@ -85,7 +86,7 @@ class ConsumerEvents:
         first: dict[str, Any] | None = None,
     ) -> None:
         subject = _ADVISORY + kind + self._tail
-        self._send(subject, f"io.nats.jetstream.advisory.v1.{type_name}", fields, first or {})
+        self._send(subject, type_names.ADVISORY + type_name, fields, first or {})
 
     def _send(
         self, subject: bytes, type_name: str, fields: dict[str, Any], first: dict[str, Any]

@@ -21,4 +21,4 @@ cdef class ConsumerHost:
     cdef public unsigned long long known_removals
 
     cpdef object ready(self, object consumer)
-    cpdef void acked(self, object consumer, unsigned long long seq) except *
+    cpdef void acked(self, unsigned long long seq) except *

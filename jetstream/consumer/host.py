@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from midge.jetstream.clock import Clock
+from midge.jetstream.consumer.progress import Progress
 from midge.jetstream.sink import Sink
 from midge.jetstream.store.interface import MessageView, StreamStore
 
-if TYPE_CHECKING:
-    from midge.jetstream.consumer.consumer import Consumer
-    from midge.jetstream.consumer.tracking import Tracking
+
+class Deliverer(Protocol):
+    """A consumer, as those see it that divide turns."""
+
+    def deliver(self, budget: int) -> int:
+        """Deliver what takes about `budget` bytes of a turn; return what it took."""
 
 
 class ConsumerHost:
@@ -37,19 +41,19 @@ class ConsumerHost:
         self.has_second_acks = False
         self.known_removals = 0
 
-    def ready(self, consumer: Consumer) -> None:
+    def ready(self, consumer: Deliverer) -> None:
         """Schedule `consumer.deliver` with a share of a turn."""
         raise NotImplementedError
 
-    def acked(self, consumer: Tracking, seq: int) -> None:
+    def acked(self, seq: int) -> None:
         """Take note that a message of an interest or work queue stream was acknowledged."""
         raise NotImplementedError
 
-    def moved(self, consumer: Consumer) -> None:
+    def moved(self, consumer: Progress) -> None:
         """Take note that a consumer needs nothing below its floor any more, whatever was there."""
         raise NotImplementedError
 
-    def expired(self, consumer: Consumer) -> None:
+    def expired(self, consumer: Progress) -> None:
         """Delete a consumer that was not used for its inactive threshold."""
         raise NotImplementedError
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from midge.jetstream.clock import Timer
 from midge.jetstream.consumer import state
+from midge.jetstream.consumer.progress import Progress
 from midge.jetstream.store.interface import StoreError
-
-if TYPE_CHECKING:
-    from midge.jetstream.consumer.consumer import Consumer
 
 WRITE_DELAY_S = 0.1
 """How much a crash may bring back: the deliveries and unconfirmed acks of so long."""
@@ -40,7 +36,7 @@ class ConsumerLog:
         "_timer",
     )
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Progress) -> None:
         self._consumer = consumer
         self._changed: list[int] = []
         self._had_counts = False

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from midge.jetstream.clock import Timer
 from midge.jetstream.consumer import statuses
+from midge.jetstream.consumer.tracking import Tracking
 from midge.jetstream.json.times import ZERO_TIME, format_time
 
 if TYPE_CHECKING:
-    from midge.jetstream.consumer.pull import PullConsumer
     from midge.jetstream.consumer.requests import PullRequest, RequestBody
 
 _SECOND_NS = 1_000_000_000
@@ -23,7 +23,7 @@ class Pin:
 
     __slots__ = ("_consumer", "_timer", "pin_id", "pinned_ns")
 
-    def __init__(self, consumer: PullConsumer) -> None:
+    def __init__(self, consumer: Tracking) -> None:
         self._consumer = consumer
         self._timer: Timer | None = None
         self.pin_id = ""

@@ -6,6 +6,7 @@ answered. The window begins at a sixteenth of the limit and doubles with every a
 
 from __future__ import annotations
 
+from midge.jetstream import headers as header_block
 from midge.jetstream.clock import Timer
 from midge.jetstream.config import names
 from midge.jetstream.config.consumer import ConsumerConfig
@@ -14,7 +15,6 @@ from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.tracking import ACK_FLOW_CONTROL
 from midge.jetstream.sink import Receiver
-from midge.jetstream.stream import headers as header_block
 
 WINDOW_LIMIT_BYTES = 32 * 1024 * 1024
 _FIRST_WINDOW_BYTES = WINDOW_LIMIT_BYTES // 16

@@ -12,15 +12,13 @@ import sys
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config.consumer import ConsumerConfig
+from midge.jetstream.consumer.pending import Entry
+from midge.jetstream.consumer.progress import Progress
 from midge.jetstream.json import structure
 from midge.jetstream.json.encode import encode
-
-if TYPE_CHECKING:
-    from midge.jetstream.consumer.consumer import Consumer
 
 _POSITIONS = (
     "next_seq",
@@ -48,7 +46,7 @@ class StoredState:
     redelivered: dict[int, int] = field(default_factory=dict)
 
 
-def snapshot(consumer: Consumer) -> bytes:
+def snapshot(consumer: Progress) -> bytes:
     """Return all of a consumer's state."""
     fields = {
         "config": configuration.STRUCTURE.encode(consumer.config),
@@ -59,7 +57,7 @@ def snapshot(consumer: Consumer) -> bytes:
     return len(head).to_bytes(4, "little") + head + pending
 
 
-def change(consumer: Consumer, changed: Iterable[int], *, had_counts: bool = True) -> bytes:
+def change(consumer: Progress, changed: Iterable[int], *, had_counts: bool = True) -> bytes:
     """Return the positions, and the state of the messages that have `changed`.
 
     `had_counts` tells that delivery counts were stored, so that some may have to be forgotten.
@@ -122,8 +120,11 @@ def _apply(stored: StoredState, operation: bytes) -> None:
         del stored.pending[seq]
 
 
-def take_up(consumer: Consumer, stored: StoredState) -> None:
-    """Load the stored state into a consumer that has not started yet."""
+def take_up(consumer: Progress, stored: StoredState) -> list[Entry]:
+    """Load the stored state into a consumer that has not started yet.
+
+    Returns the entries of messages that are no longer there, for the consumer to forget.
+    """
     consumer.created_ns = stored.created_ns
     for name, value in zip(_POSITIONS, stored.positions, strict=True):
         setattr(consumer, name, value)
@@ -142,11 +143,10 @@ def take_up(consumer: Consumer, stored: StoredState) -> None:
         if consumer.ack_wait_ns:
             again = consumer.redelivered.get(seq, 0)
             consumer.pending.wait(entry, sent_ns - to_wall_ns, again)
-    for entry in gone:
-        consumer.forget(entry)
+    return gone
 
 
-def _cut(consumer: Consumer, stored: StoredState, last_seq: int) -> None:
+def _cut(consumer: Progress, stored: StoredState, last_seq: int) -> None:
     """Cut a state that is ahead of its stream, which lost its last messages."""
     if consumer.floor_seq > last_seq:
         consumer.floor_seq = last_seq

@@ -5,31 +5,22 @@ cimport cython
 from midge.jetstream.consumer.ack_subject cimport AckNumbers
 from midge.jetstream.consumer.host cimport ConsumerHost
 from midge.jetstream.consumer.log cimport ConsumerLog
-from midge.jetstream.consumer.pending cimport Entry, Pending
-from midge.jetstream.sink cimport Sink
-from midge.jetstream.store.interface cimport StoredMessage, StreamStore
+from midge.jetstream.consumer.pending cimport Entry
+from midge.jetstream.consumer.progress cimport Progress
+from midge.jetstream.store.interface cimport StoredMessage
 from midge.jetstream.ticks cimport Ticks, ticks_of
 
 cdef long long _ACK_TIMER_SLACK_NS, _SECOND_NS
 cdef int _ACK, _NO_ACKS, _ACK_ALL, _ACK_EXPLICIT
 
 
-cdef class Tracking:
+cdef class Tracking(Progress):
     cdef readonly ConsumerHost host
-    cdef readonly object config
-    cdef readonly bytes name
-    cdef readonly StreamStore store
-    cdef readonly Sink sink
-    cdef readonly object clock
     cdef Ticks _ticks
     cdef bint _samples
     cdef readonly object events
     cdef public ConsumerLog log
     cdef readonly bint is_closed
-    cdef public long long last_delivery_ns
-    cdef public long long last_ack_ns
-    cdef readonly Pending pending
-    cdef readonly dict redelivered
     cdef AckNumbers _numbers
     cdef object _ack_timer
     cdef long long _ack_timer_ns
@@ -39,23 +30,13 @@ cdef class Tracking:
     cdef readonly int ack_policy
     cdef readonly bint keeps_all
     cdef readonly bint has_flow_control
-    cdef readonly long long ack_wait_ns
     cdef readonly long long max_deliver
     cdef readonly long long max_ack_pending
-    cdef public unsigned long long next_seq
-    cdef public unsigned long long next_consumer_seq
-    cdef public unsigned long long floor_seq
-    cdef public unsigned long long floor_consumer_seq
-    cdef public unsigned long long shown_floor_seq
-    cdef public unsigned long long shown_floor_consumer_seq
-    cdef public unsigned long long delivered_seq
-    cdef public unsigned long long delivered_consumer_seq
 
     cpdef void signal(self) except *
     cpdef void request(self, bytes reply, bytes body) except *
     cpdef void touch(self) except *
     cpdef void follow(self, object config) except *
-    cpdef void stand_before(self, unsigned long long seq) except *
     @cython.locals(entry=Entry)
     cpdef void removed(self, unsigned long long seq) except *
     cpdef bint takes_acks(self) noexcept
@@ -68,10 +49,6 @@ cdef class Tracking:
     cpdef void _arm_ack_timer(self, long long due_ns) except *
     @cython.locals(entry=Entry)
     cdef void _give_up(self, unsigned long long seq) except *
-    @cython.locals(after=Entry)
-    cdef void _move_floor(self, Entry entry) except *
-    @cython.locals(after=Entry)
-    cdef void _move_shown_floor(self, Entry entry) except *
     @cython.locals(numbers=AckNumbers, kind=int, answers=bint, seq="unsigned long long")
     cpdef void ack(self, bytes subject, bytes reply, bytes body) except *
     cpdef void ack_plainly(self, AckNumbers numbers, bytes reply) except *

@@ -1,7 +1,6 @@
 """What a consumer has delivered: what awaits an ack, is to be delivered again, or was settled.
 
-The rules are nats-server's. Two floors are kept because it does: the one that decides what a stream
-may remove, and the one that its reports show, which lags behind after messages have been given up.
+The rules are nats-server's; `progress.Progress` has the positions and floors.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from midge.jetstream.consumer.ack_subject import AckNumbers
 from midge.jetstream.consumer.events import ConsumerEvents
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.log import ConsumerLog
-from midge.jetstream.consumer.pending import Entry, Pending
+from midge.jetstream.consumer.pending import Entry
+from midge.jetstream.consumer.progress import Progress
 from midge.jetstream.store.interface import StoredMessage
 from midge.jetstream.ticks import ticks_of
 
@@ -38,29 +38,16 @@ _ACK = acks.ACK
 _GONE = "Unacknowledged message was deleted"
 
 
-class Tracking:
-    """The deliveries of a consumer and their acks.
-
-    `next_seq` is the stream sequence from which the next message is looked for, and
-    `next_consumer_seq` the number that the next delivery gets. `redelivered` holds how often
-    messages were delivered again, and keeps those that were given up.
-    """
+class Tracking(Progress):
+    """The deliveries of a consumer and their acks; subclasses ask for turns, and deliver."""
 
     def __init__(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
+        Progress.__init__(self, host.store, host.sink, host.clock, config, name)
         self.host = host
-        self.config = config
-        self.name = name
-        self.store = host.store
-        self.sink = host.sink
-        self.clock = host.clock
         self._ticks = ticks_of(host.clock)
         self.events = ConsumerEvents(host, name)
         self.log: ConsumerLog | None = None
         self.is_closed = False
-        self.last_delivery_ns = 0
-        self.last_ack_ns = 0
-        self.pending = Pending(config.backoff_ns or [config.ack_wait_ns])
-        self.redelivered: dict[int, int] = {}
         self._numbers = AckNumbers()
         self._ack_timer: Timer | None = None
         self._ack_timer_ns = 0
@@ -68,7 +55,6 @@ class Tracking:
         self._now_ns = 0
         self._wall_ns = 0
         self.follow(config)
-        self.stand_before(0)
 
     def follow(self, config: ConsumerConfig) -> None:
         """Take over from the configuration what deliveries look at."""
@@ -80,17 +66,6 @@ class Tracking:
         self.max_deliver = max(config.max_deliver, 0)
         self.max_ack_pending = config.max_ack_pending
         self._samples = bool(config.sample_freq)
-
-    def stand_before(self, seq: int) -> None:
-        """Have nothing delivered, and the message `seq` next."""
-        self.next_seq = seq
-        self.next_consumer_seq = 1
-        self.floor_seq = seq - 1 if seq else 0
-        self.floor_consumer_seq = 0
-        self.shown_floor_seq = self.floor_seq
-        self.shown_floor_consumer_seq = 0
-        self.delivered_seq = self.floor_seq
-        self.delivered_consumer_seq = 0
 
     def takes_acks(self) -> bool:
         """Tell whether messages are acknowledged to ack subjects."""
@@ -171,13 +146,6 @@ class Tracking:
         self.last_ack_ns = self.clock.wall_ns()
         if self.log is not None:
             self.log.changed(entry.seq)
-
-    def show_floor(self) -> None:
-        """Have reports show the floor that decides, and all before `next_seq` as delivered."""
-        self.shown_floor_consumer_seq = self.floor_consumer_seq
-        self.shown_floor_seq = self.floor_seq
-        self.delivered_consumer_seq = self.next_consumer_seq - 1
-        self.delivered_seq = max(self.next_seq, 1) - 1
 
     # Waiting for acks.
 
@@ -275,28 +243,6 @@ class Tracking:
         if self.log is not None:
             self.log.changed(seq)
 
-    def _move_floor(self, entry: Entry) -> None:
-        """Move the floor that decides, after `entry` has been taken out of those pending."""
-        if not self.pending.entries:
-            self.floor_consumer_seq = self.next_consumer_seq - 1
-            self.floor_seq = self.next_seq - 1
-        elif entry.consumer_seq == self.floor_consumer_seq + 1:
-            after = entry.after
-            self.floor_consumer_seq = after.consumer_seq - 1 if after else entry.consumer_seq
-            self.floor_seq = after.seq - 1 if after else entry.seq
-
-    def _move_shown_floor(self, entry: Entry) -> None:
-        """Move the floor that is shown, after `entry` was acknowledged."""
-        if entry.consumer_seq <= self.shown_floor_consumer_seq:
-            return
-        if not self.pending.entries:
-            self.shown_floor_consumer_seq = self.delivered_consumer_seq
-            self.shown_floor_seq = self.delivered_seq
-        elif entry.consumer_seq == self.shown_floor_consumer_seq + 1:
-            after = entry.after
-            self.shown_floor_consumer_seq = after.consumer_seq - 1 if after else entry.consumer_seq
-            self.shown_floor_seq = after.seq - 1 if after else entry.seq
-
     # Acks.
 
     def ack(self, subject: bytes, reply: bytes, body: bytes) -> None:
@@ -368,9 +314,9 @@ class Tracking:
             if reply:
                 self._answer(reply)
         else:
-            self.host.acked(self, seq)
+            self.host.acked(seq)
             for other in others or ():
-                self.host.acked(self, other)
+                self.host.acked(other)
         if was_full:
             self.signal()
         return not self.keeps_all

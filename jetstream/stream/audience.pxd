@@ -7,11 +7,12 @@ from midge.jetstream.store.interface cimport StreamStore
 
 
 cdef class Audience:
-    cdef object _stream
     cdef StreamStore _store
     cdef unsigned long long _announced_seq
     cdef unsigned long long _asked_group
     cdef readonly ConsumerSet consumers
+    cdef readonly set followers
+    cdef object _remove
 
     cpdef void announce_soon(self) except *
     @cython.locals(store=StreamStore, visible="unsigned long long", seq="unsigned long long",

@@ -2,34 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 from midge.jetstream import errors
 from midge.jetstream.config.stream import INTEREST, StreamConfig
 from midge.jetstream.consumer.consumer_set import ConsumerSet
 from midge.jetstream.consumer.consumer_set import Surroundings as ConsumerSurroundings
 from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.stream.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from midge.jetstream.consumer.consumer import Consumer
-    from midge.jetstream.stream.stream import Stream
+
+
+class Woken(Protocol):
+    """What is told when a stream shows more than before."""
+
+    def wake(self) -> None:
+        """Take note that more is visible."""
 
 
 class Audience:
-    """The consumers of one stream, told of messages as these become visible."""
+    """The consumers and the followers of one stream, told of messages as these become visible.
 
-    def __init__(self, stream: Stream, config: StreamConfig) -> None:
-        self._stream = stream
-        self._store = stream.store
-        self._announced_seq = stream.store.visible_seq
+    `remove` removes a message from the stream that all consumers have acknowledged which had to.
+    """
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        store: StreamStore,
+        shared: Surroundings,
+        remove: Callable[[int], object],
+    ) -> None:
+        self._store = store
+        self._remove = remove
+        self._announced_seq = store.visible_seq
         self._asked_group = 0
-        shared = stream.surroundings
+        self.followers: set[Woken] = set()
         around = ConsumerSurroundings(
-            stream.sink,
-            stream.clock,
+            shared.sink,
+            shared.clock,
             shared.random,
             shared.ready,
-            self._remove_settled,
+            remove,
             shared.account,
             shared.domain,
             shared.account_hash,
@@ -37,7 +55,7 @@ class Audience:
             shared.max_payload,
             self._joined,
         )
-        self.consumers = ConsumerSet(config, stream.store, around)
+        self.consumers = ConsumerSet(config, store, around)
 
     def follow(self, config: StreamConfig) -> None:
         """Follow a change of the stream's configuration."""
@@ -52,9 +70,6 @@ class Audience:
         for consumer in self.consumers:
             if isinstance(consumer, PullConsumer):
                 consumer.shut_down()
-
-    def _remove_settled(self, seq: int) -> None:
-        self._stream.contents.remove_settled(seq)
 
     # What consumers are told.
 
@@ -84,7 +99,7 @@ class Audience:
         visible = store.visible_seq
         seq = self._announced_seq
         self._announced_seq = visible
-        for follower in self._stream.followers:
+        for follower in self.followers:
             follower.wake()
         if self.consumers.is_empty():
             return
@@ -98,7 +113,7 @@ class Audience:
 
     def release_unneeded(self) -> None:
         """Remove the messages that no consumer needs, where interest keeps them."""
-        if self._stream.config.retention != INTEREST:
+        if self.consumers.retention != INTEREST:
             return
         store = self._store
         seq = store.next_seq((), store.first_seq or 1)
@@ -109,7 +124,7 @@ class Audience:
                 matching = self.consumers.matching(subject)
             if not any(consumer.needs_ack(seq) for consumer in matching):
                 removals = store.removals
-                self._remove_settled(seq)
+                self._remove(seq)
                 self.consumers.known_removals += store.removals - removals
             seq = store.next_seq((), seq + 1) if seq < store.last_seq else 0
 

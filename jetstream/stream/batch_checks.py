@@ -6,17 +6,13 @@ their counters, what they add to the limits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from midge.jetstream import errors
-from midge.jetstream.stream import checks, counters, headers, schedule_checks
+from midge.jetstream import errors, headers
+from midge.jetstream.stream import checks, counters, schedule_checks
 from midge.jetstream.stream import incoming as names
+from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.jetstream.stream.ttl import INVALID, parse_ttl
 from midge.protocol.errors import quote
-
-if TYPE_CHECKING:
-    from midge.jetstream.stream.stream import Stream
 
 
 class DuplicateId(Refused):
@@ -30,7 +26,7 @@ class DuplicateId(Refused):
 class Stage:
     """What the messages of one batch would change."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamHost) -> None:
         self._stream = stream
         self._ids: set[bytes] = set()
         self._counts: dict[bytes, int] = {}
@@ -133,7 +129,7 @@ class Stage:
 
     def _schedule_of(self, subject: bytes) -> bool | None:
         staged = self._schedules.get(subject)
-        return self._stream.schedules.is_schedule(subject) if staged is None else staged
+        return self._stream.is_schedule(subject) if staged is None else staged
 
     def _check_rollup(self, message: Incoming) -> None:
         rollup = message.value(names.ROLLUP).lower()

@@ -6,19 +6,15 @@ each message against the stream and against those before it in the batch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from midge.jetstream import errors
+from midge.jetstream import errors, headers
 from midge.jetstream.config.versions import is_known_level
 from midge.jetstream.errors import ApiError
 from midge.jetstream.json.encode import text
-from midge.jetstream.stream import batch_checks, headers
+from midge.jetstream.stream import batch_checks
 from midge.jetstream.stream import incoming as names
+from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.jetstream.stream.open_batches import OpenBatches
-
-if TYPE_CHECKING:
-    from midge.jetstream.stream.stream import Stream
 
 _ID_MAX_BYTES = 64
 _COMMIT = b"1"
@@ -38,7 +34,7 @@ class _Batch:
 class AtomicBatches:
     """The open batches of a stream, by id."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamHost) -> None:
         self._stream = stream
         limits = stream.surroundings.bounds.batches
         self._size_max = limits.atomic_size
@@ -154,7 +150,7 @@ class AtomicBatches:
         return errors.ATOMIC_PUBLISH_TOO_LARGE_BATCH.fill(size=self._size_max)
 
 
-def check_room(stream: Stream, message: Incoming) -> None:
+def check_room(stream: StreamHost, message: Incoming) -> None:
     """Refuse a message of a batch for which there is no room; raises Refused."""
     if stream.usage.is_exceeded(0):
         raise Refused(errors.INSUFFICIENT_RESOURCES)

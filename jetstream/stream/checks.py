@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from midge.jetstream import errors
+from midge.jetstream.headers import parse_number
 from midge.jetstream.json.encode import text
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream import schedule_checks
-from midge.jetstream.stream.headers import parse_number
+from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.jetstream.stream.ttl import NEVER, parse_ttl
 from midge.protocol.errors import quote
-
-if TYPE_CHECKING:
-    from midge.jetstream.stream.stream import Stream
 
 _EXPECTATIONS = (
     names.EXPECTED_STREAM,
@@ -28,7 +24,7 @@ _DIGITS_MAX = 4200  # Python writes no total with more than 4,300
 _INCREMENT_SIGNS = b"+-"
 
 
-def check_headers(stream: Stream, message: Incoming) -> None:
+def check_headers(stream: StreamHost, message: Incoming) -> None:
     """Refuse what the message's headers do not allow, and note what they ask for.
 
     A message whose id is known gets its `duplicate_of` and is checked no further.
@@ -47,7 +43,7 @@ def check_headers(stream: Stream, message: Incoming) -> None:
         _check_last_subject_sequence(stream, message)
         _check_last_sequence(stream, message)
         if not message.is_sourced:
-            schedule_checks.check(stream, message, stream.schedules.is_schedule)
+            schedule_checks.check(stream, message, stream.is_schedule)
             check_source_header(message)
     message.msg_id = message.value(names.MSG_ID)
     if message.msg_id and not message.is_checked and not stream.is_mirror:
@@ -60,7 +56,7 @@ def check_headers(stream: Stream, message: Incoming) -> None:
     _check_rollup(stream, message)
 
 
-def read_increment(stream: Stream, message: Incoming) -> None:
+def read_increment(stream: StreamHost, message: Incoming) -> None:
     """Read the increment of a counter; raises Refused."""
     value = message.value(names.INCREMENT)
     if not value:
@@ -79,7 +75,7 @@ def read_increment(stream: Stream, message: Incoming) -> None:
         raise Refused(errors.MESSAGE_INCR_INVALID)
 
 
-def check_expected_stream(stream: Stream, message: Incoming) -> None:
+def check_expected_stream(stream: StreamHost, message: Incoming) -> None:
     """Refuse a message for another stream; raises Refused."""
     expected = message.value(names.EXPECTED_STREAM)
     if expected and expected != stream.name:
@@ -97,7 +93,7 @@ def expected_number(value: bytes) -> int:
     return parse_number(value) % _UINT64
 
 
-def last_sequence_of(stream: Stream, subject: bytes) -> int:
+def last_sequence_of(stream: StreamHost, subject: bytes) -> int:
     """Return the last sequence of a subject, which may hold wildcards; 0 for none."""
     if subject == b">":
         last = stream.store.last_seq
@@ -105,7 +101,7 @@ def last_sequence_of(stream: Stream, subject: bytes) -> int:
     return stream.store.last_matching(subject)
 
 
-def _check_last_subject_sequence(stream: Stream, message: Incoming) -> None:
+def _check_last_subject_sequence(stream: StreamHost, message: Incoming) -> None:
     value = message.value(names.EXPECTED_LAST_SUBJECT_SEQ)
     other = message.value(names.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
     if value:
@@ -116,13 +112,13 @@ def _check_last_subject_sequence(stream: Stream, message: Incoming) -> None:
         raise Refused(errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID)
 
 
-def _check_last_sequence(stream: Stream, message: Incoming) -> None:
+def _check_last_sequence(stream: StreamHost, message: Incoming) -> None:
     value = message.value(names.EXPECTED_LAST_SEQ)
     if value and expected_number(value) != stream.store.last_seq:
         raise Refused(errors.STREAM_WRONG_LAST_SEQUENCE.fill(seq=stream.store.last_seq))
 
 
-def _check_rollup(stream: Stream, message: Incoming) -> None:
+def _check_rollup(stream: StreamHost, message: Incoming) -> None:
     message.rollup = message.value(names.ROLLUP).lower()
     if not message.rollup:
         return

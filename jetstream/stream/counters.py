@@ -10,22 +10,21 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from midge.jetstream import errors
+from midge.jetstream import errors, headers
 from midge.jetstream.json.encode import encode, text
-from midge.jetstream.stream import headers
 from midge.jetstream.stream import incoming as names
+from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
 
 if TYPE_CHECKING:
     from midge.jetstream.store.interface import StoredMessage
-    from midge.jetstream.stream.stream import Stream
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,4200}")
 
 Sources = dict[str, dict[str, str]]
 
 
-def apply(stream: Stream, message: Incoming) -> None:
+def apply(stream: StreamHost, message: Incoming) -> None:
     """Turn an increment into the new total of its subject.
 
     Raises:
@@ -50,7 +49,7 @@ def apply(stream: Stream, message: Incoming) -> None:
     check_size(stream, message)
 
 
-def check_size(stream: Stream, message: Incoming) -> None:
+def check_size(stream: StreamHost, message: Incoming) -> None:
     """Refuse a total that has become too long; raises Refused."""
     limit = stream.config.max_msg_size
     limit = stream.max_payload if limit < 0 else min(limit, stream.max_payload)

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from midge.jetstream.api.requests import GET, GetRequest
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.json import structure
 from midge.jetstream.json.times import format_time
 from midge.jetstream.store.interface import StoredMessage
-
-if TYPE_CHECKING:
-    from midge.jetstream.stream.stream import Stream
+from midge.jetstream.stream.get_request import GET, GetRequest
+from midge.jetstream.stream.host import StreamHost
 
 _SUBJECTS_MAX = 1024
 """Most subjects of one request for the newest message of each, as in nats-server."""
@@ -50,7 +47,7 @@ class DirectGet:
     a client does.
     """
 
-    def __init__(self, stream: Stream, max_bytes: int = 64 * 1024 * 1024) -> None:
+    def __init__(self, stream: StreamHost, max_bytes: int = 64 * 1024 * 1024) -> None:
         self._stream = stream
         self._max_bytes = max_bytes
         self._name = stream.name

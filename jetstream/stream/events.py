@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from midge.jetstream import type_names
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.json.times import format_time
-
-if TYPE_CHECKING:
-    from midge.jetstream.stream.stream import Stream
-    from midge.jetstream.stream.surroundings import Surroundings
+from midge.jetstream.stream.answers import Answers
+from midge.jetstream.stream.surroundings import Surroundings
 
 _ADVISORY = b"$JS.EVENT.ADVISORY.STREAM."
 
@@ -17,8 +16,11 @@ _ADVISORY = b"$JS.EVENT.ADVISORY.STREAM."
 class StreamEvents:
     """The events of one stream. Nothing is made of an event that has no subscriber."""
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+    def __init__(self, stream: bytes, around: Surroundings, answers: Answers) -> None:
+        """Send the events of `stream` by `answers`, so that they wait for what they tell of."""
+        self._name = stream
+        self._around = around
+        self._answers = answers
 
     def created(self) -> None:
         """Tell that the stream has been made."""
@@ -43,29 +45,29 @@ class StreamEvents:
 
     def snapshot_complete(self, begun_ns: int, error: str) -> None:
         """Tell that a snapshot has been sent, or why it has not."""
-        end_ns = self._stream.clock.wall_ns()
+        end_ns = self._around.clock.wall_ns()
         fields = {"start": format_time(begun_ns), "end": format_time(end_ns)}
         if error:
             fields["error"] = error
         self._advise(b"SNAPSHOT_COMPLETE.", "snapshot_complete", fields)
 
     def _advise(self, kind: bytes, type_name: str, fields: dict[str, Any]) -> None:
-        stream = self._stream
-        subject = _ADVISORY + kind + stream.name
-        if not stream.sink.has_interest(subject):
+        around = self._around
+        subject = _ADVISORY + kind + self._name
+        if not around.sink.has_interest(subject):
             return
         event: dict[str, Any] = {
-            "type": f"io.nats.jetstream.advisory.v1.{type_name}",
-            "id": stream.surroundings.new_id(),
-            "timestamp": format_time(stream.clock.wall_ns()),
-            "stream": text(stream.name),
+            "type": type_names.ADVISORY + type_name,
+            "id": around.new_id(),
+            "timestamp": format_time(around.clock.wall_ns()),
+            "stream": text(self._name),
         }
-        if "batch" in fields and stream.surroundings.domain:
-            event["domain"] = stream.surroundings.domain
+        if "batch" in fields and around.domain:
+            event["domain"] = around.domain
         event |= fields
-        if stream.surroundings.domain:
-            event["domain"] = stream.surroundings.domain
-        stream.answers.send(subject, b"", encode(event), False)
+        if around.domain:
+            event["domain"] = around.domain
+        self._answers.send(subject, b"", encode(event), False)
 
 
 def advise_restore_create(around: Surroundings, stream: bytes) -> None:
@@ -90,7 +92,7 @@ def _advise_restore(
     if not around.sink.has_interest(subject):
         return
     event: dict[str, Any] = {
-        "type": f"io.nats.jetstream.advisory.v1.{type_name}",
+        "type": type_names.ADVISORY + type_name,
         "id": around.new_id(),
         "timestamp": format_time(around.clock.wall_ns()),
         "stream": text(stream),

@@ -7,18 +7,15 @@ nobody. Where the stream leaves markers, the last message of a subject is replac
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
 
+from midge.jetstream import headers
 from midge.jetstream.clock import Timer
 from midge.jetstream.json.times import SECOND_NS, format_duration
 from midge.jetstream.store.interface import StoreFailedError
-from midge.jetstream.stream import headers
 from midge.jetstream.stream import incoming as names
+from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming
 from midge.jetstream.stream.ttl import NEVER, parse_ttl
-
-if TYPE_CHECKING:
-    from midge.jetstream.stream.stream import Stream
 
 _TURN_MESSAGES = 2_000
 """Most messages removed in one turn: some 2 ms of work, at about 1 us each."""
@@ -39,7 +36,7 @@ class Expiry:
     for.
     """
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamHost) -> None:
         self._stream = stream
         self._due: list[tuple[int, int]] = []
         self._has_immortal = False
@@ -104,7 +101,7 @@ class Expiry:
             return
         now_ns = stream.now_ns = stream.clock.wall_ns()
         try:
-            stream.origins.save()
+            stream.save_origins()
             left = self._expire_old(now_ns, _TURN_MESSAGES)
             left = self._expire_due(now_ns, left)
         except StoreFailedError:

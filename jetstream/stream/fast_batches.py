@@ -7,22 +7,18 @@ is stored as it comes; ``fail`` ends the batch where one is missing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from midge.jetstream import errors
+from midge.jetstream import errors, headers
 from midge.jetstream.config.versions import is_known_level
 from midge.jetstream.errors import ApiError
+from midge.jetstream.headers import parse_number
 from midge.jetstream.json.encode import encode, text
-from midge.jetstream.stream import batch_checks, headers
+from midge.jetstream.stream import batch_checks
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.batches import check_room
-from midge.jetstream.stream.headers import parse_number
+from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.jetstream.stream.open_batches import OpenBatches
 from midge.protocol.errors import quote
-
-if TYPE_CHECKING:
-    from midge.jetstream.stream.stream import Stream
 
 SUFFIX = b".$FI"
 _ID_MAX_BYTES = 64
@@ -78,7 +74,7 @@ class _Batch:
 class FastBatches:
     """The open fast batches of a stream, by id."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamHost) -> None:
         self._stream = stream
         limits = stream.surroundings.bounds.batches
         self._open: OpenBatches[_Batch] = OpenBatches(

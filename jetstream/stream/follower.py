@@ -8,22 +8,19 @@ restart.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from midge.jetstream import errors
+from midge.jetstream import errors, headers
 from midge.jetstream.clock import Timer
 from midge.jetstream.config.names import short_hash, to_bytes
 from midge.jetstream.config.source import EXTERNAL, TRANSFORM, StreamSource
 from midge.jetstream.errors import ApiError
 from midge.jetstream.json.times import format_time
 from midge.jetstream.store.interface import StoredMessage
-from midge.jetstream.stream import headers
 from midge.jetstream.stream import incoming as names
+from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming
 from midge.jetstream.transform import Transform
-
-if TYPE_CHECKING:
-    from midge.jetstream.stream.stream import Stream
 
 _TURN_MESSAGES = 500
 """Most messages taken from an origin in one turn: a few milliseconds."""
@@ -32,20 +29,13 @@ _RETRY_S = 1.0
 """How long to wait when a message cannot be stored, for the stream may be full."""
 
 
-class Woken(Protocol):
-    """What is told when a stream shows more than before."""
-
-    def wake(self) -> None:
-        """Take note that more is visible."""
-
-
 class Follower:
     """One origin of a stream: `last_seq` has been read, `taken_seq` is the last one stored.
 
     `identity` tells the origin from another one of the same name, made later.
     """
 
-    def __init__(self, stream: Stream, source: StreamSource, *, is_mirror: bool) -> None:
+    def __init__(self, stream: StreamHost, source: StreamSource, *, is_mirror: bool) -> None:
         self.source = source
         self.is_mirror = is_mirror
         self.last_seq = 0
@@ -62,11 +52,11 @@ class Follower:
             (to_bytes(one.source or ">"), _transform(one.source, one.destination, random))
             for one in source.subject_transforms
         ]
-        self._origin: Stream | None = None
+        self._origin: StreamHost | None = None
         self._timer: Timer | None = None
         self._created_ns = 0
 
-    def connect(self, origin: Stream | None) -> None:
+    def connect(self, origin: StreamHost | None) -> None:
         """Follow `origin` from now on, None when it does not exist."""
         if self._origin is not None:
             self._origin.followers.discard(self)
@@ -148,7 +138,7 @@ class Follower:
             fields["subject_transforms"] = [TRANSFORM.encode(o) for o in source.subject_transforms]
         return fields
 
-    def _start(self, origin: Stream) -> int:
+    def _start(self, origin: StreamHost) -> int:
         """Return the sequence to begin with."""
         if self.source.start_seq:
             return self.source.start_seq

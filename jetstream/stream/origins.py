@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from midge.jetstream import headers
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.store.interface import StoredMessage
-from midge.jetstream.stream import headers
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.follower import Follower
+from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.remote_follower import RemoteFollower
 
 if TYPE_CHECKING:
     from midge.jetstream.config.source import StreamSource
-    from midge.jetstream.stream.stream import Stream
 
 _POSITIONS = b"\x00sources"
 """Under which name positions are saved beside the consumers; none may be called so."""
@@ -24,7 +24,7 @@ _POSITIONS = b"\x00sources"
 class Origins:
     """The origins of one stream; most have none."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamHost) -> None:
         self._stream = stream
         self._followers: list[Follower] = []
 
@@ -91,9 +91,9 @@ class Origins:
         self._followers.append(follower)
 
     def _connect(self, follower: Follower) -> None:
-        account = self._stream.account
-        if account is not None:
-            follower.connect(account.streams.get(follower.source.name))
+        siblings = self._stream.siblings
+        if siblings is not None:
+            follower.connect(siblings.get(follower.source.name))
 
     def _own_prefix(self) -> str:
         domain = self._stream.surroundings.domain

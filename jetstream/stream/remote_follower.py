@@ -13,9 +13,9 @@ is acknowledged goes by those answers.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from midge.jetstream import errors
+from midge.jetstream import errors, headers
 from midge.jetstream.config.names import short_hash, to_bytes
 from midge.jetstream.config.source import ExternalStream, StreamSource
 from midge.jetstream.consumer.ack_subject import AckNumbers
@@ -23,11 +23,8 @@ from midge.jetstream.errors import ApiError
 from midge.jetstream.json.encode import encode
 from midge.jetstream.json.times import SECOND_NS, format_time
 from midge.jetstream.store.interface import StoredMessage
-from midge.jetstream.stream import headers
 from midge.jetstream.stream.follower import Follower
-
-if TYPE_CHECKING:
-    from midge.jetstream.stream.stream import Stream
+from midge.jetstream.stream.host import StreamHost
 
 _TICK_S = 0.5
 """How often it is looked whether the origin can be reached; a look is one match of a subject."""
@@ -73,7 +70,7 @@ class Delivery(NamedTuple):
 class RemoteFollower(Follower):
     """One origin of a stream, reached by its API."""
 
-    def __init__(self, stream: Stream, source: StreamSource, *, is_mirror: bool) -> None:
+    def __init__(self, stream: StreamHost, source: StreamSource, *, is_mirror: bool) -> None:
         Follower.__init__(self, stream, source, is_mirror=is_mirror)
         self._sink = stream.sink
         self._notes = stream.surroundings.origin_notes
@@ -95,7 +92,7 @@ class RemoteFollower(Follower):
 
     # As the stream's origins see it.
 
-    def connect(self, origin: Stream | None) -> None:
+    def connect(self, origin: StreamHost | None) -> None:
         """Begin; no stream of this account is the origin, whatever its name is."""
         if self._timer is None and not self._stream.is_closed:
             self._is_stopped = False

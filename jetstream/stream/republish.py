@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
 
 from midge.jetstream.config import names as config_names
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.json.times import format_time
+from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming
 from midge.jetstream.transform import Transform
 from midge.sublist.subjects import is_valid_publish_subject
-
-if TYPE_CHECKING:
-    from midge.jetstream.stream.stream import Stream
 
 
 class Republisher:
@@ -38,7 +35,7 @@ class Republisher:
         made = self._transform.apply(subject)
         return made if made is not None and is_valid_publish_subject(made) else None
 
-    def headers_for(self, stream: Stream, message: Incoming, seq: int, before: int) -> bytes:
+    def headers_for(self, stream: StreamHost, message: Incoming, seq: int, before: int) -> bytes:
         """Return the headers: those of the message, and where it is stored."""
         lines = b"Nats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n" % (
             stream.name,

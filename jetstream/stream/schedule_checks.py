@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from midge.jetstream import errors
+from midge.jetstream import errors, headers
 from midge.jetstream.json.encode import text
-from midge.jetstream.stream import cron, headers
+from midge.jetstream.stream import cron
 from midge.jetstream.stream import incoming as names
+from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.jetstream.stream.ttl import INVALID, parse_ttl
 from midge.sublist.subjects import is_valid_publish_subject, matches
-
-if TYPE_CHECKING:
-    from midge.jetstream.stream.stream import Stream
 
 PURGE = b"purge"
 """The value of ``Nats-Schedule-Next`` that ends a schedule."""
@@ -23,7 +20,9 @@ _SCHEDULE_HEADERS = (names.SCHEDULE, names.SCHEDULE_TIME_ZONE)
 _PREFIX = b"Nats-Schedule"
 
 
-def check(stream: Stream, message: Incoming, is_schedule: Callable[[bytes], bool | None]) -> None:
+def check(
+    stream: StreamHost, message: Incoming, is_schedule: Callable[[bytes], bool | None]
+) -> None:
     """Refuse a malformed schedule; a good one rolls its subject up from now on.
 
     `is_schedule` tells of a subject whether its last message is a schedule, None if it has none.
@@ -55,7 +54,7 @@ def due_ns(values: dict[bytes, bytes], after_ns: int, now_ns: int) -> int:
         raise Refused(errors.MESSAGE_SCHEDULES_PATTERN_INVALID) from None
 
 
-def _check_schedule(stream: Stream, message: Incoming) -> None:
+def _check_schedule(stream: StreamHost, message: Incoming) -> None:
     try:
         due = due_ns(message.values, stream.now_ns, stream.now_ns)
     except Refused:
@@ -82,7 +81,7 @@ def _check_schedule(stream: Stream, message: Incoming) -> None:
         raise Refused(errors.MESSAGE_SCHEDULES_ROLLUP_INVALID)
 
 
-def _check_subjects(stream: Stream, message: Incoming) -> None:
+def _check_subjects(stream: StreamHost, message: Incoming) -> None:
     """Refuse a target or a source outside the stream, or that is the schedule itself."""
     target = message.value(names.SCHEDULE_TARGET)
     source = message.value(names.SCHEDULE_SOURCE)
@@ -97,7 +96,7 @@ def _check_subjects(stream: Stream, message: Incoming) -> None:
 
 
 def _check_scheduler(
-    stream: Stream, message: Incoming, is_schedule: Callable[[bytes], bool | None]
+    stream: StreamHost, message: Incoming, is_schedule: Callable[[bytes], bool | None]
 ) -> None:
     """Refuse a message that says it ends a schedule, unless it does."""
     following = message.value(names.SCHEDULE_NEXT)

@@ -10,17 +10,18 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
+from midge.jetstream import headers
 from midge.jetstream.clock import Timer
 from midge.jetstream.json.encode import text
 from midge.jetstream.json.times import SECOND_NS, TimeProblem, format_time, parse_time
-from midge.jetstream.stream import cron, headers, schedule_checks
+from midge.jetstream.stream import cron, schedule_checks
 from midge.jetstream.stream import incoming as names
+from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.jetstream.stream.ttl import INVALID, parse_ttl
 
 if TYPE_CHECKING:
     from midge.jetstream.store.interface import StoredMessage
-    from midge.jetstream.stream.stream import Stream
 
 _PAUSE_S = 0.25
 """Least time between looks, as in nats-server."""
@@ -36,7 +37,7 @@ _AGAIN_NS = SECOND_NS
 class Schedules:
     """The schedules of a stream: by subject, the sequence and when it is due."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StreamHost) -> None:
         self._stream = stream
         self._by_subject: dict[bytes, tuple[int, int]] = {}
         self._due: list[tuple[int, int, bytes]] = []

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from midge.jetstream.json.encode import text
 from midge.jetstream.json.times import ZERO_TIME, format_time
-
-if TYPE_CHECKING:
-    from midge.jetstream.stream.stream import Stream
+from midge.jetstream.stream.stream import Stream
 
 SUBJECTS_MAX = 100_000
 """Most subjects that one answer details, as in nats-server."""

@@ -2,19 +2,10 @@
 
 cimport cython
 
-from midge.jetstream.consumer.consumer_set cimport ConsumerSet
-from midge.jetstream.sink cimport Sink
-from midge.jetstream.store.interface cimport StreamStore
 from midge.jetstream.stream cimport ack_text
-from midge.jetstream.stream.answers cimport Answers
-from midge.jetstream.stream.audience cimport Audience
-from midge.jetstream.stream.backlog cimport Backlog
-from midge.jetstream.stream.contents cimport Contents
-from midge.jetstream.stream.dedup cimport Dedup
 from midge.jetstream.stream.header_scan cimport HeaderScan
+from midge.jetstream.stream.host cimport StreamHost
 from midge.jetstream.stream.incoming cimport Incoming
-from midge.jetstream.stream.usage cimport Usage
-from midge.jetstream.ticks cimport Ticks, ticks_of
 from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame
 
@@ -23,49 +14,17 @@ cdef long long _SECOND_NS
 cdef bytes _NO_BYTES, _OVERLOADED
 
 
-cdef class Stream:
-    cdef readonly StreamStore store
-    cdef readonly object surroundings
-    cdef readonly Usage usage
-    cdef public long long created_ns
-    cdef readonly Sink sink
-    cdef readonly object clock
-    cdef Ticks _ticks
-    cdef public long long max_payload
-    cdef readonly bytes name
-    cdef readonly bint is_memory
-    cdef readonly Answers answers
-    cdef readonly Dedup dedup
-    cdef readonly Audience audience
+cdef class Stream(StreamHost):
     cdef HeaderScan _scan
-    cdef readonly ConsumerSet consumers
-    cdef readonly Contents contents
-    cdef readonly Backlog backlog
-    cdef readonly set followers
-    cdef public bytes last_msg_id
-    cdef public long long now_ns
-    cdef public long long skipped_ns
-    cdef public bint is_closed
-    cdef readonly bytes ack_head
     cdef readonly object expiry
     cdef readonly object schedules
     cdef readonly object atomic_batches
     cdef readonly object fast_batches
     cdef public object republisher
-    cdef readonly object events
     cdef public object direct_get
     cdef public object origins
-    cdef public object account
-    cdef public object config
-    cdef public list subjects
-    cdef public bint is_mirror
-    cdef public bint is_sealed
-    cdef public bint allows_rollup
-    cdef public object transform
-    cdef public bint acks
     cdef bint _is_interest
     cdef bint _is_plain
-    cdef public bint is_expiry_armed
 
     @cython.locals(seq="unsigned long long", reply=bytes, found=int)
     cpdef void publish_frame(self, Frame frame, long long now_ns=*) except *

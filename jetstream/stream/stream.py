@@ -7,26 +7,22 @@ to that. Consumers are told of messages as they become visible.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from midge.jetstream import errors
-from midge.jetstream.config.stream import INTEREST, MEMORY, StreamConfig
+from midge.jetstream import errors, headers
+from midge.jetstream.config.stream import INTEREST, StreamConfig
 from midge.jetstream.errors import ApiError
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.store.interface import StoreError, StreamStore
-from midge.jetstream.stream import ack_text, checks, counters, header_scan, headers
+from midge.jetstream.stream import ack_text, checks, counters, header_scan
 from midge.jetstream.stream import incoming as names
-from midge.jetstream.stream.answers import Answers
-from midge.jetstream.stream.audience import Audience
-from midge.jetstream.stream.backlog import Backlog
 from midge.jetstream.stream.batches import AtomicBatches
-from midge.jetstream.stream.contents import Contents
-from midge.jetstream.stream.dedup import Dedup
 from midge.jetstream.stream.direct_get import DirectGet
-from midge.jetstream.stream.events import StreamEvents
 from midge.jetstream.stream.expiry import Expiry
 from midge.jetstream.stream.fast_batches import FastBatches
 from midge.jetstream.stream.header_scan import HeaderScan
+from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.jetstream.stream.origins import Origins
 from midge.jetstream.stream.republish import Republisher
@@ -34,16 +30,12 @@ from midge.jetstream.stream.schedules import Schedules
 from midge.jetstream.stream.surroundings import Surroundings
 from midge.jetstream.stream.ttl import INVALID, parse_ttl
 from midge.jetstream.stream.usage import Usage
-from midge.jetstream.ticks import ticks_of
-from midge.jetstream.transform import Transform
 from midge.protocol import memory
 from midge.protocol.errors import quote
 from midge.protocol.frame import Frame
 
 if TYPE_CHECKING:
-    from midge.jetstream.account import JetStreamAccount
     from midge.jetstream.consumer.state import StoredState
-    from midge.jetstream.stream.follower import Woken
 
 _HEADERS_MAX = 65535  # nats-server notes the length of the headers in 16 bits
 _OVERLOADED = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
@@ -54,12 +46,8 @@ _NO_BYTES = b""
 _LAST_OF_FAST_BATCH = 0x49  # the last byte of a reply subject that may belong to a fast batch
 
 
-class Stream:
-    """One stream of an account.
-
-    `now_ns` is the wall time as of the message that is being handled, `skipped_ns` that of the last
-    one which nobody was interested in.
-    """
+class Stream(StreamHost):
+    """One stream of an account."""
 
     def __init__(
         self,
@@ -68,60 +56,27 @@ class Stream:
         surroundings: Surroundings,
         usage: Usage,
         created_ns: int,
+        siblings: Mapping[str, StreamHost] | None = None,
     ) -> None:
-        self.store = store
-        self.surroundings = surroundings
-        self.usage = usage
-        self.created_ns = created_ns
-        self.sink = surroundings.sink
-        self.clock = surroundings.clock
-        self._ticks = ticks_of(self.clock)
-        self.max_payload = surroundings.max_payload
-        self.name = config.name.encode("utf-8", "surrogateescape")
-        self.is_memory = config.storage == MEMORY
-        self.answers = Answers(store, self.sink, self.is_memory)
-        self.dedup = Dedup(config.duplicate_window_ns, self.clock.is_exact)
-        self.audience = Audience(self, config)
+        StreamHost.__init__(self, config, store, surroundings, usage, created_ns, siblings)
         self._scan = HeaderScan()
-        self.consumers = self.audience.consumers
-        self.contents = Contents(store, usage, self.consumers, self.is_memory)
-        self.backlog = Backlog(store, *surroundings.bounds.backlog)
-        self.followers: set[Woken] = set()
-        self.last_msg_id = b""
-        self.now_ns = 0
-        self.skipped_ns = 0
-        self.is_closed = False
-        self.is_expiry_armed = False
-        self.ack_head = self._make_ack_head()
         self.expiry = Expiry(self)
         self.schedules = Schedules(self)
         self.atomic_batches = AtomicBatches(self)
         self.fast_batches = FastBatches(self)
         self.republisher: Republisher | None = None
-        self.events = StreamEvents(self)
         self.direct_get = DirectGet(self)
         self.origins = Origins(self)
-        self.account: JetStreamAccount | None = None
         self.configure(config)
         self.contents.account()
 
     # Configuration.
 
     def configure(self, config: StreamConfig) -> None:
-        """Follow a configuration that has been checked."""
-        self.config = config
-        self.audience.follow(config)
-        self.contents.follow(config)
-        self.subjects = [subject.encode("utf-8", "surrogatepass") for subject in config.subjects]
-        self.is_mirror = config.mirror is not None
-        self.is_sealed = config.sealed
-        self.allows_rollup = config.allow_rollup and not config.deny_purge
-        self.dedup.window_ns = config.duplicate_window_ns
+        """See `StreamHost.configure`."""
+        StreamHost.configure(self, config)
         self._is_interest = config.retention == INTEREST
-        given = config.transform()
-        random = self.surroundings.random
-        self.transform = Transform(given.source, given.destination, random) if given else None
-        self.republisher = Republisher.of(config, random)
+        self.republisher = Republisher.of(config, self.surroundings.random)
         self._is_plain = not (
             config.sealed
             or config.allow_msg_counter
@@ -132,7 +87,6 @@ class Stream:
             or config.allow_batched
             or config.allow_msg_schedules
         )
-        self.acks = not config.no_ack
 
     def start(self) -> None:
         """Take up what was stored before: ids, TTLs, schedules, limits."""
@@ -301,7 +255,7 @@ class Stream:
         self.take(message)
 
     def take(self, message: Incoming) -> bool:
-        """Check a message, store it and answer; False when it is refused."""
+        """See `StreamHost.take`."""
         try:
             seq = 0
             if self._check(message) and not headers.is_trace_only(message.values):
@@ -316,11 +270,7 @@ class Stream:
         return True
 
     def store_message(self, message: Incoming) -> int:
-        """Check a message and store it; return its sequence, 0 for a duplicate.
-
-        Raises:
-            Refused: with the error to answer.
-        """
+        """See `StreamHost.store_message`."""
         return self.store_checked(message) if self._check(message) else 0
 
     def _check(self, message: Incoming) -> bool:
@@ -449,6 +399,16 @@ class Stream:
         if scheduler and message.value(names.SCHEDULE_NEXT) == b"purge":
             self.purge(scheduler, 0, 0)
 
+    # What other parts keep.
+
+    def is_schedule(self, subject: bytes) -> bool | None:
+        """See `StreamHost.is_schedule`."""
+        return self.schedules.is_schedule(subject)
+
+    def save_origins(self) -> None:
+        """See `StreamHost.save_origins`."""
+        self.origins.save()
+
     # Removing.
 
     def purge(self, subject: bytes | None, upto_seq: int, keep: int) -> int:
@@ -461,11 +421,11 @@ class Stream:
     # Answers.
 
     def acknowledge_batch(self, message: Incoming, seq: int) -> None:
-        """Answer that an atomic batch, of which `message` was the last, has been stored."""
+        """See `StreamHost.acknowledge_batch`."""
         self.acknowledge(message, seq, self._ack_tail(message))
 
     def acknowledge(self, message: Incoming, seq: int, tail: bytes) -> None:
-        """Answer that a message has been stored."""
+        """See `StreamHost.acknowledge`."""
         if self.acks and message.reply:
             body = self.ack_head + b"%d" % seq + tail
             self.answers.send(message.reply, _NO_BYTES, body, True)
@@ -494,7 +454,7 @@ class Stream:
             )
 
     def refuse(self, message: Incoming, error: ApiError) -> None:
-        """Answer that a message is not stored."""
+        """See `StreamHost.refuse`."""
         self._refuse(message.reply, error)
 
     def refusal(self, error: ApiError) -> bytes:
@@ -508,12 +468,6 @@ class Stream:
         self.last_msg_id = _NO_BYTES
         self.contents.account()
         self.answers.fail(self.refusal(_store_failed(error)))
-
-    def _make_ack_head(self) -> bytes:
-        head = b'{"stream":' + quote(self.name).encode("utf-8", "surrogateescape")
-        if self.surroundings.domain:
-            head += b',"domain":' + quote(self.surroundings.domain.encode()).encode()
-        return head + b',"seq":'
 
 
 def _store_failed(error: StoreError) -> ApiError:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from midge.jetstream.clock import Clock
 from midge.jetstream.config.names import short_hash
+from midge.jetstream.consumer.host import Deliverer
 from midge.jetstream.json.times import SECOND_NS
 from midge.jetstream.sink import Sink
-
-if TYPE_CHECKING:
-    from midge.jetstream.consumer.consumer import Consumer
 
 _TURN_BYTES = 1 << 20
 _ID_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -35,7 +33,7 @@ class Surroundings:
         max_payload: int = 1 << 20,
         *,
         account: str = "$G",
-        ready: Callable[[Consumer], object] | None = None,
+        ready: Callable[[Deliverer], object] | None = None,
         has_second_acks: bool = False,
     ) -> None:
         self.sink = sink
@@ -68,7 +66,7 @@ class OriginNotes:
         """Take note that an origin gives no consumer."""
 
 
-def _deliver_at_once(consumer: Consumer) -> None:
+def _deliver_at_once(consumer: Deliverer) -> None:
     """Deliver without waiting for a turn, where nothing else wants one."""
     consumer.deliver(_TURN_BYTES)
 

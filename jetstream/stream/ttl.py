@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from midge.jetstream.headers import parse_number
 from midge.jetstream.json.encode import text
 from midge.jetstream.json.times import SECOND_NS, TimeProblem, parse_duration
-from midge.jetstream.stream.headers import parse_number
 
 NEVER = -1
 """The TTL of a message that even the stream's age limit does not remove."""

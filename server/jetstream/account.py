@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from midge.jetstream import errors
 from midge.jetstream.account import UNFINISHED, JetStreamAccount
 from midge.jetstream.api import dispatch, routes
-from midge.jetstream.archive.transfers import PREFIX, Work
+from midge.jetstream.archive.transfers import PREFIX
+from midge.jetstream.archive.work import Work
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.stream.surroundings import OriginNotes, Surroundings
 from midge.server.jetstream import subjects

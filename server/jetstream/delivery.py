@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 
-from midge.jetstream.consumer.consumer import Consumer
+from midge.jetstream.consumer.host import Deliverer
 from midge.jetstream.consumer.pull import PullConsumer
 from midge.server.clients.fair_turns import FairTurns
 from midge.server.internal.producer import Producer
@@ -35,18 +35,18 @@ class Deliveries:
         self._turns = turns
         self._account = account
         self._turn = turn
-        self._ready: deque[Consumer] = deque()
-        self._held: set[Consumer] = set()
+        self._ready: deque[Deliverer] = deque()
+        self._held: set[Deliverer] = set()
         self._producer = Producer(account, Role.JETSTREAM)
         self._is_waiting = False
 
-    def ready(self, consumer: Consumer) -> None:
+    def ready(self, consumer: Deliverer) -> None:
         """Have `consumer.deliver` called in one of the next turns."""
         if consumer not in self._held and not self._delivers_at_once(consumer):
             self._ready.append(consumer)
             self._wait()
 
-    def _delivers_at_once(self, consumer: Consumer) -> bool:
+    def _delivers_at_once(self, consumer: Deliverer) -> bool:
         """Deliver the one message that is asked for, unless others wait for their turns."""
         if not isinstance(consumer, PullConsumer):
             return False
@@ -79,7 +79,7 @@ class Deliveries:
         self._turns.give_back(max(left, 0))
         self._wait()
 
-    def _deliver_portion(self, consumer: Consumer, portion: int) -> int:
+    def _deliver_portion(self, consumer: Deliverer, portion: int) -> int:
         """Let one consumer deliver; return what that took."""
         producer = self._turn.producer = self._producer
         try:
@@ -91,7 +91,7 @@ class Deliveries:
                 producer.released = partial(self._released, consumer)
                 self._producer = Producer(self._account, Role.JETSTREAM)
 
-    def _released(self, consumer: Consumer) -> None:
+    def _released(self, consumer: Deliverer) -> None:
         """Go on with a consumer whose receiver has caught up, or has gone."""
         self._held.discard(consumer)
         self._ready.append(consumer)

@@ -8,22 +8,27 @@ import re
 import pytest
 
 from tests.conftest import ROOT
-from tests.unit.test_imports import FLOOR_OF
+from tests.unit.test_imports import FLOORS
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 FILE = r"`((?:protocol|sublist|jetstream|server|pipeline|testing|tests)/[\w/]+\.py)`"
 NAMED = re.findall(FILE, PAGE)
 STEPS = re.findall(rf"^\| {FILE} \| ((?:`\w+`(?:, )?)+) \|", PAGE, re.MULTILINE)
-ROOMS = {path.name for path in (ROOT / "server").iterdir() if (path / "__init__.py").exists()}
-SERVER = PAGE.partition('subgraph server["server/"]')[2].partition("\n    end")[0]
+ROOMS = {
+    folder: {path.name for path in (ROOT / folder).iterdir() if (path / "__init__.py").exists()}
+    for folder in ("server", "jetstream")
+}
+DRAWINGS = [("server", 15), ("jetstream", 7)]
 NODE = r'(\w+)(?:\["([^"]*)"\])?'
 
 
-def drawn() -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
-    """Return the rooms in each node of the server's drawing, and its arrows."""
+def drawn(folder: str) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
+    """Return the rooms in each node of a folder's drawing, and its arrows."""
+    drawing = PAGE.partition(f'subgraph {folder}["{folder}/"]\n')[2]
+    drawing = re.split(r"\n +end\n", drawing, maxsplit=1)[0]
     nodes: dict[str, list[str]] = {}
     arrows = []
-    for line in SERVER.strip().splitlines():
+    for line in drawing.strip().splitlines():
         chain = re.findall(NODE, line.replace(" --> ", "\n"))
         for name, label in chain:
             if label or name not in nodes:
@@ -36,23 +41,27 @@ def test_every_file_named_is_there() -> None:
     assert [path for path in NAMED if not (ROOT / path).is_file()] == []
 
 
-def test_every_room_of_the_server_is_named() -> None:
-    assert ROOMS - {path.split("/")[1] for path in NAMED if path.startswith("server/")} == set()
+@pytest.mark.parametrize("folder", ["server", "jetstream"])
+def test_every_room_is_named(folder: str) -> None:
+    named = {path.split("/")[1] for path in NAMED if path.startswith(f"{folder}/")}
+    assert ROOMS[folder] - named == set()
 
 
-def test_the_drawing_has_every_room() -> None:
-    nodes, _ = drawn()
-    assert ROOMS - {room for rooms in nodes.values() for room in rooms} == set()
+@pytest.mark.parametrize("folder", ["server", "jetstream"])
+def test_the_drawing_has_every_room(folder: str) -> None:
+    nodes, _ = drawn(folder)
+    assert ROOMS[folder] - {room for rooms in nodes.values() for room in rooms} == set()
 
 
-def test_the_drawing_has_the_order_of_the_imports() -> None:
-    nodes, arrows = drawn()
+@pytest.mark.parametrize(("folder", "least"), DRAWINGS)
+def test_the_drawing_has_the_order_of_the_imports(folder: str, least: int) -> None:
+    nodes, arrows = drawn(folder)
     floors = {
-        name: {FLOOR_OF[room.removesuffix(".py")] for room in rooms}
+        name: {FLOORS[folder][room.removesuffix(".py")] for room in rooms}
         for name, rooms in nodes.items()
         if name != "benchmark"
     }
-    assert len(arrows) >= 15
+    assert len(arrows) >= least
     assert [(low, high) for low, high in arrows if max(floors[low]) >= min(floors[high])] == []
 
 

@@ -137,7 +137,27 @@ Rooms in one line may import each other only one way round, which the search for
 `benchmark` stands apart: it is a NATS client and imports nothing of the server.
 """
 
-FLOOR_OF = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
+JETSTREAM_ROOMS = (
+    ("clock", "errors", "headers", "json", "limits", "transform", "type_names"),
+    ("ticks",),
+    ("config",),
+    ("store",),
+    ("sink",),
+    ("consumer",),
+    ("stream",),
+    ("archive",),
+    ("account",),
+    ("api",),
+)
+"""The rooms of JetStream, likewise."""
+
+
+def floors(rooms: tuple[tuple[str, ...], ...]) -> dict[str, int]:
+    """Return the floor of each room."""
+    return {room: floor for floor, line in enumerate(rooms) for room in line}
+
+
+FLOORS = {"server": floors(ROOMS), "jetstream": floors(JETSTREAM_ROOMS)}
 
 
 def module_of(name: str, modules: set[str]) -> str | None:
@@ -168,8 +188,9 @@ def import_edges(folder: Path) -> set[tuple[str, str]]:
 
 
 def floor_of(module: str) -> int:
-    """Return the floor that a module of the server is on."""
-    return FLOOR_OF[module.split(".")[2]]
+    """Return the floor that a module of the server or of JetStream is on."""
+    _, folder, room, *_ = module.split(".")
+    return FLOORS[folder][room]
 
 
 def against_order(edges: set[tuple[str, str]]) -> set[tuple[str, str]]:
@@ -177,7 +198,7 @@ def against_order(edges: set[tuple[str, str]]) -> set[tuple[str, str]]:
     return {
         (user, used)
         for user, used in edges
-        if "midge.server" not in {user, used} and floor_of(user) < floor_of(used)
+        if user.count(".") > 1 < used.count(".") and floor_of(user) < floor_of(used)
     }
 
 
@@ -204,10 +225,15 @@ def server_edges(root: Path) -> set[tuple[str, str]]:
     return import_edges(root / "midge" / "server")
 
 
+@pytest.fixture(scope="module")
+def jetstream_edges(root: Path) -> set[tuple[str, str]]:
+    return import_edges(root / "midge" / "jetstream")
+
+
 def test_every_room_of_the_server_has_its_floor(root: Path) -> None:
     server, pipeline = root / "midge" / "server", root / "midge" / "pipeline"
     rooms = {path.stem for path in server.iterdir() if path.suffix in {"", ".py"}}
-    assert rooms - {"__init__", "__pycache__", "benchmark"} <= set(FLOOR_OF)
+    assert rooms - {"__init__", "__pycache__", "benchmark"} <= set(FLOORS["server"])
     assert len([*server.glob("*.py")]) <= 8
     assert len([*pipeline.glob("*.py")]) <= 8
 
@@ -215,6 +241,21 @@ def test_every_room_of_the_server_has_its_floor(root: Path) -> None:
 def test_rooms_import_downwards_only(server_edges: set[tuple[str, str]]) -> None:
     edges = {edge for edge in server_edges if "midge.server.benchmark" not in edge[0]}
     assert against_order(edges) == set()
+
+
+def test_every_room_of_jetstream_has_its_floor(root: Path) -> None:
+    jetstream = root / "midge" / "jetstream"
+    rooms = {path.stem for path in jetstream.iterdir() if path.suffix in {"", ".py"}}
+    assert rooms - {"__init__", "__pycache__"} == set(FLOORS["jetstream"])
+
+
+def test_rooms_of_jetstream_import_downwards_only(jetstream_edges: set[tuple[str, str]]) -> None:
+    assert against_order(jetstream_edges) == set()
+
+
+def test_no_module_of_jetstream_imports_itself(jetstream_edges: set[tuple[str, str]]) -> None:
+    found = cycles({edge for edge in jetstream_edges if "midge.jetstream" not in edge})
+    assert [sorted(one) for one in found] == []
 
 
 def test_the_benchmark_imports_nothing_of_the_server(server_edges: set[tuple[str, str]]) -> None:
@@ -242,6 +283,8 @@ def test_no_module_beside_the_server_does_either(root: Path, folder: str) -> Non
         ("midge.server.routing.router", "midge.server.clients.channel"),
         ("midge.server.config.load", "midge.server.server"),
         ("midge.server.clients.flow", "midge.server.internal.publisher"),
+        ("midge.jetstream.consumer.push", "midge.jetstream.stream.host"),
+        ("midge.jetstream.archive.receiving", "midge.jetstream.api.call"),
     ],
 )
 def test_an_import_against_the_order_is_found(user: str, used: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from midge.jetstream.stream import headers
+from midge.jetstream import headers
 from midge.jetstream.stream.dedup import Dedup
 from midge.jetstream.stream.header_scan import MSG_ID, NOTHING, OTHERS, HeaderScan
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from midge.jetstream.api import requests
 from midge.jetstream.config.stream import REQUEST, StreamRequest
 from midge.jetstream.json import structure
+from midge.jetstream.stream.get_request import GET, GetRequest
 
 
 def read(text: str) -> StreamRequest:
@@ -144,8 +144,8 @@ def test_what_does_not_look_like_json_is_no_request_at_all() -> None:
 
 
 def test_numbers_have_the_range_of_their_field() -> None:
-    highest = structure.decode(b'{"seq":18446744073709551615}', requests.GET, requests.GetRequest())
+    highest = structure.decode(b'{"seq":18446744073709551615}', GET, GetRequest())
     assert highest.seq == 2**64 - 1
     for text in (b'{"seq":18446744073709551616}', b'{"seq":-1}', b'{"batch":9223372036854775808}'):
         with pytest.raises(structure.JsonProblem):
-            structure.decode(text, requests.GET, requests.GetRequest())
+            structure.decode(text, GET, GetRequest())

@@ -1,0 +1,77 @@
+"""A stream that is being made from an archive: a store, and what its stream begins with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.jetstream import headers
+from midge.jetstream.archive.entries import ArchiveError
+from midge.jetstream.json.times import SECOND_NS
+from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.stream import incoming as names
+from midge.jetstream.stream.ttl import INVALID, parse_ttl
+
+if TYPE_CHECKING:
+    from midge.jetstream.config.stream import StreamConfig
+    from midge.jetstream.consumer.state import StoredState
+
+
+class RestoredStream:
+    """A store that is being filled, and what its stream needs to know of it.
+
+    `ids` and `ttls` hold what a stream looks up by sequence when it starts.
+    """
+
+    def __init__(
+        self, config: StreamConfig, store: StreamStore, now_ns: int, max_payload: int
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.created_ns = now_ns
+        self.consumers: list[tuple[bytes, StoredState]] = []
+        self.ids: list[tuple[bytes, int, int]] = []
+        self.ttls: list[tuple[int, int, int]] = []
+        self._now_ns = now_ns
+        self.max_payload = max_payload
+
+    def begin(self, first_seq: int) -> None:
+        """Set the sequence of the first message."""
+        if first_seq > 1:
+            self.store.skip_to(first_seq - 1)
+
+    def add(self, subject: bytes, time_ns: int, seq: int, block: bytes, payload: bytes) -> None:
+        """Store a message, unless it has outlived its own TTL.
+
+        Raises:
+            ArchiveError: it does not fit the stream.
+            StoreError: the store does not take it.
+        """
+        size = len(block) + len(payload)
+        if size > self.max_payload:
+            raise ArchiveError(f"message sequence {seq} exceeds maximum payload size")
+        if 0 <= self.config.max_msg_size < size:
+            raise ArchiveError(f"message sequence {seq} exceeds maximum message size")
+        if seq <= self.store.last_seq:
+            raise ArchiveError(f"message sequence {seq} out of order")
+        ttl_s = parse_ttl(headers.find(block, names.TTL) or b"") if block else 0
+        if ttl_s == INVALID:
+            raise ArchiveError("failed to parse message TTL: invalid per-message TTL (10165)")
+        if ttl_s > 0 and self._now_ns > time_ns + ttl_s * SECOND_NS:
+            self.store.skip_to(seq)
+            return
+        msg_id = self._id_of(block, time_ns) if block else None
+        self.store.append(subject, block, payload, time_ns, seq, ttl_s, msg_id)
+        if msg_id:
+            self.ids.append((msg_id, seq, time_ns))
+        if ttl_s:
+            self.ttls.append((seq, time_ns, ttl_s))
+
+    def _id_of(self, block: bytes, time_ns: int) -> bytes | None:
+        """Return a message's id if its window is still open."""
+        if time_ns + self.config.duplicate_window_ns < self._now_ns:
+            return None
+        return headers.find(block, names.MSG_ID) or None
+
+    def end(self, last_seq: int) -> None:
+        """Set the last sequence, even if the last message has a lower one."""
+        self.store.skip_to(last_seq)

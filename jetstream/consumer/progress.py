@@ -1,0 +1,78 @@
+"""How far a consumer has come: what is stored of it, and what its log and its host go by."""
+
+from __future__ import annotations
+
+from midge.jetstream.clock import Clock
+from midge.jetstream.config.consumer import ConsumerConfig
+from midge.jetstream.consumer.pending import Entry, Pending
+from midge.jetstream.sink import Sink
+from midge.jetstream.store.interface import StreamStore
+
+
+class Progress:
+    """The positions of a consumer, the messages that await their acks, and delivery counts.
+
+    `next_seq` is the stream sequence from which the next message is looked for, and
+    `next_consumer_seq` the number that the next delivery gets. `redelivered` holds how often
+    messages were delivered again, and keeps those that were given up. Up to `last_per_subject_upto`
+    only the last message of each subject counts; 0 when all do. Two floors are kept, as in
+    nats-server: one decides what a stream may remove, and the one that reports show lags behind
+    after messages have been given up.
+    """
+
+    def __init__(
+        self, store: StreamStore, sink: Sink, clock: Clock, config: ConsumerConfig, name: bytes
+    ) -> None:
+        self.store = store
+        self.sink = sink
+        self.clock = clock
+        self.config = config
+        self.name = name
+        self.created_ns = 0
+        self.ack_wait_ns = config.ack_wait_ns
+        self.last_delivery_ns = 0
+        self.last_ack_ns = 0
+        self.pending = Pending(config.backoff_ns or [config.ack_wait_ns])
+        self.redelivered: dict[int, int] = {}
+        self.last_per_subject_upto = 0
+        self.stand_before(0)
+
+    def stand_before(self, seq: int) -> None:
+        """Have nothing delivered, and the message `seq` next."""
+        self.next_seq = seq
+        self.next_consumer_seq = 1
+        self.floor_seq = seq - 1 if seq else 0
+        self.floor_consumer_seq = 0
+        self.shown_floor_seq = self.floor_seq
+        self.shown_floor_consumer_seq = 0
+        self.delivered_seq = self.floor_seq
+        self.delivered_consumer_seq = 0
+
+    def show_floor(self) -> None:
+        """Have reports show the floor that decides, and all before `next_seq` as delivered."""
+        self.shown_floor_consumer_seq = self.floor_consumer_seq
+        self.shown_floor_seq = self.floor_seq
+        self.delivered_consumer_seq = self.next_consumer_seq - 1
+        self.delivered_seq = max(self.next_seq, 1) - 1
+
+    def _move_floor(self, entry: Entry) -> None:
+        """Move the floor that decides, after `entry` has been taken out of those pending."""
+        if not self.pending.entries:
+            self.floor_consumer_seq = self.next_consumer_seq - 1
+            self.floor_seq = self.next_seq - 1
+        elif entry.consumer_seq == self.floor_consumer_seq + 1:
+            after = entry.after
+            self.floor_consumer_seq = after.consumer_seq - 1 if after else entry.consumer_seq
+            self.floor_seq = after.seq - 1 if after else entry.seq
+
+    def _move_shown_floor(self, entry: Entry) -> None:
+        """Move the floor that is shown, after `entry` was acknowledged."""
+        if entry.consumer_seq <= self.shown_floor_consumer_seq:
+            return
+        if not self.pending.entries:
+            self.shown_floor_consumer_seq = self.delivered_consumer_seq
+            self.shown_floor_seq = self.delivered_seq
+        elif entry.consumer_seq == self.shown_floor_consumer_seq + 1:
+            after = entry.after
+            self.shown_floor_consumer_seq = after.consumer_seq - 1 if after else entry.consumer_seq
+            self.shown_floor_seq = after.seq - 1 if after else entry.seq

@@ -1,0 +1,53 @@
+# C types for host.py.
+
+from midge.jetstream.consumer.consumer_set cimport ConsumerSet
+from midge.jetstream.sink cimport Sink
+from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.stream.answers cimport Answers
+from midge.jetstream.stream.audience cimport Audience
+from midge.jetstream.stream.backlog cimport Backlog
+from midge.jetstream.stream.contents cimport Contents
+from midge.jetstream.stream.dedup cimport Dedup
+from midge.jetstream.stream.incoming cimport Incoming
+from midge.jetstream.stream.usage cimport Usage
+from midge.jetstream.ticks cimport Ticks, ticks_of
+
+
+cdef class StreamHost:
+    cdef readonly StreamStore store
+    cdef readonly object surroundings
+    cdef readonly Usage usage
+    cdef public long long created_ns
+    cdef readonly object siblings
+    cdef readonly Sink sink
+    cdef readonly object clock
+    cdef Ticks _ticks
+    cdef public long long max_payload
+    cdef readonly bytes name
+    cdef readonly bint is_memory
+    cdef readonly Answers answers
+    cdef readonly Dedup dedup
+    cdef readonly Audience audience
+    cdef readonly ConsumerSet consumers
+    cdef readonly Contents contents
+    cdef readonly Backlog backlog
+    cdef readonly object events
+    cdef readonly set followers
+    cdef public bytes last_msg_id
+    cdef public long long now_ns
+    cdef public long long skipped_ns
+    cdef public bint is_closed
+    cdef public bint is_expiry_armed
+    cdef readonly bytes ack_head
+    cdef public object config
+    cdef public list subjects
+    cdef public bint is_mirror
+    cdef public bint is_sealed
+    cdef public bint allows_rollup
+    cdef public bint acks
+    cdef public object transform
+
+    cpdef bint take(self, Incoming message) except -1
+    cpdef unsigned long long store_message(self, Incoming message) except? 0
+    cpdef void acknowledge(self, Incoming message, unsigned long long seq, bytes tail) except *
+    cpdef void refuse(self, Incoming message, object error) except *

@@ -1,0 +1,129 @@
+"""What a stream shares with its parts: its data, and what they have it do.
+
+Checks, batches, timers and followers know this class; `stream.Stream` puts them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from midge.jetstream.config.stream import MEMORY, StreamConfig
+from midge.jetstream.errors import ApiError
+from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.stream.answers import Answers
+from midge.jetstream.stream.audience import Audience
+from midge.jetstream.stream.backlog import Backlog
+from midge.jetstream.stream.contents import Contents
+from midge.jetstream.stream.dedup import Dedup
+from midge.jetstream.stream.events import StreamEvents
+from midge.jetstream.stream.incoming import Incoming
+from midge.jetstream.stream.surroundings import Surroundings
+from midge.jetstream.stream.usage import Usage
+from midge.jetstream.ticks import ticks_of
+from midge.jetstream.transform import Transform
+from midge.protocol.errors import quote
+
+
+class StreamHost:
+    """A stream as its parts see it.
+
+    `now_ns` is the wall time as of the message that is being handled, `skipped_ns` that of the last
+    one which nobody was interested in. `siblings` are the streams of the account by name, the
+    stream itself among them; None without an account. `is_expiry_armed` tells that a look at what
+    has expired is planned, or that there is nothing to plan for.
+    """
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        store: StreamStore,
+        surroundings: Surroundings,
+        usage: Usage,
+        created_ns: int,
+        siblings: Mapping[str, StreamHost] | None = None,
+    ) -> None:
+        self.store = store
+        self.surroundings = surroundings
+        self.usage = usage
+        self.created_ns = created_ns
+        self.siblings = siblings
+        self.sink = surroundings.sink
+        self.clock = surroundings.clock
+        self._ticks = ticks_of(self.clock)
+        self.max_payload = surroundings.max_payload
+        self.name = config.name.encode("utf-8", "surrogateescape")
+        self.is_memory = config.storage == MEMORY
+        self.answers = Answers(store, self.sink, self.is_memory)
+        self.dedup = Dedup(config.duplicate_window_ns, self.clock.is_exact)
+        self.audience = Audience(config, store, surroundings, self._remove_settled)
+        self.consumers = self.audience.consumers
+        self.followers = self.audience.followers
+        self.contents = Contents(store, usage, self.consumers, self.is_memory)
+        self.backlog = Backlog(store, *surroundings.bounds.backlog)
+        self.events = StreamEvents(self.name, surroundings, self.answers)
+        self.last_msg_id = b""
+        self.now_ns = 0
+        self.skipped_ns = 0
+        self.is_closed = False
+        self.is_expiry_armed = False
+        self.ack_head = self._make_ack_head()
+
+    def configure(self, config: StreamConfig) -> None:
+        """Follow a configuration that has been checked."""
+        self.config = config
+        self.audience.follow(config)
+        self.contents.follow(config)
+        self.subjects = [subject.encode("utf-8", "surrogatepass") for subject in config.subjects]
+        self.is_mirror = config.mirror is not None
+        self.is_sealed = config.sealed
+        self.allows_rollup = config.allow_rollup and not config.deny_purge
+        self.acks = not config.no_ack
+        self.dedup.window_ns = config.duplicate_window_ns
+        given = config.transform()
+        random = self.surroundings.random
+        self.transform = Transform(given.source, given.destination, random) if given else None
+
+    # What the parts have a stream do.
+
+    def take(self, message: Incoming) -> bool:
+        """Check a message, store it and answer; False when it is refused."""
+        raise NotImplementedError
+
+    def store_message(self, message: Incoming) -> int:
+        """Check a message and store it; return its sequence, 0 for a duplicate.
+
+        Raises:
+            Refused: with the error to answer.
+        """
+        raise NotImplementedError
+
+    def acknowledge(self, message: Incoming, seq: int, tail: bytes) -> None:
+        """Answer that a message has been stored; `tail` ends the JSON behind the sequence."""
+        raise NotImplementedError
+
+    def acknowledge_batch(self, message: Incoming, seq: int) -> None:
+        """Answer that an atomic batch, of which `message` was the last, has been stored."""
+        raise NotImplementedError
+
+    def refuse(self, message: Incoming, error: ApiError) -> None:
+        """Answer that a message is not stored."""
+        raise NotImplementedError
+
+    def is_schedule(self, subject: bytes) -> bool | None:
+        """Tell whether the last message of a subject is a schedule; None when there is none."""
+        raise NotImplementedError
+
+    def save_origins(self) -> None:
+        """Keep how far the origins have been read, as messages that tell it are about to go."""
+        raise NotImplementedError
+
+    def _remove_settled(self, seq: int) -> None:
+        """Remove a message that all consumers have acknowledged which had to."""
+        self.contents.remove_settled(seq)
+
+    def _make_ack_head(self) -> bytes:
+        """Return what every ack begins with, up to the sequence."""
+        head = b'{"stream":' + quote(self.name).encode("utf-8", "surrogateescape")
+        if self.surroundings.domain:
+            head += b',"domain":' + quote(self.surroundings.domain.encode()).encode()
+        return head + b',"seq":'
