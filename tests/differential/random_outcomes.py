@@ -22,6 +22,8 @@ from tests.support.callout import UNLIMITED_USER
 from tests.support.keys import UNLIMITED_ACCOUNT, Authority, KeyPair, make_token, pem
 from tests.support.processes import Server, midge_command, nats_server_command
 
+from .encrypted import EncryptedClient
+
 TIMEOUT_S = 10.0
 _FAR_S = 3600
 
@@ -160,7 +162,7 @@ def _told(line: str) -> str:
     return f"INFO {info.get('remote_account')} {info.get('max_payload')}"
 
 
-def _line(sock: socket.socket) -> bytes:
+def _line(sock: socket.socket | EncryptedClient) -> bytes:
     line = b""
     while not line.endswith(b"\n"):
         line += sock.recv(1)
@@ -301,10 +303,10 @@ def _handshake(context: ssl.SSLContext, first: bool, plain: bool, server: Server
                 _line(sock)
             if plain:
                 return _talk(sock)
-            with context.wrap_socket(sock) as wrapped:
-                if first:
-                    _line(wrapped)
-                return f"{wrapped.version()} {_talk(wrapped)}"
+            client = EncryptedClient(context, sock)
+            if first:
+                _line(client)
+            return f"{client.version()} {_talk(client)}"
         except ssl.SSLError as error:
             return f"TLS: {error.reason}"
         except TimeoutError:
@@ -313,7 +315,7 @@ def _handshake(context: ssl.SSLContext, first: bool, plain: bool, server: Server
             return type(error).__name__
 
 
-def _talk(sock: socket.socket) -> str:
+def _talk(sock: socket.socket | EncryptedClient) -> str:
     sock.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
     got = b""
     while not got.endswith(b"PONG\r\n") and (piece := sock.recv(1 << 12)):

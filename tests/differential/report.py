@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import re
 from itertools import groupby, zip_longest
 
 from .runner import Outcome, Received
 from .script import Await, HalfClose, Open, Respond, Script, Send, Signal, Step
 
 _COLUMN = 60
+_NO_RESPONDERS = re.compile(rb"^(HMSG \S+) \S+( \d+ \d+\r\nNATS/1\.0 503\r\nNats-Subject: )")
 _SHOWN_BYTES = 80
 _SHOWN_BYTES_OF_DIFFERENCE = 2000
 
@@ -16,6 +18,8 @@ _SHOWN_BYTES_OF_DIFFERENCE = 2000
 def comparable(script: Script, outcome: Outcome) -> dict[str, list[bytes]]:
     """Reduce an outcome to what the script promises about it."""
     streams = {name: [r.frame for r in received] for name, received in outcome.items()}
+    if script.unordered:
+        streams = {name: [_of_any(frame) for frame in stream] for name, stream in streams.items()}
     if script.racy_end:
         streams = {name: _without_last_words(stream) for name, stream in streams.items()}
     if script.pooled:
@@ -74,6 +78,11 @@ def escape(data: bytes, limit: int = 160) -> str:
 
 def _without_last_words(stream: list[bytes]) -> list[bytes]:
     return [frame for frame in stream if not frame.startswith((b"-ERR", b"[close frame"))]
+
+
+def _of_any(frame: bytes) -> bytes:
+    """Leave out which of a client's subscriptions to the reply subject got a no-responders."""
+    return _NO_RESPONDERS.sub(rb"\1 <sid>\2", frame)
 
 
 def _sort_neighbours(stream: list[bytes]) -> list[bytes]:

@@ -120,7 +120,8 @@ class Script:
     config: ServerConfig = PLAIN
     unordered: bool = False
     """nats-server leaves the order in which one message reaches several subscriptions open:
-    neighbouring messages are compared without their order."""
+    neighbouring messages are compared without their order, and a no-responders message, of which
+    the first in that order gets the only one, without its sid."""
     pooled: bool = False
     """Only what all connections together receive is compared, not who received it."""
     differs: str | None = None
