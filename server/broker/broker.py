@@ -125,7 +125,7 @@ class Broker(Host):
         self._empty = asyncio.Event()
         links = AccountLinks(self.internal.route_frame, clock, random, self.account, self._describe)
         self.admission = Admission(self, self.clients, self.account, links)
-        self.traces = MessageTraces(self, self.admission.trace_claim)
+        self.traces = MessageTraces(self, self.admission.trace_claim, self.accounts.get)
         self._offer_callout(options)
         links.applied = partial(self._show, "accounts_planned")
         self.intercept_as_configured(configured_interceptors(options))

@@ -3,7 +3,8 @@
 `Nats-Trace-Dest` names the subject that the trace goes to, `Nats-Trace-Only` has nothing but the
 trace happen. W3C's `traceparent`, when it says that it is sampled, is traced where the account's
 `msg_trace` says where to. A trace follows a message to the borders of its account, as nats-server's
-does unless an import or export allows more.
+does unless an import or export allows more. Over links it goes on: each server publishes what
+happened there, and `Nats-Trace-Hop` says which of them is behind which link.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from midge.protocol import errors
 from midge.protocol.frame import compose
 from midge.server.clients.publishing import PublishingClient
 from midge.server.log.logger import get_logger
+from midge.server.routing.link_choice import pick_link
 from midge.server.routing.reserved import RESERVED_SUBJECTS
+from midge.server.routing.role import Role
 from midge.server.routing.slow_path import CLOSED, DENIED_SUBJECTS, NO_ECHO, SCREENED
 from midge.sublist.subjects import is_valid_publish_subject
 
@@ -33,16 +36,27 @@ if TYPE_CHECKING:
 DESTINATION = "Nats-Trace-Dest"
 ONLY = "Nats-Trace-Only"
 PARENT = "traceparent"
+HOP = "Nats-Trace-Hop"
+TRACING_PROTOCOL = 3
+"""What a server of at least this protocol says of a message's way, and does not deliver a trace."""
+
 _ORIGIN_ACCOUNT = "Nats-Trace-Origin-Account"
 _DISABLED = "trace disabled"
 _VERSION_LINE = b"NATS/1.0\r\n"
 _TRUE = ("1", "true", "on")
 _SAMPLED = 1
-_CLIENT = 0  # the kind of a client, in nats-server's numbers
+_CLIENT = 0  # the kinds, in nats-server's numbers
+_KINDS = {Role.ROUTE: 1, Role.WORKER: 1, Role.LEAF: 4}
 
 NO_ECHO_TEXT = "Not delivered because of no echo"
 DENIED_TEXT = "Not delivered because subscription denies this subject"
 CLOSED_TEXT = "Not delivered because client is closed"
+PUBLISH_DENIED_TEXT = "Not delivered because publish denied for this subject"
+NOT_TRACING_TEXT = "Not delivered because remote does not support message tracing"
+UNTRACED_TEXT = (
+    "Message delivered but remote does not support message tracing so no trace event generated"
+    " from there"
+)
 SLOW_TEXT = "Not delivered because fast producer not stalled and consumer is slow"
 
 Event = dict[str, Any]
@@ -61,12 +75,19 @@ class Sampling(Struct, frozen=True):
 class MessageTraces:
     """The traces of one server; `send` publishes them, and without it there are none.
 
-    `claim` returns what the token of an account says of traces, None without one.
+    `claim` returns what the token of an account says of traces, None without one, and
+    `find_account` the account of a name.
     """
 
-    def __init__(self, host: Host, claim: Callable[[str], TraceClaim | None]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        claim: Callable[[str], TraceClaim | None],
+        find_account: Callable[[str], Account | None],
+    ) -> None:
         self._host = host
         self._claim = claim
+        self._find_account = find_account
         self.send: Send | None = None
 
     def begin(self, connection: PublishingClient, frame: Frame) -> Trace | None:
@@ -76,21 +97,40 @@ class MessageTraces:
         nowhere then.
         """
         headers = read_trace_headers(frame.header_bytes() or b"")
-        send = self.send
-        if not headers or send is None:
+        sampling = self._wanted(headers, connection.account)
+        if self.send is None or sampling is None:
             return None
-        is_only, sampling = False, None
-        if DESTINATION in headers:
-            is_only = headers.get(ONLY, [""])[0].lower() in _TRUE
-            destination = headers[DESTINATION][0]
-        else:
-            sampling = self._sampling(connection.account)
-            if sampling is None:
-                return None
-            destination = sampling.destination
-        trace = Trace(self._host, send, connection, frame, headers, destination, is_only=is_only)
+        trace = Trace(self._host, self.send, connection, frame, headers, sampling.destination)
         trace.is_silent = DESTINATION not in headers and not self._is_chosen(sampling)
-        return trace if trace.is_possible() or trace.is_void or trace.is_silent else None
+        is_possible = trace.is_possible(connection)
+        return trace if is_possible or trace.is_void or trace.is_silent else None
+
+    def begin_on_link(self, source: Client, frame: Frame) -> Trace | None:
+        """Begin the trace that goes on from another server with `frame`, or return None.
+
+        The trace is published in the account that it began in, if there is one of that name here.
+        """
+        headers = read_trace_headers(frame.header_bytes() or b"")
+        sampling = self._wanted(headers, source.account)
+        if self.send is None or sampling is None:
+            return None
+        trace = Trace(self._host, self.send, source, frame, headers, sampling.destination)
+        trace.hop = headers.get(HOP, [""])[0]
+        began_in = headers.get(_ORIGIN_ACCOUNT, [source.account.name])[0]
+        account = self._find_account(began_in)
+        if account is not None and trace.has_destination():
+            trace.account = account
+            return trace
+        trace.is_void = trace.is_only
+        return trace if trace.is_void else None
+
+    def _wanted(self, headers: dict[str, list[str]], account: Account) -> Sampling | None:
+        """Return where `headers` want a trace to go; None if they ask for none."""
+        if not headers:
+            return None
+        if DESTINATION in headers:
+            return Sampling(headers[DESTINATION][0], 100)
+        return self._sampling(account)
 
     def _sampling(self, account: Account) -> Sampling | None:
         """Return what the settings say of traces that an account's own headers do not ask for."""
@@ -102,70 +142,73 @@ class MessageTraces:
                 return Sampling(table.msg_trace.destination, table.msg_trace.sampling_percent)
         return None
 
-    def _is_chosen(self, sampling: Sampling | None) -> bool:
-        percent = 100 if sampling is None else sampling.percent
+    def _is_chosen(self, sampling: Sampling) -> bool:
+        percent = sampling.percent
         return not 0 < percent < 100 or self._host.random.randrange(100) < percent
 
 
 class Trace:
-    """The way of one message.
+    """The way of one message, published in `account`; behind a link it has a `hop`.
 
-    One that `is_void` goes nowhere; `refusal` is the -ERR for a destination that is not allowed.
-    One that `is_silent` goes its way untraced, and says so to other servers.
+    With `is_only` the message itself is not delivered. One that `is_void` goes nowhere; `refusal`
+    is the -ERR for a destination that is not allowed. One that `is_silent` goes its way untraced,
+    and says so to other servers.
     """
 
     def __init__(
         self,
         host: Host,
         send: Send,
-        connection: PublishingClient,
+        publisher: Client,
         frame: Frame,
         headers: dict[str, list[str]],
         destination: str,
-        *,
-        is_only: bool,
     ) -> None:
         self._host = host
         self._send = send
-        self._connection = connection
-        self._account = connection.account
+        self._publisher = publisher
+        self.account = publisher.account
         self._destination = destination.encode(errors="surrogateescape")
-        self._is_only = is_only
+        self.is_only = DESTINATION in headers and headers.get(ONLY, [""])[0].lower() in _TRUE
+        self.hop = ""
+        self._hops = 0
         self.is_void = False
         self.is_silent = False
         self.refusal: str | None = None
         self._ingress = self._event(
-            "in", acc=self._account.name, subj=_text(frame.subject_bytes()), client=connection
+            "in", acc=publisher.account.name, subj=_text(frame.subject_bytes()), client=publisher
         )
         self._events = [self._ingress]
         self._headers = headers
         self._size = frame.size
 
-    def is_possible(self) -> bool:
-        """Tell whether there can be a trace; if not, a message for that alone is void."""
-        connection, destination = self._connection, self._destination
+    def is_possible(self, connection: PublishingClient) -> bool:
+        """Tell whether a client can have a trace; if not, a message for that alone is void."""
         if connection.publish_checks & SCREENED:
-            self.is_void = self._is_only  # what an interceptor does is its own to tell
+            self.is_void = self.is_only  # what an interceptor does is its own to tell
             self.is_silent = False
         elif _ORIGIN_ACCOUNT in self._headers:
-            self.is_void, self.is_silent = self._is_only, not self._is_only
-        elif not is_valid_publish_subject(destination):
-            log.error(
-                "trace_impossible",
-                cid=connection.cid,
-                peer=connection.peer,
-                destination=_text(destination),
-            )
-            self.is_void = self._is_only
-        elif not self._may_be_sent():
-            self.refusal = errors.publish_violation(destination)
+            self.is_void, self.is_silent = self.is_only, not self.is_only
+        elif not self.has_destination():
+            self.is_void = self.is_only
+        elif not self._may_be_sent(connection):
+            self.refusal = errors.publish_violation(self._destination)
             self.is_void = True
         else:
             return True
         return False
 
-    def _may_be_sent(self) -> bool:
-        permissions = self._connection.permissions
+    def has_destination(self) -> bool:
+        """Tell whether the trace can be published anywhere; log it if not."""
+        if is_valid_publish_subject(self._destination):
+            return True
+        owner = _owner_of(self._publisher)
+        destination = _text(self._destination)
+        log.error("trace_impossible", cid=owner.cid, peer=owner.peer, destination=destination)
+        return False
+
+    def _may_be_sent(self, connection: PublishingClient) -> bool:
+        permissions = connection.permissions
         return not self._destination.startswith(RESERVED_SUBJECTS) and (
             permissions is None or permissions.may_publish(self._destination)
         )
@@ -180,18 +223,78 @@ class Trace:
     def route(self, result: SubListResult, frame: Frame) -> int:
         """Deliver `frame`, or tell how it would be; return how many take it."""
         if self.is_silent:
+            publisher = self._publisher
             untraced = without_trace(frame)
-            return self._host.router.route(self._account, result, self._connection, untraced)
+            return self._host.router.route(publisher.account, result, publisher, untraced)
+        links, elsewhere = self._links_of(result)
         plain = cast("tuple[RoutedSubscription, ...]", result.plain)
         taken = sum(self._offer(subscription, frame) for subscription in plain)
-        return taken + sum(self._offer_to_group(group, frame) for group in result.queues)
+        for group in result.queues:
+            if group.name in elsewhere:
+                continue
+            if self._offer_to_group(group, frame):
+                taken += 1
+            else:
+                self._choose_link(result, group.name, 0, links)
+        return taken + sum(self._forward(link, frame, links[link]) for link in links)
 
     def send(self) -> None:
         """Publish the trace."""
         if not self.is_silent:
             request = {"header": self._headers, "msgsize": self._size}
-            trace = {"request": request, "events": self._events}
-            self._send(self._account, self._destination, trace)
+            hops = {"hops": self._hops} if self._hops else {}
+            trace = {"request": request, **hops, "events": self._events}
+            self._send(self.account, self._destination, trace)
+
+    def _links_of(self, result: SubListResult) -> tuple[dict[Client, list[bytes]], set[bytes]]:
+        """Choose the links that the message goes over, each with the queue groups it is for.
+
+        Returns the names of those groups, too, of which no member here gets it.
+        """
+        links: dict[Client, list[bytes]] = {}
+        if result.remotes is None:
+            return links, set()
+        for link in cast("tuple[Client, ...]", result.remotes.plain):
+            if link is not self._publisher:
+                links[link] = []
+        names = [group.name for group in result.remotes.queues]
+        chosen = {
+            name
+            for name in names
+            if self._choose_link(result, name, result.count_members(name), links)
+        }
+        return links, chosen
+
+    def _choose_link(
+        self, result: SubListResult, name: bytes, here: int, links: dict[Client, list[bytes]]
+    ) -> bool:
+        """Note in `links` over which one a queue group gets the message; False: over none."""
+        groups = () if result.remotes is None else result.remotes.queues
+        for group in groups:
+            if group.name == name:
+                link = pick_link(group, self._publisher, self._host.router.chooser, here)
+                if link is not None:
+                    links.setdefault(link, []).append(name)
+                    return True
+        return False
+
+    def _forward(self, link: Client, frame: Frame, queues: list[bytes]) -> bool:
+        """Send `frame` over `link`, where the trace goes on; tell whether it goes."""
+        self._hops += 1
+        hop = f"{self.hop}.{self._hops}" if self.hop else str(self._hops)
+        owner = _owner_of(link)
+        is_traced = owner.parser.headers and owner.peer_protocol >= TRACING_PROTOCOL
+        error, is_sent = "", False
+        if not is_traced:
+            error = NOT_TRACING_TEXT if self.is_only else UNTRACED_TEXT
+        if is_traced or not self.is_only:
+            told = _with_header(frame, HOP, hop)
+            is_sent = link.forward(self._publisher, told, queues or None)
+            if not is_sent:
+                error = _refusal_of_link(owner, frame)
+        fields = {"error": error} if error else {}
+        self._events.append(self._event("eg", client=link, hop=hop, **fields))
+        return is_sent
 
     def _offer_to_group(self, group: QueueGroup, frame: Frame) -> bool:
         """Offer `frame` to the members of a group from the one whose turn it is on."""
@@ -210,9 +313,9 @@ class Trace:
         client = subscription.client
         if client is None:
             return self._offer_inside(subscription, frame)
-        refusal = _refusal_of(client, subscription.queue, self._connection, frame)
-        if refusal is None and not self._is_only:
-            outcome = self._host.router.deliver(subscription, self._connection, frame)
+        refusal = _refusal_of(client, subscription.queue, self._publisher, frame)
+        if refusal is None and not self.is_only:
+            outcome = self._host.router.deliver(subscription, self._publisher, frame)
             refusal = None if outcome else SLOW_TEXT
         queue = subscription.queue
         self._events.append(
@@ -231,18 +334,18 @@ class Trace:
         told = getattr(subscription, "trace_events", None)
         events = [] if told is None else told(frame)
         self._events += [self._event(**event) for event in events]
-        if self._is_only:
+        if self.is_only:
             return bool(events)
         if any(event["type"] == "si" for event in events):
             frame = without_trace(frame)  # the other account has not allowed it
-        return bool(self._host.router.deliver(subscription, self._connection, frame))
+        return bool(self._host.router.deliver(subscription, self._publisher, frame))
 
     def _event(self, type: str, client: Client | None = None, **fields: Any) -> Event:  # noqa: A002
         """Make one event; that of a client says which."""
         made: Event = {"type": type, "ts": self._host.clock.wall()}
         if client is not None:
-            made |= {"kind": _CLIENT, "cid": client.cid}
-            name = client.options.name if isinstance(client, PublishingClient) else ""
+            made |= {"kind": _KINDS.get(Role(client.role), _CLIENT), "cid": client.cid}
+            name = _name_of(client)
             made |= {"name": name} if name else {}
         return {**made, **fields}
 
@@ -273,10 +376,15 @@ def read_trace_headers(block: bytes) -> dict[str, list[str]]:
 
 def without_trace(frame: Frame) -> Frame:
     """Return `frame` with a header that keeps other servers from tracing it."""
-    name = DESTINATION.encode() + b":"
+    return _with_header(frame, DESTINATION, _DISABLED)
+
+
+def _with_header(frame: Frame, name: str, value: str) -> Frame:
+    """Return `frame` with one header of that name."""
+    start = name.encode() + b":"
     lines = (frame.header_bytes() or b"").removesuffix(b"\r\n").splitlines(keepends=True)
-    kept = [line for line in lines if not line.startswith(name)]
-    block = b"".join([*kept, name, b" ", _DISABLED.encode(), b"\r\n\r\n"])
+    kept = [line for line in lines if not line.startswith(start)]
+    block = b"".join([*kept, start, b" ", value.encode(errors="replace"), b"\r\n\r\n"])
     return compose(frame.subject_bytes(), frame.payload_bytes(), frame.reply_bytes(), block)
 
 
@@ -289,9 +397,7 @@ def _is_sampled(parent: str) -> bool:
         return False
 
 
-def _refusal_of(
-    client: Client, queue: bytes | None, publisher: PublishingClient, frame: Frame
-) -> str | None:
+def _refusal_of(client: Client, queue: bytes | None, publisher: Client, frame: Frame) -> str | None:
     """Return why a subscription of `client`, in `queue`, does not get `frame`; None if it does."""
     checks = client.deliver_checks
     if checks & NO_ECHO and client is publisher:
@@ -303,6 +409,29 @@ def _refusal_of(
         if permissions and not permissions.may_deliver(frame.subject_bytes(), queue):
             return DENIED_TEXT
     return None
+
+
+def _refusal_of_link(link: Any, frame: Frame) -> str:
+    """Return why `frame` has not gone over a link."""
+    if link.deliver_checks & CLOSED:
+        return CLOSED_TEXT
+    rules = link.send_rules
+    if rules is not None and not rules.may_publish(frame.subject_bytes()):
+        return PUBLISH_DENIED_TEXT
+    return SLOW_TEXT
+
+
+def _owner_of(client: Client) -> Any:
+    """Return the connection that `client` is, or is a part of: that of a link to one account."""
+    return getattr(client, "link", client)
+
+
+def _name_of(client: Client) -> str:
+    """Return the name of a client, or of the server behind a link."""
+    if isinstance(client, PublishingClient):
+        return client.options.name
+    name: str = getattr(_owner_of(client), "name", "")
+    return name
 
 
 def _text(raw: bytes) -> str:

@@ -15,7 +15,7 @@ from midge.sublist.sublist cimport SubList
 cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED, RESERVED
 cdef Py_ssize_t COMMAND_BYTES, _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, STEP_BYTES, OK_BYTES
 cdef Py_ssize_t _RESERVED_BYTES, _SCREENED_BYTES, _NO_RESPONDERS_BYTES
-cdef Py_ssize_t _TRACED_BYTES, _HEADERS_AHEAD
+cdef Py_ssize_t _TRACED_BYTES
 
 
 cdef class PublishingClient(ChannelOwner):
@@ -48,8 +48,6 @@ cdef class PublishingClient(ChannelOwner):
     cdef void _route(self, Frame frame) except *
     @cython.locals(data="const unsigned char *", base=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t)
     cdef void _note_unanswered(self, Frame frame, SubListResult result) except *
-    @cython.locals(start=Py_ssize_t, i=Py_ssize_t)
-    cdef Py_ssize_t _count_untraced(self, Frame frame, Py_ssize_t count) except -1
     @cython.locals(checks=int, subject=bytes, target=bytes, taken=Py_ssize_t)
     cdef bint _publish_traced(self, Frame frame) except -1
     @cython.locals(checks=int, subject=bytes, target=bytes, may_publish=bint,

@@ -43,7 +43,6 @@ _DELIVERY_IN_RUN_BYTES = 16
 
 _RESERVED_BYTES = 2048  # finding out in plain Python whether a subject is the server's own
 _TRACED_BYTES = 32 * 1024  # reading headers in plain Python, and telling where a message went
-_HEADERS_AHEAD = 32  # of a run, for those behind the first may be looked at once for each of them
 _SCREENED_BYTES = 32 * 1024  # showing a message to an interceptor
 _NO_RESPONDERS_BYTES = 1024 if memory.is_compiled() else 16 * 1024
 
@@ -90,7 +89,7 @@ class PublishingClient(ChannelOwner):
                 )
         if (
             frame.header_size > 0
-            and not self._count_untraced(frame, 1)
+            and not trace_headers.count_untraced(frame, 1)
             and self._publish_traced(frame)
         ):
             return
@@ -113,7 +112,7 @@ class PublishingClient(ChannelOwner):
             if not channel.reading.may_spend(cost * count):
                 count = max(channel.parser.budget // cost + 1, 1)
             if frame.header_size > 0:
-                count = self._count_untraced(frame, count)
+                count = trace_headers.count_untraced(frame, count)
             if count and (result or not frame.has_reply()):
                 taken = self.router.route_run(self.account, result, self, frame, count)
                 if taken:
@@ -215,19 +214,6 @@ class PublishingClient(ChannelOwner):
             self._note_unanswered(frame, result)
             if self.options.no_responders:
                 self._send_no_responders(frame, self._subject_of(frame))
-
-    def _count_untraced(self, frame: Frame, count: int) -> int:
-        """Return how many of `count` messages, `frame` the first, ask for no trace before one may.
-
-        At most `_HEADERS_AHEAD`, for the same may be asked again of all but the first of them.
-        """
-        start = frame.base + frame.payload
-        count = min(count, _HEADERS_AHEAD)
-        for i in range(count):
-            if trace_headers.may_ask(frame.data, start, start + frame.header_size):
-                return i
-            start += frame.end
-        return count
 
     def _publish_traced(self, frame: Frame) -> bool:
         """Publish a message that asks for a trace; False when it does not after all."""

@@ -16,6 +16,7 @@ from midge.protocol.route_messages import (
     GOSSIP_OVERRIDE,
     RouteInfo,
 )
+from midge.server.broker.message_trace import TRACING_PROTOCOL
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.observer import Observer
 from midge.server.cluster.interest import RouteDialect
@@ -111,6 +112,7 @@ class Cluster(Observer):
             server_id=self.server_id,
             server_name=self.server_name(),
             version=COMPATIBLE_VERSION,
+            proto=TRACING_PROTOCOL,
             go="python",
             host=host,
             port=port,

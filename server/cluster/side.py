@@ -198,6 +198,7 @@ class RouteSide:
         self._take_rules(info)
         self.info = info
         link.name = info.server_name or info.server_id
+        link.peer_protocol = info.proto
         own = self.cluster.broker.options.limits.header_support
         link.takes_headers(bool(info.headers) and own)
         link.limit(None, None, info.max_payload)

@@ -13,6 +13,7 @@ from midge.protocol import COMPATIBLE_VERSION, errors
 from midge.protocol.leaf_messages import LeafConnect, LeafInfo, SubjectRules, parse_leaf_connect
 from midge.server.auth import AuthRequest, Identity, Refusal, Verdict
 from midge.server.broker.admission import expiry_text
+from midge.server.broker.message_trace import TRACING_PROTOCOL
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.leafnodes.interest import LeafDialect
 from midge.server.leafnodes.rules import denied_for, rules_of, telling
@@ -99,6 +100,7 @@ class Accepted(Side):
             server_id=broker.keys.server_id,
             server_name=self.nodes.server_name(),
             version=COMPATIBLE_VERSION,
+            proto=TRACING_PROTOCOL,
             go="python",
             host=host,
             port=port,
@@ -237,6 +239,7 @@ class Accepted(Side):
         broker = self.nodes.broker
         link.account = account
         link.name = connect.name
+        link.peer_protocol = connect.protocol
         link.cluster = connect.cluster
         link.remote_account = connect.remote_account
         self._end_duplicates(link)

@@ -14,6 +14,7 @@ from midge.protocol.leaf_messages import (
     SubjectRules,
     parse_leaf_info,
 )
+from midge.server.broker.message_trace import TRACING_PROTOCOL
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.leafnodes.credentials import prove
 from midge.server.leafnodes.interest import LeafDialect
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from midge.server.links.addresses import Address
 
 _SECOND_INFO_S = 2.0
-_PROTOCOL = 1  # 2 and more would promise to trace messages
 _STALE = "Stale Leaf Node Connection - Closing"
 
 
@@ -103,7 +103,7 @@ class Solicited(Side):
             deny_pub=(*self._remote.table.deny_imports, *denied_for(jetstream).take) or None,
             compress_mode="off" if info.compression else "not supported",
             remote_account=link.account.name,
-            protocol=_PROTOCOL,
+            protocol=TRACING_PROTOCOL,
         )
         try:
             prove(connect, self._remote.table, self._remote.address, info.nonce or "")
@@ -111,6 +111,7 @@ class Solicited(Side):
             self.fail(link, None, ClosedReason.AUTHENTICATION_FAILURE, f"credentials: {error}")
             return
         link.takes_headers(bool(info.headers) and connect.headers)
+        link.peer_protocol = info.proto
         link.send(connect.line() + b"PING\r\n")
         if info.info_on_connect:
             self.wait(link, _SECOND_INFO_S, _STALE, ClosedReason.AUTHENTICATION_TIMEOUT)

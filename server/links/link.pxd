@@ -9,6 +9,7 @@ from midge.server.auth.permissions cimport Permissions
 from midge.server.clients.channel cimport Channel, ChannelOwner
 from midge.server.clients.reading cimport Reading
 from midge.server.links.outbound cimport Heads, LinkOutbound
+from midge.server.routing cimport trace_headers
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
 from midge.sublist.result cimport Remotes, SubListResult
@@ -17,7 +18,7 @@ from midge.sublist.subscription cimport RemoteSubscription
 
 cdef int BEHIND, CLOSED, DENIED_SUBJECTS, NO_HEADERS, OVERSIZED, REPLY_GRANTS, _CONNECTED
 cdef Py_ssize_t COMMAND_BYTES, STEP_BYTES, _CARE_BYTES, _VIEW_BYTES, _PUB_BYTES
-cdef Py_ssize_t _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, _ROOM_BYTES
+cdef Py_ssize_t _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, _ROOM_BYTES, _TRACED_BYTES
 cdef bytes _PING, _PONG, _ACK_PREFIX
 
 
@@ -30,6 +31,7 @@ cdef class Link(ChannelOwner):
     cdef public str name
     cdef public Py_ssize_t max_interest
     cdef readonly Py_ssize_t interest_count
+    cdef public long long peer_protocol
     cdef readonly Permissions send_rules
     cdef readonly Permissions take_rules
     cdef readonly Py_ssize_t peer_max_payload
@@ -66,7 +68,13 @@ cdef class Link(ChannelOwner):
     cdef bint _needs_care(self, Account account, Frame frame) except -1
     @cython.locals(subject=bytes, mapped=bytes, found=SubListResult, view=SubListResult,
                    shown=Frame)
-    cdef void _take_with_care(self, Client source, Frame frame, list queues) except *
+    cdef void _take_with_care(
+        self, Client source, Frame frame, list queues, object trace
+    ) except *
+    cdef void _route_unless(
+        self, object trace, Client source, SubListResult view, Frame frame
+    ) except *
+    cdef bint _take_traced(self, Client source, Frame frame, list queues) except -1
     @cython.locals(rules=Permissions)
     cdef bint _may_take(self, bytes subject) except -1
     @cython.locals(offers="long long")

@@ -16,6 +16,7 @@ from midge.server.clients.channel import Channel, ChannelOwner
 from midge.server.clients.charges import COMMAND_BYTES, STEP_BYTES
 from midge.server.clients.state import State
 from midge.server.links.outbound import Heads, LinkOutbound
+from midge.server.routing import trace_headers
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.slow_path import (
@@ -40,6 +41,7 @@ _CONNECTED = int(State.CONNECTED)
 _DELIVERY_BYTES = 128
 _DELIVERY_IN_RUN_BYTES = 16
 _CARE_BYTES = 1024  # permissions, mappings and a copy of the frame
+_TRACED_BYTES = 32 * 1024  # reading headers in plain Python, and telling where a message went
 _VIEW_BYTES = 64  # per queue group named, looked for among those of the result
 _PUB_BYTES = 4  # with its blank
 _PING = b"PING\r\n"
@@ -55,8 +57,8 @@ class Link(ChannelOwner):
 
     `send_rules` limit what is sent over the link and `take_rules` what is taken from it; None where
     nothing does. With `maps`, the mappings of an account apply to what comes over the link.
-    `peer_max_payload` is the largest message that the other side takes, and `max_interest` how much
-    interest it may tell.
+    `peer_max_payload` is the largest message that the other side takes, `max_interest` how much
+    interest it may tell, and `peer_protocol` what it speaks.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Link(ChannelOwner):
         self.name = ""
         self.max_interest = 0
         self.interest_count = 0
+        self.peer_protocol = 0
         self.send_rules: Permissions | None = None
         self.take_rules: Permissions | None = None
         self.peer_max_payload = 0
@@ -236,15 +239,19 @@ class Link(ChannelOwner):
         if not frame.repeated:
             self._view = None
             self._is_unusual = self._needs_care(source.account, frame)
+        if frame.header_size >= 0 and self._take_traced(source, frame, self._queues_of(frame)):
+            return
         if self._is_unusual:
-            self._take_with_care(source, frame, self._queues_of(frame))
+            self._take_with_care(source, frame, self._queues_of(frame), None)
             return
         view = self._match(source, frame)
         self._route(source, view, frame)
 
     def take_run(self, source: Client, frame: Frame, count: int) -> int:
         """Route messages that differ in their payloads only; return how many."""
-        if not self._is_unusual:
+        if frame.header_size >= 0:
+            count = trace_headers.count_untraced(frame, count)
+        if count and not self._is_unusual:
             view = self._match(source, frame)
             deliveries = view.fan_out() * (frame.end + _DELIVERY_IN_RUN_BYTES)
             cost = deliveries + frame.end  # which the parser charges
@@ -264,8 +271,10 @@ class Link(ChannelOwner):
         self.in_messages += 1
         self.in_bytes += frame.size
         self._view = None
+        if frame.header_size >= 0 and self._take_traced(source, frame, queues):
+            return
         if self._needs_care(source.account, frame):
-            self._take_with_care(source, frame, queues)
+            self._take_with_care(source, frame, queues, None)
             return
         found = self._found(source.account.sublist, frame)
         self._route(source, self._with_queues(source, found, queues), frame)
@@ -286,8 +295,26 @@ class Link(ChannelOwner):
             frame.data, frame.base + frame.reply_start, frame.base + frame.reply_end, _ACK_PREFIX
         )
 
-    def _take_with_care(self, source: Client, frame: Frame, queues: list[bytes] | None) -> None:
-        """Route `frame` unless it must not be taken, as its subject is mapped, and as it shows."""
+    def _take_traced(self, source: Client, frame: Frame, queues: list[bytes] | None) -> bool:
+        """Route a message with headers that is traced; False where none of them asks for that."""
+        if trace_headers.count_untraced(frame, 1):
+            return False
+        self.spend(_TRACED_BYTES)
+        trace = self.broker.traces.begin_on_link(source, frame) if self.is_ready else None
+        if trace is None:
+            return False
+        if not trace.is_void:
+            self._take_with_care(source, frame, queues, trace)
+            trace.send()
+        return True
+
+    def _take_with_care(
+        self, source: Client, frame: Frame, queues: list[bytes] | None, trace: Any
+    ) -> None:
+        """Route `frame` unless it must not be taken, as its subject is mapped, and as it shows.
+
+        With `trace`, that follows it.
+        """
         if not self.is_ready:
             return
         subject = frame.subject_bytes()
@@ -308,13 +335,22 @@ class Link(ChannelOwner):
         else:
             view = self._with_queues(source, found, queues)
         shown = _shown(frame)
+        if trace is not None:
+            trace.go_on(subject, frame.subject_bytes(), None)
         if shown is frame:
-            self._route(source, view, frame)
+            self._route_unless(trace, source, view, frame)
             return
         # Over another link it goes as it came.
-        self._route(source, SubListResult(view.plain, view.queues), shown)
+        self._route_unless(trace, source, SubListResult(view.plain, view.queues), shown)
         if view.remotes is not None:
-            self._route(source, SubListResult((), (), view.remotes), frame)
+            self._route_unless(trace, source, SubListResult((), (), view.remotes), frame)
+
+    def _route_unless(self, trace: Any, source: Client, view: SubListResult, frame: Frame) -> None:
+        """Deliver `frame` to those in `view`, or have `trace` do so where there is one."""
+        if trace is None:
+            self._route(source, view, frame)
+        else:
+            self.spend(trace.route(view, frame) * (frame.end + _DELIVERY_BYTES))
 
     def _may_take(self, subject: bytes) -> bool:
         rules = self.take_rules

@@ -2,6 +2,8 @@
 
 from libc.string cimport memchr, memcmp
 
+from midge.protocol.frame cimport Frame
+
 
 cdef inline bint may_ask(const unsigned char *data, Py_ssize_t start, Py_ssize_t end) noexcept:
     cdef const unsigned char *at = data + start
@@ -23,6 +25,22 @@ cdef inline bint may_ask(const unsigned char *data, Py_ssize_t start, Py_ssize_t
             if i == 11:
                 return True
     return False
+
+
+cdef inline Py_ssize_t count_untraced(Frame frame, Py_ssize_t count) except -1:
+    cdef const unsigned char *data = frame.data
+    cdef Py_ssize_t start = frame.base + frame.payload
+    cdef Py_ssize_t i
+    count = min(count, HEADERS_AHEAD)
+    for i in range(count):
+        if may_ask(data, start, start + frame.header_size):
+            return i
+        start += frame.end
+    return count
+
+
+cdef enum:
+    HEADERS_AHEAD = 32
 
 
 cdef extern from *:

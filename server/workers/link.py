@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from midge.protocol.frame import Frame
 from midge.protocol.route import RouteParser
+from midge.server.broker.message_trace import TRACING_PROTOCOL
 from midge.server.links.link import Link
 from midge.server.links.outbound import Heads
 from midge.server.routing.account import Account
@@ -35,6 +36,7 @@ class WorkerLink(Link):
         )
         self.index = index
         self.max_interest = _UNLIMITED
+        self.peer_protocol = TRACING_PROTOCOL
         self.takes_headers(True)
         self._parts: dict[bytes, WorkerPart] = {}
         self._account: bytes | None = None
