@@ -131,7 +131,7 @@ class Server:
             self._recorder.start()
         if options.jetstream.enabled and self._is_first:
             self._start_jetstream(broker, state)
-        if options.leafnodes.remotes or options.leafnodes.port:
+        if (options.leafnodes.remotes or options.leafnodes.port) and self._is_first:
             self._start_leafnodes(broker)
         if options.websocket.port:
             await self._open_websocket(broker)
@@ -184,7 +184,7 @@ class Server:
 
         service = LeafNodeService(broker, self._links_interests())
         self._use_leafnodes(service)
-        service.start()
+        service.start(self._doors)
 
     def _links_interests(self) -> Interests:
         """Return the interest in each account for all links, made on first use."""
@@ -192,6 +192,8 @@ class Server:
             from midge.server.links.interest import Interests  # noqa: PLC0415 - as above
 
             self._interests = Interests()
+            if self._part is not None:
+                self._part.link_outside(self._interests)
         return self._interests
 
     def _start_cluster(self, broker: Broker, state: State) -> None:
@@ -199,8 +201,10 @@ class Server:
         from midge.server.cluster.service import ClusterService  # noqa: PLC0415 - as above
 
         self._cluster = ClusterService(broker, self._links_interests())
+        if self._part is not None:
+            self._cluster.neighbours_changed = self._part.neighbours_changed
         state.cluster = self._cluster.cluster
-        self._cluster.start()
+        self._cluster.start(self._doors)
 
     def _use_leafnodes(self, service: LeafNodeService) -> None:
         """Have the links of `service` shown, and told of."""
@@ -301,7 +305,7 @@ class Server:
 
         check_reload(self.options, options)
         prepared = [*self._prepare_tls(options), self.broker.prepare_reload(options)]
-        if self._leafnodes is not None or options.leafnodes.remotes:
+        if self._leafnodes is not None or (options.leafnodes.remotes and self._is_first):
             prepared.append(self._prepare_leafnodes(options))
         if self._cluster is not None:
             prepared.append(self._cluster.prepare_reload(options))

@@ -20,6 +20,7 @@ import msgspec
 from midge.protocol.frame import Frame, compose, with_subject
 from midge.server.accounts.mapping import Mappings
 from midge.server.routing.reserved import REPLY_PREFIX
+from midge.server.routing.role import Role
 from midge.server.routing.subscription import RoutedSubscription
 
 if TYPE_CHECKING:
@@ -142,6 +143,11 @@ class AccountLinks:
         return self._carried[account, subject] > 0
 
 
+def is_from_worker(publisher: Client | None) -> bool:
+    """Tell whether a message of `publisher` comes from another worker of this server."""
+    return publisher is not None and publisher.role == Role.WORKER
+
+
 class StreamLink(RoutedSubscription):
     """Delivers the messages of an exported stream to `importer`."""
 
@@ -152,9 +158,12 @@ class StreamLink(RoutedSubscription):
         self.importer = importer
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
-        """Route `frame` in the importer's account; False when it has no receiver there."""
+        """Route `frame` in the importer's account; False when it has no receiver there.
+
+        What comes from another worker has been carried there, by the same import.
+        """
         links = self._links
-        if links.carrying is not None:
+        if links.carrying is not None or is_from_worker(publisher):
             return False
         by = links.delivered_by(frame)
         subject = self.importers_subject(frame.subject_bytes() if by is None else by)
@@ -200,10 +209,13 @@ class ServiceLink(RoutedSubscription):
         self._reply_bytes = 0
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
-        """Route `frame` in the exporter's account; False when it has no receiver there."""
+        """Route `frame` in the exporter's account; False when it has no receiver there.
+
+        What comes from another worker has been carried there, by the same import.
+        """
         links = self.links
         before = links.carrying
-        if before is StreamLink:
+        if before is StreamLink or is_from_worker(publisher):
             return False
         subject = self._target_subject(frame)
         if subject is None:

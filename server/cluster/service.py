@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from midge.server.config.cluster import Cluster as Table
     from midge.server.links.interest import Interests
     from midge.server.links.link import Link
+    from midge.server.listeners.doors import Doors
 
 GOSSIPED_MAX = 256
 """Most servers that are connected to because others have told of them at a time."""
@@ -114,11 +115,12 @@ class ClusterService:
         self._diallers: list[Dialler] = []
         self._listener: RouteListener | None = None
         self._client_tls: ssl.SSLContext | None = None
+        self.neighbours_changed: Callable[[Cluster], object] = _nothing
         self._is_stopping = False
         self._stopping: set[asyncio.Task[None]] = set()
 
-    def start(self) -> None:
-        """Take servers of the cluster, connect to those in the settings and stay connected.
+    def start(self, doors: Doors) -> None:
+        """Take servers at `doors`, connect to those in the settings and stay connected.
 
         Raises:
             OSError: the address cannot be bound.
@@ -128,12 +130,13 @@ class ClusterService:
         listener = RouteListener(self.cluster)
         if table.tls.enabled:
             self._client_tls = client_context(table)
-        listener.open(table.host, table.port)
+        listener.open_by(doors, "cluster", table.host, table.port)
         self._listener = listener
         self.cluster.address = listener.address
         host, port = listener.address
         log.info("route_listener_started", address=f"{host}:{port}", cluster=self.cluster.name)
         self._broker.cluster = self.cluster
+        self.neighbours_changed(self.cluster)
         for url in table.routes:
             self._begin(parse_address(url), is_explicit=True)
 
@@ -188,6 +191,7 @@ class ClusterService:
             self._client_tls = client_tls
             self.cluster.telling = telling
             self.cluster.rename(table.name)
+            self.neighbours_changed(self.cluster)
             self._follow(addresses)
             self._renew_routes(before, table)
 
@@ -261,7 +265,8 @@ class ClusterService:
             dialler.left(server_id)
 
     def _urls_changed(self) -> None:
-        """Tell clients of the other servers they may connect to."""
+        """Tell clients, here and in other workers, of the other servers they may connect to."""
+        self.neighbours_changed(self.cluster)
         if self._is_stopping or self._broker.options.cluster.no_advertise:
             return
         self._tell(list(self._broker.clients.values()))
@@ -273,6 +278,10 @@ class ClusterService:
         self._broker.router.flush_unless_due()
         if left:
             asyncio.get_running_loop().call_soon(self._tell, left)
+
+
+def _nothing(_: Cluster) -> None:
+    """Tell nobody: there is no other worker."""
 
 
 def _address_of(index: int, url: str) -> Address:

@@ -19,8 +19,6 @@ def find_worker_problems(options: Options) -> Iterator[Problem]:
     if options.server.workers == 1:
         return
     single = {
-        ("leafnodes",): bool(options.leafnodes.port or options.leafnodes.remotes),
-        ("cluster",): bool(options.cluster.port),
         ("monitoring", "console", "enabled"): options.monitoring.console.enabled,
     }
     reason = f"several workers do not support this; {SINGLE}"

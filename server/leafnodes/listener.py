@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from midge.server.config.leafnodes import LeafAuthorization, LeafNodes
     from midge.server.leafnodes import nodes as leaf_nodes
     from midge.server.links.link import Link
+    from midge.server.listeners.doors import Doors
 
 _CALLOUT_TIMEOUT_S = 2.0
 
@@ -61,13 +62,13 @@ class LeafListener(LinkListener):
 
         return put_in_force
 
-    def open(self, host: str, port: int) -> tuple[str, int]:
-        """Listen on `host` and `port`, 0 or -1 for a free one; return the bound address.
+    def open_by(self, doors: Doors, kind: str, host: str, port: int) -> tuple[str, int]:
+        """Listen on a socket of `doors`, for `host` and `port`; return the bound address.
 
         Raises:
             OSError: the address cannot be bound.
         """
-        LinkListener.open(self, host, port)
+        LinkListener.open_by(self, doors, kind, host, port)
         log.info("leafnode_listener_started", address=f"{self.address[0]}:{self.address[1]}")
         return self.address
 

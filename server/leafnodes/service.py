@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from midge.server.config.options import Options
     from midge.server.leafnodes.link import LeafLink
     from midge.server.links.interest import Interests
+    from midge.server.listeners.doors import Doors
 
 
 class LeafNodeService:
@@ -35,8 +36,8 @@ class LeafNodeService:
         self._listener: LeafListener | None = None
         broker.admission.scans.append(self._end_those_who)
 
-    def start(self) -> None:
-        """Take leaf nodes, and connect to the remotes and stay connected.
+    def start(self, doors: Doors) -> None:
+        """Take leaf nodes at `doors`, and connect to the remotes and stay connected.
 
         Raises:
             OSError: the address cannot be bound.
@@ -45,7 +46,7 @@ class LeafNodeService:
         table = self._broker.options.leafnodes
         if table.port:
             self._listener = LeafListener(self.nodes)
-            self._listener.open(table.host, table.port)
+            self._listener.open_by(doors, "leafnodes", table.host, table.port)
         for remote in _enabled(self._broker.options):
             self._begin(Remote(self.nodes, remote))
 

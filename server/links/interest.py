@@ -259,9 +259,15 @@ class AccountInterest:
     kind are told of without a subscription.
     """
 
-    def __init__(self, account: Account, also: Callable[[Kind], list[bytes]]) -> None:
+    def __init__(
+        self,
+        account: Account,
+        also: Callable[[Kind], list[bytes]],
+        outside: Callable[[Account, bytes, bytes | None, int, bool], None] | None = None,
+    ) -> None:
         self.account = account
         self._also = also
+        self._outside = outside
         self._links: list[Link] = []
 
     def __len__(self) -> int:
@@ -342,6 +348,10 @@ class AccountInterest:
         self, source: Link, subject: bytes, queue: bytes | None, change: int, origin: str = ""
     ) -> None:
         """Pass on to the other links that `source` has told of more, or less, interest."""
+        kind = source.told.kind
+        if self._outside is not None and kind is not Kind.WORKER:
+            is_last_choice = queue is not None and (kind is not Kind.ROUTE or bool(origin))
+            self._outside(self.account, subject, queue, change, is_last_choice)
         origin = origin or source.cluster
         for link in self._links:
             told = link.told
@@ -353,11 +363,13 @@ class Interests:
     """The interest in each account of a server, for all of its links.
 
     `extra` has, by kind of link, what gives the subjects that such a link of an account is told of
-    without a subscription.
+    without a subscription. `outside` is told of interest behind links to other servers: account,
+    subject, queue group, change, and whether its members are of last choice.
     """
 
     def __init__(self) -> None:
         self.extra: dict[Kind, Callable[[Account], list[bytes]]] = {}
+        self.outside: Callable[[Account, bytes, bytes | None, int, bool], None] = _ignore
         self._accounts: dict[str, AccountInterest] = {}
 
     def of(self, account: Account) -> AccountInterest:
@@ -369,5 +381,15 @@ class Interests:
                 subjects = self.extra.get(kind)
                 return [] if subjects is None else subjects(account)
 
-            interest = self._accounts[account.name] = AccountInterest(account, also)
+            interest = AccountInterest(account, also, self._pass_on)
+            self._accounts[account.name] = interest
         return interest
+
+    def _pass_on(
+        self, account: Account, subject: bytes, queue: bytes | None, change: int, is_last: bool
+    ) -> None:
+        self.outside(account, subject, queue, change, is_last)
+
+
+def _ignore(*_: object) -> None:
+    """Pass nothing on: there is no other worker."""

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
     from midge.server.broker.broker import Broker
     from midge.server.links.link import Link
+    from midge.server.listeners.doors import Doors
 
 HANDSHAKES_MAX = 256
 """Most servers that may be shaking hands at a time; each holds a task and a socket."""
 
 _ACCEPTS_PER_TURN = 16
+_BACKLOG = 1024
 
 log = get_logger()
 
@@ -57,13 +59,14 @@ class LinkListener(Acceptor):
             OSError: the peer has gone.
         """
 
-    def open(self, host: str, port: int) -> tuple[str, int]:
-        """Listen on `host` and `port`, 0 or -1 for a free one; return the bound address.
+    def open_by(self, doors: Doors, kind: str, host: str, port: int) -> tuple[str, int]:
+        """Listen on a socket of `doors`, for `host` and `port`; return the bound address.
 
         Raises:
             OSError: the address cannot be bound.
         """
-        self.address = Acceptor.open(self, host, port)
+        listening, self.address = doors.listen(kind, host, port, _BACKLOG)
+        self.adopt(listening)
         return self.address
 
     def close(self) -> None:

@@ -26,20 +26,24 @@ from midge.server.workers.control import Control
 from midge.server.workers.handover import Note, Receiver
 from midge.server.workers.load import LoadReport
 from midge.server.workers.mesh import Mesh
-from midge.server.workers.part import HandedDoors, Part
+from midge.server.workers.part import HandedDoors, KnownNeighbours, Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from midge.server.broker.admission import Admission
+    from midge.server.broker.broker import Broker, Neighbours
     from midge.server.broker.seats import Seats
+    from midge.server.clients.connection import Connection
 
 log = logging.get_logger()
 
 _PARENTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """Signals that the parent takes; a terminal or systemd sends them to all processes."""
 
-_LISTENING = ("monitoring_http", "monitoring_https")
+_TOLD_AT_ONCE = 500  # clients that get INFO, before others have their turn
+
+_LISTENING = ("monitoring_http", "monitoring_https", "leafnodes", "cluster")
 
 
 class Worker:
@@ -98,6 +102,9 @@ class Worker:
             self._server.name_configuration(body["digest"])
         elif kind == "seats" and self._seats is not None:
             self._seats.answered(body["answers"])
+        elif kind == "neighbours" and self._server is not None:
+            self._take_neighbours(self._server, body)
+            _renew_info(self._server.broker, list(self._server.broker.clients.values()))
         elif kind == "end_surplus" and self._server is not None:
             self._server.end_surplus(body["first_cid"])
         elif kind == "states" and self._part is not None:
@@ -141,8 +148,11 @@ class Worker:
         server.broker.number_from(body["first_cid"])
         if body["can_reload"]:
             server.reload_on_request(self._ask_for_reload)
+        part.neighbours_changed = self._tell_neighbours
+        self._take_neighbours(server, body["neighbours"])
         self._count_elsewhere(server.broker.admission, body["accounts"])
         mesh = self._mesh = Mesh(server.broker, part.index, self._link_lost)
+        part.link_outside = mesh.link_outside
         await server.start()
         logging.adopt_structlog()
         LoadReport(server.broker, doors, self._control).start()
@@ -166,6 +176,18 @@ class Worker:
         for name in accounts:
             admission.plan_for(name)
 
+    def _tell_neighbours(self, cluster: Neighbours) -> None:
+        urls = list(cluster.client_urls())
+        self._control.tell(
+            "neighbours", name=cluster.name, is_dynamic=cluster.is_dynamic, urls=urls
+        )
+
+    @staticmethod
+    def _take_neighbours(server: Server, told: dict[str, Any]) -> None:
+        """Take what the first worker says of the cluster; nothing, where there is none."""
+        if told:
+            server.broker.cluster = KnownNeighbours(**told)
+
     def _prepare(self, server: Server, options: Options) -> Callable[[], None]:
         """Check `options`; return what puts them in force. Raises: ConfigError."""
         put_in_force = server.prepare_reload(options)
@@ -185,6 +207,15 @@ class Worker:
 
     def _link_lost(self, peer: int) -> None:
         self._control.tell("link_lost", peer=peer)
+
+
+def _renew_info(broker: Broker, left: list[Connection]) -> None:
+    """Send INFO to clients, to some now and to the rest in later turns."""
+    for _ in range(min(len(left), _TOLD_AT_ONCE)):
+        left.pop().renew_info()
+    broker.router.flush_unless_due()
+    if left:
+        asyncio.get_running_loop().call_soon(_renew_info, broker, left)
 
 
 def main() -> None:

@@ -55,6 +55,9 @@ class Owner(Protocol):
     async def answer(self, worker: int, kind: str, body: dict[str, Any]) -> Any:
         """Answer what a worker asks. Raises: MidgeError."""
 
+    def neighbours_changed(self, worker: int, told: dict[str, Any]) -> None:
+        """Take note of what a worker says of the cluster."""
+
     def states_changed(self) -> None:
         """Take note that a worker has become ready, or has ended."""
 
@@ -193,15 +196,18 @@ class Crew:
             answers = self.ledger.hear(process.index, body["lines"])
             if answers:
                 process.control.tell("seats", answers=answers)
+        elif kind == "neighbours":
+            self._owner.neighbours_changed(process.index, body)
         elif kind == "link_lost":
             other = self._processes.get(body["peer"])
             if other is not None:
                 self._link_again(process, other)
 
-    def tell_all(self, kind: str, **body: Any) -> None:
-        """Tell every worker that has started."""
+    def tell_all(self, kind: str, *, but: int = -1, **body: Any) -> None:
+        """Tell every worker that has started, except `but`."""
         for process in self._ready():
-            process.control.tell(kind, **body)
+            if process.index != but:
+                process.control.tell(kind, **body)
 
     def tell(self, index: int, kind: str, **body: Any) -> None:
         """Tell worker `index`, if it is there."""

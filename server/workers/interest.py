@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from midge.server.routing.account import Account
     from midge.sublist.subscription import Subscription
 
-Key = tuple[bytes, bytes, "bytes | None"]
-"""The name of an account, a subject, and the queue group of members' interest."""
+Key = tuple[bytes, bytes, "bytes | None", bool]
+"""The name of an account, a subject, the queue group of members' interest, and whether those are of
+last choice: members behind leaf nodes are."""
 
 _TELLING_BYTES = 256  # what a line of interest takes of a turn
 
@@ -62,7 +63,7 @@ class Interest:
         self._told.pop(told, None)
 
     def change(self, key: Key, change: int) -> None:
-        """Count one subscription more, or less."""
+        """Count so many subscriptions more, or less."""
         count = self.counts.get(key, 0) + change
         if count:
             self.counts[key] = count
@@ -83,12 +84,12 @@ class AccountWatch:
     def added(self, subscription: Subscription) -> None:
         """Count a subscription."""
         if is_told(subscription):
-            self._interest.change((self._name, subscription.subject, subscription.queue), 1)
+            self._interest.change((self._name, subscription.subject, subscription.queue, False), 1)
 
     def removed(self, subscription: Subscription) -> None:
         """Count it no longer."""
         if is_told(subscription):
-            self._interest.change((self._name, subscription.subject, subscription.queue), -1)
+            self._interest.change((self._name, subscription.subject, subscription.queue, False), -1)
 
 
 class Told:
@@ -151,14 +152,16 @@ def is_told(subscription: Subscription) -> bool:
 
 
 def _began(key: Key, count: int) -> bytes:
-    account, subject, queue = key
+    account, subject, queue, is_last_choice = key
     if queue is None:
         return b"RS+ %b %b\r\n" % (account, subject)
-    return b"RS+ %b %b %b %d\r\n" % (account, subject, queue, count)
+    verb = b"LS+ _" if is_last_choice else b"RS+"
+    return b"%b %b %b %b %d\r\n" % (verb, account, subject, queue, count)
 
 
 def _ended(key: Key) -> bytes:
-    account, subject, queue = key
+    account, subject, queue, is_last_choice = key
     if queue is None:
         return b"RS- %b %b\r\n" % (account, subject)
-    return b"RS- %b %b %b\r\n" % (account, subject, queue)
+    verb = b"LS- _" if is_last_choice else b"RS-"
+    return b"%b %b %b %b\r\n" % (verb, account, subject, queue)

@@ -22,6 +22,7 @@ cdef class WorkerLink(Link):
 
     @cython.locals(part=WorkerPart)
     cpdef WorkerPart part_of(self, bytes name)
+    cpdef list parts(self)
     cdef WorkerPart _present(self)
     cpdef void drop_interest(self) except *
     cpdef void send_ping(self) except *
@@ -38,6 +39,8 @@ cdef class WorkerLink(Link):
 cdef class WorkerPart(Client):
     cdef readonly WorkerLink link
     cdef public dict interest
+    cdef readonly str cluster
+    cdef public object told
     cdef Heads _heads
 
     cpdef bint reaches(self, Client link, str origin) except -1

@@ -49,7 +49,12 @@ class WorkerLink(Link):
         if part is None:
             account = self.broker.account(name.decode())
             part = self._parts[name] = WorkerPart(self, account, name)
+            self.side.part_made(part)
         return part
+
+    def parts(self) -> "list[WorkerPart]":
+        """List what the link is to the accounts that it has carried so far."""
+        return list(self._parts.values())
 
     def _present(self) -> "WorkerPart":
         """Return the part of the account that the line at hand names."""
@@ -100,13 +105,14 @@ class WorkerLink(Link):
     def on_link_subscribe(self, subject: bytes, queue: bytes | None, weight: int) -> None:
         """Note that there is interest, or that a queue group has another weight."""
         part = self._present()
-        told = RemoteSubscription(subject, queue, part, weight, "", False)
-        self.begin_interest(part, part.interest, (subject, queue), told)
+        is_last_choice = bool(self.parser.origin)
+        told = RemoteSubscription(subject, queue, part, weight, "", is_last_choice)
+        self.begin_interest(part, part.interest, (subject, queue, is_last_choice), told)
 
     def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
         """Forget interest."""
         part = self._present()
-        self.end_interest(part, part.interest, (subject, queue))
+        self.end_interest(part, part.interest, (subject, queue, bool(self.parser.origin)))
 
     def on_publish(self, frame: Frame) -> None:
         """Route a message to plain subscriptions."""
@@ -122,14 +128,23 @@ class WorkerLink(Link):
 
 
 class WorkerPart(Client):
-    """What a link is to one account: where messages to the other worker go, and come from."""
+    """What a link is to one account: where messages to the other worker go, and come from.
+
+    To links to other servers it is one whose interest they are told: `told` says so.
+    """
 
     def __init__(self, link: WorkerLink, account: Account, name: bytes) -> None:
         Client.__init__(self, link.cid, account, link.broker.chunks)
         self.role = _WORKER
         self.link = link
         self.interest: dict[Any, RemoteSubscription] = {}
+        self.cluster = ""
+        self.told: Any = None
         self._heads = Heads(b"RMSG %b " % name, b"HMSG %b " % name)
+
+    def send(self, piece: bytes) -> None:
+        """Send a line."""
+        self.link.send(piece)
 
     def reaches(self, link: Any, origin: str) -> bool:
         """Tell whether a message from the other worker may go on over `link`: not to a third."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from midge.protocol import errors
 from midge.server.clients.closed_reason import ClosedReason
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from midge.server.broker.broker import Broker
+    from midge.server.links.interest import Interests
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
+    from midge.server.workers.link import WorkerPart
+    from midge.server.workers.outside import Outside
     from midge.sublist.subscription import RemoteSubscription
 
 log = get_logger()
@@ -37,6 +40,7 @@ class Mesh(Observer):
         self.index = index
         self.links: dict[int, WorkerLink] = {}
         self.interest = Interest()
+        self.outside: Outside | None = None  # where this worker has links to other servers
         self._lost = lost
         self._is_closing = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -71,6 +75,15 @@ class Mesh(Observer):
             log.error("worker_link_failed", worker=link.index, error=str(error))
             link.close(ClosedReason.READ_ERROR)
             link.channel.let_go()
+
+    def link_outside(self, interests: Interests) -> None:
+        """Pass on interest between the workers and the links to other servers."""
+        from midge.server.workers.outside import Outside  # noqa: PLC0415 - few have such links
+
+        self.outside = Outside(interests, self.interest)
+        for link in self.links.values():
+            for part in link.parts():
+                self.outside.add(part)
 
     async def settled(self) -> None:
         """Wait until every other worker has taken all interest of this one."""
@@ -133,6 +146,9 @@ class Side:
         self._is_open = False
         self._mesh.interest.leave(self.told)
         self.told.end()
+        if self._mesh.outside is not None:
+            for part in link.parts():
+                self._mesh.outside.remove(part)
         self._mesh.left(link)
         self._release()
 
@@ -163,7 +179,14 @@ class Side:
     # What a link asks: everything is allowed between workers.
 
     def interest_changed(self, source: Client, told: RemoteSubscription, change: int) -> None:
-        """Pass it on to nobody: the other worker tells each itself."""
+        """Tell other servers; the other workers are told by the one that has the interest."""
+        if self._mesh.outside is not None:
+            self._mesh.outside.wanted_inside(cast("WorkerPart", source), told, change)
+
+    def part_made(self, part: WorkerPart) -> None:
+        """Take note that the link carries another account."""
+        if self._mesh.outside is not None:
+            self._mesh.outside.add(part)
 
     def allows_interest(self, link: WorkerLink, subject: bytes) -> bool:
         """Allow all interest."""

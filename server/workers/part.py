@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Awaitable, Callable
 
+    from midge.server.broker.broker import Neighbours
     from midge.server.broker.server_keys import ServerKeys
+    from midge.server.links.interest import Interests
     from midge.server.listeners.doors import Address
     from midge.server.listeners.tcp import Listener
 
@@ -20,7 +22,8 @@ class Part:
 
     Worker 0 has what there can be only one of: JetStream, monitoring and the system account's
     services. `ask_others` puts a question to all other workers. `states` is what the parent has
-    told last of all workers.
+    told last of all workers. `link_outside` is called with the interest of links to other servers
+    when there are to be such, and `neighbours_changed` with what clients are told of those.
     """
 
     def __init__(
@@ -34,6 +37,8 @@ class Part:
         self.keys = keys
         self.doors = doors
         self.ask_others = ask_others
+        self.link_outside: Callable[[Interests], object] = _nothing
+        self.neighbours_changed: Callable[[Neighbours], object] = _nothing
         self.states: list[dict[str, Any]] = []
         self.refused = 0
         self.restarts = 0
@@ -42,6 +47,23 @@ class Part:
     def is_first(self) -> bool:
         """Whether this worker has what there can be only one of."""
         return self.index == 0
+
+
+def _nothing(_: object) -> None:
+    """Tell nobody."""
+
+
+class KnownNeighbours:
+    """What the first worker has told of the cluster that the server is in."""
+
+    def __init__(self, name: str, urls: list[str], *, is_dynamic: bool) -> None:
+        self.name = name
+        self.is_dynamic = is_dynamic
+        self._urls = urls
+
+    def client_urls(self) -> list[str]:
+        """Return the addresses that clients may connect to."""
+        return self._urls
 
 
 class HandedDoors:

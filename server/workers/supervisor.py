@@ -36,10 +36,12 @@ _SCHEMES = {
     "websocket": ("websocket", "ws"),
     "monitoring_http": ("monitoring", "http"),
     "monitoring_https": ("monitoring", "https"),
+    "leafnodes": ("leafnodes", "nats-leaf"),
+    "cluster": ("cluster", "nats-route"),
 }
 """By kind of listening socket: the kind of its URL, and the URL's scheme."""
 
-_SERVED_BY_FIRST = ("monitoring_http", "monitoring_https")
+_SERVED_BY_FIRST = ("monitoring_http", "monitoring_https", "leafnodes", "cluster")
 
 
 class Supervisor:
@@ -50,6 +52,7 @@ class Supervisor:
         self._keys = ServerKeys(are_used=may_delegate(options))
         self._accounts: dict[str, None] = {}  # that came with their clients, in operator mode
         self._digest = ""
+        self._neighbours: dict[str, Any] = {}  # what the first worker has told of the cluster
         self._load_again: Callable[[], Awaitable[None]] | None = None
         self._crew: Crew | None = None
         self._reception: Reception | None = None
@@ -99,6 +102,8 @@ class Supervisor:
             "monitoring_https": (monitoring.host or options.listen.host, monitoring.https_port),
             "monitoring_http": (monitoring.host or options.listen.host, monitoring.http_port),
             "websocket": (options.websocket.host, options.websocket.port),
+            "leafnodes": (options.leafnodes.host, options.leafnodes.port),
+            "cluster": (options.cluster.host, options.cluster.port),
         }
         if monitoring.https_port:
             del wanted["monitoring_http"]
@@ -200,6 +205,7 @@ class Supervisor:
                 "seeds": self._keys.seeds,
             },
             "accounts": list(self._accounts),
+            "neighbours": self._neighbours,
             "addresses": self._addresses,
             "digest": self._digest,
             "first_cid": _OWN_CIDS + (256 * self.crew.restarts + index << 24),
@@ -222,6 +228,11 @@ class Supervisor:
         elif kind == "account":
             self._accounts[body["name"]] = None  # for workers that start later
             await self.crew.ask_all("account", PATIENCE_S, but=worker, name=body["name"])
+
+    def neighbours_changed(self, worker: int, told: dict[str, Any]) -> None:
+        """Have all workers tell their clients of the cluster what the first one knows."""
+        self._neighbours = told
+        self.crew.tell_all("neighbours", but=worker, **told)
 
     def states_changed(self) -> None:
         """Tell worker 0 of all workers, for monitoring."""

@@ -191,6 +191,34 @@ async def test_imports_carry_a_message_once(server: Server, four: Four) -> None:
         await client.close()
 
 
+async def test_importers_get_once_what_exporters_clients_elsewhere_get_too(
+    server: Server, four: Four
+) -> None:
+    there = [
+        await SettlingClient.connected(server.url, user="there", password="there") for _ in range(2)
+    ]
+    found: list[str] = []
+
+    async def take(message: Msg) -> None:
+        found.append(message.subject)
+
+    for client in there:
+        await client.subscribe("news.both", cb=take)
+        await client.subscribe("svc.add", cb=take)
+    for client in four[:2]:
+        await client.subscribe("there.news.both", cb=take)
+        await client.subscribe("svc.add", cb=take)
+    await flush_all([*four, *there])
+    await there[0].publish("news.both", b"")
+    await four[2].publish("svc.add", b"")
+    await flush_all([*four, *there])
+    await settled(found, 8)
+    await flush_all([*four, *there])
+    assert Counter(found) == {"news.both": 2, "there.news.both": 2, "svc.add": 4}
+    for client in there:
+        await client.close()
+
+
 async def test_a_mapping_applies_once(four: Four) -> None:
     found: list[str] = []
 

@@ -9,9 +9,7 @@ import pytest
 import midge
 from midge.server.config.load import load
 from midge.server.config.options import (
-    Cluster,
     Console,
-    LeafNodes,
     Monitoring,
     Options,
     ServerProcesses,
@@ -26,8 +24,6 @@ TWO = ServerProcesses(workers=2)
 @pytest.mark.parametrize(
     ("path", "options"),
     [
-        (("leafnodes",), {"leafnodes": LeafNodes(port=-1)}),
-        (("cluster",), {"cluster": Cluster(port=-1)}),
         (("monitoring", "console", "enabled"), {"monitoring": CONSOLE}),
     ],
 )
