@@ -12,7 +12,7 @@ from midge.jetstream.config.names import to_bytes
 from midge.jetstream.config.stream import REQUEST, StreamRequest
 from midge.jetstream.json.encode import text
 from midge.jetstream.json.structure import is_empty_request
-from midge.jetstream.stream import state
+from midge.jetstream.stream import removal, state
 from midge.jetstream.stream.stream import Stream
 from midge.sublist.subjects import is_valid_publish_subject
 
@@ -50,7 +50,10 @@ def update(call: Call) -> None:
     call.account.lookup(config.name)
     config.set_required_level()
     stream = call.account.update(config, pedantic=asked.pedantic)
-    call.answer(_info(stream, domain=call.account.surroundings.domain), stream.store)
+    domain = call.account.surroundings.domain
+    removal.when_enforced(
+        stream.contents, lambda: call.answer(_info(stream, domain=domain), stream.store)
+    )
 
 
 def names(call: Call) -> None:
@@ -118,8 +121,14 @@ def purge(call: Call) -> None:
     if stream.config.deny_purge:
         raise errors.STREAM_PURGE_FAILED.error(err="stream purge not permitted")
     subject = to_bytes(request.filter) if request.filter else None
-    purged = stream.purge(subject, request.seq, request.keep)
-    call.answer({"success": True, "purged": purged}, stream.store)
+    removal.purge(
+        stream,
+        subject,
+        request.seq,
+        request.keep,
+        lambda purged: call.answer({"success": True, "purged": purged}, stream.store),
+        call.refuse,
+    )
 
 
 def snapshot(call: Call) -> None:

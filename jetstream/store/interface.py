@@ -297,6 +297,21 @@ class StreamStore:
         """Iterate over the stored subjects that match, in no order."""
         raise NotImplementedError
 
+    def crowded(self, limit: int, number: int, count: int) -> tuple[list[bytes], int]:
+        """Return the subjects with more than `limit` messages, of `count` subjects from `number`.
+
+        Subjects are numbered from 0 on. Behind them stands the number to go on with; -1 when
+        there are no more.
+        """
+        raise NotImplementedError
+
+    def stretch_end(self, start_seq: int, messages: int) -> int:
+        """Return a sequence before which lie at least so many messages from `start_seq` on.
+
+        There may be somewhat more of them; behind the last message it is any later sequence.
+        """
+        raise NotImplementedError
+
     def count_subjects(self, subject: bytes = b">") -> int:
         """Return how many stored subjects match."""
         raise NotImplementedError

@@ -48,6 +48,8 @@ cdef class SearchableStore(RemovingStore):
     cpdef unsigned long long last_for_subject(self, bytes subject) except? 0
     @cython.locals(number=Py_ssize_t)
     cpdef unsigned long long count_for_subject(self, bytes subject) except? 0
+    @cython.locals(subject=Py_ssize_t, end=Py_ssize_t)
+    cpdef tuple crowded(self, unsigned long long limit, Py_ssize_t number, Py_ssize_t count)
     @cython.locals(upto="unsigned long long", wanted=Filters, number=Py_ssize_t,
                    seq="unsigned long long", looked=Py_ssize_t)
     cpdef unsigned long long last_matching(

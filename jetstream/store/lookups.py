@@ -161,6 +161,22 @@ class SearchableStore(RemovingStore):
                 found.append(self._state(number))
         return iter(found)
 
+    def crowded(self, limit: int, number: int, count: int) -> tuple[list[bytes], int]:
+        """Return the subjects with more than `limit` messages, of `count` subjects from `number`.
+
+        Behind them stands the number to go on with; -1 when there are no more.
+        """
+        found = []
+        end = min(number + count, self._subjects.limit())
+        for subject in range(number, end):
+            if self._subjects.count(subject) > limit:
+                found.append(self._subjects.name(subject))
+        return found, end if end < self._subjects.limit() else -1
+
+    def stretch_end(self, start_seq: int, messages: int) -> int:
+        """Return a sequence before which lie at least so many messages from `start_seq` on."""
+        return self._index.stretch_end(start_seq, messages)
+
     def count_subjects(self, subject: bytes = b">") -> int:
         """Return how many stored subjects match."""
         return self._count_last(self._filters_of((subject,)), 1, self.last_seq)

@@ -94,6 +94,10 @@ cdef class MessageIndex:
     cpdef Py_ssize_t block_count(self) except -1
     cpdef Block block_number(self, Py_ssize_t i)
     cpdef Py_ssize_t block_at_or_after(self, unsigned long long seq) except -1
+    @cython.locals(number="unsigned long long", i=Py_ssize_t, block=Block)
+    cpdef unsigned long long stretch_end(
+        self, unsigned long long seq, Py_ssize_t count
+    ) except? 0
     @cython.locals(block=Block, place=Py_ssize_t)
     cpdef unsigned long long seq_number(self, unsigned long long count) except? 0
     @cython.locals(block=Block)

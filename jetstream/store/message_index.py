@@ -303,6 +303,20 @@ class MessageIndex:
             return (block.number << _BITS) + place + 1
         return 0
 
+    def stretch_end(self, seq: int, count: int) -> int:
+        """Return a sequence before which lie at least `count` messages from `seq` on.
+
+        It is the first one of a block, or behind all of them.
+        """
+        number = (seq - 1) >> _BITS
+        for i in range(self._bisect(number), len(self._blocks)):
+            block = self._blocks[i]
+            number = block.number
+            count -= block.live
+            if count <= 0:
+                break
+        return ((number + 1) << _BITS) + 1
+
     def drop_empty(self) -> None:
         """Forget the blocks in which a sweep has left nothing, and the distances it has left."""
         self._blocks = [block for block in self._blocks if block.live]

@@ -9,6 +9,7 @@ from midge.jetstream.stream.usage cimport Usage
 
 cdef int _HEADERS_MAX, _RECORD_MAX
 cdef bytes _NO_BYTES
+cdef Py_ssize_t _MEANWHILE
 
 
 cdef class Contents:
@@ -24,6 +25,9 @@ cdef class Contents:
     cdef bint _is_new_per_subject
     cdef readonly bint is_discard_new
     cdef bint _has_limits
+    cdef public bint is_enforcing
+    cdef public Py_ssize_t enforcing
+    cdef public list waiting
 
     cpdef long long size_of(self, Incoming message)
     cdef bint has_room(self, Py_ssize_t size) except -1
@@ -31,7 +35,9 @@ cdef class Contents:
     cpdef check_size(self, Incoming message)
     @cython.locals(store=StreamStore)
     cdef void stored(self) except *
-    @cython.locals(store=StreamStore)
+    @cython.locals(count=Py_ssize_t)
     cpdef void trim_subject(self, bytes subject, Py_ssize_t keep) except *
+    @cython.locals(store=StreamStore)
+    cpdef void trim_to(self, bytes subject, Py_ssize_t keep) except *
     @cython.locals(used="long long")
     cpdef void account(self) except *

@@ -6,6 +6,8 @@ hear of it once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from midge.jetstream import errors
 from midge.jetstream.config.stream import NEW, StreamConfig
 from midge.jetstream.consumer.consumer_set import ConsumerSet
@@ -19,6 +21,8 @@ _HEADERS_MAX = 65535  # nats-server notes the length of the headers in 16 bits
 _RECORD_MAX = 32 * 1024 * 1024  # the largest record that nats-server writes to a file
 _NO_BYTES = b""
 
+_MEANWHILE = 16  # messages that a publish removes of its subject while lower limits are enforced
+
 
 class Contents:
     """The messages of one stream, within its limits; `consumers` are told of what goes."""
@@ -31,6 +35,9 @@ class Contents:
         self._consumers = consumers
         self._is_memory = is_memory
         self._used_bytes = 0
+        self.is_enforcing = False
+        self.enforcing = 0  # how often the limits were changed, see `removal.enforce`
+        self.waiting: list[Callable[[], object]] = []
 
     def follow(self, config: StreamConfig) -> None:
         """Follow a configuration that has been checked."""
@@ -93,26 +100,41 @@ class Contents:
     def stored(self) -> None:
         """See to the limits after a message has been stored."""
         store = self.store
-        if self._has_limits and (
-            0 < self._max_msgs < store.messages or 0 < self._max_bytes < store.bytes
+        if (
+            self._has_limits
+            and not self.is_enforcing
+            and (0 < self._max_msgs < store.messages or 0 < self._max_bytes < store.bytes)
         ):
             store.enforce(self._max_msgs, self._max_bytes)
             if not self._consumers.is_empty():
                 self._consumers.trimmed()
         self.account()
 
-    def enforce(self) -> None:
-        """Remove what is beyond the limits, as after they were lowered."""
-        limit = self.max_per_subject
-        if limit > 0:
-            crowded = [state.subject for state in self.store.subjects() if state.count > limit]
-            for subject in crowded:
-                self.trim_subject(subject, limit)
-        if self._has_limits:
-            self.store.enforce(self._max_msgs, self._max_bytes)
-        self.trimmed()
+    def enforce_some(self, most: int) -> bool:
+        """Remove about `most` of the oldest messages beyond the limits; False when these hold."""
+        store = self.store
+        messages, size = self._max_msgs, self._max_bytes
+        if not self._has_limits or not (0 < messages < store.messages or 0 < size < store.bytes):
+            return False
+        if store.messages <= most:
+            store.enforce(messages, size)
+            return False
+        share = store.bytes * most // store.messages
+        store.enforce(
+            max(messages, store.messages - most) if messages > 0 else -1,
+            max(size, store.bytes - share) if size > 0 else -1,
+        )
+        self.account()
+        return True
 
     def trim_subject(self, subject: bytes, keep: int) -> None:
+        """Remove the oldest messages of a subject but `keep`, when one has been stored."""
+        if self.is_enforcing:
+            count = self.store.count_for_subject(subject)
+            keep = count - _MEANWHILE if count > keep + _MEANWHILE else keep
+        self.trim_to(subject, keep)
+
+    def trim_to(self, subject: bytes, keep: int) -> None:
         """Remove the oldest messages of a subject but `keep`; consumers are told of each."""
         store = self.store
         if self._consumers.is_empty():

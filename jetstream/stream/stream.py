@@ -15,7 +15,7 @@ from midge.jetstream.config.stream import INTEREST, StreamConfig
 from midge.jetstream.errors import ApiError
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.store.interface import StoreError, StreamStore
-from midge.jetstream.stream import ack_text, checks, counters, header_scan
+from midge.jetstream.stream import ack_text, checks, counters, header_scan, removal
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.batches import AtomicBatches
 from midge.jetstream.stream.direct_get import DirectGet
@@ -97,7 +97,7 @@ class Stream(StreamHost):
                 self.last_msg_id = msg_id
         self.expiry.start()
         self.schedules.start()
-        self.contents.enforce()
+        removal.enforce(self)
         self.consumers.restore()
 
     def take_up(
@@ -116,7 +116,7 @@ class Stream(StreamHost):
         self.schedules.start()
         for name, stored in consumers:
             self.consumers.take_up(name, stored)
-        self.contents.enforce()
+        removal.enforce(self)
 
     def changed(self, old: StreamConfig) -> None:
         """See to what follows a change of the configuration."""
@@ -131,7 +131,7 @@ class Stream(StreamHost):
             self.expiry.read_all()
         if config.allow_msg_schedules and not old.allow_msg_schedules:
             self.schedules.start()
-        self.contents.enforce()
+        removal.enforce(self)
         self.expiry.arm()
         if config.mirror != old.mirror or config.sources != old.sources:
             self.origins.start()
@@ -413,10 +413,7 @@ class Stream(StreamHost):
 
     def purge(self, subject: bytes | None, upto_seq: int, keep: int) -> int:
         """Remove messages of a subject, below a sequence, but the newest; return how many."""
-        if subject == b">" and not keep:
-            subject = None
-        self.origins.save()
-        return self.contents.purge(subject, upto_seq, keep)
+        return removal.purge_now(self, subject, upto_seq, keep)
 
     # Answers.
 

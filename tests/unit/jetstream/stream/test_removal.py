@@ -1,0 +1,179 @@
+"""Purges and lowered limits of large streams: in pieces, with the same outcome as at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.stream import removal
+from midge.jetstream.stream.stream import Stream
+from tests.support.jetstream_account import AccountRig
+
+COUNT = 6_000
+
+
+class Rig(AccountRig):
+    """An account with one stream, whose requests are answered turns later."""
+
+    def fill(self, **config: Any) -> Stream:
+        stream = self.create(**config)
+        random = Random(3)
+        for _ in range(COUNT):
+            stream.publish(b"a.%d.%d" % (random.randrange(3), random.randrange(40)), b"", b"", b"x")
+        for seq in random.sample(range(1, COUNT), 500):
+            stream.contents.remove(seq)
+        self.outbox.sent.clear()
+        return stream
+
+    def begin(self, subject: str, body: dict[str, Any]) -> None:
+        assert self.exchange("$JS.API." + subject, json.dumps(body).encode()) == []
+
+    def turns(self, meanwhile: Callable[[], object] = lambda: None) -> tuple[int, dict[str, Any]]:
+        """Let turns pass; return how many that were, and the answer."""
+        count = 0
+
+        def after() -> None:
+            nonlocal count
+            count += 1
+            meanwhile()
+
+        self.clock.advance(0.001, after)
+        answers = [one for one in self.outbox.sent if one[0] == "_INBOX.1"]
+        return count, json.loads(answers[0][2])
+
+
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
+    monkeypatch.setattr(removal, "PIECE_MESSAGES", 800)
+    monkeypatch.setattr(removal, "PIECE_TRIMMED", 200)
+    return Rig()
+
+
+def held(stream: Stream) -> list[tuple[int, bytes]]:
+    found = []
+    seq = stream.store.next_seq((), 1)
+    while seq:
+        found.append((seq, stream.store.subject_of(seq) or b""))
+        seq = stream.store.next_seq((), seq + 1)
+    return found
+
+
+def at_once(config: dict[str, Any], change: Callable[[Stream], object]) -> list[tuple[int, bytes]]:
+    rig = Rig()
+    stream = rig.fill(**config)
+    change(stream)
+    return held(stream)
+
+
+@pytest.mark.parametrize(
+    ("filtered", "seq", "keep"),
+    [
+        ("a.*.7", 0, 0),
+        ("a.1.*", 0, 0),
+        ("a.>", 3000, 0),
+        ("", 3000, 0),
+        ("a.1.*", 0, 500),
+        ("a.1.*", 0, 5000),
+        ("a.2.3", 0, 0),
+        ("", 0, 10),
+        (">", 0, 3000),
+    ],
+)
+def test_a_purge_in_pieces_removes_what_one_at_once_does(
+    rig: Rig, filtered: str, seq: int, keep: int
+) -> None:
+    subject = filtered.encode() or None
+    expected = at_once({}, lambda one: one.purge(subject, seq, keep))
+    stream = rig.fill()
+    before = stream.store.messages
+    rig.begin("STREAM.PURGE.A", {"filter": filtered, "seq": seq, "keep": keep})
+    turns, answer = rig.turns()
+    assert turns > 1
+    assert held(stream) == expected
+    assert answer["purged"] == before - len(expected) == before - stream.store.messages
+    assert stream.usage.used == stream.store.bytes
+
+
+def test_what_comes_meanwhile_stays(rig: Rig) -> None:
+    stream = rig.fill()
+    before = stream.store.messages
+    rig.begin("STREAM.PURGE.A", {"filter": "a.*.*"})
+    turns, answer = rig.turns(lambda: stream.publish(b"a.1.1", b"", b"", b"new"))
+    assert answer["purged"] == before
+    assert [seq for seq, _ in held(stream)] == list(range(COUNT + 1, COUNT + turns + 1))
+
+
+def test_a_purge_ends_when_the_stream_is_deleted(rig: Rig) -> None:
+    rig.fill()
+    rig.begin("STREAM.PURGE.A", {"filter": "a.*.*"})
+    assert rig.api("STREAM.DELETE.A")["success"] is True
+    rig.outbox.sent.clear()
+    _, answer = rig.turns()
+    assert answer["error"]["err_code"] == 10059
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"max_msgs": 700},
+        {"max_bytes": 10_000},
+        {"max_msgs": 3000, "max_bytes": 10_000},
+        {"max_msgs_per_subject": 3},
+        {"max_msgs_per_subject": 3, "max_msgs": 200},
+    ],
+)
+@pytest.mark.parametrize("has_consumer", [False, True])
+def test_lowered_limits_are_enforced_in_pieces(
+    rig: Rig, limits: dict[str, Any], has_consumer: bool
+) -> None:
+    config = {"name": "A", "subjects": ["a.>"], "storage": "memory"}
+    stream = rig.fill()
+    if has_consumer:
+        consumer = {"stream_name": "A", "config": {"durable_name": "C", "ack_policy": "explicit"}}
+        rig.api("CONSUMER.CREATE.A.C", consumer)
+        rig.outbox.sent.clear()
+
+    def late() -> None:
+        before = stream.store.messages
+        stream.publish(b"a.1.1", b"", b"", b"x")
+        assert before - stream.store.messages < 20
+
+    rig.begin("STREAM.UPDATE.A", config | limits)
+    turns, answer = rig.turns(late)
+    assert turns > 4
+    assert answer["state"]["messages"] == stream.store.messages
+    found = held(stream)
+    assert len(found) <= limits.get("max_msgs", COUNT)
+    assert stream.store.bytes <= limits.get("max_bytes", 1 << 30)
+    most = limits.get("max_msgs_per_subject", COUNT)
+    assert all(state.count <= most for state in stream.store.subjects())
+    assert (COUNT + turns, b"a.1.1") in found
+    assert stream.usage.used == stream.store.bytes
+
+
+def test_a_second_change_of_the_limits_takes_over(rig: Rig) -> None:
+    config = {"name": "A", "subjects": ["a.>"], "storage": "memory"}
+    stream = rig.fill()
+    rig.begin("STREAM.UPDATE.A", {**config, "max_msgs": 4000})
+    rig.begin("STREAM.UPDATE.A", {**config, "max_msgs": 500})
+    _, answer = rig.turns()
+    assert answer["state"]["messages"] == stream.store.messages == 500
+    assert len([one for one in rig.outbox.sent if one[0] == "_INBOX.1"]) == 2
+
+
+def test_stretches_end_behind_as_many_messages_as_asked_for() -> None:
+    store = MemoryStore()
+    for seq in range(1, 5001):
+        store.append(b"a", b"", b"", seq)
+    for seq in range(1, 3001):
+        store.remove(seq)
+    assert store.stretch_end(1, 50) == 3 * 1024 + 1
+    assert store.stretch_end(3001, 1000) == 4 * 1024 + 1
+    assert store.stretch_end(3001, 9000) == 5 * 1024 + 1
+    assert store.stretch_end(9000, 1) > 9000
+    assert MemoryStore().stretch_end(1, 5) > 1
