@@ -18,7 +18,7 @@ from midge.protocol import errors
 from midge.protocol.frame import compose
 from midge.server.clients.publishing import PublishingClient
 from midge.server.log.logger import get_logger
-from midge.server.routing.link_choice import pick_link
+from midge.server.routing.link_choice import pick_instead, pick_link
 from midge.server.routing.reserved import RESERVED_SUBJECTS
 from midge.server.routing.role import Role
 from midge.server.routing.slow_path import CLOSED, DENIED_SUBJECTS, NO_ECHO, SCREENED
@@ -226,16 +226,14 @@ class Trace:
             publisher = self._publisher
             untraced = without_trace(frame)
             return self._host.router.route(publisher.account, result, publisher, untraced)
-        links, elsewhere = self._links_of(result)
+        links, served = self._links_of(result)
         plain = cast("tuple[RoutedSubscription, ...]", result.plain)
         taken = sum(self._offer(subscription, frame) for subscription in plain)
         for group in result.queues:
-            if group.name in elsewhere:
-                continue
-            if self._offer_to_group(group, frame):
+            if group.name not in served and self._offer_to_group(group, frame):
                 taken += 1
-            else:
-                self._choose_link(result, group.name, 0, links)
+                served.add(group.name)
+        self._choose_instead(result, served, links)
         return taken + sum(self._forward(link, frame, links[link]) for link in links)
 
     def send(self) -> None:
@@ -249,7 +247,7 @@ class Trace:
     def _links_of(self, result: SubListResult) -> tuple[dict[Client, list[bytes]], set[bytes]]:
         """Choose the links that the message goes over, each with the queue groups it is for.
 
-        Returns the names of those groups, too, of which no member here gets it.
+        Returns the names of those groups, too; no member of them here gets it.
         """
         links: dict[Client, list[bytes]] = {}
         if result.remotes is None:
@@ -257,26 +255,27 @@ class Trace:
         for link in cast("tuple[Client, ...]", result.remotes.plain):
             if link is not self._publisher:
                 links[link] = []
-        names = [group.name for group in result.remotes.queues]
-        chosen = {
-            name
-            for name in names
-            if self._choose_link(result, name, result.count_members(name), links)
-        }
-        return links, chosen
+        served = set()
+        for group in result.remotes.queues:
+            here = result.count_members(group.name)
+            picked = pick_link(group, self._publisher, self._host.router.chooser, here)
+            if picked is not None:
+                links.setdefault(picked, []).append(group.name)
+                served.add(group.name)
+        return links, served
 
-    def _choose_link(
-        self, result: SubListResult, name: bytes, here: int, links: dict[Client, list[bytes]]
-    ) -> bool:
-        """Note in `links` over which one a queue group gets the message; False: over none."""
+    def _choose_instead(
+        self, result: SubListResult, served: set[bytes], links: dict[Client, list[bytes]]
+    ) -> None:
+        """Add to `links` those for the groups that are not `served`."""
         groups = () if result.remotes is None else result.remotes.queues
+        chooser = self._host.router.chooser
         for group in groups:
-            if group.name == name:
-                link = pick_link(group, self._publisher, self._host.router.chooser, here)
+            if group.name not in served:
+                has_members = result.count_members(group.name) > 0
+                link = pick_instead(group, self._publisher, chooser, has_members)
                 if link is not None:
-                    links.setdefault(link, []).append(name)
-                    return True
-        return False
+                    links.setdefault(link, []).append(group.name)
 
     def _forward(self, link: Client, frame: Frame, queues: list[bytes]) -> bool:
         """Send `frame` over `link`, where the trace goes on; tell whether it goes."""

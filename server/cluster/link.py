@@ -2,7 +2,8 @@
 
 What it is to one account is a RouteBranch: messages of that account go over it and come from it,
 and it has the interest that the other server has told in it. A message that came over a route goes
-to clients and leaf nodes here, and never over another route.
+to clients and leaf nodes here. It goes over another route only for a queue group whose members
+here have left.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -4,7 +4,10 @@ from random import Random
 from typing import Any
 
 from midge.server.routing.client import Client
+from midge.server.routing.role import Role
 from midge.sublist.result import QueueGroup
+
+_ROUTE = int(Role.ROUTE)
 
 
 def pick_link(
@@ -49,3 +52,26 @@ def pick_link(
                 link: Client = member.remote
                 return link
     return None
+
+
+def pick_instead(
+    group: QueueGroup, publisher: Client | None, chooser: Random | None, has_members: bool
+) -> Client | None:
+    """Choose a link for a message to `group` that no member here takes; None if there is none.
+
+    What came over a route goes on over another one then, as nats-server's does: the members that
+    it was sent here for have just left. It goes back over the same route only without
+    `has_members` here, for two servers whose members all refuse would pass it to and fro.
+    """
+    chosen = pick_link(group, publisher, chooser, 0)
+    if chosen is not None or publisher is None or publisher.role != _ROUTE:
+        return chosen
+    back: Client | None = None
+    members: tuple[Any, ...] = group.members
+    for member in members:
+        link: Client = member.remote
+        if link.role == _ROUTE:
+            if link is not publisher:
+                return link
+            back = link
+    return None if has_members else back

@@ -5,7 +5,7 @@ cimport cython
 from midge.protocol.frame cimport Frame
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
-from midge.server.routing.link_choice cimport pick_link
+from midge.server.routing.link_choice cimport pick_instead, pick_link
 from midge.server.routing.observer cimport MessageObserver
 from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.result cimport QueueGroup, Remotes, SubListResult
@@ -78,7 +78,7 @@ cdef class Router:
     @cython.locals(remotes=Remotes, picked=dict, group=QueueGroup, chosen=Client)
     cdef dict _pick_links(self, SubListResult result, Client publisher)
     @cython.locals(remotes=Remotes, named=dict, group=QueueGroup, chosen=Client, taken=Py_ssize_t,
-                   links=tuple, link=Client, queues=list)
+                   links=tuple, link=Client, queues=list, has_members=bint)
     cdef Py_ssize_t _forward(
         self, SubListResult result, Client publisher, Frame frame, dict picked, list refused
     ) except -1

@@ -14,7 +14,7 @@ from midge.protocol.frame import Frame
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.contained_faults import ContainedFaults
-from midge.server.routing.link_choice import pick_link
+from midge.server.routing.link_choice import pick_instead, pick_link
 from midge.server.routing.observer import MessageObserver
 from midge.server.routing.slow_path import BEHIND, DENIED_SUBJECTS, NO_HEADERS
 from midge.server.routing.subscription import RoutedSubscription
@@ -415,16 +415,18 @@ class Router:
     ) -> int:
         """Send `frame` once over each link that is to have it; return how many have taken it.
 
-        `picked` are the links chosen for queue groups. Those whose members here have `refused` the
-        message have one chosen behind a link now.
+        `picked` are the links chosen for queue groups. Those without a member here, and those
+        whose members have `refused` the message, have one chosen behind a link now.
         """
         remotes = result.remotes
         assert remotes is not None, "what lies behind links is asked for only where there is some"
         named: dict[Any, list[bytes]] | None = None
         for group in remotes.queues:
             chosen = None if picked is None else picked.get(group.name)
-            if chosen is None and refused is not None and group.name in refused:
-                chosen = pick_link(group, publisher, self.chooser, 0)
+            if chosen is None:
+                has_members = result.count_members(group.name) > 0
+                if not has_members or (refused is not None and group.name in refused):
+                    chosen = pick_instead(group, publisher, self.chooser, has_members)
             if chosen is not None:
                 named = {} if named is None else named
                 named.setdefault(chosen, []).append(group.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -219,10 +220,10 @@ def test_a_message_goes_over_every_route_and_never_on(world: World) -> None:
     assert world.publish(b"a", reply=b"r") == 2
     lines = sorted([first.take()[0], second.take()[0]])
     assert lines == ["RMSG A a + r g 1", "RMSG A a r 1"]
-    local = world.subscribe(b"a")
+    local, member = world.subscribe(b"a"), world.subscribe(b"a", b"g")
     first.take(), second.take()
     first.say("RMSG A a 1", "x", "RMSG A a | g 1", "x")
-    assert local.delivered == 2
+    assert (local.delivered, member.delivered) == (2, 1)
     assert second.take() == []
 
 
@@ -316,3 +317,41 @@ def test_users_are_asked_for() -> None:
     world = World(authorization=ClusterAuthorization(user="u", password="p"))
     (info,) = world.accept().infos()
     assert info["auth_required"] is True
+
+
+def test_a_message_for_a_group_whose_members_have_left_goes_on_over_another_route(
+    world: World,
+) -> None:
+    first, second = world.joined("FIRST"), world.joined("SECOND").say("RS+ A a g 1")
+    first.take()
+    first.say("RMSG A a | g 1", "x").say("RMSG A a + r g 1", "x")
+    assert second.take() == ["RMSG A a | g 1", "x", "RMSG A a + r g 1", "x"]
+    first.say("RS+ A a g 1", "RMSG A a | g 1", "x")
+    assert (first.take(), second.take()) == ([], ["RMSG A a | g 1", "x"])
+    second.say("RS- A a g")
+    first.say("RMSG A a | g 1", "x")
+    assert first.take() == ["RMSG A a | g 1", "x"], "the only members are where it comes from"
+    first.say("RMSG A a | other 1", "x", "RMSG A a 1", "x")
+    assert (first.take(), second.take()) == ([], [])
+    member = world.subscribe(b"a", b"g")
+    first.say("RMSG A a | g 1", "x")
+    assert (member.delivered, first.take()) == (1, ["RS+ A a g 1"])
+
+
+def test_what_the_members_here_refuse_does_not_go_back(world: World) -> None:
+    first = world.joined("FIRST").say("RS+ A a g 1")
+    world.account.add(Refusing(b"a", b"g"))
+    first.take()
+    first.say("RMSG A a | g 1", "x")
+    assert first.take() == []
+    second = world.joined("SECOND").say("RS+ A a g 1")
+    first.take()
+    first.say("RMSG A a | g 1", "x")
+    assert (first.take(), second.take()) == ([], ["RMSG A a | g 1", "x"])
+
+
+class Refusing(RoutedSubscription):
+    """A member that takes nothing."""
+
+    def receive(self, publisher: Any, frame: Any) -> bool:
+        return False
