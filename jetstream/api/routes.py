@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 NEXT = b"$JS.API.CONSUMER.MSG.NEXT."
 DIRECT_GET = b"$JS.API.DIRECT.GET."
 
+_NEXT_SIZE = len(NEXT)  # C numbers where this is compiled
+_DIRECT_GET_SIZE = len(DIRECT_GET)
+
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 ACK_NAMES_SECOND = 6
 _ACK_NAMES_FIRST = 4
@@ -44,7 +47,7 @@ def take_pull(
     account: JetStreamAccount, subject: bytes, reply: bytes, headers: bytes, body: bytes
 ) -> bool:
     """Hand a pull request to its consumer; False when there is none of that name."""
-    stream, _, name = subject[len(NEXT) :].partition(b".")
+    stream, _, name = subject[_NEXT_SIZE:].partition(b".")
     consumer = consumer_of(account, stream, name)
     if consumer is None:
         return False
@@ -59,7 +62,7 @@ def take_direct_get(
     account: JetStreamAccount, subject: bytes, reply: bytes, headers: bytes, body: bytes
 ) -> bool:
     """Answer a direct get; False when no stream of that name allows it."""
-    name, dot, message_subject = subject[len(DIRECT_GET) :].partition(b".")
+    name, dot, message_subject = subject[_DIRECT_GET_SIZE:].partition(b".")
     stream = stream_of(account, name)
     if stream is None or not stream.config.allow_direct:
         return False
@@ -67,10 +70,12 @@ def take_direct_get(
         return True
     if headers and not _is_level_known(headers):
         account.surroundings.sink.send(reply, b"", REQUIRED_API_LEVEL, b"")
-    elif dot:
-        stream.direct_get.get_last(reply, message_subject, body)
+        return True
+    direct = stream.direct_get
+    if dot:
+        direct.get_last(reply, message_subject, body)
     else:
-        stream.direct_get.get(reply, body)
+        direct.get(reply, body)
     return True
 
 
@@ -78,8 +83,9 @@ def take_at_once(
     account: JetStreamAccount, subject: bytes, reply: bytes, headers: bytes, body: bytes
 ) -> bool:
     """Take a pull request or a direct get; False where none answers: there are no responders."""
-    take = take_pull if subject.startswith(NEXT) else take_direct_get
-    return take(account, subject, reply, headers, body)
+    if subject.startswith(NEXT):
+        return take_pull(account, subject, reply, headers, body)
+    return take_direct_get(account, subject, reply, headers, body)
 
 
 def take_ack(account: JetStreamAccount, subject: bytes, reply: bytes, body: bytes) -> bool:

@@ -4,7 +4,12 @@ cimport cython
 
 from midge.jetstream.consumer.consumer cimport Consumer
 from midge.jetstream.consumer.delivering cimport with_header
-from midge.jetstream.consumer.requests cimport PullRequest, RequestQueue
+from midge.jetstream.consumer.requests cimport (
+    PullRequest,
+    RequestBody,
+    RequestQueue,
+    read_body,
+)
 from midge.jetstream.sink cimport Receiver
 
 cdef long long _SECOND_NS, _MILLISECOND_NS, _SWEEP_INTERVAL_NS
@@ -25,6 +30,12 @@ cdef class PullConsumer(Consumer):
     cdef object _inactive_timer
     cdef long long _threshold_ns
 
+    @cython.locals(asked=RequestBody, now_ns="long long", refusal=bytes)
+    cpdef void request(self, bytes reply, bytes body) except *
+    cdef bytes _refusal(self, RequestBody asked)
+    cdef bytes _refusal_of_priority(self, RequestBody asked)
+    @cython.locals(pending="long long")
+    cdef bytes _refusal_now(self, RequestBody asked, long long now_ns)
     cdef bint _is_stalled(self) except -1
     @cython.locals(requests=RequestQueue, request=PullRequest, passed=Py_ssize_t, needs_pin=bint)
     cdef bytes _target(self, Py_ssize_t size)

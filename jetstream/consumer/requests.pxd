@@ -5,6 +5,28 @@ cimport cython
 from midge.jetstream.sink cimport Receiver
 
 
+cdef dict _read_bodies
+
+
+@cython.final
+cdef class RequestBody:
+    cdef public long long batch
+    cdef public long long expires_ns
+    cdef public long long max_bytes
+    cdef public bint no_wait
+    cdef public long long heartbeat_ns
+    cdef public str group
+    cdef public long long min_pending
+    cdef public long long min_ack_pending
+    cdef public str pin_id
+    cdef public long long priority
+    cdef public bint has_options
+
+
+@cython.locals(known=RequestBody, made=RequestBody)
+cpdef RequestBody read_body(bytes body)
+
+
 @cython.final
 @cython.no_gc
 cdef class PullRequest:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from midge.jetstream.json import structure
 from midge.jetstream.json.structure import Boolean, Field, Integer, Structure, Text
@@ -23,21 +22,35 @@ class BadRequestError(MidgeError):
     """The body of a pull request cannot be read; the message is what its status says."""
 
 
-@dataclass(slots=True)
 class RequestBody:
     """What a pull request asks for; `has_options` tells that it is more than a number."""
 
-    batch: int = 1
-    expires_ns: int = 0
-    max_bytes: int = 0
-    no_wait: bool = False
-    heartbeat_ns: int = 0
-    group: str = ""
-    min_pending: int = 0
-    min_ack_pending: int = 0
-    pin_id: str = ""
-    priority: int = 0
-    has_options: bool = False
+    __slots__ = (
+        "batch",
+        "expires_ns",
+        "group",
+        "has_options",
+        "heartbeat_ns",
+        "max_bytes",
+        "min_ack_pending",
+        "min_pending",
+        "no_wait",
+        "pin_id",
+        "priority",
+    )
+
+    def __init__(self, batch: int = 1) -> None:
+        self.batch = batch
+        self.expires_ns = 0
+        self.max_bytes = 0
+        self.no_wait = False
+        self.heartbeat_ns = 0
+        self.group = ""
+        self.min_pending = 0
+        self.min_ack_pending = 0
+        self.pin_id = ""
+        self.priority = 0
+        self.has_options = False
 
 
 _BODY = Structure(

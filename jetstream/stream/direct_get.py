@@ -29,6 +29,7 @@ _USUAL_FIELDS: dict[str, type] = {
     "no_hdr": bool,
 }
 _INT64 = 1 << 63
+_SECOND_NS = 1_000_000_000
 
 _EMPTY_REQUEST = b"NATS/1.0 408 Empty Request\r\n\r\n"
 _MALFORMED_REQUEST = b"NATS/1.0 408 Malformed Request\r\n\r\n"
@@ -48,9 +49,12 @@ class DirectGet:
     """
 
     def __init__(self, stream: StreamHost, max_bytes: int = 64 * 1024 * 1024) -> None:
-        self._stream = stream
+        self._store = stream.store
+        self._sink = stream.sink
         self._max_bytes = max_bytes
         self._name = stream.name
+        self._second = 0
+        self._second_text = b"1970-01-01T00:00:00"
 
     def get(self, reply: bytes, body: bytes) -> None:
         """Answer a request that is described in JSON."""
@@ -107,7 +111,7 @@ class DirectGet:
 
     def _start(self, request: GetRequest) -> int:
         if request.start_time is not None:
-            return self._stream.store.seq_at_time(request.start_time.ns)
+            return self._store.seq_at_time(request.start_time.ns)
         return request.seq
 
     def _filters(self, request: GetRequest) -> tuple[bytes, ...]:
@@ -115,7 +119,7 @@ class DirectGet:
 
     def _answer_batch(self, reply: bytes, request: GetRequest) -> None:
         """Answer with several messages and what ends them."""
-        store = self._stream.store
+        store = self._store
         filters = self._filters(request)
         seq = self._start(request)
         visible = store.visible_seq
@@ -147,7 +151,7 @@ class DirectGet:
 
     def _answer_newest(self, reply: bytes, request: GetRequest) -> None:
         """Answer with the newest message of each subject that matches."""
-        store = self._stream.store
+        store = self._store
         upto = request.up_to_seq
         if request.up_to_time is not None:
             upto = store.seq_at_time(request.up_to_time.ns)
@@ -198,26 +202,26 @@ class DirectGet:
 
     def _newest(self, filters: tuple[bytes, ...], upto: int) -> Iterator[int]:
         """Yield the sequences, in order, that are their subjects' last up to `upto`."""
-        store = self._stream.store
+        store = self._store
         seq = store.next_last_seq(filters, 1, upto) if upto else 0
         while seq:
             yield seq
             seq = store.next_last_seq(filters, seq + 1, upto) if seq < upto else 0
 
     def _last_matching(self, subject: bytes) -> int:
-        store = self._stream.store
+        store = self._store
         if not store.visible_seq:
             return 0
         return store.last_matching(subject, store.visible_seq)
 
     def _next(self, filters: tuple[bytes, ...], seq: int) -> StoredMessage | None:
-        store = self._stream.store
+        store = self._store
         if seq > store.visible_seq:
             return None
         return store.load_next(filters, max(seq, 1), store.visible_seq)
 
     def _load(self, seq: int) -> StoredMessage | None:
-        store = self._stream.store
+        store = self._store
         return store.load(seq) if 0 < seq <= store.visible_seq else None
 
     def _headers(self, message: StoredMessage) -> bytes:
@@ -233,6 +237,7 @@ class DirectGet:
         )
 
     def _located(self, message: StoredMessage) -> bytes:
+        """Return the headers of a message with where it is stored, but for the end."""
         return (
             b"%bNats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n"
             b"Nats-Time-Stamp: %b\r\n"
@@ -241,15 +246,26 @@ class DirectGet:
                 self._name,
                 message.subject,
                 message.seq,
-                format_time(message.time_ns).encode(),
+                self._time(message.time_ns),
             )
         )
 
+    def _time(self, time_ns: int) -> bytes:
+        """Return a moment as `format_time` does, whose second is often the one asked for last."""
+        second = time_ns // _SECOND_NS
+        rest = time_ns % _SECOND_NS
+        if second != self._second:
+            self._second = second
+            self._second_text = format_time(second * _SECOND_NS).encode()[:-1]
+        if not rest:
+            return self._second_text + b"Z"
+        return (b"%b.%09d" % (self._second_text, rest)).rstrip(b"0") + b"Z"
+
     def _send(self, reply: bytes, message: StoredMessage, block: bytes) -> None:
-        self._stream.sink.send(reply, b"", block, message.payload)
+        self._sink.send(reply, b"", block, message.payload)
 
     def _status(self, reply: bytes, block: bytes) -> None:
-        self._stream.sink.send(reply, b"", block, b"")
+        self._sink.send(reply, b"", block, b"")
 
 
 def _read(body: bytes) -> GetRequest | None:

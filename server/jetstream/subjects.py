@@ -52,7 +52,7 @@ class Intake(RoutedSubscription):
         )
 
 
-class ApiService(Service):
+class ApiService(RoutedSubscription):
     """The API of one account, under a prefix that ends in a dot.
 
     What is for a bucket, behind the prefix of a domain, is published by `domain_sink` as it is.
@@ -69,24 +69,28 @@ class ApiService(Service):
         at_once: Take,
         domain_sink: Sink | None = None,
     ) -> None:
-        Service.__init__(self, services, account, prefix + b">", answer, None)
+        RoutedSubscription.__init__(self, prefix + b">")
+        self._account = account
+        self._services = services
+        self._queued = Service(services, account, self.subject, answer, None)
         self._prefix = prefix
+        self._is_renamed = prefix != API
         self._take_at_once = at_once
         self._domain_sink = domain_sink
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Take a request; False when it is for a consumer or stream that is not there."""
         subject = frame.subject_bytes()
-        reply, headers = frame.reply_bytes() or b"", frame.header_bytes() or b""
-        if self._prefix != API:
+        reply = frame.reply_bytes() or b""
+        headers = frame.header_bytes() or b""
+        payload = frame.payload_bytes()
+        if self._is_renamed:
             request = subject[len(self._prefix) :]
             subject = API + request
             if self._domain_sink is not None and request.startswith(_BUCKETS):
-                payload = frame.payload_bytes()
                 return self._domain_sink.send(request, reply, headers, payload) > 0
         if subject.startswith(_AT_ONCE):
-            return self._take_at_once(subject, reply, headers, frame.payload_bytes())
-        payload = frame.payload_bytes()
-        taken = Request(self.account, publisher, subject, reply, headers, payload)
-        self._services.take(self, taken)
+            return self._take_at_once(subject, reply, headers, payload)
+        taken = Request(self._account, publisher, subject, reply, headers, payload)
+        self._services.take(self._queued, taken)
         return True

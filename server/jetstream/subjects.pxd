@@ -1,0 +1,28 @@
+# C types for subjects.py.
+
+cimport cython
+
+from midge.protocol.frame cimport Frame
+from midge.server.routing.client cimport Client
+from midge.server.routing.subscription cimport RoutedSubscription
+
+cdef tuple _BUCKETS, _AT_ONCE
+
+
+cdef class Intake(RoutedSubscription):
+    cdef object _take
+
+    cpdef bint receive(self, Client publisher, Frame frame) except -1
+
+
+cdef class ApiService(RoutedSubscription):
+    cdef object _account
+    cdef object _services
+    cdef object _queued
+    cdef bytes _prefix
+    cdef bint _is_renamed
+    cdef object _take_at_once
+    cdef object _domain_sink
+
+    @cython.locals(subject=bytes, reply=bytes, headers=bytes, payload=bytes, request=bytes)
+    cpdef bint receive(self, Client publisher, Frame frame) except -1
