@@ -1,0 +1,119 @@
+"""Consumers between delivery, ack and confirmation, crashed by the thousand; and planted faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from midge.jetstream.consumer import log, state
+from midge.jetstream.consumer.consumer import Consumer
+from midge.jetstream.store.disk import Write
+from midge.testing.simulated_disk import SimulatedCommitter
+from tests.simulation.consuming import Consuming, failure, program, shrunk
+
+Patch = pytest.MonkeyPatch
+Numbers = list[int]
+
+STEPS = 200
+_POSITIONS = len(state._POSITIONS)
+_FLOOR_SEQ = state._POSITIONS.index("floor_seq")
+
+
+def crashes(seeds: Iterable[int]) -> int:
+    """Run programs, and return how many crashes there were."""
+    count = 0
+    for seed in seeds:
+        world = Consuming(seed)
+        world.run(program(seed, STEPS))
+        count += world.crashes
+    return count
+
+
+def test_nothing_is_forgotten_or_invented() -> None:
+    assert crashes(range(120)) > 600
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("start", range(10_000, 50_000, 10_000))
+def test_nothing_is_forgotten_or_invented_in_the_long_form(start: int) -> None:
+    crashes(range(start, start + 10_000))
+
+
+# Faults that the simulation has to find.
+
+
+def changed(patch: Patch, change: Callable[[Numbers, Numbers, Numbers, Numbers], object]) -> None:
+    """Have `change` alter what is written: positions, pending, settled and counts."""
+    right = state.change
+
+    def wrong(consumer: Consumer, seqs: Iterable[int], *, had_counts: bool = True) -> bytes:
+        numbers = state._unpacked(right(consumer, seqs, had_counts=had_counts))
+        positions, sizes = numbers[:_POSITIONS], numbers[_POSITIONS : _POSITIONS + 3]
+        parts, at = [], _POSITIONS + 3
+        for size in sizes:
+            parts.append(numbers[at : at + size])
+            at += size
+        change(positions, *parts)
+        sizes = [len(part) for part in parts]
+        return state._packed([*positions, *sizes, *(number for part in parts for number in part)])
+
+    patch.setattr(state, "change", wrong)
+
+
+def confirmed_before_the_sync(patch: Patch) -> None:
+    result = SimulatedCommitter.result
+
+    def without_sync(committer: SimulatedCommitter, job: Write) -> tuple[int, int]:
+        job.sync = False
+        return result(committer, job)
+
+    patch.setattr(SimulatedCommitter, "result", without_sync)
+
+
+def delivery_counts_lost(patch: Patch) -> None:
+    changed(patch, lambda positions, pending, settled, counts: counts.clear())
+
+
+def acks_lost(patch: Patch) -> None:
+    changed(patch, lambda positions, pending, settled, counts: settled.clear())
+
+
+def deliveries_lost(patch: Patch) -> None:
+    changed(patch, lambda positions, pending, settled, counts: pending.clear())
+
+
+def floor_ahead_of_the_stream(patch: Patch) -> None:
+    def ahead(positions: Numbers, *_: Numbers) -> None:
+        positions[_FLOOR_SEQ] += 3
+
+    changed(patch, ahead)
+
+
+def written_too_late(patch: Patch) -> None:
+    patch.setattr(log, "WRITE_DELAY_S", 0.2)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        confirmed_before_the_sync,
+        delivery_counts_lost,
+        acks_lost,
+        deliveries_lost,
+        floor_ahead_of_the_stream,
+        written_too_late,
+    ],
+    ids=lambda fault: fault.__name__,
+)
+def test_a_planted_fault_is_found_and_shrunk(
+    monkeypatch: Patch, fault: Callable[[Patch], None]
+) -> None:
+    fault(monkeypatch)
+    found = next(seed for seed in range(300) if failure(seed, program(seed, STEPS)))
+
+    steps = shrunk(program(found, STEPS), lambda some: failure(found, some))
+
+    assert failure(found, steps)
+    assert len(steps) <= 15, steps
