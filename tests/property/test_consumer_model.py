@@ -1,7 +1,8 @@
 """A consumer against a model of it: what is delivered, pending, redelivered, and the floors.
 
 The model is plain: a list of the stream's messages, and for each delivered one how often it was
-delivered and when it falls due. One pull request of one message at a time; explicit acks.
+delivered and when it falls due. One pull request of one message at a time; acks of one message or
+of all up to it. Several requests that wait are in `test_priority_model.py`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,23 @@ from hypothesis.stateful import (
 )
 
 from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.json.times import Timestamp
 from tests.support.consumer_rig import Rig, Sent
 
 SECOND_NS = 1_000_000_000
 ACK_WAIT_NS = 10 * SECOND_NS
+BACKOFF_S = (2, 5, 9)
 SUBJECTS = ("a.1", "a.2", "a.3.x")
+KINDS = (
+    ("limits", "explicit"),
+    ("limits", "explicit"),
+    ("limits", "all"),
+    ("workqueue", "explicit"),
+    ("interest", "explicit"),
+    ("interest", "all"),
+)
+"""Retention of the stream, and ack policy."""
+
 FILTERS: tuple[tuple[str, ...], ...] = ((), ("a.1",), ("a.*",), ("a.1", "a.3.>"))
 
 
@@ -54,6 +67,10 @@ class Model:
     filters: tuple[str, ...]
     max_deliver: int
     max_ack_pending: int
+    acks_all: bool = False
+    retention: str = "limits"
+    waits_ns: tuple[int, ...] = (ACK_WAIT_NS,)
+    paused_until_ns: int = 0
     stream: dict[int, str] = field(default_factory=dict)
     last_seq: int = 0
     next_seq: int = 1
@@ -79,6 +96,8 @@ class Model:
         """Return deliveries, sequence, consumer sequence and pending of what is delivered."""
         if not self.queue and not self.matching():
             return None  # answered at once, without a look at the stream
+        if self.now_ns < self.paused_until_ns:
+            return None
         while self.queue:
             seq = self.queue.pop(0)
             self.again[seq] = self.again.get(seq, 0) + 1
@@ -97,11 +116,16 @@ class Model:
 
     def deliver(self, seq: int, count: int) -> tuple[int, int, int, int]:
         self.deliveries += 1
+        due_ns = self.now_ns + self.wait_ns(seq)
         if seq in self.pending:
-            self.pending[seq].due_ns = self.now_ns + ACK_WAIT_NS
+            self.pending[seq].due_ns = due_ns
         else:
-            self.pending[seq] = Waiting(self.deliveries, self.now_ns + ACK_WAIT_NS)
+            self.pending[seq] = Waiting(self.deliveries, due_ns)
         return count, seq, self.deliveries, len(self.matching())
+
+    def wait_ns(self, seq: int) -> int:
+        """Return how long the ack of a message is waited for, by how often it came again."""
+        return self.waits_ns[min(self.again.get(seq, 0), len(self.waits_ns) - 1)]
 
     def settle(self, seq: int) -> None:
         """Take a message out of those pending, and move the floor if it was the first."""
@@ -115,17 +139,67 @@ class Model:
             first = min(self.pending)
             self.floor = (self.pending[first].consumer_seq - 1, first - 1)
 
-    def ack(self, seq: int) -> None:
-        if seq in self.pending:
-            self.settle(seq)
-        self.again.pop(seq, None)
+    def ack(self, seq: int, consumer_seq: int) -> None:
+        if seq >= self.next_seq:
+            return
+        if self.acks_all:
+            if consumer_seq <= self.floor[0] or seq <= self.floor[1]:
+                return
+            self.floor = (consumer_seq, seq)
+            settled = [one for one in self.pending if one <= seq]
+        else:
+            settled = [one for one in self.pending if one == seq]
+            if settled:
+                self.settle(seq)
+            self.again.pop(seq, None)
+        for one in settled:
+            self.pending.pop(one, None)
+            self.again.pop(one, None)
+            if one in self.queue:
+                self.queue.remove(one)
+        if self.retention != "limits":
+            self.drop_unneeded({*settled, seq})
+
+    def drop_unneeded(self, seqs: set[int]) -> None:
+        """Remove of the stream what the consumer does not need any more."""
+        for seq in seqs & self.stream.keys():
+            if not (takes(self.filters, self.stream[seq]) and self.needs(seq)):
+                del self.stream[seq]
+
+    def needs(self, seq: int) -> bool:
+        """Tell whether a stream that drops what was acknowledged has to keep a message."""
+        if seq in self.again:
+            return True
+        if seq <= self.floor[1]:
+            return False
+        return self.acks_all or seq >= self.next_seq or seq in self.pending
 
     def remove(self, seq: int) -> None:
         del self.stream[seq]
         if seq in self.pending:
-            self.ack(seq)
+            self.ack(seq, self.pending[seq].consumer_seq)
         else:
             self.again.pop(seq, None)
+
+    def purge(self) -> None:
+        """Have nothing left in the stream."""
+        self.stream.clear()
+        self.next_seq = max(self.next_seq, self.last_seq + 1)
+        self.pending.clear()
+        self.queue.clear()
+        self.again.clear()
+        self.floor = (self.deliveries, self.next_seq - 1)
+
+    def reset(self, seq: int) -> None:
+        """Begin anew with `seq`, 0 for the message above the floor."""
+        self.next_seq = seq or self.floor[1] + 1
+        self.floor = (0, self.next_seq - 1)
+        self.deliveries = 0
+        self.pending.clear()
+        self.queue.clear()
+        self.again.clear()
+        if self.retention == "interest":
+            self.drop_unneeded({one for one in self.stream if one <= self.floor[1]})
 
     def expire(self, now_ns: int) -> None:
         self.now_ns = now_ns
@@ -149,18 +223,39 @@ class Machine(RuleBasedStateMachine):
         filters=st.sampled_from(FILTERS),
         max_deliver=st.sampled_from([-1, 1, 2, 3]),
         max_ack_pending=st.sampled_from([-1, 1, 3]),
+        kind=st.sampled_from(KINDS),
+        has_backoff=st.booleans(),
     )
-    def begin(self, filters: tuple[str, ...], max_deliver: int, max_ack_pending: int) -> None:
-        self.rig = Rig()
+    def begin(
+        self,
+        filters: tuple[str, ...],
+        max_deliver: int,
+        max_ack_pending: int,
+        kind: tuple[str, str],
+        has_backoff: bool,
+    ) -> None:
+        retention, ack_policy = kind
+        waits_ns = [one * SECOND_NS for one in BACKOFF_S] if has_backoff else [ACK_WAIT_NS]
+        max_deliver = -1 if has_backoff and max_deliver < len(BACKOFF_S) else max_deliver
+        self.rig = Rig(retention=retention)
         consumer = self.rig.create(
             filter_subjects=list(filters),
             max_deliver=max_deliver,
             max_ack_pending=max_ack_pending,
-            ack_wait_ns=ACK_WAIT_NS,
+            ack_policy=ack_policy,
+            ack_wait_ns=waits_ns[0],
+            backoff_ns=waits_ns if has_backoff else [],
         )
         assert isinstance(consumer, PullConsumer)
         self.consumer = consumer
-        self.model = Model(filters, max(max_deliver, 0), max_ack_pending)
+        self.model = Model(
+            filters,
+            max(max_deliver, 0),
+            max_ack_pending,
+            acks_all=ack_policy == "all",
+            retention=retention,
+            waits_ns=tuple(waits_ns),
+        )
 
     @rule(subject=st.sampled_from(SUBJECTS))
     def publish(self, subject: str) -> None:
@@ -180,13 +275,13 @@ class Machine(RuleBasedStateMachine):
     def ack(self, delivery: Sent | None) -> None:
         if delivery is not None:
             self.rig.ack(self.consumer, delivery)
-            self.model.ack(delivery.numbers[1])
+            self.model.ack(*delivery.numbers[1:3])
 
     @rule(delivery=sent)
     def term(self, delivery: Sent | None) -> None:
         if delivery is not None:
             self.rig.ack(self.consumer, delivery, b"+TERM")
-            self.model.ack(delivery.numbers[1])
+            self.model.ack(*delivery.numbers[1:3])
 
     @rule(delivery=sent, delay_s=st.sampled_from([0, 3, 20]))
     def nak(self, delivery: Sent | None, delay_s: int) -> None:
@@ -196,12 +291,13 @@ class Machine(RuleBasedStateMachine):
         self.rig.ack(self.consumer, delivery, body)
         _, seq, consumer_seq, _ = delivery.numbers
         waiting = self.model.pending.get(seq)
-        if waiting is None or consumer_seq <= self.model.floor[0]:
+        if waiting is None or not self.model.floor[0] < consumer_seq <= self.model.deliveries + 1:
             return
         if delay_s:
             if seq in self.model.queue:
                 self.model.queue.remove(seq)
-            waiting.due_ns = self.model.now_ns + delay_s * SECOND_NS
+            begun_ns = self.model.now_ns + delay_s * SECOND_NS - self.model.waits_ns[0]
+            waiting.due_ns = begun_ns + self.model.wait_ns(seq)
         elif seq not in self.model.queue:
             waiting.due_ns = None
             self.model.queue.append(seq)
@@ -213,7 +309,27 @@ class Machine(RuleBasedStateMachine):
         self.rig.ack(self.consumer, delivery, b"+WPI")
         waiting = self.model.pending.get(delivery.numbers[1])
         if waiting is not None and waiting.due_ns is not None:
-            waiting.due_ns = self.model.now_ns + ACK_WAIT_NS
+            waiting.due_ns = self.model.now_ns + self.model.wait_ns(delivery.numbers[1])
+
+    @rule(seconds=st.sampled_from([0, 4]))
+    def pause(self, seconds: int) -> None:
+        config = self.consumer.config.copy()
+        until_ns = self.rig.clock.wall_ns() + seconds * SECOND_NS
+        config.pause_until = Timestamp(until_ns) if seconds else None
+        self.consumer.change(config)
+        self.model.paused_until_ns = self.model.now_ns + seconds * SECOND_NS if seconds else 0
+
+    @rule(seq=st.integers(min_value=0, max_value=6))
+    def reset(self, seq: int) -> None:
+        self.rig.consumers.get(b"C").reset(seq)  # type: ignore[union-attr]
+        self.model.reset(seq)
+
+    @rule()
+    def purge(self) -> None:
+        self.rig.store.purge()
+        self.rig.consumers.purged()
+        self.rig.run()
+        self.model.purge()
 
     @rule(seconds=st.integers(min_value=1, max_value=12))
     def advance(self, seconds: int) -> None:
