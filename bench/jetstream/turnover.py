@@ -106,6 +106,8 @@ class IdleConsumers:
     name: str
     title: str
     count: int = 10_000
+    streams: int = 10
+    """nats-server allows a stream 1,000 consumers."""
     storage: str = "file"
 
     def run(self, server: Server, _seconds: float) -> Measurement:
@@ -115,14 +117,16 @@ class IdleConsumers:
             ScenarioError: one is refused.
         """
         with asking(server) as api:
-            api.create_stream("IDLE", ["idle.>"], storage=self.storage)
+            for number in range(self.streams):
+                api.create_stream(f"IDLE{number}", [f"idle.{number}.>"], storage=self.storage)
             before_bytes = settled_rss_bytes(server)
             for number in range(self.count):
+                stream = number % self.streams
                 api.create_consumer(
-                    "IDLE",
+                    f"IDLE{stream}",
                     f"worker{number:05d}",
                     durable_name=f"worker{number:05d}",
-                    filter_subject=f"idle.{number:05d}",
+                    filter_subject=f"idle.{stream}.{number:05d}",
                     ack_policy="explicit",
                 )
             return {"rss_bytes": (settled_rss_bytes(server) - before_bytes) / self.count}

@@ -228,6 +228,7 @@ class ConsumerSet(ConsumerHost):
     def _made(self, config: ConsumerConfig, name: bytes) -> Consumer:
         if not config.durable_name and config.inactive_threshold_ns <= 0:
             config.inactive_threshold_ns = configuration.DEFAULT_INACTIVE_THRESHOLD_NS
+        configuration.share_parts(config)
         consumer: Consumer
         if config.is_pull():
             consumer = PullConsumer(self, config, name)

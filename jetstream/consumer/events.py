@@ -15,12 +15,14 @@ _ADVISORY = b"$JS.EVENT.ADVISORY.CONSUMER."
 class ConsumerEvents:
     """The events of one consumer. An event without a subscriber is not made."""
 
-    __slots__ = ("_host", "_tail", "name")
+    __slots__ = ("_host", "name")
 
     def __init__(self, host: ConsumerHost, name: bytes) -> None:
         self._host = host
-        self._tail = host.stream + b"." + name
         self.name = name
+
+    def _tail(self) -> bytes:
+        return self._host.stream + b"." + self.name
 
     def created(self) -> None:
         """Tell that the consumer has been made."""
@@ -73,7 +75,7 @@ class ConsumerEvents:
 
     def acked(self, seq: int, consumer_seq: int, deliveries: int, ack_time_ns: int) -> None:
         """Tell how long an ack took."""
-        subject = b"$JS.EVENT.METRIC.CONSUMER.ACK." + self._tail
+        subject = b"$JS.EVENT.METRIC.CONSUMER.ACK." + self._tail()
         fields = {"consumer_seq": consumer_seq, "stream_seq": seq, "ack_time": ack_time_ns}
         fields["deliveries"] = deliveries
         self._send(subject, f"{type_names.METRIC}consumer_ack", fields, {})
@@ -85,7 +87,7 @@ class ConsumerEvents:
         fields: dict[str, Any],
         first: dict[str, Any] | None = None,
     ) -> None:
-        subject = _ADVISORY + kind + self._tail
+        subject = _ADVISORY + kind + self._tail()
         self._send(subject, type_names.ADVISORY + type_name, fields, first or {})
 
     def _send(
