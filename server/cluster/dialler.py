@@ -25,6 +25,14 @@ RECONNECT_S = 1.0
 RECONNECT_SPREAD_S = 0.1
 """How long after a failure a server is tried again: so long, and up to so much more."""
 
+GOSSIPED_RETRIES_MIN = 2
+"""Least further attempts to reach a server that another one has told of.
+
+nats-server makes `connect_retries` of them, none by default. But a server that has just started is
+told of at once, and one that comes back may be, under its old name, before the end of its old route
+has been noticed: one attempt in vain, and those two servers would never meet.
+"""
+
 _BACKOFF_MAX_S = 30.0
 _DIAL_TIMEOUT_S = 1.0
 
@@ -58,6 +66,7 @@ class Dialler:
         self._ended = asyncio.Event()
         self._left = asyncio.Event()
         self._link: RouteLink | None = None
+        self._is_told_of_again = False
 
     def start(self) -> None:
         """Connect, and again when that fails or ends."""
@@ -73,6 +82,10 @@ class Dialler:
         if self._link is not None:
             self._link.close(reason)
 
+    def told_again(self) -> None:
+        """Take note that the server has been told of again: an attempt under way was too early."""
+        self._is_told_of_again = True
+
     def ended(self, link: RouteLink) -> None:
         """Take note that the link is gone."""
         if link is self._link:
@@ -86,13 +99,12 @@ class Dialler:
     async def _keep_up(self) -> None:
         failures = 0
         while True:
-            if await self._attempt():
-                failures = 0
-            else:
-                failures += 1
+            self._is_told_of_again = False
+            is_up = await self._attempt()
+            failures = 0 if is_up or self._is_told_of_again else failures + 1
             if self.server_id == self._cluster.server_id:
                 break  # it is this server itself
-            retries = self._broker.options.cluster.connect_retries
+            retries = max(self._broker.options.cluster.connect_retries, GOSSIPED_RETRIES_MIN)
             if not self.is_explicit and failures > retries:
                 break
             if self.server_id in self._cluster.routes:  # which that server has opened

@@ -246,7 +246,9 @@ class ClusterService:
         except ValueError as error:
             log.warning("route_gossip_ignored", server=info.server_id[:64], error=str(error))
             return
-        if address[:2] in {dialler.address[:2] for dialler in self._live()}:
+        known = [one for one in self._live() if one.address[:2] == address[:2]]
+        if known:
+            known[0].told_again()
             return
         if len([one for one in self._diallers if not one.is_explicit]) >= GOSSIPED_MAX:
             self._broker.limit_hits["route_gossip"] += 1

@@ -21,6 +21,7 @@ class Wire:
         self._may_pass = asyncio.Event()
         self._may_pass.set()
         self._is_cut = False
+        self._ended: set[asyncio.StreamWriter] = set()
         self.port = 0
 
     async def __aenter__(self) -> Self:
@@ -50,6 +51,16 @@ class Wire:
         """Let nothing pass, without closing anything."""
         self._may_pass.clear()
 
+    def half_close(self, writer: asyncio.StreamWriter) -> None:
+        """End one direction of a connection, which passes nothing more then."""
+        self._ended.add(writer)
+        writer.write_eof()
+
+    @property
+    def writers(self) -> list[asyncio.StreamWriter]:
+        """What is written to: both directions of each connection."""
+        return [one for one in self._writers if one not in self._ended]
+
     def resume(self) -> None:
         """End a pause."""
         self._may_pass.set()
@@ -73,7 +84,9 @@ class Wire:
         with contextlib.suppress(OSError):
             while data := await source.read(65536):
                 await self._may_pass.wait()
-                sink.write(data)
-                await sink.drain()
+                if sink not in self._ended:
+                    sink.write(data)
+                    await sink.drain()
         self._writers.discard(sink)
+        self._ended.discard(sink)
         sink.transport.abort()

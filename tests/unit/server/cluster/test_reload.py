@@ -2,68 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
+import asyncio
+import socket
 from typing import Any
 
 import pytest
 
-from midge.server.cluster.link import RouteLink
+from midge.protocol.route_messages import RouteInfo
+from midge.server.cluster import dialler
 from midge.server.config.options import (
-    Cluster,
     ClusterAuthorization,
     ClusterPermissions,
     Limits,
-    Listen,
-    Options,
-    SubjectPermissions,
 )
 from midge.server.errors import ConfigError
 from midge.server.routing.subscription import RoutedSubscription
-from midge.server.server import Server
+from tests.support.cluster_servers import only, options, routes, serving, told, url
 from tests.support.clusters import Peer
 from tests.support.leafnodes import until
-
-
-def options(server: str, limits: Limits | None = None, **cluster: Any) -> Options:
-    table = Cluster(**{"name": "C1", "port": -1, "connect_retries": 50, **cluster})
-    listen = Listen(port=-1)
-    return Options(server_name=server, listen=listen, cluster=table, limits=limits or Limits())
-
-
-def only(*allow: str) -> SubjectPermissions:
-    return SubjectPermissions(allow=allow)
-
-
-def url(server: Server, login: str = "") -> str:
-    (known,) = server.urls()["cluster"]
-    return known.replace("://", f"://{login}")
-
-
-def routes(server: Server) -> dict[str, RouteLink]:
-    """The routes that are up, by the name of the other server."""
-    service = server._cluster
-    assert service is not None
-    return {link.name: link for link in service.cluster.routes.values()}
-
-
-def told(server: Server, other: str) -> set[bytes]:
-    """What interest in the global account `server` knows of from `other`."""
-    branch = routes(server)[other].branches.get(b"$G")
-    known = () if branch is None else branch.interest
-    return {subject for subject, *_ in known if not subject.startswith(b"$")}
-
-
-@contextlib.asynccontextmanager
-async def serving(*served: Options) -> AsyncIterator[list[Server]]:
-    async with contextlib.AsyncExitStack() as stack:
-        servers = []
-        for one in served:
-            server = Server(one)
-            await server.start()
-            stack.push_async_callback(server.stop)
-            servers.append(server)
-        yield servers
 
 
 async def test_routes_come_and_go_and_the_others_stay() -> None:
@@ -171,3 +127,45 @@ async def test_the_name_and_the_limits_are_new_for_what_comes() -> None:
         assert (link.max_interest, link.parser.max_payload) == (7, 100)
         await first.reload(options("A", name=""))
         assert (service.cluster.name, service.cluster.is_dynamic) == ("D1", True)
+
+
+@pytest.mark.parametrize("is_told_again", [False, True])
+async def test_a_server_that_is_told_of_before_it_is_there_is_tried_again(
+    is_told_again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialler, "RECONNECT_S", 0.05)
+    if is_told_again:
+        monkeypatch.setattr(dialler, "GOSSIPED_RETRIES_MIN", 0)
+    dial, failed = dialler.dial, asyncio.Event()
+
+    async def noting(*where: Any) -> socket.socket:
+        try:
+            return await dial(*where)
+        except OSError:
+            if is_told_again and not failed.is_set():
+                service.cluster.discovered(told_of)
+            failed.set()
+            raise
+
+    monkeypatch.setattr(dialler, "dial", noting)
+    async with serving(options("A", connect_retries=0)) as (first,):
+        service = first._cluster
+        assert service is not None
+        with socket.socket() as place:
+            place.bind(("127.0.0.1", 0))
+            port = place.getsockname()[1]
+            told_of = RouteInfo(server_id="NB", ip=f"nats-route://127.0.0.1:{port}/")
+            service.cluster.discovered(told_of)
+            await failed.wait()
+        async with serving(options("B", port=port)):
+            await until(lambda: "B" in routes(first))
+
+
+async def test_a_server_that_is_never_there_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialler, "RECONNECT_S", 0.0)
+    monkeypatch.setattr(dialler, "RECONNECT_SPREAD_S", 0.0)
+    async with serving(options("A", connect_retries=0)) as (first,):
+        service = first._cluster
+        assert service is not None
+        service.cluster.discovered(RouteInfo(server_id="NB", ip="nats-route://127.0.0.1:1/"))
+        await until(lambda: not list(service._live()))
