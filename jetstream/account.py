@@ -165,8 +165,8 @@ class JetStreamAccount:
 
     def delete(self, stream: Stream) -> None:
         """Delete a stream with its consumers."""
-        stream.events.deleted()
         self._forget(stream)
+        stream.events.deleted()
         self.delete_store(stream.store)
 
     def recover(self, store: StreamStore) -> Stream:

@@ -34,9 +34,18 @@ class Family:
 
 
 class Call:
-    """A request. `tokens` are those of the subject behind ``$JS.API``."""
+    """A request. `tokens` are those of the subject behind ``$JS.API``, `client` says who asks."""
 
-    __slots__ = ("_respond", "account", "body", "family", "headers", "is_counted", "tokens")
+    __slots__ = (
+        "_respond",
+        "account",
+        "body",
+        "client",
+        "family",
+        "headers",
+        "is_counted",
+        "tokens",
+    )
 
     def __init__(
         self,
@@ -46,7 +55,9 @@ class Call:
         headers: bytes,
         body: bytes,
         respond: Callable[..., object],
+        client: Callable[[], dict[str, Any]] = dict,
     ) -> None:
+        self.client = client
         self.account = account
         self.family = family
         self.tokens = tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from midge.jetstream import errors
 from midge.jetstream import headers as header_block
@@ -58,10 +59,11 @@ def handle(
     headers: bytes,
     body: bytes,
     respond: Callable[..., object],
+    client: Callable[[], dict[str, Any]] = dict,
 ) -> bool:
     """Answer a request to `subject`, which begins with ``$JS.API.``, by calling `respond`.
 
-    It gets the answer, and with some answers a header block.
+    It gets the answer, and with some answers a header block. `client` describes who asks.
     The call may come later, when what was asked for is durable.
 
     Returns:
@@ -71,7 +73,7 @@ def handle(
     family = find(tokens)
     if family is None:
         return False
-    call = Call(account, family, tokens, headers, body, respond)
+    call = Call(account, family, tokens, headers, body, respond, client)
     try:
         _check(call)
         family.handle(call)

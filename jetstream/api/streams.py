@@ -145,11 +145,12 @@ def snapshot(call: Call) -> None:
     )
     shown = sending.snapshot.shown_state
     call.answer({"config": stream.config.fields(), "state": shown}, stream.store)
+    sending.client = call.client()
     stream.store.barrier(lambda: _begin_sending(stream, sending))
 
 
 def _begin_sending(stream: Stream, sending: Sending) -> None:
-    stream.events.snapshot_created(sending.snapshot.shown_state)
+    stream.events.snapshot_created(sending.snapshot.shown_state, sending.client)
     sending.start()
 
 
@@ -166,7 +167,7 @@ def restore(call: Call) -> None:
     if "\\" in name or "/" in name:
         raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS.error()
     config = call.account.check_restore(asked, request.state.bytes)
-    receiving = call.account.transfers.receive(config)
+    receiving = call.account.transfers.receive(config, call.client())
     call.answer({"deliver_subject": text(receiving.subject)}, receiving.restored.store)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from midge.jetstream import errors, type_names
 from midge.jetstream.archive.entries import ArchiveError
@@ -60,6 +60,7 @@ class Receiving:
         ended: Callable[[bytes], object],
     ) -> None:
         self.restored = restored
+        self.client: dict[str, Any] = {}
         self.id = host.surroundings.new_id().encode()
         name = restored.config.name
         self.name = name.encode("utf-8", "surrogateescape")
@@ -161,7 +162,9 @@ class Receiving:
         self._around.sink.send(reply, b"", b"", answer)
 
     def _tell_complete(self) -> None:
-        events.advise_restore_complete(self._around, self.name, self._begun_ns, self._total_bytes)
+        events.advise_restore_complete(
+            self._around, self.name, self._begun_ns, self._total_bytes, self.client
+        )
 
     def _stalled(self) -> None:
         self._timer = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from midge.jetstream.archive.snapshot import Snapshot, SnapshotError
 from midge.jetstream.archive.work import Work
@@ -58,6 +58,7 @@ class Sending:
         self._ended = ended
         self._is_over = False
         self.snapshot = snapshot
+        self.client: dict[str, Any] = {}
         self._to = to
         self._chunk_bytes, self._slots = limits
         self._sink = around.sink
@@ -157,7 +158,7 @@ class Sending:
             return
         self._finish()
         self._sink.send(self._to, b"", block, b"")
-        self.stream.events.snapshot_complete(self._begun_ns, error)
+        self.stream.events.snapshot_complete(self._begun_ns, error, self.client)
 
     def _finish(self) -> None:
         self._is_over = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sized
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from midge.jetstream import errors
 from midge.jetstream.archive.receiving import RESTORE_PREFIX, Receiving, RestoreHost
@@ -52,8 +52,10 @@ class Transfers:
         self.sending[sending.id] = sending
         return sending
 
-    def receive(self, config: StreamConfig) -> Receiving:
+    def receive(self, config: StreamConfig, client: dict[str, Any]) -> Receiving:
         """Take in an archive, of which a stream is to be made; chunks go to its `subject`.
+
+        `client` describes who sends it.
 
         Raises:
             JetStreamError: too many are under way.
@@ -65,7 +67,8 @@ class Transfers:
         restored = RestoredStream(config, store, now_ns, surroundings.max_payload)
         receiving = Receiving(self._host, restored, self._wait, self._received)
         self.receiving[receiving.id] = receiving
-        events.advise_restore_create(surroundings, receiving.name)
+        receiving.client = client
+        events.advise_restore_create(surroundings, receiving.name, client)
         return receiving
 
     def take(self, subject: bytes, reply: bytes, payload: bytes) -> bool:

@@ -39,16 +39,18 @@ class StreamEvents:
         fields = {"batch": text(batch_id), "reason": reason}
         self._advise(b"BATCH_ABANDONED.", "stream_batch_abandoned", fields)
 
-    def snapshot_created(self, shown_state: dict[str, Any]) -> None:
-        """Tell that a snapshot begins to be sent."""
-        self._advise(b"SNAPSHOT_CREATE.", "snapshot_create", {"state": shown_state})
+    def snapshot_created(self, shown_state: dict[str, Any], client: dict[str, Any]) -> None:
+        """Tell that a snapshot begins to be sent, for which `client` has asked."""
+        fields = {"state": shown_state, "client": client}
+        self._advise(b"SNAPSHOT_CREATE.", "snapshot_create", fields)
 
-    def snapshot_complete(self, begun_ns: int, error: str) -> None:
+    def snapshot_complete(self, begun_ns: int, error: str, client: dict[str, Any]) -> None:
         """Tell that a snapshot has been sent, or why it has not."""
         end_ns = self._around.clock.wall_ns()
-        fields = {"start": format_time(begun_ns), "end": format_time(end_ns)}
+        fields: dict[str, Any] = {"start": format_time(begun_ns), "end": format_time(end_ns)}
         if error:
             fields["error"] = error
+        fields["client"] = client
         self._advise(b"SNAPSHOT_COMPLETE.", "snapshot_complete", fields)
 
     def _advise(self, kind: bytes, type_name: str, fields: dict[str, Any]) -> None:
@@ -70,17 +72,20 @@ class StreamEvents:
         self._answers.send(subject, b"", encode(event), False)
 
 
-def advise_restore_create(around: Surroundings, stream: bytes) -> None:
-    """Tell that a stream begins to be restored."""
-    _advise_restore(around, b"RESTORE_CREATE.", "restore_create", stream, {})
+def advise_restore_create(around: Surroundings, stream: bytes, client: dict[str, Any]) -> None:
+    """Tell that a stream begins to be restored by a client."""
+    _advise_restore(around, b"RESTORE_CREATE.", "restore_create", stream, {"client": client})
 
 
-def advise_restore_complete(around: Surroundings, stream: bytes, begun_ns: int, size: int) -> None:
+def advise_restore_complete(
+    around: Surroundings, stream: bytes, begun_ns: int, size: int, client: dict[str, Any]
+) -> None:
     """Tell that a stream has been restored, or that it could not be."""
     fields = {
         "start": format_time(begun_ns),
         "end": format_time(around.clock.wall_ns()),
         "bytes": size,
+        "client": client,
     }
     _advise_restore(around, b"RESTORE_COMPLETE.", "restore_complete", stream, fields)
 

@@ -14,6 +14,7 @@ from midge.jetstream.config.names import to_bytes
 from midge.jetstream.stream.surroundings import OriginNotes, Surroundings
 from midge.server.jetstream import subjects
 from midge.server.jetstream.acks import AckIntake
+from midge.server.jetstream.audit import Audit
 from midge.server.jetstream.delivery import PORTION_BYTES, Deliveries
 from midge.server.jetstream.ingest import StreamSubscription
 from midge.server.jetstream.sink import AccountSink, Interest
@@ -83,6 +84,7 @@ class AccountJetStream:
         self._own: list[RoutedSubscription] = []
         self._of_streams: dict[Stream, dict[str, StreamSubscription]] = {}
         self.streams = self._make_streams()
+        self.audit = Audit(context, self.sink, self._new_id)
 
     def open(self) -> None:
         """Listen on the subjects of JetStream's own, and take up the streams that are stored."""
@@ -132,6 +134,9 @@ class AccountJetStream:
             services, self.account, prefix, self.answer, self.take_at_once, domain_sink
         )
 
+    def _new_id(self) -> str:
+        return self.streams.surroundings.new_id()
+
     def _make_streams(self) -> JetStreamAccount:
         context = self._context
         surroundings = Surroundings(
@@ -173,6 +178,7 @@ class AccountJetStream:
         def respond(answer: bytes, headers: bytes = b"") -> None:
             if reply:
                 self.sink.send(reply, b"", headers, answer)
+            self.audit.answered(request, answer)
 
         if self.limits is None:
             refusal = dispatch.refuse(request.subject, errors.NOT_ENABLED_FOR_ACCOUNT)
@@ -180,7 +186,8 @@ class AccountJetStream:
                 respond(refusal)
             return
         headers = request.headers or b""
-        dispatch.handle(self.streams, request.subject, headers, request.payload, respond)
+        client = partial(self.audit.requester, request)
+        dispatch.handle(self.streams, request.subject, headers, request.payload, respond, client)
 
     def take_at_once(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
         """Take a pull or a direct request, which wait for no other; False where none answers."""

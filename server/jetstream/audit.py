@@ -1,0 +1,77 @@
+"""What is told of requests to the API: who asked, and in an advisory for each what came of it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from midge.jetstream import headers, type_names
+from midge.jetstream.json.encode import encode, text
+from midge.jetstream.json.times import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from midge.server.internal.service import Request
+    from midge.server.jetstream.context import Context
+    from midge.server.jetstream.sink import AccountSink
+
+SUBJECT = b"$JS.EVENT.ADVISORY.API"
+_REQUEST_INFO = b"Nats-Request-Info"
+_FIELDS = (
+    *("start", "host", "id", "acc", "svc", "user", "name", "lang", "ver", "rtt", "server"),
+    *("kind", "client_type"),
+)
+"""Those about a client, in nats-server's order."""
+
+
+class Audit:
+    """The advisories of one account; nothing is made of one that has no subscriber."""
+
+    def __init__(self, context: Context, sink: AccountSink, new_id: Callable[[], str]) -> None:
+        self._context = context
+        self._sink = sink
+        self._new_id = new_id
+
+    def requester(self, request: Request) -> dict[str, Any]:
+        """Describe who sent a request; of an import in as far as that shares it."""
+        known = self._context.links.describe(request.publisher)
+        publisher = request.publisher
+        if publisher is not None and publisher.account is not request.account:
+            told = headers.find(request.headers or b"", _REQUEST_INFO)
+            server = known.get("server")
+            known = {**_object(told), "svc": request.account.name, "server": server}
+        found = {key: known[key] for key in _FIELDS if known.get(key) is not None}
+        plain: dict[str, Any] = msgspec.to_builtins(found)
+        return plain
+
+    def answered(self, request: Request, answer: bytes) -> None:
+        """Tell that a request has been answered."""
+        if not self._sink.has_interest(SUBJECT):
+            return
+        context = self._context
+        event: dict[str, Any] = {
+            "type": type_names.ADVISORY + "api_audit",
+            "id": self._new_id(),
+            "timestamp": format_time(context.clock.wall_ns()),
+            "server": context.server_name,
+            "client": self.requester(request),
+            "subject": text(request.subject),
+        }
+        if request.payload:
+            event["request"] = text(request.payload)
+        event["response"] = text(answer)
+        if context.options.domain:
+            event["domain"] = context.options.domain
+        self._sink.send(SUBJECT, b"", b"", encode(event))
+
+
+def _object(data: bytes | None) -> dict[str, Any]:
+    """Read what another account, or a server behind a link, says of a client."""
+    try:
+        found = json.loads(data or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
