@@ -57,10 +57,6 @@ def find_contradictions(options: Options) -> Iterator[Problem]:
     yield from _check_tls(options.leafnodes.tls, ("leafnodes", "tls"))
     yield from _check_tls(options.cluster.tls, ("cluster", "tls"))
     yield from _check_listeners(options)
-    if options.server.workers != 1:
-        from midge.server.config.worker_rules import find_worker_problems  # noqa: PLC0415 - not needed
-
-        yield from find_worker_problems(options)
 
 
 def _check_server(options: Options) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from midge.server.cluster.cluster import Cluster
     from midge.server.jetstream.engine import Engine
     from midge.server.leafnodes.nodes import LeafNodes
+    from midge.server.monitoring.console.tail import Tails
     from midge.server.workers.part import Part
 
 _CLOCK_SLACK_S = 0.5
@@ -38,10 +39,19 @@ class State:
         self.leafnodes: LeafNodes | None = None
         self.cluster: Cluster | None = None
         self._wall_offset = 0.0
+        self._tails: Tails | None = None
         broker.observers.append(self.account_totals)
         self.http_address = (broker.options.monitoring.host or broker.options.listen.host, 0)
         self.https_port = 0
         self.websocket_port = 0
+
+    def tails(self) -> "Tails":
+        """Return the console's tails of this process, made on first use."""
+        if self._tails is None:
+            from midge.server.monitoring.console.tail import Tails  # noqa: PLC0415 - few have any
+
+            self._tails = Tails(self.broker)
+        return self._tails
 
     @property
     def server_name(self) -> str:

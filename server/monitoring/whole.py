@@ -216,6 +216,45 @@ def _with_label(sample: str, worker: int) -> str:
     return f"{name}{{{label}}} {value}"
 
 
+async def whole_clients_now(state: State) -> Page:
+    """Return what the console shows of all clients."""
+    from midge.server.monitoring.console import clients  # noqa: PLC0415 - few have a console
+
+    page = clients.clients_now(state.broker)
+    if state.part is not None:
+        others = await state.part.ask_others("page", {"name": "clients_now", "arguments": {}})
+        _add(page, others, ("subscriptions",))
+        slow = [one for each in (page, *others) for one in each["slow"]]
+        slow.sort(key=lambda one: -one["pending_bytes"])
+        page["slow"] = slow[: clients.SLOW_MAX]
+    return page
+
+
+async def whole_tail(state: State, own: Page, name: str, account: str, pattern: bytes) -> Page:
+    """Return what a tail of the console has seen in all workers; `own` is of this one."""
+    if state.part is None:
+        return own
+    arguments = {"name": name, "account": account, "pattern": pattern}
+    others = await state.part.ask_others("page", {"name": "tail", "arguments": arguments})
+    every = [own, *(other for other in others if other is not None)]
+    return {
+        "messages": [message for one in every for message in one["messages"]],
+        "seen": sum(one["seen"] for one in every),
+        "left_out": sum(one["left_out"] for one in every),
+    }
+
+
+def _clients_now(state: State) -> Page:
+    from midge.server.monitoring.console.clients import clients_now  # noqa: PLC0415 - as above
+
+    return clients_now(state.broker)
+
+
+def _tail(state: State, name: str, account: str, pattern: bytes) -> Page | None:
+    broker = state.broker
+    return state.tails().look(name, broker.account(account), pattern)
+
+
 async def end_client(state: State, cid: int) -> bool:
     """Close the client `cid`, in whichever worker it is; tell whether there was one."""
     asked = {"name": "kick", "arguments": {"cid": cid}}
@@ -274,6 +313,8 @@ async def own_page(state: State, name: str, arguments: Mapping[str, Any]) -> Any
         "accountz": lambda: accounts.accountz(state, Arguments(arguments)),
         "accounts": lambda: _account_statistics(state, arguments["names"]),
         "totals": lambda: own_totals(state),
+        "clients_now": lambda: _clients_now(state),
+        "tail": lambda: _tail(state, **arguments),
         "kick": lambda: _kick(state, arguments["cid"]),
         "lame_duck": lambda: _lame_duck(state, arguments["cid"]),
     }

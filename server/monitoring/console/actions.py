@@ -15,6 +15,7 @@ import msgspec
 
 from midge.protocol.text import encode
 from midge.server.config.account_names import GLOBAL_ACCOUNT
+from midge.server.monitoring import whole
 from midge.server.monitoring.console import streams
 from midge.server.monitoring.console.shown import headers_of, payload_of
 from midge.server.routing.subscription import RoutedSubscription
@@ -81,7 +82,7 @@ class Actions:
         if action == "request":
             return await self._request(post)
         if action == "tail":
-            return self._tail(post)
+            return await self._tail(post)
         if action == "messages":
             return await self._messages(post)
         if action == "keys":
@@ -118,12 +119,13 @@ class Actions:
             account.remove(answer)
             self._waiting -= 1
 
-    def _tail(self, post: Post) -> dict[str, Any]:
+    async def _tail(self, post: Post) -> dict[str, Any]:
         account, pattern = self._account(post), self._pattern(post)
-        seen = self._tails.look(post.name[:_NAME_MAX], account, pattern)
+        name = post.name[:_NAME_MAX]
+        seen = self._tails.look(name, account, pattern)
         if seen is None:
             raise WrongRequest("as many tails as may be are open; close one")
-        return seen
+        return await whole.whole_tail(self._state, seen, name, account.name, pattern)
 
     async def _messages(self, post: Post) -> dict[str, Any]:
         stream = self._stream(post)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from midge.server.config.account_names import GLOBAL_ACCOUNT
+from midge.server.monitoring import whole
 from midge.server.monitoring.console import streams
 from midge.server.monitoring.console.actions import Actions, WrongRequest
-from midge.server.monitoring.console.tail import Tails
 
 if TYPE_CHECKING:
     from midge.server.monitoring.http import Monitor
@@ -40,14 +40,12 @@ _HEADERS = {
 }
 _TOKEN = "X-Console-Token"  # nosec B105 - the name of a header
 _ACTIONS = ("publish", "request", "tail", "messages", "keys", "unlock")
-_SLOW_MAX = 5
-_SLOW_MIN_BYTES = 64 * 1024  # what waits for the end of a turn is less than a chunk
 
 
 def add_console(monitor: "Monitor") -> None:
     """Serve the console on `monitor`."""
     state = monitor.state
-    actions = Actions(state, Tails(state.broker))
+    actions = Actions(state, state.tails())
     monitor.add_page("/console", _asset(_PAGE, "text/html"))
     for name, kind in _ASSETS.items():
         monitor.add_page(f"/console/{name}", _asset(name, kind))
@@ -63,7 +61,7 @@ def add_console(monitor: "Monitor") -> None:
         )
 
     async def now(_request: web.Request) -> web.Response:
-        return _json(_clients_now(monitor))
+        return _json(await whole.whole_clients_now(state))
 
     async def show_streams(request: web.Request) -> web.Response:
         return _json(streams.list_streams(state, request.query.get("account", GLOBAL_ACCOUNT)))
@@ -103,21 +101,6 @@ def _action(actions: Actions, name: str) -> Any:
             return _json({"error": f"more than the console takes: {error.text}"}, 413)
 
     return act
-
-
-def _clients_now(monitor: "Monitor") -> dict[str, Any]:
-    """Count what clients subscribe to, and name those that are furthest behind."""
-    clients = list(monitor.state.broker.clients.values())
-    pending = [(one.outbound.pending_bytes(), one) for one in clients]
-    slow = [pair for pair in pending if pair[0] >= _SLOW_MIN_BYTES]
-    slow.sort(key=lambda pair: -pair[0])
-    return {
-        "subscriptions": sum(len(one.subscriptions) for one in clients),
-        "slow": [
-            {"cid": one.cid, "name": one.options.name, "pending_bytes": size}
-            for size, one in slow[:_SLOW_MAX]
-        ],
-    }
 
 
 def _json(value: object, status: int = 200) -> web.Response:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from midge.protocol.text import decode
 from midge.server.clients.observer import Observer
 from midge.server.monitoring.console.shown import headers_of, payload_of
+from midge.server.routing.role import Role
 from midge.sublist.subjects import matches
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ KEPT_MAX = 100
 """Messages kept between two looks: at two looks a second more than anybody reads."""
 
 TAILS_MAX = 8
-"""Tails of one server; each costs some 0.5 us a message."""
+"""Tails of one server; each costs some 0.5 us a message, in every worker."""
 
 _PAYLOAD_MAX_BYTES = 1024
 _FORGOTTEN_AFTER_S = 5.0  # without a look; a page looks twice a second
@@ -70,6 +71,8 @@ class Tail(Observer):
     ) -> None:
         if account is not self.account:
             return
+        if publisher is not None and publisher.role == Role.WORKER:
+            return  # its own worker shows it
         if not self._is_whole and not matches(frame.subject_bytes(), self.pattern):
             return
         self._seen += count

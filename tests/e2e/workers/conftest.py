@@ -33,10 +33,14 @@ accounts {
 """
 
 
+CONSOLE = ("MIDGE_MONITORING_CONSOLE_ENABLED=true", "MIDGE_MONITORING_CONSOLE_TOKEN=t")
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """One server for the tests of a module; subjects keep them apart."""
-    with Server(midge_command(), CONFIG, ("--workers", "2")) as running:
+    command = ["env", *CONSOLE, *midge_command()]
+    with Server(command, CONFIG, ("--workers", "2")) as running:
         yield running
 
 

@@ -259,6 +259,25 @@ async def test_streams_serve_the_clients_of_all_workers(four: Four) -> None:
     assert (await (await contexts[3].key_value("B")).get("key")).value == b"value"
 
 
+async def test_a_push_consumers_group_has_members_in_all_workers(four: Four) -> None:
+    streams = [client.jetstream(timeout=TIMEOUT_S) for client in four]
+    await streams[0].add_stream(name="GROUP", subjects=["group"])
+    found: Counter[int] = Counter()
+    for number, stream in enumerate(streams):
+
+        async def take(message: Msg, number: int = number) -> None:
+            found[number] += 1
+
+        await stream.subscribe("group", queue="members", durable="members", cb=take)
+    await flush_all(four)
+    for i in range(80):
+        await streams[i % 4].publish("group", b"")
+    async with asyncio.timeout(TIMEOUT_S):
+        while found.total() < 80:
+            await asyncio.sleep(0.005)
+    assert found == dict.fromkeys(range(4), 20)
+
+
 async def test_the_system_account_is_answered_once(server: Server, four: Four) -> None:
     system = [
         await SettlingClient.connected(server.url, user="sys", password="sys") for _ in range(2)

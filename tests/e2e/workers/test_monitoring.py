@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import TYPE_CHECKING, Any
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from midge.testing import SettlingClient
 
@@ -90,6 +90,36 @@ async def test_metrics_name_their_worker(server: Server, four: Four) -> None:
     lines = [line for line in found.splitlines() if line.startswith("midge_connections{")]
     assert lines == ['midge_connections{worker="0"} 2.0', 'midge_connections{worker="1"} 2.0']
     assert found.count("# TYPE midge_connections gauge") == 1
+
+
+async def act(server: Server, action: str, **body: Any) -> dict[str, Any]:
+    """Do what the console's page does."""
+    host, port = server.address("monitoring")
+    request = Request(
+        f"http://{host}:{port}/console/{action}",
+        json.dumps(body).encode(),
+        {"X-Console-Token": "t"},
+        method="POST",
+    )
+    answer = await asyncio.to_thread(lambda: urlopen(request, timeout=10).read())
+    found: dict[str, Any] = json.loads(answer)
+    return found
+
+
+async def test_a_tail_of_the_console_sees_each_message_once(server: Server, four: Four) -> None:
+    tail = {"name": "t", "account": "HERE", "subject": "tailed.>"}
+    assert (await act(server, "tail", **tail))["seen"] == 0
+    for client in four:
+        await client.subscribe("tailed.>")
+        await client.flush()
+    for number, client in enumerate(four):
+        await client.publish(f"tailed.{number}", b"")
+        await client.flush()
+    found = await act(server, "tail", **tail)
+    assert found["seen"] == 4
+    assert sorted(one["subject"] for one in found["messages"]) == [f"tailed.{i}" for i in range(4)]
+    now = await ask(server, "/console/now")
+    assert now["subscriptions"] == 4
 
 
 async def test_it_is_healthy(server: Server) -> None:
