@@ -9,7 +9,8 @@ from midge.server.internal.publisher import InternalPublisher
 from midge.server.jetstream.receiver import MessageLine, ProducersTurn, receiver_of, single, write
 from midge.server.jetstream.subjects import Intake, Take
 from midge.server.routing.account import Account
-from midge.sublist.result import Remotes, SubListResult
+from midge.server.routing.link_choice import pick_link
+from midge.sublist.result import QueueGroup, Remotes, SubListResult
 from midge.sublist.subscription import Subscription
 
 
@@ -81,18 +82,37 @@ class AccountSink(Sink):
         A link carries it by the subject that the other side has told interest in, and the message's
         own stands behind the reply.
         """
-        remotes = result.remotes
-        assert remotes is not None, "there are links to deliver it over"
-        here = SubListResult(result.plain, result.queues)
+        here, remotes = self._parts_of(result)
         taken = 0
         if here:
             taken = self.publisher.route_frame(self.account, here, frame, self.turn.producer)
         reply = frame.reply_bytes()
         named = None if reply is None else b"%b@%b" % (reply, frame.subject_bytes())
         over = compose(deliver_subject, frame.payload_bytes(), named, frame.header_bytes())
-        groups = tuple([group for group in remotes.queues if not result.has_group(group.name)])
-        there = SubListResult((), (), Remotes(remotes.plain, groups))
+        there = SubListResult((), (), remotes)
         return taken + self.publisher.route_frame(self.account, there, over, self.turn.producer) > 0
+
+    def _parts_of(self, result: SubListResult) -> tuple[SubListResult, Remotes]:
+        """Return what of `result` is here and what behind links, each queue group in one of both.
+
+        A group's members here count like those behind links.
+        """
+        remotes = result.remotes
+        assert remotes is not None, "there are links to deliver over"
+        local: dict[bytes, QueueGroup] = {group.name: group for group in result.queues}
+        groups: list[QueueGroup] = []
+        for group in remotes.queues:
+            if group.name not in local:
+                groups.append(group)
+                continue
+            count = result.count_members(group.name)
+            link = pick_link(group, self.turn.producer, self._router.chooser, count)
+            if link is not None:
+                del local[group.name]
+                chosen = tuple([one for one in group.members if one.owned_by() is link])
+                groups.append(QueueGroup(group.name, chosen))
+        here = SubListResult(result.plain, tuple(local.values()))
+        return here, Remotes(remotes.plain, tuple(groups))
 
     def has_interest(self, subject: bytes) -> bool:
         """Tell whether a subscription of the account would get what is sent to `subject`."""
