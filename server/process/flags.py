@@ -236,7 +236,7 @@ def _values_of(one: Given) -> Iterator[tuple[tuple[str, ...], str, Any]]:
         for name, part in cluster_listen(str(value)).items():
             yield ("cluster", *name.split(".")), one.spelling, part
     elif path == ("cluster", "routes"):
-        yield path, one.spelling, tuple(url.strip() for url in str(value).split(",") if url.strip())
+        yield path, one.spelling, [url.strip() for url in str(value).split(",") if url.strip()]
     elif one.flag in SETTINGS:
         if path != ("tls", "tls"):
             yield path, one.spelling, value

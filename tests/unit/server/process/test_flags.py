@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from midge.server.config import schema
+from midge.server.config.load import load
 from midge.server.errors import ConfigError
 from midge.server.process.flags import (
     UNSUPPORTED,
@@ -54,7 +55,7 @@ def settings_of(*arguments: str) -> dict[str, Any]:
                 "cluster.authorization.user": "u",
                 "cluster.authorization.password": "p",
                 "cluster.name": "C",
-                "cluster.routes": ("nats://a:1", "b:2"),
+                "cluster.routes": ["nats://a:1", "b:2"],
             },
         ),
         (["--cluster_listen=h"], {"cluster.host": "h", "cluster.port": 6222}),
@@ -63,6 +64,14 @@ def settings_of(*arguments: str) -> dict[str, Any]:
 )
 def test_flags_set_settings(arguments: list[str], expected: dict[str, Any]) -> None:
     assert settings_of(*arguments) == expected
+
+
+def test_the_flags_of_a_cluster_are_settings_that_can_be_loaded() -> None:
+    words = "-cluster nats://127.0.0.1:6223 -cluster_name C -routes nats://a:1,nats://b:2"
+    given = parse(words.split(), server_flags()).given
+    options = load(flags=setting_values(given)).options
+    assert (options.cluster.name, options.cluster.port) == ("C", 6223)
+    assert len(options.cluster.routes) == 2
 
 
 @pytest.mark.parametrize("flag", ["-s", "--profile=1"])
