@@ -164,7 +164,8 @@ class PullRequest:
         self.bytes_left = body.max_bytes
         self.delivered = 0
         self.no_wait = body.no_wait
-        self.expires_ns = now_ns + body.expires_ns if body.expires_ns else 0
+        # The longest wait, 292 years, ends with the clock.
+        self.expires_ns = min(now_ns + body.expires_ns, _INT64_MAX) if body.expires_ns else 0
         self.heartbeat_ns = body.heartbeat_ns
         self.heartbeat_due_ns = now_ns + body.heartbeat_ns if body.heartbeat_ns > 0 else 0
         self.group = body.group

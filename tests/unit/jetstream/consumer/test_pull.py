@@ -37,6 +37,16 @@ def test_a_request_waits_for_messages() -> None:
     assert rig.info(consumer)["num_waiting"] == 0
 
 
+@pytest.mark.parametrize("wait_ns", [(1 << 63) - 1, 1 << 62])
+def test_a_request_waits_as_long_as_a_number_can_say(wait_ns: int) -> None:
+    rig = Rig()
+    consumer = rig.create()
+    rig.pull(consumer, f'{{"batch":1,"expires":{wait_ns},"idle_heartbeat":{wait_ns // 2}}}')
+    assert rig.info(consumer)["num_waiting"] == 1
+    rig.publish("a.1")
+    assert numbers(rig.taken()) == [(1, 1, 1, 0)]
+
+
 def test_requests_are_served_in_turns() -> None:
     rig = Rig()
     rig.publish(*["a.1"] * 6)
