@@ -212,4 +212,9 @@ def _make_server(options: Options) -> Any:
             return Supervisor(options)
     from midge.server.server import Server  # noqa: PLC0415 - only a running server needs it all
 
-    return Server(options)
+    server = Server(options)
+    if any(one.enabled for one in (options.tls, options.websocket.tls)):
+        from midge.server.process.heap import keep_heap_small  # noqa: PLC0415 - as above
+
+        keep_heap_small(server)
+    return server

@@ -21,6 +21,7 @@ from midge.server.broker.server_keys import ServerKeys
 from midge.server.config.options import Options
 from midge.server.log import logger as logging
 from midge.server.process.gc_pauses import shorten_pauses
+from midge.server.process.heap import keep_heap_small
 from midge.server.server import Server
 from midge.server.workers.control import Control
 from midge.server.workers.handover import Note, Receiver
@@ -153,6 +154,8 @@ class Worker:
         self._count_elsewhere(server.broker.admission, body["accounts"])
         mesh = self._mesh = Mesh(server.broker, part.index, self._link_lost)
         part.link_outside = mesh.link_outside
+        if any(one.enabled for one in (options.tls, options.websocket.tls)):
+            keep_heap_small(server)
         await server.start()
         logging.adopt_structlog()
         LoadReport(server.broker, doors, self._control).start()

@@ -1,0 +1,71 @@
+"""Give memory back to the system after many encrypted connections have ended.
+
+uvloop gives each TLS connection a buffer of 256 KiB, of which a client touches some pages. The
+first ones are mapped, and glibc learns from their end to take the next from its heap, which it
+shrinks from the top only. So every crowd touches other pages of it, and nothing leaks, but 400
+clients that come and go leave 3 to 9 MiB resident each time, until it is 256 KiB for each of the
+most that there have been at a time. `malloc_trim` returns all of it, in 1.6 ms beside 500,000
+subscriptions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from midge.server.clock import LoopClock
+
+if TYPE_CHECKING:
+    from midge.server.clock import Clock
+    from midge.server.server import Server
+
+INTERVAL_S = 5.0
+"""Seconds between looks at how many connections have ended; a look costs a microsecond."""
+
+ENDED_MIN = 50
+"""Ended connections that are worth a trim: what they leave is 1 MiB at most."""
+
+
+class HeapTrimmer:
+    """Calls `trim` soon after `ENDED_MIN` more connections have ended, as `ended` counts them."""
+
+    def __init__(self, clock: Clock, ended: Callable[[], int], trim: Callable[[], object]) -> None:
+        self._clock = clock
+        self._ended = ended
+        self._trim = trim
+        self._trimmed_after = 0
+
+    def start(self) -> None:
+        """Look for the first time in `INTERVAL_S`, and go on until the loop ends."""
+        self._clock.call_later(INTERVAL_S, self._look)
+
+    def _look(self) -> None:
+        ended = self._ended()
+        if ended - self._trimmed_after >= ENDED_MIN:
+            self._trimmed_after = ended
+            self._trim()
+        self.start()
+
+
+def trim_heap() -> None:
+    """Return free memory to the system, where the C library can."""
+    import ctypes  # noqa: PLC0415 - takes some milliseconds, here not of the loop
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def keep_heap_small(server: Server) -> None:
+    """Trim the heap after the connections of `server`, in a thread, while the loop runs."""
+    loop = asyncio.get_running_loop()
+    broker = server.broker
+
+    def ended() -> int:
+        return broker.totals.connections - len(broker.clients)
+
+    def trim() -> None:
+        loop.run_in_executor(None, trim_heap)
+
+    HeapTrimmer(LoopClock(), ended, trim).start()
