@@ -22,6 +22,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 TIMEOUT_S = 20.0
+RESUMED = "_resumed"
+"""Behind a kind of TLS: nothing but handshakes, each resuming the last one's session."""
+
 _PIECE_BYTES = 256 * 1024
 _MANY = 200_000
 """Subjects before the first comes again: more than any cache of the server remembers."""
@@ -180,6 +183,38 @@ class Flooder:
             self._at = (self._at + count) % len(self._data)
 
 
+def _resume(plan: dict[str, Any], is_over: threading.Event, counts: list[int]) -> None:
+    """Come and go by TLS, each time with the session of the last; count both."""
+    context = _tls_context(plan["transport"].removesuffix(RESUMED))
+    session = None
+    line = b"CONNECT " + plan["connect"].encode() + b"\r\nPING\r\n"
+    while not is_over.is_set():
+        plain = socket.create_connection((plan["host"], plan["port"]), TIMEOUT_S)
+        _read_until(plain, b"\r\n")
+        with context.wrap_socket(plain, session=session) as client:
+            client.sendall(line)
+            _read_until(client, b"PONG")
+            session = client.session
+            counts[0] += 1
+            counts[1] += bool(client.session_reused)
+
+
+def resume(plan: dict[str, Any]) -> dict[str, int]:
+    """Shake hands again and again until standard input is closed; give how often."""
+    is_over = threading.Event()
+    counts = [[0, 0] for _ in range(plan["clients"])]
+    threads = [threading.Thread(target=_resume, args=(plan, is_over, one)) for one in counts]
+    for thread in threads:
+        thread.start()
+    print("ready", flush=True)
+    _wait_for_the_end(is_over)
+    for thread in threads:
+        thread.join()
+    came, resumed = (sum(one[i] for one in counts) for i in range(2))
+    # All but the first of each had a session to resume.
+    return {"sent_bytes": came, "cut": came - resumed - plan["clients"]}
+
+
 def _wait_for_the_end(is_over: threading.Event) -> None:
     sys.stdin.read()
     is_over.set()
@@ -209,6 +244,7 @@ def flood(plan: dict[str, Any]) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(flood(json.loads(sys.argv[1]))))
+    asked = json.loads(sys.argv[1])
+    print(json.dumps((resume if asked["transport"].endswith(RESUMED) else flood)(asked)))
     sys.stdout.flush()
     os._exit(0)  # whoever still waits for an answer is not waited for

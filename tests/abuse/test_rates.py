@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.abuse.conftest import MIB, TIMEOUT_S, Target, Victim, ask
-from tests.abuse.flood import FLOODS, TRANSPORTS
+from tests.abuse.flood import FLOODS, RESUMED, TRANSPORTS
 from tests.support.keys import Authority, pem
 from tests.support.processes import CHECKOUT
 
@@ -100,6 +100,22 @@ def test_a_flood_on_the_loop_of_asyncio_makes_nobody_wait(victim: Victim, flood:
         time.sleep(FLOOD_S)
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "flood",
+    ["new_subjects", *(pytest.param(one, marks=pytest.mark.full) for one in FLOODS)],
+)
+def test_a_flood_of_an_interpreted_server_makes_nobody_wait_long(
+    victim: Victim, flood: str
+) -> None:
+    with (
+        victim(connect=CONNECT, growth_bytes=GROWTH_BYTES, is_interpreted=True) as target,
+        flooded(target, flood, clients=min(CLIENTS.get(flood, 3), 5)),
+    ):
+        assert "interpreted" in target.server.log
+        time.sleep(FLOOD_S)
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("count", "flood"),
@@ -138,6 +154,37 @@ def test_a_flood_by_tls_makes_nobody_wait(victim: Victim, flood: str, transport:
     config = 'tls { cert_file: "@directory@/cert.pem", key_file: "@directory@/key.pem" }\n'
     with (
         victim(config, files=files, is_encrypted=True, growth_bytes=GROWTH_BYTES) as target,
+        flooded(target, flood, clients=3, transport=transport),
+    ):
+        time.sleep(FLOOD_S)
+
+
+@pytest.mark.parametrize("transport", ["tls1.2", "tls1.3"])
+def test_handshakes_that_resume_sessions_make_nobody_wait(victim: Victim, transport: str) -> None:
+    certificate, key = Authority().issue("CN=localhost")
+    files = {"cert.pem": pem(certificate), "key.pem": key}
+    config = 'tls { cert_file: "@directory@/cert.pem", key_file: "@directory@/key.pem" }\n'
+    with (
+        victim(config, files=files, is_encrypted=True, growth_bytes=GROWTH_BYTES) as target,
+        flooded(target, "ping", clients=3, transport=transport + RESUMED),
+    ):
+        time.sleep(FLOOD_S)
+
+
+@pytest.mark.parametrize(
+    ("transport", "flood"),
+    [
+        ("tcp", "new_subjects"),
+        *(pytest.param("tcp", one, marks=pytest.mark.full) for one in FLOODS),
+        *(pytest.param("ws_deflated", one, marks=pytest.mark.full) for one in ("ping", "connect")),
+    ],
+)
+def test_a_flood_makes_nobody_wait_who_came_by_websocket(
+    victim: Victim, flood: str, transport: str
+) -> None:
+    config = "websocket { listen: 127.0.0.1:-1, no_tls: true, compression: true }\n"
+    with (
+        victim(config, growth_bytes=GROWTH_BYTES, by_websocket=True) as target,
         flooded(target, flood, clients=3, transport=transport),
     ):
         time.sleep(FLOOD_S)

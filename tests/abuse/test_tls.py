@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import subprocess
 import time
 
 import pytest
@@ -79,6 +80,26 @@ def test_what_is_no_tls_ends_the_connection(victim: Victim, rounds: int) -> None
                 assert b"PONG" not in answer, name
                 assert b"MSG" not in answer, name
                 assert seconds < 5, name
+        target.wait_for_descriptors(open_files)
+
+
+@pytest.mark.row(15)
+@pytest.mark.parametrize("times", [3, pytest.param(100, marks=pytest.mark.full)])
+@pytest.mark.timeout(300)
+def test_requests_to_renegotiate_are_refused(victim: Victim, times: int) -> None:
+    certificate, key = Authority().issue("CN=localhost")
+    files = {"cert.pem": pem(certificate), "key.pem": key}
+    # OpenSSL's own client asks for it, but knows nothing of an INFO before the handshake.
+    config = CONFIG.replace("timeout: 1", "handshake_first: auto")
+    with victim(config, files=files, is_encrypted=True) as target:
+        open_files = target.descriptors()
+        host, port = target.server.address()
+        command = ["openssl", "s_client", "-tls1_2", "-connect", f"{host}:{port}"]
+        for _ in range(times):
+            done = subprocess.run(
+                command, input=b"R\n" * 20, capture_output=True, timeout=20, check=False
+            )
+            assert b"no renegotiation" in done.stderr
         target.wait_for_descriptors(open_files)
 
 

@@ -1,7 +1,8 @@
 """A midge process that tells how long its loop was busy at a stretch.
 
-Run as ``python -m tests.abuse.watched_server FILE FLAG...``, or with ``--asyncio-loop`` behind FILE
-for that loop instead of uvloop's: it is midge-server, and keeps in FILE,
+Run as ``python -m tests.abuse.watched_server FILE FLAG...``. Behind FILE, ``--interpreted`` takes
+midge's sources in place of its compiled modules, and ``--asyncio-loop`` that loop instead of
+uvloop's. It is midge-server, and keeps in FILE,
 which holds two doubles, the most seconds of processor time that passed between two turns of the
 loop, and the most that it waited for a processor between two. Nobody else was served in between.
 Processor time and not time by the clock, so that what other processes do on a loaded machine does
@@ -11,6 +12,8 @@ not count; the second number tells how loaded it is.
 from __future__ import annotations
 
 import asyncio
+import importlib.abc
+import importlib.machinery
 import mmap
 import struct
 import sys
@@ -20,9 +23,8 @@ from pathlib import Path
 
 import uvloop
 
-from midge.server.process.cli import server_main
-
 ASYNCIO_LOOP = "--asyncio-loop"
+INTERPRETED = "--interpreted"
 TURN_S = 0.002
 SCHEDULING = Path("/proc/thread-self/schedstat")
 LONGEST = struct.Struct("=dd")
@@ -55,7 +57,27 @@ def waited_s() -> float:
     return int(text.split()[1]) / 1e9
 
 
+def use_sources_only() -> None:
+    """Import what is below `midge` from its sources, as if nothing of it were compiled."""
+    own = Path(__file__).parents[2] / "midge"
+    loaders = (importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES)
+    find = importlib.machinery.FileFinder.path_hook(loaders)
+
+    def hook(path: str) -> importlib.abc.PathEntryFinder:
+        if not Path(path).is_relative_to(own):
+            raise ImportError(path)
+        return find(path)
+
+    sys.path_hooks.insert(0, hook)
+    sys.path_importer_cache.clear()
+
+
 def main(path: str, flags: list[str]) -> int:
+    if flags[:1] == [INTERPRETED]:
+        use_sources_only()
+        del flags[0]
+    from midge.server.process.cli import server_main
+
     with open(path, "r+b") as file:  # noqa: PTH123 - mmap wants a descriptor
         shared = mmap.mmap(file.fileno(), LONGEST.size)
     make_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop

@@ -6,6 +6,8 @@ A script is a list of steps, plain tuples, so that a failing one can be read and
 - ``("eof", n)``, ``("lost", n)``, ``("reset", n)``: it sends no more, is gone, or gone with an
   error;
 - ``("clog", n, room)``: its socket takes `room` bytes more and then none, until ``("drain", n)``;
+- ``("break", n)``: its socket fails at the next write, in the middle of a flush;
+- ``("reload",)``: the same settings are put in force again, which changes nothing for anybody;
 - ``("pass", seconds)``: time goes by.
 """
 
@@ -193,12 +195,14 @@ def feeds(draw: st.DrawFn) -> Step:
 
 _CLIENT = st.integers(0, CLIENTS - 1)
 _ENDS_OF_CLIENTS = st.tuples(st.sampled_from(["eof", "lost", "reset"]), _CLIENT)
+_RELOAD = st.just(("reload",))
 _TIME = st.tuples(st.just("pass"), st.sampled_from([0.0, 0.01, 1.0, 3.0, 20.0]))
 _PRESSURE = st.one_of(
-    st.tuples(st.just("clog"), _CLIENT, st.integers(0, 300)), st.tuples(st.just("drain"), _CLIENT)
+    st.tuples(st.just("clog"), _CLIENT, st.integers(0, 300)),
+    st.tuples(st.sampled_from(["drain", "break"]), _CLIENT),
 )
-_PLAIN_STEPS = st.one_of(*[feeds()] * 8, _ENDS_OF_CLIENTS, _TIME)
-_PRESSURE_STEPS = st.one_of(*[feeds()] * 6, _ENDS_OF_CLIENTS, _TIME, _PRESSURE, _PRESSURE)
+_PLAIN_STEPS = st.one_of(*[feeds()] * 8, _ENDS_OF_CLIENTS, _TIME, _RELOAD)
+_PRESSURE_STEPS = st.one_of(*[feeds()] * 6, _ENDS_OF_CLIENTS, _TIME, _RELOAD, _PRESSURE, _PRESSURE)
 
 
 def scripts(*, with_pressure: bool) -> st.SearchStrategy[Script]:

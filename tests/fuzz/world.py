@@ -41,6 +41,7 @@ class Socket:
         self.is_reading = True
         self.is_closing = False
         self.is_lost = False
+        self.is_broken = False
         self.was_torn = False  # whether something it was given never left
         self._room: int | None = None
         self._kept: deque[memoryview] = deque()
@@ -57,6 +58,10 @@ class Socket:
         is_last_word_said = self.is_closing or self._said_eof
         assert not is_last_word_said, "wrote after it"
         assert self.connection is not None
+        if self.is_broken:
+            self.was_torn = True
+            self.abort()
+            return
         self._kept.append(memoryview(data))
         self._kept_bytes += len(data)
         if self._is_tls:
@@ -201,6 +206,9 @@ class World:
         match step:
             case ("pass", float(seconds)):
                 self.clock.advance(seconds)
+            case ("reload",):
+                self.broker.prepare_reload(self.broker.options)()
+                self.broker.router.flush()
             case (kind, int(client), *rest):
                 socket = self._socket_of(client, introductions, split)
                 if socket.is_lost:
@@ -216,6 +224,8 @@ class World:
                         socket.lose(ConnectionResetError())
                     case "clog", [int(room)]:
                         socket.clog(room)
+                    case "break", _:
+                        socket.is_broken = True
                     case "drain", _:
                         socket.drain()
         self._settle()
