@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from random import Random
 
@@ -13,10 +14,14 @@ from nats.errors import NoRespondersError
 
 from tests.support.clusters import Cluster, settle
 from tests.support.leafnodes import Inbox
+from tests.support.raw import Raw
 
 SUBJECTS = ("a.b", "a.c", "d")
 PATTERNS = ("a.b", "a.*", ">", "d")
 STEPS_SHORT, STEPS_LONG = 40, 2000
+HASTY_SHORT, HASTY_LONG = 400, 4000
+HASTY_PATTERNS = (b"a.b", b"a.*", b"a.>", b"d")
+HASTY_SUBJECTS = (b"a.b", b"a.c", b"d", b"q.a.b", b"q.a.c", b"q.d")
 
 
 class Held:
@@ -110,3 +115,94 @@ async def test_random_programs(seed: int, steps: int) -> None:
             await program.step()
             await asyncio.sleep(0)
         assert program.count
+
+
+class Hasty:
+    """A program that waits for no interest: what then holds is that nothing comes twice or late.
+
+    Queue groups have subjects of their own. A message whose members at a server have just left goes
+    on to another one, in a nats-server, too, and plain subscriptions there would get it again.
+    `ended` has, by connection and sid, how much the connection had received when its UNSUB was
+    known to have been taken.
+    """
+
+    def __init__(self, clients: list[Raw], random: Random) -> None:
+        self.clients = clients
+        self.random = random
+        self.groups: dict[bytes, bytes] = {}
+        self.open: list[tuple[int, bytes]] = []
+        self.ended: dict[tuple[int, bytes], int] = {}
+        self.sent = 0
+
+    async def step(self) -> None:
+        """Subscribe, unsubscribe or publish."""
+        choice = self.random.random()
+        if choice < 0.2 and len(self.open) < 15:
+            sid, group = b"%d" % (len(self.groups) + 1), self.random.choice((b"", b"", b"g", b"h"))
+            at, pattern = (
+                self.random.randrange(len(self.clients)),
+                self.random.choice(HASTY_PATTERNS),
+            )
+            self.groups[sid] = group
+            self.open.append((at, sid))
+            start = b"q." if group else b""
+            self.clients[at].send(b" ".join([b"SUB", start + pattern, group, sid]))
+        elif choice < 0.35 and self.open:
+            at, sid = self.open.pop(self.random.randrange(len(self.open)))
+            await self.clients[at].ask(b"UNSUB " + sid)
+            self.ended[at, sid] = len(self.clients[at].received)
+        else:
+            at, subject = (
+                self.random.randrange(len(self.clients)),
+                self.random.choice(HASTY_SUBJECTS),
+            )
+            for _ in range(5):
+                self.sent += 1
+                body = b"%d:%d" % (at, self.sent)
+                self.clients[at].send(b"PUB %b %d\r\n%b" % (subject, len(body), body))
+
+    async def judge(self) -> int:
+        """Check everything that has come; return how much it is."""
+        came: list[tuple[bytes, bytes]] = []
+        for at, client in enumerate(self.clients):
+            for position, sid, body in messages(client.received):
+                came.append((sid, body))
+                assert position < self.ended.get((at, sid), position + 1), "after UNSUB and PONG"
+        plain = [(sid, body) for sid, body in came if not self.groups[sid]]
+        grouped = [(self.groups[sid], body) for sid, body in came if self.groups[sid]]
+        assert max(Counter(plain).values()) == max(Counter(grouped).values()) == 1, "never twice"
+        last: dict[tuple[bytes, bytes], int] = {}
+        for sid, body in plain:
+            publisher, _, number = body.partition(b":")
+            assert last.get((sid, publisher), 0) < int(number), "in the order of each publisher"
+            last[sid, publisher] = int(number)
+        return len(came)
+
+
+def messages(received: bytes) -> list[tuple[int, bytes, bytes]]:
+    """Return where each message in `received` is, its sid and its payload."""
+    found = re.finditer(rb"MSG \S+ (\d+) \d+\r\n(\S+)\r\n", received)
+    return [(one.start(), one[1], one[2]) for one in found]
+
+
+@pytest.mark.parametrize("steps", [HASTY_SHORT, pytest.param(HASTY_LONG, marks=pytest.mark.full)])
+async def test_without_waiting_nothing_comes_twice_late_or_out_of_order(steps: int) -> None:
+    async with Cluster("midge", "real", "midge") as cluster:
+        await cluster.clients()
+        raws = [await Raw.open(server.url) for server in cluster.servers]
+        try:
+            for raw in raws:
+                await raw.connect(protocol=1)
+            program = Hasty(raws, Random(steps))
+            for number in range(steps):
+                await program.step()
+                if number % 50 == 0:
+                    for raw in raws:
+                        await raw.ask()
+            for _ in range(3):
+                for raw in raws:
+                    await raw.ask()
+            assert await program.judge() > steps
+        finally:
+            for raw in raws:
+                await raw.close()
