@@ -1,4 +1,4 @@
-"""Two servers that a leaf node link joins, as one under test."""
+"""Two servers that a leaf node link or a route joins, as one under test."""
 
 from __future__ import annotations
 
@@ -12,19 +12,27 @@ from tempfile import TemporaryDirectory
 
 from bench import frames, procfs, servers, wire
 
-SIDES = ("out", "in")
-"""Which way messages go, seen from the leaf node."""
+SIDES = ("out", "in", "route_out", "route_in")
+"""Which way messages go, seen from the leaf node, or from the server that has opened a route."""
 
 _LINK_TIMEOUT_S = 20.0
 _POLL_S = 0.01
 _PROBE = b"probe"
 _HUB = 'leafnodes {{ listen: "127.0.0.1:{port}", compression: off }}\n'
+_FIRST = 'cluster {{ name: bench, listen: "127.0.0.1:{port}", compression: off }}\n'
+_SECOND = (
+    'cluster {{ name: bench, listen: "127.0.0.1:-1", compression: off,'
+    ' routes: ["nats-route://127.0.0.1:{port}"] }}\n'
+)
 _LEAF = 'leafnodes {{ remotes: [ {{ url: "nats-leaf://127.0.0.1:{port}", compression: off }} ] }}\n'
 
 
 @dataclass(frozen=True)
 class LinkedServers(servers.Server):
-    """A leaf node and its hub: publishers are at `address`, subscribers at the other one."""
+    """A leaf node and its hub, or two servers of a cluster.
+
+    Publishers are at `address`, and subscribers at the other one.
+    """
 
     other_pid: int = 0
     far_address: wire.Address | None = None
@@ -81,16 +89,18 @@ def _reaches(publisher: socket.socket, subscriber: socket.socket, payload: bytes
 
 @contextmanager
 def running(command: servers.Command, side: str) -> Iterator[LinkedServers]:
-    """Run a hub and a leaf node; with the `side` "out", publishers are at the leaf node."""
+    """Run the two servers; with a `side` of "out", publishers are at the one that connects."""
     with TemporaryDirectory() as name, ExitStack() as stack:
         port = servers.free_port()
         started = []
-        for role, text in (("hub", _HUB), ("leaf", _LEAF)):
+        is_route = side.startswith("route_")
+        for role, text in enumerate((_FIRST, _SECOND) if is_route else (_HUB, _LEAF)):
             file = Path(name) / f"{role}.conf"
             file.write_text(text.format(port=port))
             started.append(stack.enter_context(servers.running(command, ("-c", str(file)))))
-        hub, leaf = started
-        near, far = (leaf, hub) if side == "out" else (hub, leaf)
+        accepting, connecting = started
+        goes_out = side in {"out", "route_out"}
+        near, far = (connecting, accepting) if goes_out else (accepting, connecting)
         yield LinkedServers(
             command.name, near.pid, near.address, other_pid=far.pid, far_address=far.address
         )
