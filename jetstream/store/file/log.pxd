@@ -14,6 +14,7 @@ cdef Py_ssize_t _RECENT_GROUPS
 cdef class Log:
     cdef readonly object disk
     cdef readonly object turns
+    cdef readonly object buffers
     cdef readonly unsigned int seed
     cdef public unsigned long long group
     cdef public unsigned long long durable

@@ -16,6 +16,7 @@ from typing import Any
 from midge.jetstream.store import numbers
 from midge.jetstream.store.disk import Disk, Write
 from midge.jetstream.store.file import records
+from midge.jetstream.store.file.buffers import ReadBuffers
 from midge.jetstream.store.file.group import Group, Segment, segment_name
 from midge.jetstream.store.file.space import NO_ROOM, RESERVE, Space, ahead_of, pages
 from midge.jetstream.store.interface import (
@@ -60,6 +61,7 @@ class Log:
     ) -> None:
         self.disk = disk
         self.turns = turns if turns is not None else Turns()
+        self.buffers = ReadBuffers()
         self.seed = seed
         self.group = 1
         self.durable = 0

@@ -33,6 +33,11 @@ class RecordReader(SearchableStore):
         self._read_segment = 0
         self._read_end = 0
 
+    def drop_ahead(self) -> None:
+        """Give up what was read ahead; a view that shows something of it keeps it alive."""
+        self._ahead = bytearray()
+        self._ahead_segment = 0
+
     def _time_of(self, seq: int) -> int:
         position = self._index.locate(seq)
         block = self._index.block
@@ -84,6 +89,7 @@ class RecordReader(SearchableStore):
             end = at + numbers.u32_at(group.data, at + 8)
             self._ahead = bytearray(numbers.take(group.data, at, end))
             self._ahead_segment = 0
+            self._log.buffers.filled(self, len(self._ahead))
             return 0
         at = offset - self._ahead_start
         # Behind what was durable then, the buffer has zeros where there may be records by now. What
@@ -112,6 +118,7 @@ class RecordReader(SearchableStore):
         self._ahead_segment = segment.number
         self._ahead_start = offset
         self._ahead_end = min(offset + len(self._ahead), segment.end)
+        self._log.buffers.filled(self, len(self._ahead))
 
     def _show_record(self, view: MessageView, data: bytearray, at: int) -> None:
         """Set `view` to the message of a record that is known to be whole."""

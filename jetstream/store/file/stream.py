@@ -129,6 +129,8 @@ class FileStore(ReplayedStore):
         self._clear()
         self._write(records.STREAM_DELETED, 0, 0, b"")
         self._consumers.clear()
+        self._log.buffers.emptied(self)
+        self.drop_ahead()
 
     def made_durable(self, last_seq: int) -> None:
         """Take note that everything up to `last_seq` is on the disk."""
