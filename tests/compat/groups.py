@@ -19,14 +19,6 @@ GROUPS = (
 )
 """The groups, in the order of the table."""
 
-OUT_OF_SCOPE = {
-    "cluster": "needs routes between servers, which midge has not",
-}
-"""Groups that need what midge is not, with the reason why it fails them."""
-
-REQUIRED = frozenset(GROUPS) - OUT_OF_SCOPE.keys()
-"""Groups in which midge passes whatever nats-server passes."""
-
 _BY_CLASS = {
     "ClientUtilsTest": "no server needed",
     "ProcessHeadersTest": "no server needed",

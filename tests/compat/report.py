@@ -6,7 +6,7 @@ import subprocess
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tests.compat.groups import GROUPS, OUT_OF_SCOPE, REQUIRED
+from tests.compat.groups import GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,11 +24,6 @@ every test. Here they ran twice: with nats-server first on the `PATH`, and with 
 A cell says how many tests passed, of how many; the rest failed, or was skipped by the suite. What
 fails is run again by itself: the suites wait for fixed times, and machines are busy. Three tests
 give a server that starts again one second until it listens.
-"""
-
-_SCOPE = """\
-Clusters are not part of midge, so the tests of that group are out of scope; the few that pass need
-none in the end. In all other groups midge is held to whatever nats-server passes.
 """
 
 
@@ -50,18 +45,16 @@ def _table(suite: str, outcomes: dict[str, list[Outcome]]) -> str:
             counts = Counter(one.result for one in chosen)
             cells.append(f"{counts['passed']} of {len(chosen)}" if chosen else "")
         if any(cells):
-            shown = f"{group} (out of scope)" if group in OUT_OF_SCOPE else group
-            lines.append(f"| {shown} | " + " | ".join(cells) + " |")
+            lines.append(f"| {group} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
 def _verdict(outcomes: dict[str, list[Outcome]]) -> Iterable[str]:
-    """Say what one server passes and another does not, in the groups that count."""
+    """Say what one server passes and another does not."""
     passed = {
-        name: {one[:3] for one in every if one.result == "passed" and one.group in REQUIRED}
+        name: {one[:3] for one in every if one.result == "passed"}
         for name, every in outcomes.items()
     }
-    yield _SCOPE
     if len(passed) < 2:
         return
     (first, reference), (second, found) = list(passed.items())[:2]
@@ -70,7 +63,7 @@ def _verdict(outcomes: dict[str, list[Outcome]]) -> Iterable[str]:
         lines = [f"- {suite}, {group}: `{test}`" for suite, group, test in missing]
         yield f"What passes with {first} and not with {second}:\n\n" + "\n".join(lines) + "\n"
     else:
-        yield f"In those groups nothing that passes with {first} fails with {second}.\n"
+        yield f"Nothing that passes with {first} fails with {second}.\n"
 
 
 def _failures(name: str, outcomes: list[Outcome]) -> str:
@@ -78,9 +71,7 @@ def _failures(name: str, outcomes: list[Outcome]) -> str:
     failed = [one for one in outcomes if one.result == "failed"]
     lines = [f"## What fails with {name}\n", "| suite | test | reason |", "|---|---|---|"]
     for one in sorted(failed, key=lambda one: (one.suite, GROUPS.index(one.group), one.test)):
-        reason = OUT_OF_SCOPE.get(one.group) if name.startswith("midge") else None
-        shown = reason or f"`{_cell(one.reason)}`"
-        lines.append(f"| {one.suite} | `{_cell(one.test)}` | {shown} |")
+        lines.append(f"| {one.suite} | `{_cell(one.test)}` | `{_cell(one.reason)}` |")
     return "\n".join(lines if failed else [*lines[:1], "Nothing."]) + "\n"
 
 
