@@ -23,7 +23,8 @@ from midge.testing import SettlingClient
 from tests.support.processes import Server, midge_command
 from tests.support.raw import Raw
 
-TIMEOUT_S = 20
+TIMEOUT_S = 90  # a worker that keeps ending is started again after up to 30 s
+LONG = [pytest.mark.full, pytest.mark.timeout(1500)]
 _STARTED = re.compile(r"Worker started: worker=(\d) worker_pid=(\d+)")
 _WITHOUT_AN_ACK = (
     nats.errors.Error,
@@ -135,7 +136,7 @@ class Crowd:
 
 @pytest.mark.parametrize(
     "rounds",
-    [3, pytest.param(100, marks=[pytest.mark.full, pytest.mark.timeout(1200)])],
+    [3, pytest.param(100, marks=LONG)],
 )
 async def test_workers_are_killed_under_load(rounds: int) -> None:
     chosen = random.Random(rounds)
@@ -155,7 +156,7 @@ async def test_workers_are_killed_under_load(rounds: int) -> None:
         assert len(children.split()) == 3
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.full)])
+@pytest.mark.parametrize("rounds", [1, pytest.param(6, marks=LONG)])
 async def test_what_was_acknowledged_outlives_the_first_worker(rounds: int) -> None:
     config = 'jetstream { store_dir: "@directory@/js", sync_interval: always }\n'
     with Server(midge_command(), config, ("--workers", "2")) as server:
@@ -202,7 +203,7 @@ async def test_what_was_acknowledged_outlives_the_first_worker(rounds: int) -> N
             await client.close()
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(40, marks=pytest.mark.full)])
+@pytest.mark.parametrize("rounds", [3, pytest.param(10, marks=LONG)])
 async def test_a_worker_killed_during_a_reload_starts_with_what_is_in_force(rounds: int) -> None:
     chosen = random.Random(rounds)
     with Server(midge_command(), "max_payload: 1000\n", ("--workers", "2")) as server:
