@@ -33,11 +33,13 @@ INLINE_ONLY = frozenset(
         "midge.jetstream.store.numbers",
         "midge.jetstream.stream.ack_text",
         "midge.protocol.digits",
+        "midge.protocol.lines",
         "midge.protocol.memory",
         "midge.server.jetstream.real_time",
         "midge.server.routing.reserved",
         "midge.server.routing.trace_headers",
         "midge.sublist.octets",
+        "midge.sublist.subject_table",
         "midge.sublist.thread_lock",
     }
 )

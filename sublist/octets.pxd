@@ -69,10 +69,6 @@ cdef inline unsigned long long word_at(const unsigned char *data) noexcept:
     return word
 
 
-cdef inline unsigned long long word(const unsigned char *data, Py_ssize_t at) noexcept:
-    return word_at(data + at)
-
-
 cdef inline unsigned long long half_word_at(const unsigned char *data) noexcept:
     cdef unsigned int word
     memcpy(&word, data, 4)

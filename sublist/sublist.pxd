@@ -17,6 +17,7 @@ cdef Py_ssize_t _COPIED_MAX, _GROUP_STEPS, _LEVEL_STEPS, _PLAIN_PER_STEP, _READ_
 cdef Py_ssize_t _WEIGHT_MAX
 
 
+@cython.final
 cdef class SubList:
     cdef readonly unsigned long long generation
     cdef readonly long long steps

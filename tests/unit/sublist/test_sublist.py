@@ -446,3 +446,27 @@ def test_remembered_subjects_that_differ_in_a_byte_or_two_are_told_apart(length:
     for _ in range(3):  # found, remembered, and found again
         for subject, subscription in subscriptions.items():
             assert sublist.match_within(subject, 0, length).plain == (subscription,)
+
+
+@pytest.mark.parametrize("length", [6, 8, 12, 20, 32, 33, 60])
+def test_subjects_that_alternate_are_nearly_all_at_hand(length: int) -> None:
+    sublist = SubList()
+    inserted(sublist, b">")
+    subjects = [(b"%06d" % (number * 7919)).ljust(length, b"x") for number in range(600)]
+    for _ in range(4):  # the table of those at hand grows, and begins anew each time
+        done = sublist.steps
+        for subject in subjects:
+            assert len(sublist.match_within(subject, 0, length).plain) == 1
+    # One that is not at hand takes six or more steps; a bucket holds four.
+    assert sublist.steps - done <= 100
+    added = inserted(sublist, b"*")
+    assert all(added in sublist.match_within(one, 0, length).plain for one in subjects)
+
+
+def test_a_subject_within_is_not_taken_for_one_that_differs_in_the_middle() -> None:
+    sublist = SubList()
+    one, other = (b"a" * 20 + middle + b"z" * 20 for middle in (b"1", b"2"))
+    inserted(sublist, one)
+    for _ in range(3):
+        assert len(sublist.match_within(one, 0, len(one)).plain) == 1
+        assert sublist.match_within(other, 0, len(other)).plain == ()
