@@ -14,8 +14,8 @@ Work is charged here, before it is done: each command takes its bytes and a cons
 the budget, and when the budget is spent the handler decides whether the parser goes on.
 """
 
-from midge.protocol import memory
-from midge.protocol.arguments import MAX_SIZE_DIGITS, parse_size, split_arguments
+from midge.protocol import lines, memory
+from midge.protocol.arguments import parse_size, split_arguments
 from midge.protocol.costs import COMPILED_COSTS, INTERPRETED_COSTS, RUN
 from midge.protocol.errors import (
     AUTHORIZATION_VIOLATION,
@@ -199,31 +199,21 @@ class Parser(StreamParser):
         """
         if (
             end - line < _PLAIN_LINE_MIN
-            or data[line] != 0x50
-            or data[line + 1] != 0x55
-            or data[line + 2] != 0x42
-            or data[line + 3] != _SPACE
+            or not lines.is_publish(data, line)
             or self.connect_required
         ):
             return line
-        subject_end = memory.token_end(data, line + 4, end)
-        position = subject_end + 1
-        size = 0
-        while position < end:
-            digit = data[position] - 0x30
-            if digit < 0 or digit > 9:
-                break
-            size = size * 10 + digit
-            position += 1
-            if position - subject_end > MAX_SIZE_DIGITS + 1:
-                return line
+        subject_end = lines.token_end(data, line + 4, end)
+        found = lines.size_at(data, subject_end + 1, end)
+        size = found >> 3
+        position = subject_end + 1 + (found & 7)
         body = position + 2
         after = body + size + 2
         if (
-            after > end
+            found == 0
+            or after > end
             or subject_end == line + 4
             or data[subject_end] != _SPACE
-            or position == subject_end + 1
             or data[position] != _CR
             or data[position + 1] != _LF
             or data[after - 2] != _CR

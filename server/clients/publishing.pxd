@@ -37,15 +37,18 @@ cdef class PublishingClient(ChannelOwner):
     cpdef void send_ok(self) except *
     cpdef void say_last(self, str wire) except *
     cdef void forget_match(self) except *
+    @cython.final
     @cython.locals(is_reserved=bint, data="const unsigned char *", base=Py_ssize_t,
                    start=Py_ssize_t, end=Py_ssize_t)
-    cdef void _note_reserved(self, Frame frame) except *
+    cdef void _note_reserved(self, Frame frame) noexcept
     @cython.locals(subject=bytes)
     cdef bytes _subject_of(self, Frame frame)
+    @cython.final
     @cython.locals(sublist=SubList, result=SubListResult, start=Py_ssize_t, steps="long long")
     cdef SubListResult _match(self, Frame frame)
+    @cython.final
     @cython.locals(result=SubListResult, taken=Py_ssize_t, offers="long long", parser=StreamParser)
-    cdef void _route(self, Frame frame) except *
+    cdef bint _route(self, Frame frame) except -1  # `except *` takes a call after each
     @cython.locals(data="const unsigned char *", base=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t)
     cdef void _note_unanswered(self, Frame frame, SubListResult result) except *
     @cython.locals(checks=int, subject=bytes, target=bytes, taken=Py_ssize_t)

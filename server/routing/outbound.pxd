@@ -2,7 +2,7 @@
 
 cimport cython
 
-from midge.protocol cimport memory
+from midge.protocol cimport lines, memory
 from midge.protocol.frame cimport Frame
 
 cdef int _SPACE, _CR, _LF
@@ -36,9 +36,10 @@ cdef class Outbound:
     cpdef Py_ssize_t pending_bytes(self)
     @cython.locals(length=Py_ssize_t)
     cpdef void append(self, bytes piece) except *
-    @cython.locals(verb=bytes, base=Py_ssize_t, subject_length=Py_ssize_t, tail_length=Py_ssize_t,
-                   length=Py_ssize_t, data="unsigned char *", at=Py_ssize_t)
-    cpdef void append_message(self, Frame frame, bytes sid) except *
+    @cython.locals(verb=bytes, base=Py_ssize_t, subject=Py_ssize_t, subject_end=Py_ssize_t,
+                   tail=Py_ssize_t, end=Py_ssize_t, length=Py_ssize_t, data="unsigned char *",
+                   at=Py_ssize_t)
+    cpdef bint append_message(self, Frame frame, bytes sid) except -1  # `except *` takes a call
     @cython.locals(length=Py_ssize_t, target="unsigned char *", at=Py_ssize_t)
     cdef void append_parts(
         self, const unsigned char *head, Py_ssize_t head_end, const unsigned char *data,

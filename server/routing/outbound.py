@@ -8,7 +8,7 @@ behind, further chunks queue here.
 from collections import deque
 from typing import Protocol
 
-from midge.protocol import memory
+from midge.protocol import lines, memory
 from midge.protocol.frame import Frame
 
 CHUNK_BYTES = 64 * 1024
@@ -115,25 +115,30 @@ class Outbound:
         """Add `frame` as the MSG or HMSG that delivers it to the subscription `sid`."""
         verb = _MSG if frame.header_size < 0 else _HMSG
         base = frame.base
-        subject_length = frame.subject_end - frame.subject_start
-        tail_length = frame.end - frame.tail
-        length = len(verb) + subject_length + len(sid) + tail_length + 2
+        subject, subject_end = base + frame.subject_start, base + frame.subject_end
+        tail, end = base + frame.tail, base + frame.end
+        length = len(verb) + subject_end - subject + len(sid) + end - tail + 2
         if self._capacity - self._used < length:
             self._make_room(length)
         data = self._data
         at = self._used
-        memory.copy_bytes(data, at, verb)
-        at += len(verb)
-        memory.copy(data, at, frame.data, base + frame.subject_start, base + frame.subject_end)
-        at += subject_length
-        data[at] = _SPACE
-        at += 1
-        memory.copy_bytes(data, at, sid)
-        at += len(sid)
-        data[at] = _SPACE
-        at += 1
-        memory.copy(data, at, frame.data, base + frame.tail, base + frame.end)
         self._used += length
+        if (
+            self._capacity - self._used >= lines.LOOSE_BYTES
+            and len(frame.buffer) - end >= lines.LOOSE_BYTES
+        ):
+            lines.write_loosely(data, at, verb, frame, sid)
+        else:
+            memory.copy_bytes(data, at, verb)
+            at += len(verb)
+            memory.copy(data, at, frame.data, subject, subject_end)
+            at += subject_end - subject
+            data[at] = _SPACE
+            at += 1
+            memory.copy_bytes(data, at, sid)
+            at += len(sid)
+            data[at] = _SPACE
+            memory.copy(data, at + 1, frame.data, tail, end)
 
     def append_parts(
         self, head: bytearray, head_end: int, data: bytearray | bytes, start: int, end: int

@@ -15,6 +15,7 @@ cdef Py_ssize_t _DIRTY_CHUNKS_MAX, _READ_BYTES_MAX
 cdef int REFUSED, TAKEN, FAILED
 
 
+@cython.final
 cdef class Router:
     cdef public object chooser
     cdef readonly object faults
@@ -27,12 +28,19 @@ cdef class Router:
     cdef bint _is_flush_due
     cdef Py_ssize_t _read_bytes
 
+    cpdef Py_ssize_t route(
+        self, Account account, SubListResult result, Client publisher, Frame frame
+    ) except -1
     @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, failed=Py_ssize_t, crossed=Py_ssize_t,
                    outcome=int,
                    refused=list, picked=dict, subscriptions=tuple,
                    subscription=RoutedSubscription, group=QueueGroup)
-    cpdef Py_ssize_t route(
+    cdef Py_ssize_t _route_widely(
         self, Account account, SubListResult result, Client publisher, Frame frame
+    ) except -1
+    @cython.locals(taken=Py_ssize_t, subscription=RoutedSubscription)
+    cdef Py_ssize_t _deliver_to_all(
+        self, tuple subscriptions, Client publisher, Frame frame
     ) except -1
     @cython.locals(subscriptions=tuple, subscription=RoutedSubscription,
                    internal=RoutedSubscription, observer=MessageObserver)

@@ -88,6 +88,14 @@ class Router:
 
         Internal subscribers that have failed count as well: the message had a receiver.
         """
+        if result.remotes is None and not result.queues and self.observer is None:
+            return self._deliver_to_all(result.plain, publisher, frame)
+        return self._route_widely(account, result, publisher, frame)
+
+    def _route_widely(
+        self, account: Account, result: SubListResult, publisher: Client | None, frame: Frame
+    ) -> int:
+        """Do what `route` does where there are queue groups, links or an observer."""
         plain = failed = queued = crossed = 0
         picked: dict[bytes, Client] | None = None
         refused: list[bytes] | None = None
@@ -118,6 +126,17 @@ class Router:
             self.crossed = crossed
             self._show_message(account, publisher, frame, plain, queued)
         return plain + queued + failed
+
+    def _deliver_to_all(
+        self, subscriptions: tuple[Any, ...], publisher: Client | None, frame: Frame
+    ) -> int:
+        """Deliver `frame` to `subscriptions`; return how many have taken it, or failed."""
+        taken = 0
+        self.offers += len(subscriptions)
+        for subscription in subscriptions:
+            if self.deliver(subscription, publisher, frame) != REFUSED:
+                taken += 1
+        return taken
 
     def route_run(
         self,
