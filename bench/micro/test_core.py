@@ -139,7 +139,7 @@ def test_parse(loops: ModuleType, measure: Measure, kind: str, payload_bytes: in
 class _Sink:
     """A transport whose socket takes everything."""
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         pass
 
     def get_write_buffer_size(self) -> int:

@@ -10,7 +10,7 @@ class BareTransport:
     def __init__(self, bare_socket: socket.socket) -> None:
         self._socket = bare_socket
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Send `data`, unless the peer has gone."""
         with contextlib.suppress(OSError):
             self._socket.send(data)

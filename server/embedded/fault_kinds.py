@@ -207,7 +207,7 @@ class CuttingTransport:
         self._left = left
         self._fault = fault
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Write the bytes that may still pass; cut the connection at the first one beyond."""
         self._transport.write(bytes(data[: self._left]))
         if len(data) > self._left or self._left == 0:

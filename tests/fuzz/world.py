@@ -51,7 +51,7 @@ class Socket:
 
     # What the server calls.
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         assert len(data) > 0, "wrote nothing"
         if self.is_lost:
             return  # as asyncio does

@@ -12,7 +12,7 @@ class Transport:
         self.written = bytearray()
         self.is_reading = True
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         self.written += data
 
     def take(self) -> bytes:

@@ -70,7 +70,7 @@ class WebSocketTransport:
         self._pauses = set[str]()
         self._pong: bytes | None = None
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Send `data` in a binary frame, compressed if negotiated and worthwhile."""
         if self._said_close or self._is_lost:
             return

@@ -28,7 +28,7 @@ class Socket(Transport):
         self.kept = 0
         self.aborted = False
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         if self.full:
             self.kept += len(data)
 

@@ -32,7 +32,7 @@ SLOW = 10
 
 
 class Sink(Transport):
-    def write(self, data: memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         pass
 
 

@@ -27,7 +27,7 @@ class Counting:
         self._transport = transport
         self.writes = 0
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         self.writes += 1
         self._transport.write(data)
 

@@ -190,7 +190,7 @@ class Interrupting(Transport):
         self.place = place
         self.others = 0
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         super().write(data)
         if not self.others:
             self.others += 1

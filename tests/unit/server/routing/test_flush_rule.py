@@ -51,7 +51,7 @@ class Socket(Transport):
         self.kept = 0
         self.aborted = False
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         self.writes += 1
         if self.full:
             self.kept += len(data)

@@ -14,7 +14,7 @@ class CallingBack:
         self._outbound = outbound
         self.written = b""
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         self.written += bytes(data)
         self._outbound.caught_up()
 
@@ -47,7 +47,7 @@ class Closing:
         self._outbound = outbound
         self.kept: list[memoryview] = []
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         self.kept.append(data)
         self._outbound.finish()
 

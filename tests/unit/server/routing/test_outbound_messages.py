@@ -16,7 +16,7 @@ class Taking:
     def __init__(self) -> None:
         self.written = b""
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         self.written += bytes(data)
 
     def get_write_buffer_size(self) -> int:

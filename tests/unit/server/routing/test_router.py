@@ -149,7 +149,7 @@ def test_one_flush_for_each_receiver_of_a_batch(account: Account) -> None:
 class Broken(Transport):
     """A transport that fails, once."""
 
-    def write(self, data: memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         self.write = super().write  # type: ignore[method-assign]
         raise OSError("broken")
 
