@@ -57,8 +57,8 @@ class Cluster(Table, frozen=True, kw_only=True):
     tls: Tls = Tls()
     """Certificates of routes, for both directions; the other side's is always asked for."""
     connect_retries: Count = 0
-    """Further attempts to reach a server that another one has told of; those in `routes` are tried
-    for ever."""
+    """Further attempts to reach a server that another one has told of, at least 2; those in
+    `routes` are tried for ever."""
     connect_backoff: bool = False
     """Double the time between attempts, up to 30 seconds."""
     ping_interval_s: Seconds = 0.0
