@@ -1,6 +1,7 @@
 """Subject transforms: turn the subjects that a source stands for into others.
 
-Rules and refusals are nats-server's, to the letter, for they are part of what JetStream answers.
+Rules and refusals are nats-server's, to the letter, for they are part of what JetStream answers;
+`sublist.transform` reads the destinations of mappings, and both build them of the same parts.
 In a destination ``$n`` or ``{{wildcard(n)}}`` is the token that the n-th ``*`` of the source stood
 for; other functions hash, split and cut such tokens.
 """
@@ -8,10 +9,11 @@ for; other functions hash, split and cut such tokens.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from random import Random
 
+from midge.sublist import transform_parts as parts_of
 from midge.sublist.subjects import matches
+from midge.sublist.transform_parts import SIZE_MAX, Part
 
 _INVALID = "invalid mapping destination"
 INVALID_SUBJECT = "invalid subject"
@@ -20,7 +22,6 @@ _ALL = ">"
 _BLANKS = re.compile(r"[\t\n\f\r ]")
 _COMMA = re.compile(r",\s*")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
-_INT32_MAX = 2**31 - 1
 
 
 def _function(name: str) -> re.Pattern[str]:
@@ -42,9 +43,6 @@ _CUT_FUNCTIONS = {
     "left": _function("Left"),
 }
 _FUNCTIONS = (_PARTITION, _WILDCARD, *_CUT_FUNCTIONS.values(), _SPLIT, _RANDOM)
-
-Part = Callable[[list[str]], str]
-"""Makes one piece of a destination of the tokens of a subject."""
 
 
 class TransformError(ValueError):
@@ -101,13 +99,13 @@ class Transform:
         """Return what the published `subject` becomes, or None when the source does not match."""
         if self._keeps_all:
             return subject
-        tokens = subject.decode("utf-8", "surrogateescape").split(".")
-        if "" in tokens or "*" in tokens or _ALL in tokens or not matches(subject, self._source):
+        tokens = subject.split(b".")
+        if b"" in tokens or b"*" in tokens or b">" in tokens or not matches(subject, self._source):
             return None
         pieces = [part(tokens) for part in self._parts]
         if self._rest >= 0:
             pieces += tokens[self._rest :]
-        return ".".join(pieces).encode("utf-8", "surrogateescape")
+        return b".".join(pieces)
 
 
 class _Compiler:
@@ -126,11 +124,11 @@ class _Compiler:
         """
         if len(token) > 1 and token[0] == "$":
             if _WHOLE.fullmatch(token[1:]) is None:
-                return _always(token)
+                return parts_of.always(_bytes(token))
             return self._wildcard(int(token[1:]), token)
         if len(token) > 4 and token.startswith("{{") and token.endswith("}}"):
             return self._call(token)
-        return _always(token)
+        return parts_of.always(_bytes(token))
 
     def _call(self, token: str) -> Part:
         """Return the part that a call in double braces stands for."""
@@ -143,10 +141,10 @@ class _Compiler:
             return self._wildcard(_number(arguments[0], token), token)
         if (found := _PARTITION.search(token)) is not None:
             numbers = [_number(argument, token) for argument in _COMMA.split(found[1])]
-            if numbers[0] > _INT32_MAX:
+            if numbers[0] > SIZE_MAX:
                 raise _invalid_argument(token)
             positions = [self._position(n, token) for n in numbers[1:]]
-            return _partition(numbers[0], positions)
+            return parts_of.partition(numbers[0], positions)
         for name, pattern in _CUT_FUNCTIONS.items():
             if (found := pattern.search(token)) is not None:
                 return self._cut(name, found[1], token)
@@ -159,11 +157,9 @@ class _Compiler:
     def _cut(self, name: str, argument: str, token: str) -> Part:
         first, second = _two(argument, token)
         n, size = _number(first, token), _number(second, token)
-        if not -_INT32_MAX <= size <= _INT32_MAX:
+        if not -SIZE_MAX <= size <= SIZE_MAX:
             raise _invalid_argument(token)
-        position = self._position(n, token)
-        cut = _CUTS[name]
-        return lambda tokens: cut(tokens[position], size)
+        return parts_of.cut(name, self._position(n, token), size)
 
     def _split(self, argument: str, token: str) -> Part:
         first, separator = _two(argument, token)
@@ -171,21 +167,19 @@ class _Compiler:
         if " " in separator or "." in separator:
             raise _invalid_argument(token)
         position = self._position(n, token)
-        return lambda tokens: _split(tokens[position], separator)
+        return lambda tokens: _split(tokens[position], _bytes(separator))
 
     def _random_number(self, argument: str, token: str) -> Part:
         arguments = _COMMA.split(argument)
         if len(arguments) != 1:
             raise _bad_arguments(token, "not enough arguments passed to the function")
         size = _number(arguments[0], token)
-        if size > _INT32_MAX:
+        if size > SIZE_MAX:
             raise _invalid_argument(token)
-        random = self._random
-        return lambda _: str(random.randrange(size) if random and size > 0 else 0)
+        return parts_of.random_number(size, self._random)
 
     def _wildcard(self, n: int, token: str) -> Part:
-        position = self._position(n, token)
-        return lambda tokens: tokens[position]
+        return parts_of.token_at(self._position(n, token))
 
     def _position(self, n: int, token: str) -> int:
         """Return where in the source the n-th wildcard stands; 0 and less mean the first token."""
@@ -229,72 +223,21 @@ def _bad_arguments(token: str, what: str) -> TransformError:
     return TransformError(f"{_INVALID}: {what} in {token}")
 
 
-def _always(literal: str) -> Part:
-    return lambda _: literal
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
-def _partition(size: int, positions: list[int]) -> Part:
-    def part(tokens: list[str]) -> str:
-        key = "".join(tokens[i] for i in positions) if positions else ".".join(tokens)
-        return str(_fnv1a(key.encode("utf-8", "surrogateescape")) % size) if size else "0"
-
-    return part
-
-
-def _split(token: str, separator: str) -> str:
+def _split(token: bytes, separator: bytes) -> bytes:
     """Return `token` as several, its empty pieces left out as nats-server leaves them out."""
-    pieces = token.split(separator) if separator else list(token)
-    made = ""
+    pieces = token.split(separator) if separator else _characters(token)
+    made = b""
     for i, piece in enumerate(pieces):
         made += piece
         if i + 1 < len(pieces) and pieces[i + 1] and not (i == 0 and not piece):
-            made += "."
+            made += b"."
     return made
 
 
-def _split_from_left(token: str, at: int) -> str:
-    return f"{token[:at]}.{token[at:]}" if 0 < at < len(token) else token
-
-
-def _split_from_right(token: str, at: int) -> str:
-    return f"{token[:-at]}.{token[-at:]}" if 0 < at < len(token) else token
-
-
-def _slice_from_left(token: str, size: int) -> str:
-    if not 0 < size < len(token):
-        return token
-    return ".".join(token[i : i + size] for i in range(0, len(token), size))
-
-
-def _slice_from_right(token: str, size: int) -> str:
-    if not 0 < size < len(token):
-        return token
-    first = len(token) % size
-    pieces = [token[i : i + size] for i in range(first, len(token), size)]
-    return ".".join([token[:first], *pieces] if first else pieces)
-
-
-def _left(token: str, size: int) -> str:
-    return token[:size] if 0 < size < len(token) else token
-
-
-def _right(token: str, size: int) -> str:
-    return token[-size:] if 0 < size < len(token) else token
-
-
-_CUTS: dict[str, Callable[[str, int], str]] = {
-    "splitfromleft": _split_from_left,
-    "splitfromright": _split_from_right,
-    "slicefromleft": _slice_from_left,
-    "slicefromright": _slice_from_right,
-    "left": _left,
-    "right": _right,
-}
-
-
-def _fnv1a(data: bytes) -> int:
-    """Return the 32-bit FNV-1a hash, by which partitions agree with nats-server's."""
-    value = 0x811C9DC5
-    for byte in data:
-        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
-    return value
+def _characters(token: bytes) -> list[bytes]:
+    """Return the characters of a token, which is how Go splits by an empty separator."""
+    return [_bytes(one) for one in token.decode("utf-8", "surrogateescape")]

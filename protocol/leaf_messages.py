@@ -7,7 +7,7 @@ is for the link to say, in nats-server's words.
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from midge.protocol.errors import ProtocolError
+from midge.protocol.link_documents import read_document
 
 LOOP_PREFIX = b"$LDS."
 """How the subjects begin by which a server finds that its interest comes back to it."""
@@ -63,7 +63,7 @@ class LeafInfo(msgspec.Struct, kw_only=True):
     api_lvl: int | UnsetType = UNSET
 
     def line(self) -> bytes:
-        """Give the whole INFO line, with a blank before the CR LF as nats-server's."""
+        """Return the whole INFO line, with a blank before the CR LF as nats-server's."""
         return b"INFO %b \r\n" % msgspec.json.encode(self)
 
 
@@ -93,7 +93,7 @@ class LeafConnect(msgspec.Struct, kw_only=True, omit_defaults=True):
     protocol: int = 0
 
     def line(self) -> bytes:
-        """Give the whole CONNECT line."""
+        """Return the whole CONNECT line."""
         return b"CONNECT %b\r\n" % msgspec.json.encode(self)
 
 
@@ -102,25 +102,10 @@ _read_connect = msgspec.json.Decoder(LeafConnect).decode
 
 
 def parse_leaf_info(document: bytes) -> LeafInfo:
-    """Read the JSON of an INFO line.
-
-    Raises:
-        ProtocolError: not a JSON object, or a known field has a value of the wrong type.
-    """
-    try:
-        return _read_info(document)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ProtocolError(None, f"INFO: {error}") from None
+    """Read the JSON of an INFO line; see `read_document`, also for what it raises."""
+    return read_document(_read_info, document, "INFO")
 
 
 def parse_leaf_connect(document: bytes) -> LeafConnect:
-    """Read the JSON of a CONNECT line.
-
-    Raises:
-        ProtocolError: not a JSON object, or a known field has a value of the wrong type.
-    """
-    try:
-        return _read_connect(document)
-    except (msgspec.DecodeError, RecursionError) as error:
-        # The type is enough: the value may be a password, and this is logged.
-        raise ProtocolError(None, f"CONNECT: {error}") from None
+    """Read the JSON of a CONNECT line; see `read_document`, also for what it raises."""
+    return read_document(_read_connect, document, "CONNECT")

@@ -7,8 +7,8 @@ is for the route to say, in nats-server's words.
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from midge.protocol.errors import ProtocolError
 from midge.protocol.leaf_messages import SubjectRules
+from midge.protocol.link_documents import read_document
 
 GOSSIP_DEFAULT = 0
 GOSSIP_DISABLED = 1
@@ -93,25 +93,10 @@ _read_connect = msgspec.json.Decoder(RouteConnect).decode
 
 
 def parse_route_info(document: bytes) -> RouteInfo:
-    """Read the JSON of an INFO line.
-
-    Raises:
-        ProtocolError: not a JSON object, or a known field has a value of the wrong type.
-    """
-    try:
-        return _read_info(document)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ProtocolError(None, f"INFO: {error}") from None
+    """Read the JSON of an INFO line; see `read_document`, also for what it raises."""
+    return read_document(_read_info, document, "INFO")
 
 
 def parse_route_connect(document: bytes) -> RouteConnect:
-    """Read the JSON of a CONNECT line.
-
-    Raises:
-        ProtocolError: not a JSON object, or a known field has a value of the wrong type.
-    """
-    try:
-        return _read_connect(document)
-    except (msgspec.DecodeError, RecursionError):
-        # The error would quote the value, which may be a password, and this is logged.
-        raise ProtocolError(None, "CONNECT: not the JSON of a route's CONNECT") from None
+    """Read the JSON of a CONNECT line; see `read_document`, also for what it raises."""
+    return read_document(_read_connect, document, "CONNECT")

@@ -21,22 +21,18 @@ or hash such tokens:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from midge.sublist import transform_parts as parts_of
 from midge.sublist.subjects import is_valid_subject, matches
+from midge.sublist.transform_parts import SIZE_MAX, Part
 
 if TYPE_CHECKING:
     from random import Random
 
-_SIZE_MAX = 2**31 - 1
 _FUNCTION = r"^\{\{\s*(\w+)\s*\((.*)\)\s*\}\}$"
 _POSITION = r"^\$(\d{1,9})$"
 _PLACE = r"(\$\d{1,9}|\{\{\s*wildcard\(\s*\d{1,9}\s*\)\s*\}\})"
-
-Part = Callable[[list[bytes]], bytes]
-"""Builds one part of the destination from the tokens of a subject."""
 
 
 class Transform:
@@ -121,8 +117,10 @@ class _Compiler:
             if token.startswith("{{") and token.endswith("}}"):
                 raise ValueError(f"expected a function, got {token!r}")
             if self._is_template and re.search(_PLACE, token):
-                return _joined([self.compile(piece) for piece in re.split(_PLACE, token) if piece])
-            return _always(token.encode())
+                return parts_of.joined(
+                    [self.compile(piece) for piece in re.split(_PLACE, token) if piece]
+                )
+            return parts_of.always(token.encode())
         arguments = [argument.lstrip() for argument in function[2].split(",")]
         return self._function(function[1].lower(), arguments, token)
 
@@ -139,26 +137,23 @@ class _Compiler:
         if name == "partition":
             size = _number(arguments[0], token)
             positions = [self._position(_number(n, token), token) for n in arguments[1:]]
-            return _partition(size, positions)
+            return parts_of.partition(size, positions)
         if name == "random":
             _check_count(arguments, 1, token)
             self.uses_random = True
-            return _random_number(_number(arguments[0], token), self._random)
+            return parts_of.random_number(_number(arguments[0], token), self._random)
         _check_count(arguments, 2, token)
-        if name != "split" and name not in _CUTS:
+        if name != "split" and name not in parts_of.CUTS:
             raise ValueError(f"unknown function in {token!r}")
         position = self._position(_number(arguments[0], token), token)
         if name == "split":
             return _split(position, arguments[1].encode(), token)
-        cut = _CUTS[name]
-        size = _number(arguments[1], token)
-        return lambda tokens: cut(tokens[position], size)
+        return parts_of.cut(name, position, _number(arguments[1], token))
 
     def _wildcard(self, n: int, token: str) -> Part:
         """Return the part that is the n-th wildcard's token."""
         self._used.append(n)
-        position = self._position(n, token)
-        return lambda tokens: tokens[position]
+        return parts_of.token_at(self._position(n, token))
 
     def _position(self, n: int, token: str) -> int:
         """Return the index in the source of the n-th wildcard."""
@@ -187,7 +182,7 @@ def _breaks_a_line(token: str) -> bool:
 def _number(text: str, token: str) -> int:
     """Parse a numeric argument."""
     digits = text.strip()
-    if not digits.isascii() or not digits.isdigit() or int(digits[:11]) > _SIZE_MAX:
+    if not digits.isascii() or not digits.isdigit() or int(digits[:11]) > SIZE_MAX:
         raise ValueError(f"expected a number, got {text!r} in {token!r}")
     return int(digits)
 
@@ -198,75 +193,7 @@ def _check_count(arguments: list[str], count: int, token: str) -> None:
         raise ValueError(f"expected {count} arguments, got {len(arguments)} in {token!r}")
 
 
-def _joined(parts: list[Part]) -> Part:
-    return lambda tokens: b"".join(part(tokens) for part in parts)
-
-
-def _always(literal: bytes) -> Part:
-    return lambda _: literal
-
-
-def _partition(size: int, positions: list[int]) -> Part:
-    def part(tokens: list[bytes]) -> bytes:
-        key = b"".join(tokens[i] for i in positions) if positions else b".".join(tokens)
-        return b"%d" % (_fnv1a(key) % size) if size else b"0"
-
-    return part
-
-
-def _random_number(size: int, random: Random) -> Part:
-    return lambda _: b"%d" % (random.randrange(size) if size else 0)
-
-
 def _split(position: int, separator: bytes, token: str) -> Part:
     if not separator or b" " in separator or b"." in separator:
         raise ValueError(f"expected a separator without blanks and dots in {token!r}")
     return lambda tokens: b".".join(piece for piece in tokens[position].split(separator) if piece)
-
-
-def _split_from_left(token: bytes, at: int) -> bytes:
-    return token[:at] + b"." + token[at:] if 0 < at < len(token) else token
-
-
-def _split_from_right(token: bytes, at: int) -> bytes:
-    return token[:-at] + b"." + token[-at:] if 0 < at < len(token) else token
-
-
-def _slice_from_left(token: bytes, size: int) -> bytes:
-    if not 0 < size < len(token):
-        return token
-    return b".".join(token[i : i + size] for i in range(0, len(token), size))
-
-
-def _slice_from_right(token: bytes, size: int) -> bytes:
-    if not 0 < size < len(token):
-        return token
-    first = len(token) % size or size
-    cuts = [0, *range(first, len(token), size), len(token)]
-    return b".".join(token[i:j] for i, j in pairwise(cuts))
-
-
-def _left(token: bytes, size: int) -> bytes:
-    return token[:size] if size else token
-
-
-def _right(token: bytes, size: int) -> bytes:
-    return token[-size:] if size else token
-
-
-_CUTS: dict[str, Callable[[bytes, int], bytes]] = {
-    "splitfromleft": _split_from_left,
-    "splitfromright": _split_from_right,
-    "slicefromleft": _slice_from_left,
-    "slicefromright": _slice_from_right,
-    "left": _left,
-    "right": _right,
-}
-
-
-def _fnv1a(data: bytes) -> int:
-    """Return the 32-bit FNV-1a hash, by which partitions agree with nats-server's."""
-    value = 0x811C9DC5
-    for byte in data:
-        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
-    return value

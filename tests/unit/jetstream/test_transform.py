@@ -26,6 +26,8 @@ from midge.jetstream.transform import Transform, TransformError, check
         ("a.*", "b.{{sliceFromRight(1,2)}}", b"a.vwxyz", b"b.v.wx.yz"),
         ("a.*", "b.{{left(1,2)}}", b"a.xyz", b"b.xy"),
         ("a.*", "b.{{right(1,2)}}", b"a.xyz", b"b.yz"),
+        ("a.*", "b.{{left(1,1)}}", "a.\u00e9x".encode(), b"b.\xc3"),
+        ("a.*", "b.{{splitFromLeft(1,1)}}", "a.\u00e9x".encode(), b"b.\xc3.\xa9x"),
         ("a", "b.$x", b"a", b"b.$x"),
     ],
 )
