@@ -112,10 +112,8 @@ def _try_cluster(table: tables.Cluster) -> Iterator[Problem]:
 
 
 def _try_remotes(options: tables.Options) -> Iterator[Problem]:
-    from midge.server.leafnodes.credentials import (  # noqa: PLC0415 - as above
-        decode_seed,
-        parse_address,
-    )
+    from midge.protocol.credentials import decode_user_seed  # noqa: PLC0415 - as above
+    from midge.server.leafnodes.credentials import parse_address  # noqa: PLC0415 - as above
     from midge.server.links.client_tls import (  # noqa: PLC0415 - as above
         build_client_context,
     )
@@ -131,7 +129,7 @@ def _try_remotes(options: tables.Options) -> Iterator[Problem]:
                     text = f'subject "{subject}" is not a valid subject'
                     yield Problem((*path, name), text)
         if remote.nkey_seed:
-            yield from _try(partial(decode_seed, remote.nkey_seed), (*path, "nkey_seed"))
+            yield from _try(partial(decode_user_seed, remote.nkey_seed), (*path, "nkey_seed"))
         where = f"leafnodes.remotes[{index}].tls"
         yield from _try(partial(build_client_context, remote.tls, where), ())
 

@@ -6,10 +6,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from midge.pipeline.errors import OptionError
-from midge.protocol.nkeys import USER_PREFIX, decode_nkey, encode_nkey
-
-_SEED_PREFIX_USER = "SU"
-_SEED_BODY_BYTES = 34
+from midge.protocol.credentials import decode_user_seed, split_credentials
+from midge.protocol.nkeys import USER_PREFIX, encode_nkey
 
 
 def sign_nonce(credentials: str, nonce: str) -> dict[str, str]:
@@ -22,7 +20,9 @@ def sign_nonce(credentials: str, nonce: str) -> dict[str, str]:
 
     """
     jwt, seed = split_credentials(credentials)
-    key = Ed25519PrivateKey.from_private_bytes(decode_seed(seed))
+    if not seed:
+        raise OptionError("credentialsFile: expected a user's nkey seed (SU…) in it")
+    key = Ed25519PrivateKey.from_private_bytes(_decode(seed))
     signature = base64.urlsafe_b64encode(key.sign(nonce.encode())).rstrip(b"=").decode()
     if jwt:
         return {"jwt": jwt, "sig": signature}
@@ -32,23 +32,8 @@ def sign_nonce(credentials: str, nonce: str) -> dict[str, str]:
     return {"nkey": encode_nkey(bytes([USER_PREFIX]) + public), "sig": signature}
 
 
-def split_credentials(text: str) -> tuple[str, str]:
-    """Return the JWT (empty if missing) and the seed from a credentials file's text."""
-    lines = [line.strip() for line in text.splitlines()]
-    words = [line for line in lines if line and not line.startswith(("-", "#", "*", "/"))]
-    seeds = [word for word in words if word.startswith("SU") and " " not in word]
-    jwts = [word for word in words if word.startswith("eyJ")]
-    if not seeds:
-        raise OptionError("credentialsFile: expected a user's nkey seed (SU…) in it")
-    return (jwts[0] if jwts else ""), seeds[0]
-
-
-def decode_seed(seed: str) -> bytes:
-    """Return the 32 bytes of a user's Ed25519 seed from its nkey form."""
+def _decode(seed: str) -> bytes:
     try:
-        body = decode_nkey(seed)
+        return decode_user_seed(seed)
     except ValueError as error:
         raise OptionError(f"credentialsFile: the nkey seed {error}") from error
-    if len(body) != _SEED_BODY_BYTES or not seed.startswith(_SEED_PREFIX_USER):
-        raise OptionError("credentialsFile: expected a user's nkey seed of 58 characters")
-    return body[2:]

@@ -6,7 +6,8 @@ import base64
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from midge.protocol.nkeys import USER_PREFIX, decode_nkey, encode_nkey
+from midge.protocol.credentials import decode_user_seed, split_credentials
+from midge.protocol.nkeys import USER_PREFIX, encode_nkey
 from midge.server.links.addresses import Address, split_url
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ SCHEMES = ("nats-leaf", "nats", "tls", "leaf", "ws", "wss")
 """The schemes of a remote's URL; the last two are of a WebSocket."""
 
 _FILE_MAX_BYTES = 1 << 20
-_SEED_BYTES = 34  # two of the kind, and 32 of the key
 
 
 def parse_address(url: str) -> Address:
@@ -35,32 +35,6 @@ def parse_address(url: str) -> Address:
     )
 
 
-def decode_seed(seed: str) -> bytes:
-    """Return the 32 bytes of a user's seed.
-
-    Raises:
-        ValueError: it is none.
-    """
-    body = decode_nkey(seed)
-    if len(body) != _SEED_BYTES or not seed.startswith("SU"):
-        raise ValueError("is not the seed of a user")
-    return body[2:]
-
-
-def split_credentials(text: str) -> tuple[str, str]:
-    """Return the JWT and the seed in the text of a credentials file.
-
-    Raises:
-        ValueError: one of them is not there.
-    """
-    lines = [line.strip() for line in text.splitlines()]
-    jwt = next((line for line in lines if line.startswith("eyJ")), "")
-    seed = next((line for line in lines if line.startswith("SU") and " " not in line), "")
-    if not jwt or not seed:
-        raise ValueError("expected a user's JWT and seed in the credentials file")
-    return jwt, seed
-
-
 def prove(connect: LeafConnect, remote: LeafRemote, address: Address, nonce: str) -> None:
     """Put into `connect` what proves to the remote who we are.
 
@@ -72,6 +46,8 @@ def prove(connect: LeafConnect, remote: LeafRemote, address: Address, nonce: str
         with Path(remote.credentials).open("rb") as file:
             text = file.read(_FILE_MAX_BYTES).decode(errors="replace")
         connect.jwt, seed = split_credentials(text)
+        if not connect.jwt or not seed:
+            raise ValueError("expected a user's JWT and seed in the credentials file")
         connect.sig = _sign(seed, nonce)[1]
     elif remote.nkey_seed:
         connect.nkey, connect.sig = _sign(remote.nkey_seed, nonce)
@@ -93,7 +69,7 @@ def _sign(seed: str, nonce: str) -> tuple[str, str]:
         Ed25519PrivateKey,
     )
 
-    key = Ed25519PrivateKey.from_private_bytes(decode_seed(seed))
+    key = Ed25519PrivateKey.from_private_bytes(decode_user_seed(seed))
     raw = key.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
     signature = base64.urlsafe_b64encode(key.sign(nonce.encode())).rstrip(b"=").decode()
     return encode_nkey(bytes([USER_PREFIX]) + raw), signature

@@ -15,10 +15,11 @@ from cryptography.x509.oid import NameOID
 
 from midge.pipeline.errors import AuthorizationError, OptionError, ServerError
 from midge.pipeline.nats.client import Client
-from midge.pipeline.nats.credentials import decode_seed, sign_nonce, split_credentials
+from midge.pipeline.nats.credentials import sign_nonce
 from midge.pipeline.nats.jetstream import parse_deliveries
 from midge.pipeline.nats.options import ConnectOptions, ServerAddress, SourceOptions
 from midge.protocol.client_side import Message
+from midge.protocol.credentials import split_credentials
 
 pytestmark = pytest.mark.timeout(60)
 SEED_BYTES = bytes(range(32))
@@ -141,7 +142,7 @@ def test_a_wrong_seed_says_so(text, words):
 def test_a_seed_with_a_typing_error_says_so():
     seed = user_seed()
     with pytest.raises(OptionError, match="typing error"):
-        decode_seed(seed[:-5] + ("B" if seed[-5] == "A" else "A") + seed[-4:])
+        sign_nonce(seed[:-5] + ("B" if seed[-5] == "A" else "A") + seed[-4:], "nonce")
 
 
 def test_second_server_when_the_first_is_down(nats_server):
