@@ -5,10 +5,11 @@ cimport cython
 from midge.jetstream.store cimport numbers
 from midge.jetstream.store.file cimport records
 from midge.jetstream.store.file.group cimport Group, Segment
+from midge.jetstream.store.file.next_segment cimport NextSegment
+from midge.jetstream.store.file.recent cimport RecentGroups
 from midge.jetstream.store.interface cimport GroupListener
 
-cdef Py_ssize_t _RESERVE, _BUFFER, _BUFFER_KEPT, _RECENT_BYTES
-cdef Py_ssize_t _RECENT_GROUPS
+cdef Py_ssize_t _RESERVE, _BUFFER
 
 
 cdef class Log:
@@ -36,13 +37,11 @@ cdef class Log:
     cdef list _chores
     cdef tuple _chore
     cdef bint _had_chore
-    cdef list _recent
-    cdef Py_ssize_t _recent_bytes
+    cdef RecentGroups _recent
     cdef bint _is_wanted
     cdef bint _is_stuck
-    cdef bint _is_extending
     cdef bint _is_leaving
-    cdef Segment _prepared
+    cdef NextSegment _next
     cdef bytearray _spare
     cdef public object on_failure
     cdef public bint is_pressed
@@ -65,12 +64,7 @@ cdef class Log:
     cdef Py_ssize_t _end_of(self, Segment segment) except -1
     cdef bint _roll(self, Segment old, Py_ssize_t end) except -1
     cdef void _extend(self, Segment segment, Py_ssize_t needed, bint is_message) except *
-    @cython.locals(ahead=Py_ssize_t)
-    cdef void _prepare(self, Segment segment) except *
-    cdef void _extend_ahead(self, Segment segment, Py_ssize_t ahead) except *
     cdef void _submit(self, Group group) except *
     cdef void _write(self, Group group) except *
-    @cython.locals(group=Group, segment=Segment, listener=GroupListener)
+    @cython.locals(group=Group, segment=Segment, listener=GroupListener, spare=bytearray)
     cdef void _succeeded(self) except *
-    @cython.locals(oldest=Group)
-    cdef void _keep(self, Group group) except *

@@ -17,8 +17,10 @@ from midge.jetstream.store import numbers
 from midge.jetstream.store.disk import Disk, Write
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.buffers import ReadBuffers
-from midge.jetstream.store.file.group import Group, Segment, segment_name
-from midge.jetstream.store.file.space import NO_ROOM, RESERVE, Space, ahead_of, pages
+from midge.jetstream.store.file.group import Group, Segment
+from midge.jetstream.store.file.next_segment import SEGMENT_MAX, Chore, NextSegment
+from midge.jetstream.store.file.recent import RecentGroups
+from midge.jetstream.store.file.space import NO_ROOM, RESERVE, Space
 from midge.jetstream.store.interface import (
     GroupListener,
     StoreError,
@@ -26,9 +28,6 @@ from midge.jetstream.store.interface import (
     StoreFullError,
 )
 from midge.jetstream.store.turns import Turns
-
-SEGMENT_MAX = 16 * 1024 * 1024
-"""A segment is read and rewritten as a whole: 80,000 small records in some 20 ms."""
 
 PRESSED_BYTES = 8 * 1024 * 1024
 """Bytes that wait for the disk, from which publishers are held.
@@ -38,9 +37,6 @@ Together they stay under 16 MiB, though each of them is stopped only after what 
 
 _RESERVE = RESERVE  # as a C number
 _BUFFER = 64 * 1024
-_BUFFER_KEPT = 4 * 1024 * 1024
-_RECENT_BYTES = 1024 * 1024  # durable groups kept in memory: consumers that keep up read them there
-_RECENT_GROUPS = 16
 
 
 class Log:
@@ -80,16 +76,14 @@ class Log:
         self._flying: Group | None = None
         self._erasing: list[tuple[Segment, int, int]] = []
         self._waiting: list[Callable[[], object]] = []
-        self._chores: list[tuple[Write, Callable[[bool], object]]] = []
-        self._chore: tuple[Write, Callable[[bool], object]] | None = None
+        self._chores: list[Chore] = []
+        self._chore: Chore | None = None
         self._had_chore = False
-        self._recent: list[Group] = []
-        self._recent_bytes = 0
+        self._recent = RecentGroups()
         self._is_wanted = False
         self._is_stuck = False
-        self._is_extending = False
         self._is_leaving = False
-        self._prepared: Segment | None = None
+        self._next = NextSegment(disk, self._chores)
         self._spare: bytearray | None = None
         self.on_failure: Callable[[], object] = lambda: None
         self.is_pressed = False
@@ -194,8 +188,7 @@ class Log:
 
     def forget_recent(self, segment: Segment) -> None:
         """Read what there is of a segment from its file from now on."""
-        self._recent = [group for group in self._recent if group.segment is not segment]
-        self._recent_bytes = sum(len(group.data) for group in self._recent)
+        self._recent.forget(segment)
 
     def mark(self) -> None:
         """Write down how far the store is synced, if that is not known yet and nothing is open."""
@@ -272,18 +265,11 @@ class Log:
         group = self._flying
         if group is not None and group.segment is segment and offset >= group.base:
             return group
-        for group in self._recent:
-            if group.segment is segment and group.base <= offset < group.base + group.used:
-                return group
-        return None
+        return self._recent.find(segment, offset)
 
     def begin_segment(self, number: int) -> None:
         """Make a new segment, into which everything goes from now on."""
-        segment = self._prepared
-        if segment is None:
-            segment = self._create_segment(number)
-        self._prepared = None
-        self.segments.append(segment)
+        self.segments.append(self._next.take(number))
 
     def leave_segment(self) -> None:
         """Go on in a new segment, so that the last one can be compacted."""
@@ -295,11 +281,6 @@ class Log:
             segment = self.segments[-1]
             self._roll(segment, self._end_of(segment))
 
-    def _create_segment(self, number: int) -> Segment:
-        segment = Segment(number, self.disk.create(segment_name(number)), 0, 0)
-        segment.is_new = True
-        return segment
-
     def close(self) -> None:
         """Write what is open and how far it is synced, and let go of the files."""
         self._drain()
@@ -308,9 +289,7 @@ class Log:
         self.mark()
         self._drain()
         self.committer.close()
-        if self._prepared is not None:
-            self._prepared.file.close()
-            self.disk.unlink(segment_name(self._prepared.number))
+        self._next.close()
         for segment in self.segments:
             segment.file.close()
 
@@ -354,11 +333,10 @@ class Log:
         """
         self._is_leaving = False
         try:
-            if self._prepared is None:
-                self._prepared = self._create_segment(old.number + 1)
+            prepared = self._next.get(old.number + 1)
         except OSError:
             return False
-        if not self.space.begin(self._prepared, old, end):
+        if not self.space.begin(prepared, old, end):
             return False
         self.begin_segment(old.number + 1)
         return True
@@ -366,48 +344,11 @@ class Log:
     def _extend(self, segment: Segment, needed: int, is_message: bool) -> None:
         """Ensure room for a segment of `needed` bytes, with a reserve."""
         error = self.space.promise(segment, needed, is_message)
-        if error and self._drop_prepared():
+        if error and self._next.give_back():
             error = self.space.promise(segment, needed, is_message)
         if error and is_message:  # what is no message is written without a promise
             self.full = self.full or error in NO_ROOM
             raise StoreFullError(f"no room for another message: {os.strerror(error)}")
-
-    def _drop_prepared(self) -> bool:
-        """Give back the room of the segment that is only prepared; False when there is none."""
-        prepared = self._prepared
-        if prepared is None or prepared.allocated == 0 or self._is_extending:
-            return False
-        self._prepared = None
-        prepared.file.close()
-        with contextlib.suppress(OSError):
-            self.disk.unlink(segment_name(prepared.number))
-        return True
-
-    def _prepare(self, segment: Segment) -> None:
-        """Prepare more room, and the next segment, without blocking the event loop.
-
-        While other processes write, the disk may take 100 ms for that.
-        """
-        ahead = ahead_of(segment)
-        if segment.end < SEGMENT_MAX and segment.allocated - segment.end < ahead // 2:
-            self._extend_ahead(segment, ahead)
-        elif self._prepared is None and segment.end * 4 >= SEGMENT_MAX * 3:
-            with contextlib.suppress(OSError):  # it is tried again when it is needed
-                self._prepared = self._create_segment(segment.number + 1)
-                self._extend_ahead(self._prepared, SEGMENT_MAX // 4)
-
-    def _extend_ahead(self, segment: Segment, ahead: int) -> None:
-        self._is_extending = True
-        write = Write(segment.file, bytearray(8), 0, 0)
-        write.sync = False
-        write.extend = pages(segment.allocated + ahead)
-        self._chores.append((write, partial(self._extended, segment, write.extend)))
-
-    def _extended(self, segment: Segment, size: int, is_well: bool) -> None:
-        self._is_extending = False
-        if is_well:
-            segment.allocated = max(segment.allocated, size)
-            segment.promised = max(segment.promised, size)
 
     def _submit(self, group: Group) -> None:
         records.finish_group(
@@ -446,11 +387,13 @@ class Log:
         self.durable = group.number
         for stream, last in zip(group.streams, group.lasts, strict=True):
             stream.made_durable(last)
-        self._keep(group)
+        spare = self._recent.keep(group)
+        if spare is not None:
+            self._spare = spare
         for listener in self._listeners:
             listener.durable(group.number)
-        if segment is self.segments[-1] and not self._is_extending and not self.space.is_short:
-            self._prepare(segment)
+        if segment is self.segments[-1] and not self._next.is_extending and not self.space.is_short:
+            self._next.prepare(segment)
         if group.erasures:
             self._mark_before_erasing(group)
         elif group.overwrites:
@@ -490,16 +433,6 @@ class Log:
         following.overwrites.extend(group.erasures)
         following.barriers[:0] = group.barriers
         self._is_wanted = True
-
-    def _keep(self, group: Group) -> None:
-        """Keep a durable group for readers, and the oldest one's buffer for the next group."""
-        self._recent.append(group)
-        self._recent_bytes += len(group.data)
-        while self._recent_bytes > _RECENT_BYTES or len(self._recent) > _RECENT_GROUPS:
-            oldest = self._recent.pop(0)
-            self._recent_bytes -= len(oldest.data)
-            if len(oldest.data) <= _BUFFER_KEPT:
-                self._spare = oldest.data
 
     def _erase(self, group: Group) -> None:
         """Overwrite what has been erased, now that its removal is durable."""

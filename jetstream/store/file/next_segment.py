@@ -1,0 +1,94 @@
+"""The next segment and more room in the last one, prepared without blocking the event loop."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+
+from midge.jetstream.store.disk import Disk, Write
+from midge.jetstream.store.file.group import Segment, segment_name
+from midge.jetstream.store.file.space import ahead_of, pages
+
+SEGMENT_MAX = 16 * 1024 * 1024
+"""A segment is read and rewritten as a whole: 80,000 small records in some 20 ms."""
+
+Chore = tuple[Write, Callable[[bool], object]]
+"""A write between two groups, and what is told whether it succeeded."""
+
+
+class NextSegment:
+    """Prepares segments of `disk` by `chores`, which the log has done between two groups.
+
+    `is_extending` tells that a file is being made longer.
+    """
+
+    def __init__(self, disk: Disk, chores: list[Chore]) -> None:
+        self.is_extending = False
+        self._disk = disk
+        self._chores = chores
+        self._prepared: Segment | None = None
+
+    def get(self, number: int) -> Segment:
+        """Return the prepared segment, or make the one of this number; it stays prepared.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        if self._prepared is None:
+            self._prepared = self._create(number)
+        return self._prepared
+
+    def take(self, number: int) -> Segment:
+        """Return what `get` does, to be written to from now on."""
+        segment = self.get(number)
+        self._prepared = None
+        return segment
+
+    def prepare(self, segment: Segment) -> None:
+        """Prepare more room for `segment`, the last one, and the segment after it.
+
+        While other processes write, the disk may take 100 ms for that.
+        """
+        ahead = ahead_of(segment)
+        if segment.end < SEGMENT_MAX and segment.allocated - segment.end < ahead // 2:
+            self._extend(segment, ahead)
+        elif self._prepared is None and segment.end * 4 >= SEGMENT_MAX * 3:
+            with contextlib.suppress(OSError):  # it is tried again when it is needed
+                self._prepared = self._create(segment.number + 1)
+                self._extend(self._prepared, SEGMENT_MAX // 4)
+
+    def give_back(self) -> bool:
+        """Give back the room of the segment that is only prepared; False when there is none."""
+        prepared = self._prepared
+        if prepared is None or prepared.allocated == 0 or self.is_extending:
+            return False
+        self._prepared = None
+        prepared.file.close()
+        with contextlib.suppress(OSError):
+            self._disk.unlink(segment_name(prepared.number))
+        return True
+
+    def close(self) -> None:
+        """Remove the segment that is only prepared."""
+        if self._prepared is not None:
+            self._prepared.file.close()
+            self._disk.unlink(segment_name(self._prepared.number))
+
+    def _create(self, number: int) -> Segment:
+        segment = Segment(number, self._disk.create(segment_name(number)), 0, 0)
+        segment.is_new = True
+        return segment
+
+    def _extend(self, segment: Segment, ahead: int) -> None:
+        self.is_extending = True
+        write = Write(segment.file, bytearray(8), 0, 0)
+        write.sync = False
+        write.extend = pages(segment.allocated + ahead)
+        self._chores.append((write, partial(self._extended, segment, write.extend)))
+
+    def _extended(self, segment: Segment, size: int, is_well: bool) -> None:
+        self.is_extending = False
+        if is_well:
+            segment.allocated = max(segment.allocated, size)
+            segment.promised = max(segment.promised, size)
