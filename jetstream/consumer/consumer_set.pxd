@@ -4,6 +4,7 @@ cimport cython
 
 from midge.jetstream.consumer.consumer cimport Consumer
 from midge.jetstream.consumer.host cimport ConsumerHost
+from midge.sublist.bounded_cache cimport BoundedCache
 from midge.sublist.sublist cimport SubList
 
 cdef Py_ssize_t _MATCHES_REMEMBERED
@@ -17,7 +18,7 @@ cdef class ConsumerSet(ConsumerHost):
     cdef tuple _unfiltered
     cdef SubList _filters
     cdef dict _subscriptions
-    cdef dict _matches
+    cdef BoundedCache _matches
     cdef unsigned long long _lowest_seq
 
     @cython.locals(other=Consumer)

@@ -20,6 +20,7 @@ from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.consumer.push import PushConsumer
 from midge.jetstream.sink import Sink
 from midge.jetstream.store.interface import StreamStore
+from midge.sublist.bounded_cache import BoundedCache
 from midge.sublist.subjects import covers, overlaps
 from midge.sublist.sublist import SubList
 from midge.sublist.subscription import OwnedSubscription
@@ -66,7 +67,7 @@ class ConsumerSet(ConsumerHost):
         self._unfiltered: tuple[Consumer, ...] = ()
         self._filters = SubList()
         self._subscriptions: dict[bytes, list[OwnedSubscription]] = {}
-        self._matches: dict[bytes, tuple[Consumer, ...]] = {}
+        self._matches = BoundedCache(_MATCHES_REMEMBERED)
         self._lowest_seq = 0
         self.follow(config)
 
@@ -143,12 +144,10 @@ class ConsumerSet(ConsumerHost):
 
     def matching(self, subject: bytes) -> tuple[Consumer, ...]:
         """Return the consumers that are for messages of this subject."""
-        found = self._matches.get(subject)
+        found: tuple[Consumer, ...] | None = self._matches.get(subject)
         if found is None:
             found = self._match(subject)
-            if len(self._matches) >= _MATCHES_REMEMBERED:
-                self._matches.clear()
-            self._matches[subject] = found
+            self._matches.put(subject, found)
         return found
 
     def _match(self, subject: bytes) -> tuple[Consumer, ...]:
@@ -349,7 +348,7 @@ class ConsumerSet(ConsumerHost):
 
     def _enroll(self, consumer: Consumer) -> None:
         """Have a consumer told of the messages it is for."""
-        self._matches.clear()
+        self._matches.entries.clear()
         if not consumer.filters:
             self._unfiltered = (*self._unfiltered, consumer)
             return
@@ -360,7 +359,7 @@ class ConsumerSet(ConsumerHost):
 
     def _withdraw(self, consumer: Consumer) -> None:
         """Have a consumer no longer told of messages."""
-        self._matches.clear()
+        self._matches.entries.clear()
         self._unfiltered = tuple(one for one in self._unfiltered if one is not consumer)
         for subscription in self._subscriptions.pop(consumer.name, ()):
             self._filters.remove(subscription)
