@@ -9,7 +9,7 @@ by threads.
 from collections.abc import Iterator
 from enum import Enum
 from itertools import chain, islice
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from midge.sublist import octets
 from midge.sublist.broad import BroadMatches
@@ -19,6 +19,9 @@ from midge.sublist.result import EMPTY_RESULT, SubListResult
 from midge.sublist.subjects import is_literal, is_valid_subject, matches
 from midge.sublist.subscription import RemoteSubscription, Subscription
 from midge.sublist.trie import ENDED, NOT_HELD, Node, Trie, build_result
+
+if TYPE_CHECKING:
+    from midge.sublist.listener import InterestListener
 
 _COPIED_MAX = 64  # subscriptions of a cached result that is replaced, not dropped, by an insert
 _LEVEL_STEPS = 4  # cost of a trie level relative to the others: levels lie far apart in memory
@@ -56,25 +59,6 @@ class SubListStats(NamedTuple):
     def hit_rate(self) -> float:
         """The share of matches that were answered from the cache, 0 to 1."""
         return self.cache_hits / self.matches if self.matches else 0.0
-
-
-class InterestListener(Protocol):
-    """Listener for changes of interest in a subject, plain or of a named queue group.
-
-    Called from `insert` and `remove` after the lock is released; must not raise.
-    """
-
-    def interest_began(self, subject: bytes, queue: bytes | None) -> None:
-        """Called after the first subscription of its kind was added."""
-
-    def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
-        """Called after the last subscription of its kind was removed."""
-
-    def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
-        """Called when a queue group that already existed, and still does, changed its size."""
-
-    def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
-        """Take note that a link has told of interest, or of its end; others may still have it."""
 
 
 class SubList:

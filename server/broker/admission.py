@@ -1,7 +1,8 @@
 """Admission: authentication, accounts and permissions of clients, decided in this one place.
 
-Everything that could refuse a client, a subscription or a message asks here. A reload replaces the
-known users and their permissions as a whole, and then re-authenticates every connected client.
+Everything that could refuse a client asks here; `rights` has what an admitted one may do. A reload
+replaces the known users and their permissions as a whole, and then re-authenticates every connected
+client.
 """
 
 from __future__ import annotations
@@ -19,40 +20,32 @@ from midge.server.accounts.plan import plan_configured
 from midge.server.auth import Authenticator, Identity, Refusal, Verdict
 from midge.server.auth.identity import NoSeat
 from midge.server.auth.permissions import Permissions
-from midge.server.broker.auth_request import request_of
+from midge.server.broker.auth_request import auth_timeout_s, request_of
 from midge.server.broker.pending_auth import PendingAuth
 from midge.server.clients.client_info import offered_by
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.reading import AUTHENTICATING
 from midge.server.log.logger import get_logger
-from midge.server.routing.reserved import RESERVED_REPLIES, RESERVED_SUBJECTS
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Mapping
 
-    from midge.protocol.frame import Frame
     from midge.server.accounts.from_tokens import TokenAccounts
     from midge.server.accounts.links import AccountLinks
     from midge.server.accounts.plan import AccountPlan
     from midge.server.auth.claims import AccountBody, Claims, TraceClaim
     from midge.server.broker.auth_callout import AuthCallout
+    from midge.server.broker.expiries import Expiries
     from midge.server.broker.seats import Seats
     from midge.server.clients.connection import Connection
     from midge.server.clients.host import Host
-    from midge.server.clients.publishing import PublishingClient
     from midge.server.clock import Timer
     from midge.server.config.options import Options
     from midge.server.interceptors.interception import Interception
     from midge.server.routing.account import Account
 
 _NONCE_BYTES = 11
-_SYSTEM_QUEUE = b"_sys_"
-_LONGEST_WAIT_S = 3600.0
-"""Longest time between two checks of an expiry: the wall clock may jump."""
-
-_AUTH_TIMEOUT_S = 2.0
-_AFTER_TLS_S = 1.0
 
 NO_LIMIT = -1
 
@@ -63,7 +56,7 @@ log = get_logger()
 
 
 class Admission:
-    """Admit the connections of one server, and answer for each what it may do."""
+    """Admit the connections of one server, as whom they come and with what permissions."""
 
     def __init__(
         self,
@@ -95,7 +88,7 @@ class Admission:
         self._present: dict[int, Identity | None] = {}
         self._of_tokens: TokenAccounts | None = None
         self.seats: Seats | None = None  # where another process counts connections
-        self._expiries: dict[int, Timer] = {}
+        self._expiries: Expiries | None = None
         self._pending_auth = PendingAuth()
         self._scan_timer: Timer | None = None
         self.scans: list[Callable[[WhyEnded], object]] = []
@@ -118,7 +111,7 @@ class Admission:
         if self.admits_silent(connection):
             connection.keepalive.start()
         else:
-            connection.require_connect(self._auth_timeout_s(connection))
+            connection.require_connect(auth_timeout_s(self._host.options, connection))
         connection.channel.greet(bare_socket, info)
 
     def admit(self, connection: Connection) -> bool:
@@ -165,7 +158,7 @@ class Admission:
                 connection.keepalive.start()
         elif connection.reason is None and not connection.parser.connect_required:
             connection.keepalive.stop()
-            connection.require_connect(self._auth_timeout_s(connection))
+            connection.require_connect(auth_timeout_s(self._host.options, connection))
 
     def count_elsewhere(self, send: Callable[[list[Any]], object]) -> Seats:
         """Have the process that `send` brings lines to count connections; return their seats."""
@@ -183,7 +176,7 @@ class Admission:
         """Limit the time for the TLS handshake of `connection`."""
         handshake_s = self._host.options.tls.timeout_s
         connection.require_handshake(
-            bare_socket, min(handshake_s, self._auth_timeout_s(connection))
+            bare_socket, min(handshake_s, auth_timeout_s(self._host.options, connection))
         )
 
     def authenticate(self, connection: Connection) -> None:
@@ -222,7 +215,7 @@ class Admission:
         request = request_of(connection)
         verdict = self.authenticator.authenticate(request)
         if self.callout is not None:
-            timeout_s = self._auth_timeout_s(connection)
+            timeout_s = auth_timeout_s(self._host.options, connection)
             verdict = self.callout.decide(self.authenticator, request, verdict, timeout_s)
             if not isinstance(verdict, Verdict):
                 connection.stop_auth_timer()  # the service has all of that time
@@ -246,9 +239,8 @@ class Admission:
     def close(self) -> None:
         """Release what outlives connections."""
         self._pending_auth.close()
-        for timer in self._expiries.values():
-            timer.cancel()
-        self._expiries.clear()
+        if self._expiries is not None:
+            self._expiries.close()
         if self._scan_timer is not None:
             self._scan_timer.cancel()
         self.authenticator.close()
@@ -258,54 +250,6 @@ class Admission:
         known = {} if self._of_tokens is None else self._of_tokens.claims
         claims = known.get(account)
         return None if claims is None else claims.nats.trace
-
-    # What a client may do.
-
-    def refuse_subscription(
-        self, connection: Connection, subject: bytes, queue: bytes | None
-    ) -> str | None:
-        """Return the -ERR text for a subscription that may not be, or None."""
-        permissions = connection.permissions
-        if queue == _SYSTEM_QUEUE or (
-            permissions is not None and not permissions.may_subscribe(subject, queue)
-        ):
-            return errors.subscription_violation(subject, queue)
-        most_tokens = self._host.options.limits.max_subscription_tokens
-        if most_tokens and subject.count(b".") + 1 > most_tokens:
-            return errors.too_many_tokens(subject)
-        if 0 <= connection.max_subscriptions <= len(connection.subscriptions):
-            return errors.MAXIMUM_SUBSCRIPTIONS
-        return None
-
-    def refuse_publish(
-        self, connection: PublishingClient, subject: bytes, frame: Frame
-    ) -> str | None:
-        """Return the -ERR text for a message that may not be published, or None."""
-        permissions = connection.permissions
-        allowed = not subject.startswith(RESERVED_SUBJECTS) and (
-            permissions is None
-            or permissions.may_publish(subject)
-            or permissions.use_response(subject, self._host.clock.monotonic())
-        )
-        if not allowed:
-            return errors.publish_violation(subject)
-        return self.refuse_reply(frame)
-
-    def refuse_reply(self, frame: Frame) -> str | None:
-        """Return the -ERR text for a reply subject that no client may name, or None."""
-        reply = frame.reply_bytes()
-        if reply is not None and reply.startswith(RESERVED_REPLIES):
-            return errors.reply_violation(reply)
-        return None
-
-    def grant_reply(self, connection: Connection, frame: Frame) -> None:
-        """Note that `connection` may answer the message that it is about to get."""
-        reply = frame.reply_bytes()
-        permissions = connection.permissions
-        if reply is None or permissions is None:
-            return
-        if permissions.grant_response(reply, self._host.clock.monotonic()):
-            self._host.limit_hits["response_grants"] += 1
 
     # Changes while serving.
 
@@ -341,7 +285,7 @@ class Admission:
             return
         if connection.identity is None:
             if not connection.introduced and not self.admits_silent(connection):
-                connection.require_connect(self._auth_timeout_s(connection))
+                connection.require_connect(auth_timeout_s(self._host.options, connection))
             return
         verdict = self._ask(connection)
         if isinstance(verdict, Verdict):
@@ -490,15 +434,15 @@ class Admission:
             # As in nats-server: a client that may have no subscription is not admitted.
             connection.close(ClosedReason.MAXIMUM_SUBSCRIPTIONS, errors.MAXIMUM_SUBSCRIPTIONS)
             return False
-        self._watch_expiry(connection, identity)
+        if identity.expires_at_s is not None:
+            self._watched().watch(connection, identity)
         return True
 
     def _unbind(self, connection: Connection) -> None:
         """Take `connection` out of its account."""
         connection.account.clients.discard(connection.cid)
-        timer = self._expiries.pop(connection.cid, None)
-        if timer is not None:
-            timer.cancel()
+        if self._expiries is not None:
+            self._expiries.forget(connection)
         identity = self._present.get(connection.cid)
         if identity is not None:
             key = _user_key(identity)
@@ -524,35 +468,13 @@ class Admission:
             self._of_tokens = TokenAccounts(self.links)
         return self._of_tokens
 
-    def _watch_expiry(self, connection: Connection, identity: Identity) -> None:
-        """End `connection` when its identity does."""
-        if identity.expires_at_s is None:
-            return
-        left_s = identity.expires_at_s - self._host.clock.wall()
-        if left_s <= 0:
-            connection.close(ClosedReason.AUTHENTICATION_EXPIRED, expiry_text(identity))
-            self._host.router.flush_unless_due()
-            return
-        self._expiries[connection.cid] = self._host.clock.call_later(
-            min(left_s, _LONGEST_WAIT_S), self._watch_expiry, connection, identity
-        )
+    def _watched(self) -> Expiries:
+        """Return the expiries that are watched, made on first use."""
+        if self._expiries is None:
+            from midge.server.broker.expiries import Expiries  # noqa: PLC0415 - few have any
 
-    def _auth_timeout_s(self, connection: Connection) -> float:
-        """Return how long the client of `connection` has for its CONNECT."""
-        options = self._host.options
-        own_s = options.websocket.authorization.timeout_s
-        if connection.listener_kind == "WEBSOCKET" and own_s:
-            return own_s
-        if options.authorization.timeout_s:
-            return options.authorization.timeout_s
-        return options.tls.timeout_s + _AFTER_TLS_S if options.tls.enabled else _AUTH_TIMEOUT_S
-
-
-def expiry_text(identity: Identity) -> str:
-    """Return what the client is told when `identity` ends."""
-    if identity.ends_with_account:
-        return errors.ACCOUNT_AUTHENTICATION_EXPIRED
-    return errors.AUTHENTICATION_EXPIRED
+            self._expiries = Expiries(self._host)
+        return self._expiries
 
 
 def _is_bound_as(connection: Connection, identity: Identity) -> bool:

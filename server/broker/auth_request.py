@@ -1,4 +1,4 @@
-"""The credentials that a connection offers."""
+"""The credentials that a connection offers, and how long it has to do so."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from midge.server.auth import AuthRequest
 
 if TYPE_CHECKING:
     from midge.server.clients.connection import Connection
+    from midge.server.config.options import Options
+
+_AUTH_TIMEOUT_S = 2.0
+_AFTER_TLS_S = 1.0
 
 
 def request_of(connection: Connection) -> AuthRequest:
@@ -34,3 +38,13 @@ def request_of(connection: Connection) -> AuthRequest:
         cid=connection.cid,
         protocol=options.protocol,
     )
+
+
+def auth_timeout_s(options: Options, connection: Connection) -> float:
+    """Return how long the client of `connection` has for its CONNECT."""
+    own_s = options.websocket.authorization.timeout_s
+    if connection.listener_kind == "WEBSOCKET" and own_s:
+        return own_s
+    if options.authorization.timeout_s:
+        return options.authorization.timeout_s
+    return options.tls.timeout_s + _AFTER_TLS_S if options.tls.enabled else _AUTH_TIMEOUT_S

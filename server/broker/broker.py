@@ -11,16 +11,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import UNSET
-
-from midge.protocol import COMPATIBLE_VERSION
-from midge.protocol.messages import Info
 from midge.server.accounts.links import AccountLinks
 from midge.server.broker.admission import Admission
-from midge.server.broker.hints import Hints
 from midge.server.broker.message_trace import MessageTraces
+from midge.server.broker.rights import Rights
+from midge.server.broker.server_info import add_cluster, add_tls, server_info
 from midge.server.broker.server_keys import ServerKeys, may_delegate
 from midge.server.broker.totals import Totals
 from midge.server.clients.channel import ChannelOwner
@@ -48,6 +45,8 @@ from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist import SubList
 
 if TYPE_CHECKING:
+    from midge.server.broker.hints import Hints
+    from midge.server.broker.server_info import Neighbours
     from midge.server.clients.publishing import PublishingClient
     from midge.server.clients.seams import Trace
     from midge.server.interceptors.api import Interceptor
@@ -65,16 +64,6 @@ _EXPECTED_MAX = 65536
 """Numbers given for connections that have not come about, such as by a failed upgrade."""
 
 _ERROR_KINDS_MAX = 64  # kinds of -ERR that are counted apart; there are a dozen
-
-
-class Neighbours(Protocol):
-    """What clients are told of the cluster that this server is in."""
-
-    name: str
-    is_dynamic: bool
-
-    def client_urls(self) -> list[str]:
-        """Return the addresses that clients may connect to."""
 
 
 class Broker(Host):
@@ -111,7 +100,7 @@ class Broker(Host):
         self.totals = Totals()
         self.closed_by_reason: Counter[ClosedReason] = Counter()
         self.errors_sent: Counter[str] = Counter()
-        self.hints = Hints()
+        self._hints: Hints | None = None
         self.screens = Screens()
         self.interception: Interception | None = None
         self._interceptors: dict[str, dict[str, Interceptor]] = {"settings": {}, "program": {}}
@@ -125,6 +114,7 @@ class Broker(Host):
         self._empty = asyncio.Event()
         links = AccountLinks(self.internal.route_frame, clock, random, self.account, self._describe)
         self.admission = Admission(self, self.clients, self.account, links)
+        self.rights = Rights(self)
         self.traces = MessageTraces(self, self.admission.trace_claim, self.accounts.get)
         self._offer_callout(options)
         links.applied = partial(self._show, "accounts_planned")
@@ -150,6 +140,15 @@ class Broker(Host):
                 getattr(observer, event)(*arguments)
             except Exception as error:  # noqa: BLE001 - the client has no part in it
                 self.router.faults.note(observer, error)
+
+    @property
+    def hints(self) -> Hints:
+        """The hints for the operator, made on first use."""
+        if self._hints is None:
+            from midge.server.broker.hints import Hints  # noqa: PLC0415 - seldom there is one
+
+            self._hints = Hints()
+        return self._hints
 
     # Connections.
 
@@ -384,7 +383,7 @@ class Broker(Host):
 
     def info_line(self, connection: Connection, *, connect_info: bool = False) -> bytes:
         """Return INFO as `connection` is to see it."""
-        info = self._info()
+        info = server_info(self.options, self.keys, self.host, self.port)
         info.client_id = connection.cid
         info.client_ip = connection.peer_host
         if connection.nonce and not connection.introduced:
@@ -392,7 +391,7 @@ class Broker(Host):
         if self._asks_who(connection, connect_info=connect_info):
             info.auth_required = True
         if connection.listener_kind == "STANDARD":
-            self._add_tls(info)
+            add_tls(info, self.options.tls)
         if self.lame_duck:
             info.ldm = True
         if connect_info:
@@ -402,18 +401,9 @@ class Broker(Host):
             if connection.account is self.system_account:
                 info.acc_is_sys = True
         if self.cluster is not None:
-            self._add_cluster(info, self.cluster)
+            add_cluster(info, self.cluster)
         self.screens.edit_info(info)
         return info.line()
-
-    def _add_cluster(self, info: Info, cluster: Neighbours) -> None:
-        """Say in `info` which other servers a client may connect to."""
-        info.cluster = cluster.name
-        if cluster.is_dynamic:
-            info.cluster_dynamic = True
-        urls = cluster.client_urls()
-        if urls:
-            info.connect_urls = urls
 
     def _asks_who(self, connection: Connection, *, connect_info: bool) -> bool:
         """Tell whether INFO is to ask for credentials."""
@@ -422,37 +412,6 @@ class Broker(Host):
         may_be_spared = not connect_info and kind != "WEBSOCKET"
         is_spared = may_be_spared and authenticator.admits_silent_clients(kind)
         return authenticator.is_required_by(kind) and not is_spared
-
-    def _add_tls(self, info: Info) -> None:
-        """Say in `info` what TLS the client listener asks for."""
-        tls = self.options.tls
-        if not tls.enabled:
-            return
-        if tls.allow_non_tls:
-            info.tls_available = True
-        else:
-            info.tls_required = True
-        if tls.verify or tls.verify_and_map:
-            info.tls_verify = True
-
-    def _info(self) -> Info:
-        limits, jetstream = self.options.limits, self.options.jetstream
-        host, _, port = self.options.listen.client_advertise.rpartition(":")
-        if not host:
-            host, port = port or self.host, ""
-        return Info(
-            server_id=self.keys.server_id,
-            server_name=self.options.server_name or self.keys.server_id,
-            version=COMPATIBLE_VERSION,
-            go="python",
-            host=host.strip("[]"),
-            port=int(port or self.port),
-            headers=limits.header_support,
-            max_payload=limits.max_payload_bytes,
-            jetstream=True if jetstream.enabled else UNSET,
-            domain=(jetstream.enabled and jetstream.domain) or UNSET,
-            xkey=self.keys.xkey,
-        )
 
     def watch_messages(self, observer: MessageObserver) -> None:
         """Show `observer` every message, and everything else that it observes."""

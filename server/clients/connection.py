@@ -339,10 +339,10 @@ class Connection(PublishingClient):
     def _refusal(self, subject: bytes, queue: bytes | None) -> str | None:
         """Return why the client may not subscribe, or None; looking up permissions is charged."""
         if self.permissions is None:
-            return self.broker.admission.refuse_subscription(self, subject, queue)
+            return self.broker.rights.refuse_subscription(self, subject, queue)
         rules = self.permissions.rules
         steps = rules.steps()
-        refusal = self.broker.admission.refuse_subscription(self, subject, queue)
+        refusal = self.broker.rights.refuse_subscription(self, subject, queue)
         self.spend((rules.steps() - steps) * STEP_BYTES)
         return refusal
 
@@ -425,7 +425,7 @@ class Connection(PublishingClient):
                 return screened
             frame = screened
         if checks & REPLY_GRANTS and frame.has_reply():
-            self.broker.admission.grant_reply(self, frame)
+            self.broker.rights.grant_reply(self, frame)
         if checks & NO_HEADERS and frame.header_size > 0:
             frame = without_headers(frame)
         if checks & TRACED and self.tracer is not None:

@@ -232,7 +232,7 @@ class PublishingClient(ChannelOwner):
         if checks & PEDANTIC and not is_valid_publish_subject(subject):
             self.send_error(errors.INVALID_PUBLISH_SUBJECT)
         target = self._mapped(subject) if checks & MAPPED else subject
-        refusal = self.broker.admission.refuse_publish(self, target or subject, frame)
+        refusal = self.broker.rights.refuse_publish(self, target or subject, frame)
         if refusal is not None:
             self.send_error(refusal)
         elif checks & VERBOSE:
@@ -264,7 +264,7 @@ class PublishingClient(ChannelOwner):
             self.spend(_RESERVED_BYTES)
         is_led_astray = checks & MAPPED and named.startswith(RESERVED_SUBJECTS)
         if checks & RESERVED or not may_publish or is_led_astray:
-            refusal = self.broker.admission.refuse_publish(self, named, frame)
+            refusal = self.broker.rights.refuse_publish(self, named, frame)
             if refusal is not None:
                 self.send_error(refusal)
                 return
@@ -315,7 +315,7 @@ class PublishingClient(ChannelOwner):
 
     def _may_go_to(self, mapped: bytes, frame: Frame) -> bool:
         """Tell whether the client may publish where a mapping takes `frame`; else say so."""
-        refusal = self.broker.admission.refuse_publish(self, mapped, frame)
+        refusal = self.broker.rights.refuse_publish(self, mapped, frame)
         if refusal is not None:
             self.send_error(refusal)
         return refusal is None

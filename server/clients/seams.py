@@ -103,8 +103,8 @@ class Keys(Protocol):
         """Its id."""
 
 
-class Gate(Protocol[Publisher_contra, Asking_contra]):
-    """Admits clients, and answers what each may do."""
+class Gate(Protocol[Asking_contra]):
+    """Admits clients."""
 
     def asks_who(self, connection: Asking_contra) -> bool:
         """Tell whether a CONNECT may change the identity of a client."""
@@ -114,6 +114,10 @@ class Gate(Protocol[Publisher_contra, Asking_contra]):
 
     def note_refused(self, connection: Asking_contra, detail: str) -> None:
         """Log that a client was not let in."""
+
+
+class Rights(Protocol[Publisher_contra, Asking_contra]):
+    """Answers what each client may do."""
 
     def refuse_subscription(
         self, connection: Asking_contra, subject: bytes, queue: bytes | None
@@ -223,8 +227,12 @@ class Home(Protocol[Publisher_contra, Asking_contra]):
         """The names of the server."""
 
     @property
-    def admission(self) -> Gate[Publisher_contra, Asking_contra]:
-        """Admission and permissions."""
+    def admission(self) -> Gate[Asking_contra]:
+        """Admission."""
+
+    @property
+    def rights(self) -> Rights[Publisher_contra, Asking_contra]:
+        """What clients may do."""
 
     @property
     def interception(self) -> Subscribing[Asking_contra] | None:

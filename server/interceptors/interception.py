@@ -140,7 +140,7 @@ class Interception(Screen):
         """Subscribe for `connection`, now or later, if it is allowed."""
         function = self.functions.get("subscribe")
         # What is not allowed is not shown, but refused in its turn.
-        refusal = self._broker.admission.refuse_subscription(connection, subject, queue)
+        refusal = self._broker.rights.refuse_subscription(connection, subject, queue)
         if function is None or refusal is not None:
             later = partial(connection.subscribe, subject, queue, sid)
             self._settle(connection, None, lambda _: later())
@@ -210,13 +210,13 @@ class Interception(Screen):
             self.calls.fail("publish", event.client, f"changed Publish: {frame.size} bytes")
             connection.send_error(errors.publish_violation(encode(event.subject)))
             return
-        admission = self._broker.admission
+        rights = self._broker.rights
         refusal = None
         # A grant to answer was used up when the message came, so it is not asked for again.
         if answer.subject != event.subject or connection.permissions is not permissions:
-            refusal = admission.refuse_publish(connection, _target(connection, frame), frame)
+            refusal = rights.refuse_publish(connection, _target(connection, frame), frame)
         elif answer.reply != event.reply:
-            refusal = admission.refuse_reply(frame)
+            refusal = rights.refuse_reply(frame)
         if refusal is not None:
             connection.send_error(refusal)
             return

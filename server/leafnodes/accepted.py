@@ -12,7 +12,7 @@ from msgspec import UNSET
 from midge.protocol import COMPATIBLE_VERSION, errors
 from midge.protocol.leaf_messages import LeafConnect, LeafInfo, SubjectRules, parse_leaf_connect
 from midge.server.auth import AuthRequest, Identity, Refusal, Verdict
-from midge.server.broker.admission import expiry_text
+from midge.server.broker.expiries import expiry_text
 from midge.server.broker.message_trace import TRACING_PROTOCOL
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.leafnodes.interest import LeafDialect

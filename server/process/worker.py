@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from midge.server.broker.admission import Admission
-    from midge.server.broker.broker import Broker, Neighbours
+    from midge.server.broker.broker import Broker
     from midge.server.broker.seats import Seats
+    from midge.server.broker.server_info import Neighbours
     from midge.server.clients.connection import Connection
 
 log = logging.get_logger()

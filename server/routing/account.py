@@ -1,10 +1,13 @@
 """An account: an isolated subject space with its own SubList and its own counts."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from midge.server.config.account_names import SYSTEM_ACCOUNT
-from midge.sublist.sublist import InterestListener, SubList, SubListError
+from midge.sublist.sublist import SubList, SubListError
 from midge.sublist.subscription import Subscription
+
+if TYPE_CHECKING:
+    from midge.sublist.listener import InterestListener
 
 
 class Mapper(Protocol):
@@ -61,15 +64,15 @@ class Account:
         return refusal
 
     @property
-    def interest_listener(self) -> InterestListener | None:
+    def interest_listener(self) -> "InterestListener | None":
         """Listener for the first and the last interest of each kind, from any source."""
         return self.sublist.listener
 
     @interest_listener.setter
-    def interest_listener(self, listener: InterestListener | None) -> None:
+    def interest_listener(self, listener: "InterestListener | None") -> None:
         self.sublist.listener = listener
 
-    def add_listener(self, listener: InterestListener) -> None:
+    def add_listener(self, listener: "InterestListener") -> None:
         """Tell `listener`, too, of what `interest_listener` is told."""
         present = self.sublist.listener
         if present is None:
@@ -79,7 +82,7 @@ class Account:
         else:
             self.sublist.listener = SeveralListeners([present, listener])
 
-    def remove_listener(self, listener: InterestListener) -> None:
+    def remove_listener(self, listener: "InterestListener") -> None:
         """Stop telling `listener`."""
         present = self.sublist.listener
         if present is listener:
@@ -99,7 +102,7 @@ class Account:
 class SeveralListeners:
     """Several listeners of an account's interest as one, which is all that a SubList has."""
 
-    def __init__(self, listeners: list[InterestListener]) -> None:
+    def __init__(self, listeners: "list[InterestListener]") -> None:
         self.listeners = listeners
 
     def interest_began(self, subject: bytes, queue: bytes | None) -> None:

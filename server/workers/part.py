@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Awaitable, Callable
 
-    from midge.server.broker.broker import Neighbours
+    from midge.server.broker.server_info import Neighbours
     from midge.server.broker.server_keys import ServerKeys
     from midge.server.links.interest import Interests
     from midge.server.listeners.doors import Address

@@ -1,0 +1,72 @@
+"""What an admitted client may do: subscribe, publish, name a reply subject, answer.
+
+Everything that could refuse a subscription or a message asks here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.protocol import errors
+from midge.server.routing.reserved import RESERVED_REPLIES, RESERVED_SUBJECTS
+
+if TYPE_CHECKING:
+    from midge.protocol.frame import Frame
+    from midge.server.clients.connection import Connection
+    from midge.server.clients.host import Host
+    from midge.server.clients.publishing import PublishingClient
+
+_SYSTEM_QUEUE = b"_sys_"
+
+
+class Rights:
+    """The rights of a server's clients, by their permissions and the limits of `host`."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def refuse_subscription(
+        self, connection: Connection, subject: bytes, queue: bytes | None
+    ) -> str | None:
+        """Return the -ERR text for a subscription that may not be, or None."""
+        permissions = connection.permissions
+        if queue == _SYSTEM_QUEUE or (
+            permissions is not None and not permissions.may_subscribe(subject, queue)
+        ):
+            return errors.subscription_violation(subject, queue)
+        most_tokens = self._host.options.limits.max_subscription_tokens
+        if most_tokens and subject.count(b".") + 1 > most_tokens:
+            return errors.too_many_tokens(subject)
+        if 0 <= connection.max_subscriptions <= len(connection.subscriptions):
+            return errors.MAXIMUM_SUBSCRIPTIONS
+        return None
+
+    def refuse_publish(
+        self, connection: PublishingClient, subject: bytes, frame: Frame
+    ) -> str | None:
+        """Return the -ERR text for a message that may not be published, or None."""
+        permissions = connection.permissions
+        allowed = not subject.startswith(RESERVED_SUBJECTS) and (
+            permissions is None
+            or permissions.may_publish(subject)
+            or permissions.use_response(subject, self._host.clock.monotonic())
+        )
+        if not allowed:
+            return errors.publish_violation(subject)
+        return self.refuse_reply(frame)
+
+    def refuse_reply(self, frame: Frame) -> str | None:
+        """Return the -ERR text for a reply subject that no client may name, or None."""
+        reply = frame.reply_bytes()
+        if reply is not None and reply.startswith(RESERVED_REPLIES):
+            return errors.reply_violation(reply)
+        return None
+
+    def grant_reply(self, connection: Connection, frame: Frame) -> None:
+        """Note that `connection` may answer the message that it is about to get."""
+        reply = frame.reply_bytes()
+        permissions = connection.permissions
+        if reply is None or permissions is None:
+            return
+        if permissions.grant_response(reply, self._host.clock.monotonic()):
+            self._host.limit_hits["response_grants"] += 1

@@ -1,0 +1,68 @@
+"""What the INFO of a server says of it, of its TLS and of the servers beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import UNSET
+
+from midge.protocol import COMPATIBLE_VERSION
+from midge.protocol.messages import Info
+
+if TYPE_CHECKING:
+    from midge.server.broker.server_keys import ServerKeys
+    from midge.server.config.options import Options
+    from midge.server.config.security import Tls
+
+
+class Neighbours(Protocol):
+    """What clients are told of the cluster that this server is in."""
+
+    name: str
+    is_dynamic: bool
+
+    def client_urls(self) -> list[str]:
+        """Return the addresses that clients may connect to."""
+
+
+def server_info(options: Options, keys: ServerKeys, host: str, port: int) -> Info:
+    """Return what is the same for all clients; `host` and `port` are what it listens on."""
+    limits, jetstream = options.limits, options.jetstream
+    shown_host, _, shown_port = options.listen.client_advertise.rpartition(":")
+    if not shown_host:
+        shown_host, shown_port = shown_port or host, ""
+    return Info(
+        server_id=keys.server_id,
+        server_name=options.server_name or keys.server_id,
+        version=COMPATIBLE_VERSION,
+        go="python",
+        host=shown_host.strip("[]"),
+        port=int(shown_port or port),
+        headers=limits.header_support,
+        max_payload=limits.max_payload_bytes,
+        jetstream=True if jetstream.enabled else UNSET,
+        domain=(jetstream.enabled and jetstream.domain) or UNSET,
+        xkey=keys.xkey,
+    )
+
+
+def add_cluster(info: Info, cluster: Neighbours) -> None:
+    """Say in `info` which other servers a client may connect to."""
+    info.cluster = cluster.name
+    if cluster.is_dynamic:
+        info.cluster_dynamic = True
+    urls = cluster.client_urls()
+    if urls:
+        info.connect_urls = urls
+
+
+def add_tls(info: Info, tls: Tls) -> None:
+    """Say in `info` what TLS the client listener asks for."""
+    if not tls.enabled:
+        return
+    if tls.allow_non_tls:
+        info.tls_available = True
+    else:
+        info.tls_required = True
+    if tls.verify or tls.verify_and_map:
+        info.tls_verify = True
