@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import re
-import time
 from collections.abc import Sequence
 from itertools import count
 from typing import Any, Self
@@ -15,30 +13,17 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from midge.testing import SettlingClient
-from tests.support.processes import Server, midge_command, nats_server_command
+from tests.support.processes import Server, command_of, link_port
 
 WAIT_S = 15.0
 END = "(end)"
 
-_LISTENING = re.compile(r"Listening for route connections on \S+?:(\d+)")
 _probes = count()
-
-
-def command(kind: str) -> list[str]:
-    """The command line of `midge` or `real`."""
-    return midge_command() if kind == "midge" else nats_server_command()
 
 
 def route_port(server: Server) -> int:
     """The port that a server takes routes at, from its log."""
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        found = _LISTENING.search(server.log)
-        if found:
-            return int(found[1])
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"no port for routes in the log:\n{server.log}")
-        time.sleep(0.005)
+    return link_port(server, "route", WAIT_S)
 
 
 class Cluster:
@@ -97,7 +82,7 @@ class Cluster:
         block += self._cluster + "\n"
         text = f"server_name: S{i}\ncluster {{ {block} }}\n{self._config}\n".replace("@i@", str(i))
         text += self._only.get(i, "")
-        server = Server(command(self.kinds[i]), text, files=self._files)
+        server = Server(command_of(self.kinds[i]), text, files=self._files)
         if i < len(self.servers):
             self.servers[i] = server
         else:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import time
 from itertools import count
 from typing import Any, Self
 
@@ -12,18 +10,12 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from midge.testing import SettlingClient
-from tests.support.processes import Server, midge_command, nats_server_command
+from tests.support.processes import Server, command_of, link_port
 from tests.support.wires import Wire
 
 WAIT_S = 15.0
 
-_LISTENING = re.compile(r"Listening for leafnode connections on \S+?:(\d+)")
 _probes = count()
-
-
-def command(kind: str) -> list[str]:
-    """The command line of `midge` or `real`."""
-    return midge_command() if kind == "midge" else nats_server_command()
 
 
 class Pair:
@@ -77,7 +69,7 @@ class Pair:
         """Start the hub, where it was before if it was anywhere."""
         block = f'listen: "127.0.0.1:{self.port}"\n{self._leafnodes}'
         text = f"server_name: HUB\nleafnodes {{ {block} }}\n"
-        server = Server(command(self._kinds[0]), text + self._hub_config, files=self._files)
+        server = Server(command_of(self._kinds[0]), text + self._hub_config, files=self._files)
         server.wait_ready()
         self.port = leaf_port(server)
         return server
@@ -89,7 +81,7 @@ class Pair:
         if "@websocket@" in remote:
             remote = remote.replace("@websocket@", str(self.hub.address("websocket")[1]))
         text = f"server_name: LEAF\nleafnodes {{ reconnect: 100ms, remotes: [ {{ {remote} }} ] }}\n"
-        server = Server(command(self._kinds[1]), text + self._leaf_config, files=self._files)
+        server = Server(command_of(self._kinds[1]), text + self._leaf_config, files=self._files)
         return server.wait_ready()
 
     async def at_hub(self, **options: Any) -> Client:
@@ -113,14 +105,7 @@ async def _ignore(_: Exception) -> None:
 
 def leaf_port(server: Server) -> int:
     """The port that a server takes leaf nodes at, from its log."""
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        found = _LISTENING.search(server.log)
-        if found:
-            return int(found[1])
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"no leaf node port in the log:\n{server.log}")
-        time.sleep(0.005)
+    return link_port(server, "leafnode", WAIT_S)
 
 
 async def settle(subscriber: Client, publisher: Client) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -175,3 +176,20 @@ class Server:
                 return False
             return True
         return False
+
+
+def command_of(kind: str) -> list[str]:
+    """The command line of `midge` or `real`."""
+    return midge_command() if kind == "midge" else nats_server_command()
+
+
+def link_port(server: Server, links: str, wait_s: float) -> int:
+    """The port that a server takes `links` at, ``route`` or ``leafnode``, from its log."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        found = re.search(rf"Listening for {links} connections on \S+?:(\d+)", server.log)
+        if found:
+            return int(found[1])
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"no port for {links} connections in the log:\n{server.log}")
+        time.sleep(0.005)

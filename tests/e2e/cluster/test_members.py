@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from midge.testing import SettlingClient
-from tests.support.clusters import Cluster, Peer, command, settle, told_of
+from tests.support.clusters import Cluster, Peer, settle, told_of
 from tests.support.leafnodes import Inbox, leaf_port, until
-from tests.support.processes import Server
+from tests.support.processes import Server, command_of
 
 
 async def test_streams_of_one_midge_serve_clients_of_all_servers(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ async def test_a_leaf_node_of_one_server_reaches_all_and_is_the_last_choice(leaf
         hub = cluster.servers[0]
         remote = f'{{ url: "nats-leaf://127.0.0.1:{leaf_port(hub)}" }}'
         with Server(
-            command(leaf), f"server_name: L\nleafnodes {{ remotes: [{remote}] }}"
+            command_of(leaf), f"server_name: L\nleafnodes {{ remotes: [{remote}] }}"
         ) as server:
             server.wait_ready()
             behind = await SettlingClient.connected(server.url, allow_reconnect=False)

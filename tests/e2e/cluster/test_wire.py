@@ -11,8 +11,8 @@ import pytest
 from nats.aio.client import Client
 
 from midge.testing import SettlingClient
-from tests.support.clusters import END, Peer, command, route_port, told_of
-from tests.support.processes import Server
+from tests.support.clusters import END, Peer, route_port, told_of
+from tests.support.processes import Server, command_of
 
 CONFIG = """
 server_name: R1
@@ -30,7 +30,7 @@ LOGIN = {"user": "route", "pass": "pw"}
 
 @pytest.fixture(scope="module", params=["real", "midge"])
 def server(request: pytest.FixtureRequest):
-    with Server(command(request.param), CONFIG) as server:
+    with Server(command_of(request.param), CONFIG) as server:
         server.wait_ready()
         yield server
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from midge.testing import SettlingClient
-from tests.support.leafnodes import Inbox, Pair, command, leaf_port, settle, until
-from tests.support.processes import Server
+from tests.support.leafnodes import Inbox, Pair, leaf_port, settle, until
+from tests.support.processes import Server, command_of
 
 LOOP = "Loop detected for leafnode account"
 HEALING_S = 60.0  # both stay away for thirty seconds
@@ -26,8 +26,8 @@ async def test_two_hubs_that_are_each_others_leaf_find_the_loop(
     first: str, second: str, heals: bool
 ) -> None:
     with (
-        Server(command(first), hub_config("FIRST")) as one,
-        Server(command(second), hub_config("SECOND", leaf_port(one))) as two,
+        Server(command_of(first), hub_config("FIRST")) as one,
+        Server(command_of(second), hub_config("SECOND", leaf_port(one))) as two,
     ):
         await until(lambda: "Leafnode connection created" in one.log)
         looped = hub_config("FIRST", leaf_port(two))

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.leafnodes import command, leaf_port
-from tests.support.processes import Server
+from tests.support.leafnodes import leaf_port
+from tests.support.processes import Server, command_of
 
 CONFIG = """
 server_name: HUB
@@ -102,7 +102,7 @@ class Peer:
 
 @pytest.fixture(scope="module", params=["real", "midge"])
 def hub(request: pytest.FixtureRequest):
-    with Server(command(request.param), CONFIG) as server:
+    with Server(command_of(request.param), CONFIG) as server:
         yield leaf_port(server)
 
 

@@ -12,21 +12,16 @@ from midge.protocol.errors import (
     ProtocolError,
 )
 from midge.protocol.frame import Frame
-from midge.protocol.handler import Handler
 from midge.protocol.inbound import Inbound, SharedBuffer
 from midge.protocol.link import LINE_MAX_BYTES, WEIGHT_MAX
 from midge.protocol.route import RouteParser
+from tests.support.link_lines import Event, LinkNotes, feed, parts
 
-Event = tuple[object, ...]
 
-
-class Notes(Handler):
+class Notes(LinkNotes):
     """Notes what it is told, with account and origin, messages by their parts."""
 
     parser: RouteParser
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
 
     def note(self, *event: object) -> None:
         self.events.append((event[0], self.parser.origin, self.parser.account, *event[1:]))
@@ -42,28 +37,6 @@ class Notes(Handler):
 
     def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
         self.note("-", subject, queue)
-
-    def on_info(self, document: bytes) -> None:
-        self.events.append(("INFO", document))
-
-    def on_connect(self, document: bytes) -> None:
-        self.events.append(("CONNECT", document))
-
-    def on_ping(self) -> None:
-        self.events.append(("PING",))
-
-    def on_peer_error(self, text: bytes) -> None:
-        self.events.append(("-ERR", text))
-
-
-def parts(frame: Frame) -> tuple[object, ...]:
-    """Return what a frame holds, and check that its tail is what deliveries copy."""
-    data = bytes(frame.buffer)
-    tail = data[frame.base + frame.tail : frame.base + frame.end]
-    reply = frame.reply_bytes()
-    assert tail.endswith(frame.payload_bytes() + b"\r\n")
-    assert tail.startswith(reply + b" " if reply else b"")
-    return frame.subject_bytes(), reply, frame.header_bytes(), frame.payload_bytes()
 
 
 HEADERS = b"NATS/1.0\r\n\r\n"
@@ -131,10 +104,7 @@ def make(notes: Notes | None = None, **options: int) -> tuple[RouteParser, Notes
 def run(data: bytes, *, cut: int | None = None, **options: int) -> list[Event]:
     """Feed `data` whole, or in two pieces, and return what the handler was told."""
     parser, notes = make(**options)
-    inbound = Inbound(parser, SharedBuffer(4096))
-    for piece in (data,) if cut is None else (data[:cut], data[cut:]):
-        inbound.feed(piece)
-    assert inbound.held_bytes() == 0 or cut is None
+    feed(parser, data, cut)
     return notes.events
 
 
