@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 from midge.server.accounts.links import AccountLinks
 from midge.server.broker.admission import Admission
 from midge.server.broker.message_trace import MessageTraces
-from midge.server.broker.rights import Rights
-from midge.server.broker.server_info import add_cluster, add_tls, server_info
 from midge.server.broker.server_keys import ServerKeys, may_delegate
 from midge.server.broker.totals import Totals
 from midge.server.clients.channel import ChannelOwner
@@ -46,6 +44,7 @@ from midge.sublist import SubList
 
 if TYPE_CHECKING:
     from midge.server.broker.hints import Hints
+    from midge.server.broker.rights import Rights
     from midge.server.broker.server_info import Neighbours
     from midge.server.clients.publishing import PublishingClient
     from midge.server.clients.seams import Trace
@@ -114,7 +113,6 @@ class Broker(Host):
         self._empty = asyncio.Event()
         links = AccountLinks(self.internal.route_frame, clock, random, self.account, self._describe)
         self.admission = Admission(self, self.clients, self.account, links)
-        self.rights = Rights(self)
         self.traces = MessageTraces(self, self.admission.trace_claim, self.accounts.get)
         self._offer_callout(options)
         links.applied = partial(self._show, "accounts_planned")
@@ -149,6 +147,13 @@ class Broker(Host):
 
             self._hints = Hints()
         return self._hints
+
+    @cached_property
+    def rights(self) -> Rights:
+        """What clients may do, made on first use."""
+        from midge.server.broker.rights import Rights  # noqa: PLC0415 - no start needs it
+
+        return Rights(self)
 
     # Connections.
 
@@ -383,6 +388,12 @@ class Broker(Host):
 
     def info_line(self, connection: Connection, *, connect_info: bool = False) -> bytes:
         """Return INFO as `connection` is to see it."""
+        from midge.server.broker.server_info import (  # noqa: PLC0415 - no start needs it
+            add_cluster,
+            add_tls,
+            server_info,
+        )
+
         info = server_info(self.options, self.keys, self.host, self.port)
         info.client_id = connection.cid
         info.client_ip = connection.peer_host
