@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from midge.testing import SettlingClient
-from tests.support.leafnodes import leaf_port, settle
+from tests.support.leafnodes import leaf_port, settle, until
 from tests.support.processes import Server, midge_command, nats_server_command
 
 TIMEOUT_S = 15
@@ -191,11 +192,16 @@ async def interest_ends_with_its_last_subscriber(both: Both) -> None:
 
 async def test_clients_of_every_worker_are_told_of_the_cluster() -> None:
     async with Both("route") as both:
-        host, port = both.real.address()
+        other = "{}:{}".format(*both.real.address())
         for client in [*both.inside, await both.connected(both.several)]:
             info: dict[str, Any] = client._server_info
             assert info["cluster"] == "C"
-            assert f"{host}:{port}" in info["connect_urls"]
+            # Who came before the link is told by a later INFO.
+            await until(functools.partial(_has_discovered, client, other))
+
+
+def _has_discovered(client: Client, address: str) -> bool:
+    return address in {url.netloc for url in client.discovered_servers}
 
 
 async def test_a_link_comes_back_with_the_first_worker() -> None:
