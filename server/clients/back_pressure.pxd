@@ -4,8 +4,6 @@ cimport cython
 
 from midge.server.routing.client cimport Client
 
-cdef Py_ssize_t _HOLD_BACK_BYTES
-
 
 cdef class BackPressure:
     cdef object _channel
@@ -16,8 +14,8 @@ cdef class BackPressure:
     cdef public Client held_by
     cdef public dict holding
 
-    @cython.locals(limit=Py_ssize_t, pending=Py_ssize_t, nearly_full=bint)
-    cpdef bint has_room(self, Client publisher) except -1
+    @cython.locals(limit=Py_ssize_t)
+    cpdef bint has_room(self, Client publisher, Py_ssize_t pending) except -1
     cpdef void fell_behind(self) except *
     cpdef void progressed(self) except *
     cpdef void caught_up(self) except *

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from midge.server.clients.reading import Reading
     from midge.server.clock import Timer
 
-_HOLD_BACK_BYTES = 4 * 1024 * 1024  # a receiver this far behind slows down its publishers
 _HOLD_BACK_S = 0.01  # for so long per batch at most, unless it catches up before
 
 _GATE_LOOK_S = 1.0  # a gate tells by itself that it opens
@@ -78,19 +77,18 @@ class BackPressure:
 
     # As a receiver.
 
-    def has_room(self, publisher: "Client | None") -> bool:
-        """Tell whether more may be queued; if it hardly may, slow `publisher` down."""
+    def has_room(self, publisher: "Client | None", pending: int) -> bool:
+        """Tell whether more than the much that is `pending` may be queued, in bytes.
+
+        If it hardly may, `publisher` is slowed down.
+        """
         channel = self._channel
         limit = channel.max_pending_bytes
-        pending = channel.outbound.pending_bytes()
         if pending > limit:
             channel.close(ClosedReason.SLOW_CONSUMER_PENDING)
             return False
-        nearly_full = pending >= limit * 3 // 4
-        if pending < _HOLD_BACK_BYTES and not nearly_full:
-            return True
         if not channel.host.options.limits.stall_producers:
-            return not nearly_full
+            return pending < limit * 3 // 4
         if publisher is not None:
             publisher.hold_for(channel.owner)
         return True

@@ -14,6 +14,7 @@ from midge.server.routing.outbound cimport Outbound
 from midge.server.routing.router cimport Router
 
 cdef int BEHIND, CLOSED
+cdef Py_ssize_t _HOLD_BACK_BYTES
 cdef int _CONNECTING, _INTRODUCING, _CLOSING, _CLOSED
 cdef int FINISHING, ENDED
 cdef Owner _NOBODY
@@ -71,4 +72,6 @@ cdef class Channel:
     cdef void _finish_batch(self, Py_ssize_t read_bytes) except *
     @cython.locals(owner=Owner)
     cpdef void fell_behind(self) except *
+    @cython.locals(pending=Py_ssize_t)
+    cpdef bint has_room(self, Client publisher) except -1
     cpdef BackPressure pressure(self)

@@ -42,6 +42,8 @@ _CLOSED = int(State.CLOSED)
 
 _FINISHING_MAX = 256  # channels without a transport; each may hold 0.75 MiB of what was read
 
+_HOLD_BACK_BYTES = 4 * 1024 * 1024  # a receiver this far behind slows down its publishers
+
 _NULL_HANDLER = Handler()
 
 
@@ -399,6 +401,13 @@ class Channel:
             self.pressure().fell_behind()
         if self.outbound.pending_bytes() > self.max_pending_bytes:  # of answers, which nobody asks
             self.close(ClosedReason.SLOW_CONSUMER_PENDING)
+
+    def has_room(self, publisher: Client | None) -> bool:
+        """Tell whether more may be queued; if it hardly may, slow `publisher` down."""
+        pending = self.outbound.pending_bytes()
+        if pending < _HOLD_BACK_BYTES and pending < self.max_pending_bytes * 3 // 4:
+            return True
+        return self.pressure().has_room(publisher, pending)
 
     def pressure(self) -> BackPressure:
         """Return the back-pressure, made when it is first needed."""

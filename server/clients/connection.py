@@ -434,7 +434,7 @@ class Connection(PublishingClient):
 
     def has_room(self, publisher: Client | None) -> bool:
         """See `Client.has_room`."""
-        return self.channel.pressure().has_room(publisher)
+        return self.channel.has_room(publisher)
 
     def _may_deliver(
         self, subscription: Subscription, publisher: Client | None, frame: Frame

@@ -18,7 +18,7 @@ from midge.sublist.subscription cimport RemoteSubscription
 
 cdef int BEHIND, CLOSED, DENIED_SUBJECTS, NO_HEADERS, OVERSIZED, REPLY_GRANTS, _CONNECTED
 cdef Py_ssize_t COMMAND_BYTES, STEP_BYTES, _CARE_BYTES, _VIEW_BYTES, _PUB_BYTES
-cdef Py_ssize_t _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, _ROOM_BYTES, _TRACED_BYTES
+cdef Py_ssize_t _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, _TRACED_BYTES
 cdef bytes _PING, _PONG, _ACK_PREFIX
 
 
@@ -94,8 +94,6 @@ cdef class Link(ChannelOwner):
     ) except -1
     @cython.locals(checks=int)
     cpdef bint sends_run(self, Frame frame) except -1
-    @cython.locals(pending=Py_ssize_t)
-    cdef bint _has_room(self, Client publisher) except -1
     cpdef void send_run(self, Frame frame, Heads heads, Py_ssize_t count) except *
     cpdef void note_sent(self, Frame frame, Py_ssize_t count) except *
     @cython.locals(checks=int, subject=bytes, reply=bytes)

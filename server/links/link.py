@@ -48,7 +48,6 @@ _PING = b"PING\r\n"
 _PONG = b"PONG\r\n"
 _ACK_PREFIX = b"$JS.ACK."
 _ACK_DOTS = 8
-_ROOM_BYTES = 2 * 1024 * 1024  # half of what slows publishers down, for a run may double it
 _DROPPED_AT_ONCE = 2000  # subscriptions of a link that has gone, before others have their turn
 
 
@@ -445,18 +444,11 @@ class Link(ChannelOwner):
     def sends_run(self, frame: Frame) -> bool:
         """Tell whether nothing but the subject decides, and that is allowed."""
         checks = self.deliver_checks
-        if checks & BEHIND and self._has_room(None):
+        if checks & BEHIND and self.channel.has_room(None):
             checks &= ~BEHIND
         if checks == NO_HEADERS and frame.header_size < 0:
             return True
         return not checks
-
-    def _has_room(self, publisher: Client | None) -> bool:
-        """Tell whether more may wait; with little waiting, without asking what that takes."""
-        pending = self.outbound.pending_bytes()
-        if pending < _ROOM_BYTES and 2 * pending < self.channel.max_pending_bytes:
-            return True
-        return self.channel.pressure().has_room(publisher)
 
     def send_run(self, frame: Frame, heads: Heads, count: int) -> None:
         """Send `count` messages, `frame` the first, that differ in their payloads only."""
@@ -483,7 +475,7 @@ class Link(ChannelOwner):
             subject = frame.subject_bytes()
             if not self.send_rules.may_publish(subject):
                 return None
-        if checks & BEHIND and not self._has_room(publisher):
+        if checks & BEHIND and not self.channel.has_room(publisher):
             return None
         if checks & REPLY_GRANTS and self.take_rules is not None:
             reply = frame.reply_bytes()
