@@ -1,9 +1,9 @@
 """Giving back the room of what has been removed.
 
 A segment of which most is dead is written anew with only the messages that are left. What else it
-says, of streams, consumers, ids and removals, is first written down again at the end of the log; as
-soon as that is durable, the new file takes the old one's place, or the old one goes. A crash at any
-step leaves a log that says the same.
+says, of streams, their last sequences, consumers, ids and removals, is first written down again at
+the end of the log; as soon as that is durable, the new file takes the old one's place, or the old
+one goes. A crash at any step leaves a log that says the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SLICE_BYTES = 512 * 1024
 
 
 class Carried:
-    """What a segment says of one stream beside its messages."""
+    """What a segment says of one stream beside the messages left, if only how far it had come."""
 
     __slots__ = ("ids", "names", "purges", "removals")
 
@@ -146,7 +146,11 @@ class Compaction:
         return True
 
     def _sort_message(self, old: bytearray, at: int, whole: int) -> bool:
-        """Copy a message if it is left; keep the id of another one."""
+        """Copy a message if it is left; keep what another one says: its id, or the last sequence.
+
+        The record of the stream's last message may be all that tells how far its sequences go: a
+        removal that names one of them does not.
+        """
         number = numbers.u32_at(old, at + 16)
         stream = self._streams.get(number)
         if stream is None:
@@ -161,8 +165,11 @@ class Compaction:
             self._used += records.padded(length)
         elif seq in stream.lost:
             return False
-        elif whole == 2:
-            self._keep_id(stream, old, at, seq, length)
+        else:
+            if seq == stream.last_seq:
+                self._of(number)  # has the bounds carried
+            if whole == 2:
+                self._keep_id(stream, old, at, seq, length)
         return True
 
     def _copy(self, old: bytearray, at: int, size: int) -> None:

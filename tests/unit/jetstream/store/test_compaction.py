@@ -1,0 +1,69 @@
+"""What a segment says is kept when it is rewritten or goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from midge.jetstream.store.file.directory import StoreDirectory
+from midge.jetstream.store.file.stream import FileStore
+from midge.testing.simulated_disk import SimulatedDisk
+
+Removal = Callable[[FileStore], object]
+
+REMOVALS: dict[str, Removal] = {
+    "removed": lambda stream: stream.remove(2),
+    "erased": lambda stream: stream.remove(2, True),
+    "acknowledged": lambda stream: stream.log_consumer(b"c", b"ack 2", 2),
+    "purged by its subject": lambda stream: stream.purge(b"last"),
+}
+
+
+class Store:
+    """A store directory on a simulated disk, which writes when `settle` is called."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.disk = disk
+        self.directory = StoreDirectory(disk, lambda: None)
+
+    def settle(self) -> None:
+        """Bring to the disk all there is to write."""
+        self.directory.flush()
+        while self.disk.pump():
+            self.directory.flush()
+
+    def in_next_segment(self) -> None:
+        """Have everything from now on go to another segment."""
+        self.settle()
+        self.directory.log.leave_segment()
+
+    def after_a_kill(self) -> FileStore:
+        """Return the first stream as the next process finds it."""
+        return next(Store(self.disk.killed()).directory.streams())
+
+
+@pytest.mark.parametrize("way", REMOVALS)
+@pytest.mark.parametrize("is_shared", [False, True], ids=["goes", "rewritten"])
+def test_a_last_sequence_outlives_the_segment_of_its_message(way: str, is_shared: bool) -> None:
+    store = Store(SimulatedDisk())
+    stream = store.directory.create_stream(b"$G", b"S", b"{}")
+    other = store.directory.create_stream(b"$G", b"OTHER", b"{}")
+    stream.save_consumer(b"c", b"state")
+    stream.append(b"first", b"", bytes(5000), 1)  # so much that this segment stays as it is
+    store.in_next_segment()
+    if is_shared:
+        other.append(b"left", b"", b"", 1)
+    stream.append(b"last", b"", bytes(200), 2)
+    store.in_next_segment()
+    REMOVALS[way](stream)
+    store.settle()
+    segment = store.directory.log.segments[1]
+    store.directory.compact()
+    store.settle()
+    assert segment.is_rewritten == is_shared
+    assert (segment in store.directory.log.segments) == is_shared
+    again = store.after_a_kill()
+    assert (again.first_seq, again.last_seq, again.messages) == (1, 2, 1)
+    assert again.last_time_ns == 2
+    assert again.append(b"next", b"", b"", 3) == 3
