@@ -1,7 +1,7 @@
 """One consumer: its life, and what it counts of the messages to come.
 
 `delivering.Delivering` has the loop that delivers, and `tracking.Tracking` knows what was delivered
-and acknowledged; `pull.PullConsumer` and `push.PushConsumer` say to whom a message goes.
+and acknowledged; `pull.PullConsumer` and `push.PushConsumer` choose the receivers.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ class Consumer(Delivering):
         self.pending.clear()
 
     def release(self) -> None:
-        """Tell those who wait that the consumer is deleted."""
+        """Answer waiting requests, as the consumer is deleted."""
 
     def is_push_bound(self) -> bool:
-        """Tell whether somebody subscribes to the deliver subject."""
+        """Tell whether the deliver subject has a subscriber."""
         return False
 
     def num_waiting(self) -> int:
@@ -140,7 +140,7 @@ class Consumer(Delivering):
         return min(lowest, *self.redelivered) if self.redelivered else lowest
 
     def signal(self) -> None:
-        """Ask for a turn, if there is anybody to deliver to."""
+        """Ask for a turn if there is a receiver."""
         if self.is_ready or self.is_closed or self._hold_timer is not None:
             return
         if self._may_deliver():

@@ -35,7 +35,7 @@ class Surroundings(NamedTuple):
     """Where a stream's consumers live.
 
     `ready` is asked for a turn for a consumer, and `remove` removes a message of the stream that
-    was acknowledged by all who have to. `joined` is called for every consumer that is made.
+    all consumers that need it acknowledged. `joined` is called for every consumer that is made.
     """
 
     sink: Sink
@@ -135,7 +135,7 @@ class ConsumerSet(ConsumerHost):
         self._remove(seq)
 
     def _remove(self, seq: int) -> None:
-        """Remove a message that was delivered to all who get it, so that no count changes."""
+        """Remove a message that all its consumers were delivered; no count changes."""
         before = self.store.removals
         self._around.remove(seq)
         self.known_removals += self.store.removals - before
@@ -282,7 +282,7 @@ class ConsumerSet(ConsumerHost):
             if self.retention == "interest":
                 self._drop_unneeded(consumer.floor_seq)
         if config.sourcing:
-            consumer.reset(0)  # whoever sources asks again for what it has not confirmed
+            consumer.reset(0)  # the sourcing stream asks again for what it has not confirmed
 
     def _check_new(self, config: ConsumerConfig, allowed: Allowance) -> None:
         limitable = [one for one in self._by_name.values() if not one.config.sourcing]

@@ -25,7 +25,7 @@ _SECOND_NS = 1_000_000_000
 
 
 class Delivering(Tracking):
-    """A consumer's deliveries; subclasses say to whom they go.
+    """A consumer's deliveries; subclasses choose the receivers.
 
     `num_pending` counts the messages that are to come, from `next_seq` to `counted_seq`.
     """
@@ -115,7 +115,7 @@ class Delivering(Tracking):
         return spent
 
     def _deliver_next(self) -> int:
-        """Deliver one message; return what that took, 0 when there is none or nobody took it."""
+        """Deliver one message; return its cost in bytes, 0 without a message or receiver."""
         message = self._next_message()
         return 0 if message is None else self._hand_over(message)
 
@@ -126,15 +126,15 @@ class Delivering(Tracking):
         return self._ack_subject
 
     def _may_deliver(self) -> bool:
-        """Tell whether there is anybody to deliver to, and nothing that forbids it."""
+        """Tell whether there is a receiver, and delivering is allowed."""
         raise NotImplementedError
 
     def _target(self, size: int) -> bytes | None:
-        """Return the subject that a message of this size goes to; None when nobody takes it."""
+        """Return the subject that a message of this size goes to; None without a receiver."""
         raise NotImplementedError
 
     def _receiver(self) -> Receiver | None:
-        """Return who gets the next message straight from the store; None for a closer look."""
+        """Return the receiver that may get the next message straight from the store, or None."""
         return None
 
     def _serve(self) -> None:
@@ -147,7 +147,7 @@ class Delivering(Tracking):
         """Take note that a message has been handed over; `size` is that of what went out."""
 
     def _not_taken(self, target: bytes) -> None:
-        """Take note that nobody took the message that `_target` found a receiver for."""
+        """Handle a message that the receiver found by `_target` did not take."""
 
     def _held_back(self, message: StoredMessage, size: int) -> bool:
         """Tell whether a message must wait: for its time in a replay, or for the rate limit."""
@@ -172,10 +172,10 @@ class Delivering(Tracking):
         return headers
 
     def _drained(self) -> None:
-        """See to those who wait once nothing more can be delivered."""
+        """Answer waiting requests once nothing more can be delivered."""
 
     def _hand_over(self, message: StoredMessage) -> int:
-        """Deliver a message; return what that took of the turn, 0 when nobody took it."""
+        """Deliver a message; return its cost in bytes of a turn, 0 if it was not taken."""
         deliveries = self._deliveries
         pending = self.num_pending - (deliveries == 1)
         ack = self._acks()
@@ -292,7 +292,7 @@ class Delivering(Tracking):
     # What `Consumer` adds.
 
     def signal(self) -> None:
-        """Ask for a turn, if there is anybody to deliver to."""
+        """Ask for a turn if there is a receiver."""
         raise NotImplementedError
 
     def _recount(self) -> None:

@@ -1,4 +1,4 @@
-"""What a consumer's stream does for it: the store and the outside, and whom it tells what."""
+"""What a consumer's stream does for it: store, clock and sink, and the calls of a consumer."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class PullConsumer(Consumer):
         self.requests.clear()
 
     def shut_down(self) -> None:
-        """Tell those who wait that the server stops."""
+        """Answer waiting requests, as the server stops."""
         for request in self.requests:
             self._say(request, statuses.server_shutdown(request.left, request.bytes_left))
         self.requests.clear()
@@ -283,7 +283,7 @@ class PullConsumer(Consumer):
             self._drop_head_without_interest(request)
 
     def _receiver(self) -> Receiver | None:
-        """Return who takes messages for the request whose turn it is, found once in a turn."""
+        """Return the receiver of the request whose turn it is, looked up once per turn."""
         request = self.requests.first
         if request is None or request.bytes_left > 0 or self.priority_policy == _OVERFLOW:
             return None

@@ -66,7 +66,7 @@ class Audience:
         self.consumers.delete_all()
 
     def shut_down(self) -> None:
-        """Tell those who wait for messages that the server stops."""
+        """Answer waiting pull requests, as the server stops."""
         for consumer in self.consumers:
             if isinstance(consumer, PullConsumer):
                 consumer.shut_down()
@@ -76,7 +76,7 @@ class Audience:
     def _joined(self) -> None:
         """Tell a new consumer of what was stored before it came, and is not visible yet."""
         if len(self.consumers) == 1:
-            # Nobody was told while there was nobody; what is visible counts for a new one anyway.
+            # Without consumers nothing was announced; a new one counts what is visible itself.
             self._announced_seq = self._store.visible_seq
         self.announce_when_durable()
 

@@ -1,7 +1,7 @@
 """Messages that go with age, by the stream's limit or by their own TTL.
 
 The work is done in turns of a bounded size, so that a million messages that expire at once stop
-nobody. Where the stream leaves markers, the last message of a subject is replaced by one.
+other work. Where the stream leaves markers, the last message of a subject is replaced by one.
 """
 
 from __future__ import annotations

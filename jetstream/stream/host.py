@@ -28,7 +28,7 @@ class StreamHost:
     """A stream as its parts see it.
 
     `now_ns` is the wall time as of the message that is being handled, `skipped_ns` that of the last
-    one which nobody was interested in. `siblings` are the streams of the account by name, the
+    one without an interested consumer. `siblings` are the streams of the account by name, the
     stream itself among them; None without an account. `is_expiry_armed` tells that a look at what
     has expired is planned, or that there is nothing to plan for.
     """
