@@ -2,13 +2,14 @@
 
 A segment of which most is dead is written anew with only the messages that are left. What else it
 says, of streams, their last sequences, consumers, ids and removals, is first written down again at
-the end of the log; as soon as that is durable, the new file takes the old one's place, or the old
+the end of the log; as soon as that is synced, the new file takes the old one's place, or the old
 one goes. A crash at any step leaves a log that says the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from midge.jetstream.store import numbers
 from midge.jetstream.store.disk import DiskFile, Write
@@ -109,7 +110,7 @@ class Compaction:
                 stream.carry(carried.names, carried.removals, carried.ids, carried.purges)
         for number in sorted(self._stream_deletions):
             self.log.write_deletion(number)
-        self.log.barrier(self._kept)
+        self.log.barrier(partial(self.log.sync_written, self._kept))
         self.log.flush()
 
     def _sort(self, old: bytearray) -> bool:

@@ -197,7 +197,8 @@ class StoreDirectory:
         for segment, position, value in replay.repairs:
             segment.file.write(position, bytes([value]))
         repaired = [segment for segment, _, _ in replay.repairs]
-        for segment in dict.fromkeys([*repaired, *self._segments[-2:]]):
+        unsynced = [one for one in self._segments if one.number >= replay.mark_segment]
+        for segment in dict.fromkeys([*repaired, *unsynced, *self._segments[-2:]]):
             segment.file.sync()
         self.log.group = replay.group + 1
         self.log.durable = replay.group

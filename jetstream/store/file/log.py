@@ -39,6 +39,10 @@ _RESERVE = RESERVE  # as a C number
 _BUFFER = 64 * 1024
 
 
+def _nothing() -> None:
+    """Be called when nothing is to be done."""
+
+
 class Log:
     """The groups of a store directory.
 
@@ -226,17 +230,25 @@ class Log:
             self._is_stuck = False
             self._write(self._flying)
 
-    def sync_written(self) -> None:
-        """Sync what has been written without a sync, where not every group is."""
-        if self.sync_each or self.failure is not None:
-            return
-        for segment in self.segments:
-            if segment.is_unsynced:
-                write = Write(segment.file, bytearray(8), 0, 0)
-                write.with_directory = segment.is_new
-                self.chore(write, partial(self._synced, segment, segment.end))
+    def sync_written(self, done: Callable[[], object] = _nothing) -> None:
+        """Sync what has been written without a sync, where not every group is; then call `done`.
 
-    def _synced(self, segment: Segment, end: int, is_well: bool) -> None:
+        After a failure it is not called.
+        """
+        if self.failure is not None:
+            return
+        unsynced = [segment for segment in self.segments if segment.is_unsynced]
+        for segment in unsynced:
+            write = Write(segment.file, bytearray(8), 0, 0)
+            write.with_directory = segment.is_new
+            then = done if segment is unsynced[-1] else _nothing
+            self.chore(write, partial(self._synced, segment, segment.end, then))
+        if not unsynced:
+            done()
+
+    def _synced(
+        self, segment: Segment, end: int, then: Callable[[], object], is_well: bool
+    ) -> None:
         """Take note that a segment is on the disk up to `end`, or that it cannot be."""
         if not is_well:
             self._failed(errno.EIO)
@@ -245,6 +257,7 @@ class Log:
         segment.is_unsynced = segment.end > end
         self.synced_segment = segment.number
         self.synced_position = end
+        then()
 
     def write_deletion(self, number: int) -> None:
         """Write down that a stream has been deleted."""
@@ -394,10 +407,8 @@ class Log:
             listener.durable(group.number)
         if segment is self.segments[-1] and not self._next.is_extending and not self.space.is_short:
             self._next.prepare(segment)
-        if group.erasures:
-            self._mark_before_erasing(group)
-        elif group.overwrites:
-            self._erase(group)
+        if group.erasures or group.overwrites:
+            self.sync_written(partial(self._go_on_erasing, group))
         else:
             for callback in group.barriers:
                 callback()
@@ -424,6 +435,13 @@ class Log:
         done(is_well)
         self._go_on()
 
+    def _go_on_erasing(self, group: Group) -> None:
+        """Do the next step of an erasure, the last step of others, now that a group is synced."""
+        if group.erasures:
+            self._mark_before_erasing(group)
+        if group.overwrites:
+            self._erase(group)
+
     def _mark_before_erasing(self, group: Group) -> None:
         """Record in another group that this one is whole, before bytes of it are overwritten.
 
@@ -432,6 +450,7 @@ class Log:
         following = self.opened()
         following.overwrites.extend(group.erasures)
         following.barriers[:0] = group.barriers
+        group.barriers.clear()
         self._is_wanted = True
 
     def _erase(self, group: Group) -> None:

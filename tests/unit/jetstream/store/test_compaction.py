@@ -67,3 +67,37 @@ def test_a_last_sequence_outlives_the_segment_of_its_message(way: str, is_shared
     assert (again.first_seq, again.last_seq, again.messages) == (1, 2, 1)
     assert again.last_time_ns == 2
     assert again.append(b"next", b"", b"", 3) == 3
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_with_an_interval_a_segment_goes_after_a_sync(seed: int) -> None:
+    store = Store(SimulatedDisk(seed))
+    store.directory.set_sync_interval(60)
+    stream = store.directory.create_stream(b"$G", b"S", b"{}")
+    stream.append(b"gone", b"", bytes(200), 1)
+    store.in_next_segment()
+    stream.append(b"left", b"", bytes(5000), 2)
+    store.settle()
+    store.directory.log.sync_written()
+    store.settle()
+    stream.purge(b"gone")
+    store.in_next_segment()
+    store.directory.compact()
+    store.settle()
+    assert store.directory.log.segments[0].number == 2
+    again = next(Store(store.disk.power_failed()).directory.streams())
+    assert (again.name, again.config()) == (b"S", b"{}")
+    assert (again.first_seq, again.last_seq, again.messages) == (2, 2, 1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_with_an_interval_a_start_syncs_all_that_was_written(seed: int) -> None:
+    store = Store(SimulatedDisk(seed))
+    store.directory.set_sync_interval(60)
+    stream = store.directory.create_stream(b"$G", b"S", b"{}")
+    for time_ns in range(5):
+        stream.append(b"s", b"", bytes(2000), time_ns)
+        store.in_next_segment()
+    restarted = Store(store.disk.killed())
+    again = next(Store(restarted.disk.power_failed()).directory.streams())
+    assert (again.first_seq, again.last_seq, again.messages) == (1, 5, 5)
