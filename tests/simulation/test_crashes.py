@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from midge.jetstream.store.file import compaction, directory, log
-from tests.simulation.world import EncryptedWorld, FullWorld, run
+from tests.simulation.world import EncryptedWorld, FullWorld, IntervalWorld, run
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +23,11 @@ def test_crashes(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_crashes_on_full_disks(seed: int) -> None:
     run(seed, 50, FullWorld)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_kills_of_a_store_with_a_sync_interval(seed: int) -> None:
+    run(seed, 50, IntervalWorld)
 
 
 @pytest.mark.parametrize("seed", range(10))

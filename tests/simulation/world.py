@@ -374,6 +374,20 @@ class FullWorld(World):
             super().do_something()
 
 
+class IntervalWorld(World):
+    """Syncs now and then: what is written counts, and outlives the process, not the machine."""
+
+    def make_directory(self) -> StoreDirectory:
+        directory = super().make_directory()
+        directory.set_sync_interval(2)
+        return directory
+
+    def next_disk(self, disk: SimulatedDisk) -> SimulatedDisk:
+        following = disk.killed()
+        following.free = 1 << 40
+        return following
+
+
 class EncryptedWorld(World):
     """Begins without a key, is encrypted, and has key and cipher changed from life to life.
 
