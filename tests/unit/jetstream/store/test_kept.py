@@ -11,12 +11,14 @@ import pytest
 from midge.testing import simulated_disk
 from tests.support.jetstream_account import FileAccountRig
 
-BATCH = 100
-SUBJECT_BYTES = 654
+BATCH = 128
+SUBJECT_BYTES = 511
 """So long that the names of those that have gone, over 64 KiB, are squeezed out once a batch."""
 
-WARM_UP = 5_000
-MESSAGES = 4_000
+MESSAGES = 4096
+"""Of so many subjects a stream remembers the consumers, before it forgets them all at once."""
+
+WARM_UP = MESSAGES + BATCH
 KEPT_MAX = 4
 """Bytes a message: a row of the index alone has 20. The consumer's changes take 1.5 until they are
 64 KiB, when its state takes their place."""
