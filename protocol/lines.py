@@ -3,7 +3,7 @@
 Where subjects and sizes change with every message, the processor cannot foresee how many steps a
 loop over their bytes takes, and each wrong guess costs as much as some 60 instructions.
 
-This module is the interpreted twin of ``scan.pxd``, whose C functions the compiled modules inline.
+This module is the interpreted twin of ``lines.pxd``, whose C functions the compiled modules inline.
 """
 
 import re
