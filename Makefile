@@ -60,15 +60,6 @@ run: $(STAMPS)/build ## Install what is missing and start a server on 127.0.0.1:
 test: $(STAMPS)/dev $(STAMPS)/build ## Install what the tests need and run them all (ARGS="..." goes to pytest)
 	$(BIN)/python -m pytest -m "not cluster and not packaging" $(ARGS)
 
-# pytest's plugin is compiled in neither build: `make test` alone plays its sample projects.
-test-pure: $(STAMPS)/dev ## Build a wheel without extension modules; run the unit, property and differential tests on it
-	rm -rf build/pure build/lib build/bdist*
-	MIDGE_PURE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/pure .
-	$(BIN)/python -m zipfile --extract build/pure/*.whl build/pure/tree
-	cp -R pyproject.toml setup.py Makefile LICENSE *.md tests bench docs examples $(wildcard config.example.toml) build/pure/tree
-	cd build/pure/tree && MIDGE_PURE=1 $(abspath $(BIN))/python -m pytest $(wildcard tests/unit tests/property tests/differential) \
-	  --ignore tests/unit/testing/test_plugin.py --ignore tests/unit/testing/test_stream_plugin.py $(ARGS)
-
 # A copy of the checkout, with only what is compiled in it compiled in another way.
 define copied
 	rm -rf $(1) && mkdir -p $(1)
@@ -76,6 +67,17 @@ define copied
 	  pyproject.toml setup.py midge protocol sublist jetstream server pipeline testing tests bench docs \
 	  $(wildcard config.example.toml) | tar -xf - -C $(1)
 endef
+
+# pytest's plugin is compiled in neither build: `make test` alone plays its sample projects.
+test-pure: $(STAMPS)/dev ## Build a wheel without extension modules; run the unit, property and differential tests on it
+	rm -rf build/pure
+	$(call copied,build/pure/source)
+	cp LICENSE MANIFEST.in *.md build/pure/source
+	MIDGE_PURE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/pure build/pure/source
+	$(BIN)/python -m zipfile --extract build/pure/*.whl build/pure/tree
+	cp -R pyproject.toml setup.py Makefile LICENSE *.md tests bench docs examples $(wildcard config.example.toml) build/pure/tree
+	cd build/pure/tree && MIDGE_PURE=1 $(abspath $(BIN))/python -m pytest $(wildcard tests/unit tests/property tests/differential) \
+	  --ignore tests/unit/testing/test_plugin.py --ignore tests/unit/testing/test_stream_plugin.py $(ARGS)
 
 fuzz: $(STAMPS)/dev $(STAMPS)/build ## Fuzz parser, connections and router for MINUTES (10)
 	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)
