@@ -49,6 +49,7 @@ URLS_MAX = 64
 
 _NAME_LENGTH = 22
 _NAME_LETTERS = string.ascii_letters + string.digits
+_ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104  # nosec B104 - compared, not bound
 
 log = get_logger()
 
@@ -142,7 +143,7 @@ class Cluster(Observer):
         if advertised:
             has_port = ":" in advertised.rpartition("]")[2]
             return (advertised if has_port else f"{advertised}:{self.broker.port}",)
-        if not self.broker.port or self.broker.host in {"0.0.0.0", "::"}:  # noqa: S104 - compared
+        if not self.broker.port or self.broker.host in _ANY_ADDRESS:
             return ()
         return (f"{host_in_url(self.broker.host)}:{self.broker.port}",)
 
