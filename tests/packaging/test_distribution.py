@@ -35,7 +35,8 @@ def unpacked_sdist(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     """The sdist's files."""
     folder = tmp_path_factory.mktemp("sdist")
     with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
-        archive.extractall(folder, filter="data")
+        safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # from 3.11.4 on
+        archive.extractall(folder, **safely)  # type: ignore[arg-type]
     return next(folder.iterdir())
 
 

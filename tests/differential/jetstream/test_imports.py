@@ -153,7 +153,7 @@ async def program(url: str) -> list[Any]:
     await app.client.flush()
     await gone.unsubscribe()
     await app.client.flush()
-    await ask("from.js.CONSUMER.INFO.ORDERS.c")
+    await app.ask_until("from.js.CONSUMER.INFO.ORDERS.c", '"num_waiting":0')
     await ask("orders.7", b"for the next one")
     await pull("c", {"batch": 1}, 1, 2)
     await ask("from.js.CONSUMER.DELETE.ORDERS.c")
