@@ -74,13 +74,18 @@ class Target:
         for client in self._opened:
             client.close()
 
+    def dial_listener(self, listener: str) -> socket.socket:
+        """Open a connection; INFO has been read."""
+        client = self.open(listener)
+        assert read_until(client, b"\r\n").startswith(b"INFO ")
+        return client
+
     def dial(self, *, is_connected: bool = True, connect: bytes = b"") -> socket.socket:
         """Open a connection; INFO has been read, and CONNECT sent unless that is not wanted.
 
         `connect` is the line to send instead of the bystanders'.
         """
-        client = self.open()
-        assert read_until(client, b"\r\n").startswith(b"INFO ")
+        client = self.dial_listener("nats")
         if is_connected:
             client.sendall(connect or self.connect_line)
             ask(client)

@@ -24,10 +24,7 @@ PORT = 'leafnodes { listen: "127.0.0.1:-1" }\n'
 
 def dial(target: Target) -> socket.socket:
     """Open a connection to the port for leaf nodes; INFO has been read."""
-    leaf = socket.create_connection(("127.0.0.1", leaf_port(target.server)), 20)
-    target._opened.append(leaf)
-    assert read_until(leaf, b"\r\n").startswith(b"INFO ")
-    return leaf
+    return target.dial_listener("leafnodes")
 
 
 def joined(target: Target, name: str = "EVIL") -> socket.socket:

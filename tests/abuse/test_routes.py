@@ -26,10 +26,7 @@ LOGIN = "authorization { user: u, password: p }"
 
 def dial(target: Target) -> socket.socket:
     """Open a connection to the port for routes; INFO has been read."""
-    peer = socket.create_connection(("127.0.0.1", route_port(target.server)), 20)
-    target._opened.append(peer)
-    assert read_until(peer, b"\r\n").startswith(b"INFO ")
-    return peer
+    return target.dial_listener("cluster")
 
 
 def connect(**fields: Any) -> bytes:

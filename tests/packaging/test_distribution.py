@@ -36,7 +36,7 @@ def unpacked_sdist(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     folder = tmp_path_factory.mktemp("sdist")
     with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
         safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # from 3.11.4 on
-        archive.extractall(folder, **safely)  # type: ignore[arg-type]
+        archive.extractall(folder, **safely)
     return next(folder.iterdir())
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 from midge.server.cluster.link import RouteLink
@@ -38,15 +36,3 @@ def told(server: Server, other: str) -> set[bytes]:
     branch = routes(server)[other].branches.get(b"$G")
     known = () if branch is None else branch.interest
     return {subject for subject, *_ in known if not subject.startswith(b"$")}
-
-
-@contextlib.asynccontextmanager
-async def serving(*served: Options) -> AsyncIterator[list[Server]]:
-    async with contextlib.AsyncExitStack() as stack:
-        servers = []
-        for one in served:
-            server = Server(one)
-            await server.start()
-            stack.push_async_callback(server.stop)
-            servers.append(server)
-        yield servers

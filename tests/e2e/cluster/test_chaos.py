@@ -17,8 +17,9 @@ from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.subscription import RoutedSubscription
 from midge.server.server import Server
-from tests.support.cluster_servers import options, routes, serving, told, url
+from tests.support.cluster_servers import options, routes, told, url
 from tests.support.leafnodes import until
+from tests.support.served import serving
 from tests.support.wires import Wire
 
 MIB = 1 << 20

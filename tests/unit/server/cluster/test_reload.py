@@ -17,9 +17,10 @@ from midge.server.config.options import (
 )
 from midge.server.errors import ConfigError
 from midge.server.routing.subscription import RoutedSubscription
-from tests.support.cluster_servers import only, options, routes, serving, told, url
+from tests.support.cluster_servers import only, options, routes, told, url
 from tests.support.clusters import Peer
 from tests.support.leafnodes import until
+from tests.support.served import serving
 
 
 async def test_routes_come_and_go_and_the_others_stay() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
-
 import pytest
 from msgspec import structs
 
@@ -24,6 +21,7 @@ from midge.server.leafnodes.link import LeafLink
 from midge.server.routing.subscription import RoutedSubscription
 from midge.server.server import Server
 from tests.support.leafnodes import until
+from tests.support.served import serving
 
 ACCOUNTS = (Account(name="A"), Account(name="B"))
 
@@ -60,18 +58,6 @@ def links_of(server: Server) -> dict[str, LeafLink]:
     return (
         {} if service is None else {one.account.name: one for one in service.nodes.links.values()}
     )
-
-
-@contextlib.asynccontextmanager
-async def serving(*served: Options) -> AsyncIterator[list[Server]]:
-    async with contextlib.AsyncExitStack() as stack:
-        servers = []
-        for one in served:
-            server = Server(one)
-            await server.start()
-            stack.push_async_callback(server.stop)
-            servers.append(server)
-        yield servers
 
 
 async def test_remotes_come_and_go_and_the_others_stay() -> None:
