@@ -53,16 +53,24 @@ class Listener(Acceptor):
         self._begin(accepted, peer)
 
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        under_way = len(self._tasks) + len(self._connecting)
-        if under_way > self._broker.options.limits.max_connections:
+        if self._tls is not None and self._is_busy():
             self._broker.limit_hits["handshakes"] += 1
-            accepted.close()  # more handshakes in progress than connections allowed
+            accepted.close()
             return
         connection = self._broker.make_connection(peer)
         if self._tls is None:
             self._greet(accepted, connection)
         else:
             self._run(self._settle(accepted, connection, self._tls))
+
+    def _is_busy(self) -> bool:
+        """Tell whether more handshakes are in progress than connections are allowed.
+
+        Only TLS is asked: in plain text a connection is in progress for two turns of the loop, and
+        one that is too many is to be told so.
+        """
+        under_way = len(self._tasks) + len(self._connecting)
+        return under_way > self._broker.options.limits.max_connections
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` until it is done or the listener closes."""

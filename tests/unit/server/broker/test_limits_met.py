@@ -169,6 +169,15 @@ async def test_handshakes(start: Start, silent: Silent, tls_files: dict[str, str
     assert await served.met("handshakes") == 4
 
 
+async def test_every_surplus_connection_in_plain_text_is_told(start: Start, silent: Silent) -> None:
+    served = await start(limits=Limits(max_connections=0))
+    url = served.server.urls()["nats"][0]
+    at_once = await asyncio.gather(*(silent.dial(url) for _ in range(20)))
+    for reader in at_once:
+        assert (await reader.read()).endswith(b"-ERR 'maximum connections exceeded'\r\n")
+    assert await served.met("handshakes") == 0
+
+
 async def test_handshakes_of_websockets(
     start: Start, silent: Silent, tls_files: dict[str, str]
 ) -> None:
