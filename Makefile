@@ -159,5 +159,7 @@ $(STAMPS)/dev: $(STAMPS)/install
 
 $(STAMPS)/build: $(STAMPS)/install $(COMPILED)
 	@echo "Compiling what has changed: the first time takes a minute." >&2
+	@for module in $$(find protocol sublist jetstream server -name '*.so'); do \
+	  test -e "$${module%%.*}.pxd" || rm "$$module"; done
 	@$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@

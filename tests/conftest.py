@@ -37,7 +37,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Refuse to test yesterday's code."""
     stale = stale_extensions(ROOT)
     if stale:
-        todo = "`make build` brings it up to date, `make clean` removes what has no source"
+        todo = "`make build` brings them up to date, and removes those without a source"
         pytest.exit("\n".join(["stale extension modules:", *stale, todo]), returncode=4)
 
 
