@@ -49,7 +49,7 @@ class ManualClock:
     """
 
     is_exact = True
-    """Timers fire at the very moment they were set for; see `midge.jetstream.clock.Clock`."""
+    """Timers fire at the very moment that they were set for; see `jetstream.environment.clock`."""
 
     def __init__(self, wall_s: float = _EPOCH_S) -> None:
         self._now_ns = 0

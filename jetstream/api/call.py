@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from midge.jetstream import errors, type_names
+from midge.jetstream import errors
 from midge.jetstream.errors import ApiError
-from midge.jetstream.json import structure
+from midge.jetstream.json import structure, type_names
 from midge.jetstream.json.encode import encode
 from midge.jetstream.store.interface import StreamStore
 
 if TYPE_CHECKING:
-    from midge.jetstream.account import JetStreamAccount
+    from midge.jetstream.account.account import JetStreamAccount
 
 
 class Family:

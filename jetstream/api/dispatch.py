@@ -7,7 +7,7 @@ from typing import Any
 
 from midge.jetstream import errors
 from midge.jetstream import headers as header_block
-from midge.jetstream.account import JetStreamAccount
+from midge.jetstream.account.account import JetStreamAccount
 from midge.jetstream.api import consumers, messages, streams
 from midge.jetstream.api.call import Call, Family
 from midge.jetstream.config.versions import is_known_level

@@ -15,7 +15,7 @@ from midge.jetstream.consumer.statuses import REQUIRED_API_LEVEL
 from midge.jetstream.json.encode import text
 
 if TYPE_CHECKING:
-    from midge.jetstream.account import JetStreamAccount
+    from midge.jetstream.account.account import JetStreamAccount
     from midge.jetstream.consumer.consumer import Consumer
     from midge.jetstream.stream.stream import Stream
 

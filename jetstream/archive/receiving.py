@@ -6,20 +6,21 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from midge.jetstream import errors, type_names
+from midge.jetstream import errors
 from midge.jetstream.archive.entries import ArchiveError
 from midge.jetstream.archive.restore import Unpacker
 from midge.jetstream.archive.restored import RestoredStream
 from midge.jetstream.archive.s2 import S2Error
 from midge.jetstream.archive.work import Work
 from midge.jetstream.errors import ApiError, JetStreamError
+from midge.jetstream.json import type_names
 from midge.jetstream.json.encode import encode
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.stream import events, state
 
 if TYPE_CHECKING:
-    from midge.jetstream.clock import Timer
     from midge.jetstream.config.stream import StreamConfig
+    from midge.jetstream.environment.clock import Timer
     from midge.jetstream.store.interface import StreamStore
     from midge.jetstream.stream.stream import Stream
     from midge.jetstream.stream.surroundings import Surroundings

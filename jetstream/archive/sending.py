@@ -10,7 +10,7 @@ from midge.jetstream.archive.work import Work
 from midge.jetstream.json.encode import text
 
 if TYPE_CHECKING:
-    from midge.jetstream.clock import Timer
+    from midge.jetstream.environment.clock import Timer
     from midge.jetstream.stream.stream import Stream
 
 ACK_PREFIX = b"$JS.SNAPSHOT.ACK."

@@ -7,7 +7,6 @@ and acknowledged; `pull.PullConsumer` and `push.PushConsumer` choose the receive
 from __future__ import annotations
 
 from midge.jetstream import errors
-from midge.jetstream.clock import Timer
 from midge.jetstream.config.consumer import ConsumerConfig
 from midge.jetstream.consumer.delivering import Delivering
 from midge.jetstream.consumer.host import ConsumerHost
@@ -15,6 +14,7 @@ from midge.jetstream.consumer.log import ConsumerLog
 from midge.jetstream.consumer.pace import pace_of
 from midge.jetstream.consumer.start import in_reach, start_of
 from midge.jetstream.consumer.tracking import Tracking
+from midge.jetstream.environment.clock import Timer
 from midge.jetstream.json.times import ZERO_TIME_NS, Timestamp
 
 _SECOND_NS = 1_000_000_000

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from midge.jetstream import errors
-from midge.jetstream.clock import Clock
 from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config import consumer_rules, names
 from midge.jetstream.config.consumer import Allowance, ConsumerConfig
@@ -18,7 +17,8 @@ from midge.jetstream.consumer.host import ConsumerHost, Deliverer
 from midge.jetstream.consumer.progress import Progress
 from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.consumer.push import PushConsumer
-from midge.jetstream.sink import Sink
+from midge.jetstream.environment.clock import Clock
+from midge.jetstream.environment.sink import Sink
 from midge.jetstream.store.interface import StreamStore
 from midge.sublist.bounded_cache import BoundedCache
 from midge.sublist.subjects import covers, overlaps

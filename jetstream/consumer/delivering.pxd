@@ -5,7 +5,7 @@ cimport cython
 from midge.jetstream.consumer.ack_subject cimport AckSubject
 from midge.jetstream.consumer.pending cimport Entry
 from midge.jetstream.consumer.tracking cimport Tracking
-from midge.jetstream.sink cimport Receiver
+from midge.jetstream.environment.sink cimport Receiver
 from midge.jetstream.store.interface cimport MessageView, StoredMessage
 
 cdef Py_ssize_t _MESSAGE_COST

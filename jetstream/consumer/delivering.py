@@ -7,13 +7,13 @@ time, carry further headers or go to receivers that need a closer look, are read
 
 from __future__ import annotations
 
-from midge.jetstream.clock import Timer
 from midge.jetstream.config.consumer import ConsumerConfig
 from midge.jetstream.consumer.ack_subject import AckSubject
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.pace import Pace
 from midge.jetstream.consumer.tracking import NO_ACKS, Tracking
-from midge.jetstream.sink import Receiver
+from midge.jetstream.environment.clock import Timer
+from midge.jetstream.environment.sink import Receiver
 from midge.jetstream.store.interface import StoredMessage
 
 MESSAGE_COST = 256

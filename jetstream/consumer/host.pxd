@@ -1,6 +1,6 @@
 # C types for host.py.
 
-from midge.jetstream.sink cimport Sink
+from midge.jetstream.environment.sink cimport Sink
 from midge.jetstream.store.interface cimport MessageView, StreamStore
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from midge.jetstream.clock import Clock
 from midge.jetstream.consumer.progress import Progress
-from midge.jetstream.sink import Sink
+from midge.jetstream.environment.clock import Clock
+from midge.jetstream.environment.sink import Sink
 from midge.jetstream.store.interface import MessageView, StreamStore
 
 

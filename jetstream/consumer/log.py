@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from midge.jetstream.clock import Timer
 from midge.jetstream.consumer import state
 from midge.jetstream.consumer.progress import Progress
+from midge.jetstream.environment.clock import Timer
 from midge.jetstream.store.interface import StoreError
 
 WRITE_DELAY_S = 0.1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from midge.jetstream.clock import Timer
 from midge.jetstream.consumer import statuses
 from midge.jetstream.consumer.tracking import Tracking
+from midge.jetstream.environment.clock import Timer
 from midge.jetstream.json.times import ZERO_TIME, format_time
 
 if TYPE_CHECKING:

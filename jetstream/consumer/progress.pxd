@@ -3,7 +3,7 @@
 cimport cython
 
 from midge.jetstream.consumer.pending cimport Entry, Pending
-from midge.jetstream.sink cimport Sink
+from midge.jetstream.environment.sink cimport Sink
 from midge.jetstream.store.interface cimport StreamStore
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from midge.jetstream.clock import Clock
 from midge.jetstream.config.consumer import ConsumerConfig
 from midge.jetstream.consumer.pending import Entry, Pending
-from midge.jetstream.sink import Sink
+from midge.jetstream.environment.clock import Clock
+from midge.jetstream.environment.sink import Sink
 from midge.jetstream.store.interface import StreamStore
 
 

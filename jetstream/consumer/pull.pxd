@@ -10,7 +10,7 @@ from midge.jetstream.consumer.requests cimport (
     RequestQueue,
     read_body,
 )
-from midge.jetstream.sink cimport Receiver
+from midge.jetstream.environment.sink cimport Receiver
 
 cdef long long _SECOND_NS, _MILLISECOND_NS, _SWEEP_INTERVAL_NS
 cdef int _NO_PRIORITY, _OVERFLOW, _PINNED, _PRIORITIZED

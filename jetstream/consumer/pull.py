@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from midge.jetstream.clock import Timer
 from midge.jetstream.config.consumer import ConsumerConfig
 from midge.jetstream.consumer import statuses
 from midge.jetstream.consumer.consumer import Consumer
@@ -16,8 +15,9 @@ from midge.jetstream.consumer.requests import (
     RequestQueue,
     read_body,
 )
+from midge.jetstream.environment.clock import Timer
+from midge.jetstream.environment.sink import Receiver
 from midge.jetstream.json.times import format_duration
-from midge.jetstream.sink import Receiver
 
 _SECOND_NS = 1_000_000_000
 _MILLISECOND_NS = 1_000_000

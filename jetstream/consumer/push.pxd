@@ -3,7 +3,7 @@
 cimport cython
 
 from midge.jetstream.consumer.consumer cimport Consumer
-from midge.jetstream.sink cimport Receiver
+from midge.jetstream.environment.sink cimport Receiver
 
 cdef long long _SECOND_NS
 

@@ -7,14 +7,14 @@ answered. The window begins at a sixteenth of the limit and doubles with every a
 from __future__ import annotations
 
 from midge.jetstream import headers as header_block
-from midge.jetstream.clock import Timer
 from midge.jetstream.config import names
 from midge.jetstream.config.consumer import ConsumerConfig
 from midge.jetstream.consumer import statuses
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.tracking import ACK_FLOW_CONTROL
-from midge.jetstream.sink import Receiver
+from midge.jetstream.environment.clock import Timer
+from midge.jetstream.environment.sink import Receiver
 
 WINDOW_LIMIT_BYTES = 32 * 1024 * 1024
 _FIRST_WINDOW_BYTES = WINDOW_LIMIT_BYTES // 16

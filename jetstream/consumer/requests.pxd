@@ -2,7 +2,7 @@
 
 cimport cython
 
-from midge.jetstream.sink cimport Receiver
+from midge.jetstream.environment.sink cimport Receiver
 
 
 cdef dict _read_bodies

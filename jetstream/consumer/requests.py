@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from midge.jetstream.environment.sink import Receiver
 from midge.jetstream.json import structure
 from midge.jetstream.json.structure import Boolean, Field, Integer, Structure, Text
-from midge.jetstream.sink import Receiver
 from midge.protocol.errors import MidgeError
 
 _BLANKS = b" \t\r\n\f\v"

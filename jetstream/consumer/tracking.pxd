@@ -8,7 +8,7 @@ from midge.jetstream.consumer.log cimport ConsumerLog
 from midge.jetstream.consumer.pending cimport Entry
 from midge.jetstream.consumer.progress cimport Progress
 from midge.jetstream.store.interface cimport StoredMessage
-from midge.jetstream.ticks cimport Ticks, ticks_of
+from midge.jetstream.environment.ticks cimport Ticks, ticks_of
 
 cdef long long _ACK_TIMER_SLACK_NS, _SECOND_NS
 cdef int _ACK, _NO_ACKS, _ACK_ALL, _ACK_EXPLICIT

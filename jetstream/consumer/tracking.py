@@ -5,7 +5,6 @@ The rules are nats-server's; `progress.Progress` has the positions and floors.
 
 from __future__ import annotations
 
-from midge.jetstream.clock import Timer
 from midge.jetstream.config.consumer import ConsumerConfig
 from midge.jetstream.consumer import acks
 from midge.jetstream.consumer.ack_subject import AckNumbers
@@ -14,8 +13,9 @@ from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.log import ConsumerLog
 from midge.jetstream.consumer.pending import Entry
 from midge.jetstream.consumer.progress import Progress
+from midge.jetstream.environment.clock import Timer
+from midge.jetstream.environment.ticks import ticks_of
 from midge.jetstream.store.interface import StoredMessage
-from midge.jetstream.ticks import ticks_of
 
 _ACK_TIMER_SLACK_NS = 1_000_000  # messages that fall due within it are seen to together
 _SECOND_NS = 1_000_000_000

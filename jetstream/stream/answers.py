@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from midge.jetstream.sink import Sink
+from midge.jetstream.environment.sink import Sink
 from midge.jetstream.store.interface import StreamStore
 
 

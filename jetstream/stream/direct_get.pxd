@@ -2,7 +2,7 @@
 
 cimport cython
 
-from midge.jetstream.sink cimport Sink
+from midge.jetstream.environment.sink cimport Sink
 from midge.jetstream.store.interface cimport StoredMessage, StreamStore
 
 cdef long long _SECOND_NS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from midge.jetstream import type_names
+from midge.jetstream.json import type_names
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.json.times import format_time
 from midge.jetstream.stream.answers import Answers

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 
 from midge.jetstream import headers
-from midge.jetstream.clock import Timer
+from midge.jetstream.environment.clock import Timer
 from midge.jetstream.json.times import SECOND_NS, format_duration
 from midge.jetstream.store.interface import StoreFailedError
 from midge.jetstream.stream import incoming as names

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from midge.jetstream import errors, headers
-from midge.jetstream.clock import Timer
 from midge.jetstream.config.names import short_hash, to_bytes
 from midge.jetstream.config.source import EXTERNAL, TRANSFORM, StreamSource
+from midge.jetstream.environment.clock import Timer
 from midge.jetstream.errors import ApiError
 from midge.jetstream.json.times import format_time
 from midge.jetstream.store.interface import StoredMessage

@@ -1,7 +1,7 @@
 # C types for host.py.
 
 from midge.jetstream.consumer.consumer_set cimport ConsumerSet
-from midge.jetstream.sink cimport Sink
+from midge.jetstream.environment.sink cimport Sink
 from midge.jetstream.store.interface cimport StreamStore
 from midge.jetstream.stream.answers cimport Answers
 from midge.jetstream.stream.audience cimport Audience
@@ -10,7 +10,7 @@ from midge.jetstream.stream.contents cimport Contents
 from midge.jetstream.stream.dedup cimport Dedup
 from midge.jetstream.stream.incoming cimport Incoming
 from midge.jetstream.stream.usage cimport Usage
-from midge.jetstream.ticks cimport Ticks, ticks_of
+from midge.jetstream.environment.ticks cimport Ticks, ticks_of
 
 
 cdef class StreamHost:

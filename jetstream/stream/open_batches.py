@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from midge.jetstream.clock import Clock, Timer
+from midge.jetstream.environment.clock import Clock, Timer
 from midge.jetstream.json.times import SECOND_NS
 from midge.jetstream.stream.surroundings import BatchQuota
 

@@ -11,7 +11,7 @@ import heapq
 from typing import TYPE_CHECKING
 
 from midge.jetstream import headers
-from midge.jetstream.clock import Timer
+from midge.jetstream.environment.clock import Timer
 from midge.jetstream.json.encode import text
 from midge.jetstream.json.times import SECOND_NS, TimeProblem, format_time, parse_time
 from midge.jetstream.stream import cron, schedule_checks

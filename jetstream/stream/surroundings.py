@@ -6,11 +6,11 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from midge.jetstream.clock import Clock
 from midge.jetstream.config.names import short_hash
 from midge.jetstream.consumer.host import Deliverer
+from midge.jetstream.environment.clock import Clock
+from midge.jetstream.environment.sink import Sink
 from midge.jetstream.json.times import SECOND_NS
-from midge.jetstream.sink import Sink
 
 _TURN_BYTES = 1 << 20
 _ID_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

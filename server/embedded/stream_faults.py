@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.consumer import statuses
 from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.environment.sink import Sink
 from midge.jetstream.json.encode import encode
 from midge.jetstream.json.times import format_time
-from midge.jetstream.sink import Sink
 from midge.protocol.errors import MidgeError
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.embedded.fault_kinds import Drop, Fault, FaultHost, MessageFault, Undoable

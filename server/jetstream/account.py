@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from midge.jetstream import errors
-from midge.jetstream.account import UNFINISHED, JetStreamAccount
+from midge.jetstream.account.account import UNFINISHED, JetStreamAccount
 from midge.jetstream.api import dispatch, routes
 from midge.jetstream.archive.transfers import PREFIX
 from midge.jetstream.archive.work import Work
@@ -22,8 +22,8 @@ from midge.server.jetstream.subjects import ApiService, Intake
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
+    from midge.jetstream.account.limits import AccountLimits
     from midge.jetstream.config.stream import StreamConfig
-    from midge.jetstream.limits import AccountLimits
     from midge.jetstream.stream.stream import Stream
     from midge.server.internal.service import Request
     from midge.server.jetstream.context import Context

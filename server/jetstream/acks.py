@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from midge.jetstream.account import JetStreamAccount
+from midge.jetstream.account.account import JetStreamAccount
 from midge.jetstream.api import routes
 from midge.jetstream.consumer.ack_subject import AckNumbers
 from midge.jetstream.consumer.consumer import Consumer

@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from midge.jetstream.account.limits import ServerLimits
 from midge.jetstream.json.times import SECOND_NS
-from midge.jetstream.limits import ServerLimits
 from midge.jetstream.stream.surroundings import BacklogLimits, BatchLimits
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from midge.jetstream.ticks import Ticks
+from midge.jetstream.environment.ticks import Ticks
 from midge.server.clock import LoopClock
 from midge.server.jetstream.real_ticks import RealTicks
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class NanosecondClock:
-    """`midge.jetstream.clock.Clock` over the server's clock.
+    """`midge.jetstream.environment.clock.Clock` over the server's clock.
 
     The loop's real clock is read in whole nanoseconds, and so is one that has `wall_ns` and
     `monotonic_ns` itself, as `midge.testing.ManualClock` has; any other is as precise as a float of

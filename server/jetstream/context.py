@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-    from midge.jetstream.limits import ServerLimits
+    from midge.jetstream.account.limits import ServerLimits
     from midge.jetstream.stream.surroundings import Bounds
     from midge.jetstream.stream.usage import Usage
     from midge.server.accounts.links import AccountLinks

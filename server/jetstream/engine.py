@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from midge.jetstream.limits import AccountLimits
+from midge.jetstream.account.limits import AccountLimits
 from midge.jetstream.store.disk import SuppliedDisk
 from midge.jetstream.store.interface import GroupListener, StoreError, StoreKeyError
 from midge.jetstream.store.real_disk import RealDisk

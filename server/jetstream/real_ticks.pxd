@@ -1,6 +1,6 @@
 # C types for real_ticks.py.
 
-from midge.jetstream.ticks cimport Ticks
+from midge.jetstream.environment.ticks cimport Ticks
 from midge.server.jetstream cimport real_time
 
 

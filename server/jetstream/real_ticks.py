@@ -1,6 +1,6 @@
 """The ticks of the machine's own clocks."""
 
-from midge.jetstream.ticks import Ticks
+from midge.jetstream.environment.ticks import Ticks
 from midge.server.jetstream import real_time
 
 

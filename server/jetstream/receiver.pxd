@@ -2,7 +2,7 @@
 
 cimport cython
 
-from midge.jetstream.sink cimport Receiver
+from midge.jetstream.environment.sink cimport Receiver
 from midge.jetstream.store.interface cimport MessageView
 from midge.protocol cimport digits, memory
 from midge.server.routing.account cimport Account

@@ -6,7 +6,7 @@ once: from the store's buffer to the client's output.
 
 from typing import Any
 
-from midge.jetstream.sink import Receiver
+from midge.jetstream.environment.sink import Receiver
 from midge.jetstream.store.interface import MessageView
 from midge.protocol import digits, memory
 from midge.server.routing.account import Account

@@ -2,7 +2,7 @@
 
 cimport cython
 
-from midge.jetstream.sink cimport Receiver, Sink
+from midge.jetstream.environment.sink cimport Receiver, Sink
 from midge.protocol.frame cimport Frame, compose
 from midge.server.internal.publisher cimport InternalPublisher
 from midge.server.jetstream.receiver cimport (

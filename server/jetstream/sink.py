@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from midge.jetstream.sink import Receiver, Sink
+from midge.jetstream.environment.sink import Receiver, Sink
 from midge.protocol.frame import Frame, compose
 from midge.server.accounts.links import AccountLinks, StreamLink, any_reached
 from midge.server.internal.publisher import InternalPublisher

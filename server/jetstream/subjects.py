@@ -10,7 +10,7 @@ from midge.server.internal.service import Request, Service
 from midge.server.routing.subscription import RoutedSubscription
 
 if TYPE_CHECKING:
-    from midge.jetstream.sink import Sink
+    from midge.jetstream.environment.sink import Sink
     from midge.protocol.frame import Frame
     from midge.server.internal.service import Handler, Services
     from midge.server.routing.account import Account

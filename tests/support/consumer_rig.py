@@ -12,7 +12,7 @@ from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.consumer_set import ConsumerSet, Surroundings
 from midge.jetstream.consumer.info import info_of
-from midge.jetstream.sink import Receiver, Sink
+from midge.jetstream.environment.sink import Receiver, Sink
 from midge.jetstream.store.interface import MessageView, StreamStore
 from midge.jetstream.store.memory import MemoryStore
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from midge.jetstream.account import JetStreamAccount
+from midge.jetstream.account.account import JetStreamAccount
+from midge.jetstream.account.limits import AccountLimits, ServerLimits
 from midge.jetstream.api import dispatch, routes
 from midge.jetstream.config.stream import StreamConfig
-from midge.jetstream.limits import AccountLimits, ServerLimits
-from midge.jetstream.sink import Sink
+from midge.jetstream.environment.sink import Sink
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.interface import StreamStore
 from midge.jetstream.store.memory import MemoryStore

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from midge.jetstream.account import JetStreamAccount
+from midge.jetstream.account.account import JetStreamAccount
 from midge.jetstream.api import dispatch, routes
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.store.memory import MemoryStore

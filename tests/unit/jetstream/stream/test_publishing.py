@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from midge.jetstream.account.limits import AccountLimits, ServerLimits
 from midge.jetstream.config.stream import StreamConfig
-from midge.jetstream.limits import AccountLimits, ServerLimits
 from midge.jetstream.store.interface import StoreFailedError
 from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.stream.stream import Stream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from midge.jetstream.sink import Receiver
+from midge.jetstream.environment.sink import Receiver
 from midge.jetstream.store.interface import MessageView
 from midge.jetstream.store.memory import MemoryStore
 from midge.server.clients.observer import Observer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from midge.jetstream.ticks import ticks_of
+from midge.jetstream.environment.ticks import ticks_of
 from midge.server.clock import LoopClock
 from midge.server.jetstream.clock import NanosecondClock
 from midge.testing import ManualClock

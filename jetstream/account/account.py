@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from midge.jetstream import errors
+from midge.jetstream.account.limits import NO_TIER, AccountLimits, ServerLimits, tier_of
 from midge.jetstream.archive.transfers import Transfers
 from midge.jetstream.config import checks, names, source_checks, updates
 from midge.jetstream.config.stream import MEMORY, STREAM, StreamConfig
 from midge.jetstream.config.versions import API_LEVEL
 from midge.jetstream.json import encode, structure
-from midge.jetstream.limits import NO_TIER, AccountLimits, ServerLimits, tier_of
 from midge.jetstream.store.interface import StoreError, StreamStore
 from midge.jetstream.stream.stream import Stream
 from midge.jetstream.stream.surroundings import Surroundings

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from midge.jetstream.limits import AccountLimits, ServerLimits
+from midge.jetstream.account.limits import AccountLimits, ServerLimits
 from tests.support.jetstream_account import AccountRig
 
 

@@ -1,0 +1,1 @@
+"""What JetStream is handed for the outside world: time, and where its messages go."""
