@@ -147,10 +147,6 @@ class Consumer(Delivering):
             self.is_ready = True
             self.host.ready(self)
 
-    def request(self, reply: bytes, body: bytes) -> None:
-        """Take a pull request."""
-        raise NotImplementedError
-
     def touch(self) -> None:
         """Take note that the consumer is in use."""
 

@@ -291,10 +291,6 @@ class Delivering(Tracking):
 
     # What `Consumer` adds.
 
-    def signal(self) -> None:
-        """Ask for a turn if there is a receiver."""
-        raise NotImplementedError
-
     def _recount(self) -> None:
         """Count anew if messages that were counted may have gone."""
         raise NotImplementedError
