@@ -8,6 +8,8 @@ cdef int _LETTER, _L, _A, _H, _S, _U, _WITH_ACCOUNT, _WITH_ORIGIN
 
 
 cdef class RouteParser(LinkParser):
+    cdef readonly bytes announced
+
     cdef bint _speaks(self, int byte) except -1
     @cython.locals(verb=bytes)
     cdef Py_ssize_t _take_line(

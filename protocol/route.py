@@ -11,7 +11,7 @@ the leaf node, which must not get them back::
     RMSG <account> <subject> [<reply>] <size>             a message, in the forms of link.py
     HMSG <account> <subject> …  <header size> <total size>
     LMSG <origin> <account> <subject> …  <header size> <total size>    one of a leaf node
-    A+ <account>    A- <account>                          of old servers; ignored
+    A+ <account>    A- <account>                          of old servers; kept in `announced`
 
 The header size of an LMSG is 0 where it has no headers.
 """
@@ -36,10 +36,11 @@ class RouteParser(LinkParser):
     A message in canonical form goes to `on_publish` if it is for no queue group, or for one and
     has neither reply nor headers; any other one goes to `on_link_message`, with an empty list where
     it names no group. `on_publish` also gets the
-    ``PUB`` of a peer that sends one, which begins 4 bytes before its subject and has no account.
+    ``PUB`` of a peer that sends one, which begins 4 bytes before its subject and has no account;
+    between workers it is of the one in `announced`, which the last A+ has named; empty before any.
     """
 
-    __slots__ = ()
+    __slots__ = ("announced",)
 
     def __init__(
         self, handler: Handler, *, max_control_line: int = 4096, max_payload: int = 1 << 20
@@ -52,6 +53,7 @@ class RouteParser(LinkParser):
             max_control_line=max_control_line,
             max_payload=max_payload,
         )
+        self.announced = b""
 
     def _speaks(self, byte: int) -> bool:
         """Tell whether `byte`, in upper case, begins a verb that only links have."""
@@ -78,7 +80,9 @@ class RouteParser(LinkParser):
             self._begin_interest(self._named_with_origin(tokens))
         elif verb == b"LS-":
             self._end_interest(self._named_with_origin(tokens))
-        elif verb != b"A+" and verb != b"A-":
+        elif verb == b"A+":
+            self.announced = tokens[-1]
+        elif verb != b"A-":
             raise ProtocolError(UNKNOWN_OPERATION, f"unknown verb {verb[:16]!r}")
         return body
 

@@ -27,5 +27,7 @@ cdef class LinkOutbound(Outbound):
     cpdef void append_with_queues(self, Frame frame, Heads heads, list queues) except *
     @cython.locals(reply=bytes, words=list)
     cpdef void append_from_leaf(self, Frame frame, bytes head, list queues) except *
+    @cython.locals(length=Py_ssize_t, at=Py_ssize_t, left=Py_ssize_t, size=Py_ssize_t)
+    cpdef void append_as_it_lies(self, Frame frame, Py_ssize_t count) except *
     @cython.locals(base=Py_ssize_t, i=Py_ssize_t)
     cpdef void append_plain_run(self, Frame frame, Heads heads, Py_ssize_t count) except *

@@ -97,6 +97,25 @@ class LinkOutbound(Outbound):
         self.append(b" ".join(words))
         self.append((frame.header_bytes() or b"") + frame.payload_bytes() + b"\r\n")
 
+    def append_as_it_lies(self, frame: Frame, count: int) -> None:
+        """Add `count` messages, `frame` the first, as they lie one behind the other.
+
+        Each is `frame.end` bytes long.
+        """
+        length = frame.end
+        at = frame.base
+        left = count
+        while left > 0:
+            if self._capacity - self._used < length:
+                self._make_room(length)
+            size = length
+            if left > 1:
+                size *= min(left, (self._capacity - self._used) // length)
+            memory.copy(self._data, self._used, frame.data, at, at + size)
+            self._used += size
+            at += size
+            left = left - 1 if size == length else left - size // length
+
     def append_plain_run(self, frame: Frame, heads: Heads, count: int) -> None:
         """Add `count` messages, `frame` the first, that differ in their payloads only."""
         base = frame.base

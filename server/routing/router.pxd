@@ -28,6 +28,7 @@ cdef class Router:
     cdef bint _is_flush_due
     cdef Py_ssize_t _read_bytes
 
+    @cython.locals(remotes=Remotes, taken=Py_ssize_t)
     cpdef Py_ssize_t route(
         self, Account account, SubListResult result, Client publisher, Frame frame
     ) except -1
@@ -41,6 +42,10 @@ cdef class Router:
     @cython.locals(taken=Py_ssize_t, subscription=RoutedSubscription)
     cdef Py_ssize_t _deliver_to_all(
         self, tuple subscriptions, Client publisher, Frame frame
+    ) except -1
+    @cython.locals(taken=Py_ssize_t, link=Client)
+    cdef Py_ssize_t _send_to_all(
+        self, tuple links, Client publisher, Frame frame
     ) except -1
     @cython.locals(subscriptions=tuple, subscription=RoutedSubscription,
                    internal=RoutedSubscription, observer=MessageObserver)

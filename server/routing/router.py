@@ -88,9 +88,15 @@ class Router:
 
         Internal subscribers that have failed count as well: the message had a receiver.
         """
-        if result.remotes is None and not result.queues and self.observer is None:
+        if result.queues or self.observer is not None:
+            return self._route_widely(account, result, publisher, frame)
+        remotes = result.remotes
+        if remotes is None:
             return self._deliver_to_all(result.plain, publisher, frame)
-        return self._route_widely(account, result, publisher, frame)
+        if remotes.queues:
+            return self._route_widely(account, result, publisher, frame)
+        taken = self._deliver_to_all(result.plain, publisher, frame)
+        return taken + self._send_to_all(remotes.plain, publisher, frame)
 
     def _route_widely(
         self, account: Account, result: SubListResult, publisher: Client | None, frame: Frame
@@ -135,6 +141,15 @@ class Router:
         self.offers += len(subscriptions)
         for subscription in subscriptions:
             if self.deliver(subscription, publisher, frame) != REFUSED:
+                taken += 1
+        return taken
+
+    def _send_to_all(self, links: tuple[Any, ...], publisher: Client | None, frame: Frame) -> int:
+        """Send `frame` over `links`; return over how many it goes."""
+        taken = 0
+        self.offers += len(links)
+        for link in links:
+            if link is not publisher and link.forward(publisher, frame, None):
                 taken += 1
         return taken
 
@@ -449,17 +464,18 @@ class Router:
             if chosen is not None:
                 named = {} if named is None else named
                 named.setdefault(chosen, []).append(group.name)
+        if named is None:
+            return self._send_to_all(remotes.plain, publisher, frame)
         taken = 0
         links: tuple[Any, ...] = remotes.plain
         self.offers += len(links)
         for link in links:
-            queues = None if named is None else named.pop(link, None)
+            queues = named.pop(link, None)
             if link is not publisher and link.forward(publisher, frame, queues):
                 taken += 1
-        if named is not None:
-            for link, queues in named.items():
-                if link.forward(publisher, frame, queues):
-                    taken += 1
+        for link, queues in named.items():
+            if link.forward(publisher, frame, queues):
+                taken += 1
         return taken
 
     def _links_take_run(

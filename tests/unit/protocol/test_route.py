@@ -208,3 +208,12 @@ def test_nothing_comes_before_connect_where_that_is_required(line: bytes) -> Non
     with pytest.raises(ProtocolError) as caught:
         parser.feed(bytearray(line), 0, len(line))
     assert caught.value.wire == AUTHORIZATION_VIOLATION
+
+
+def test_the_account_that_was_announced_last_is_kept() -> None:
+    parser, _ = make()
+    known = [parser.announced]
+    for line in (b"A+ ONE\r\n", b"RS+ A a\r\n", b"A- ONE\r\n", b"a+ TWO\r\n"):
+        parser.feed(bytearray(line), 0, len(line))
+        known.append(parser.announced)
+    assert known == [b"", b"ONE", b"ONE", b"ONE", b"TWO"]

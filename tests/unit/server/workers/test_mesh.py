@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from midge.protocol.frame import compose
+from midge.protocol.handler import Handler
+from midge.protocol.parser import Parser
 from midge.server.broker.broker import Broker
 from midge.server.clock import LoopClock
 from midge.server.config.options import Options
@@ -17,7 +19,7 @@ from midge.server.routing.subscription import RoutedSubscription
 from midge.server.workers.mesh import Mesh
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from midge.protocol.frame import Frame
     from midge.server.routing.client import Client
@@ -33,6 +35,22 @@ class Taking(RoutedSubscription):
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         self.found.append(frame.payload_bytes())
         return True
+
+
+class RunNotes(Handler):
+    """Gives runs of messages, and what is no run as one of 1, to `route`."""
+
+    def __init__(self, route: Callable[[Frame, int], int]) -> None:
+        self._route = route
+        self.taken = 0
+
+    def on_publish(self, frame: Frame) -> None:
+        self.taken += self._route(frame, 1)
+
+    def on_publish_run(self, frame: Frame, count: int) -> int:
+        taken = self._route(frame, count)
+        self.taken += taken
+        return taken
 
 
 class Workers:
@@ -62,11 +80,25 @@ class Workers:
         self.brokers[worker].global_account.add(subscription)
         return subscription
 
-    def publish(self, worker: int, subject: bytes, payload: bytes) -> int:
+    def publish(self, worker: int, subject: bytes, payload: bytes, name: str = "$G") -> int:
+        return self.publish_frame(worker, compose(subject, payload), name)
+
+    def publish_frame(self, worker: int, frame: Frame, name: str = "$G") -> int:
         broker = self.brokers[worker]
-        account = broker.global_account
-        frame = compose(subject, payload)
-        return broker.internal.route_frame(account, account.sublist.match(subject), frame, None)
+        account = broker.account(name)
+        result = account.sublist.match(frame.subject_bytes())
+        return broker.internal.route_frame(account, result, frame, None)
+
+    def publish_run(self, worker: int, line: bytes, payloads: list[bytes]) -> int:
+        """Publish messages of equal control lines at once; return how many were taken."""
+        router = self.brokers[worker].router
+        account = self.brokers[worker].global_account
+        notes = RunNotes(lambda frame, count: router.route_run(account, result, None, frame, count))
+        result = account.sublist.match(line.split()[1])
+        feed = bytearray(b"".join(line + payload + b"\r\n" for payload in payloads))
+        Parser(notes).feed(feed, 0, len(feed))
+        router.flush_unless_due()
+        return notes.taken
 
     async def close(self) -> None:
         for mesh in self.meshes:
@@ -149,9 +181,49 @@ async def test_accounts_are_apart(three: Workers) -> None:
     three.brokers[0].account("OTHER").add(subscription)
     await three.settled()
     assert three.publish(1, b"s", b"") == 0
-    broker = three.brokers[1]
-    account = broker.account("OTHER")
-    result = account.sublist.match(b"s")
-    assert broker.internal.route_frame(account, result, compose(b"s", b"x"), None) == 1
+    assert three.publish(1, b"s", b"x", "OTHER") == 1
     await three.settled()
     assert subscription.found == [b"x"]
+
+
+async def test_messages_of_accounts_that_take_turns_are_told_apart(three: Workers) -> None:
+    names = ("$G", "ONE", "OTHER")
+    held = {name: Taking(b"s.*") for name in names}
+    for name, one in held.items():
+        three.brokers[1].account(name).add(one)
+    await three.settled()
+    for i in range(60):
+        three.publish(0, b"s.%d" % i, b"%d" % i, names[i % 7 % 3])
+    await three.settled()
+    for number, name in enumerate(names):
+        assert held[name].found == [b"%d" % i for i in range(60) if i % 7 % 3 == number]
+
+
+async def test_messages_of_all_forms_keep_their_order(three: Workers) -> None:
+    held = three.subscribe(1, b"s.*")
+    three.subscribe(1, b"s.q", b"g")
+    await three.settled()
+    header = b"NATS/1.0\r\nA: b\r\n\r\n"
+    for i in range(40):
+        payload = b"%d" % i
+        forms = [
+            compose(b"s.a", payload),
+            compose(b"s.a", payload, b"reply"),
+            compose(b"s.a", payload, None, header),
+            compose(b"s.q", payload),
+        ]
+        three.publish_frame(0, forms[i * i % 7 % 4])
+    await three.settled()
+    assert held.found == [b"%d" % i for i in range(40)]
+
+
+@pytest.mark.parametrize(("size", "count"), [(1, 3000), (1000, 200), (70_000, 3)])
+async def test_runs_cross_whole_however_they_fit_into_chunks(
+    three: Workers, size: int, count: int
+) -> None:
+    held = three.subscribe(1, b"s")
+    await three.settled()
+    payloads = [bytes([i % 251]) * size for i in range(count)]
+    assert three.publish_run(0, b"PUB s %d\r\n" % size, payloads) == count
+    await three.settled()
+    assert held.found == payloads
