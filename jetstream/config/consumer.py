@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from midge.jetstream import errors
@@ -87,6 +88,8 @@ class ConsumerConfig:
 
     def filters(self) -> tuple[bytes, ...]:
         """Return the subjects it is for, in the order they were given; empty for all."""
+        if not self.filter_subjects:
+            return (names.to_bytes(self.filter_subject),) if self.filter_subject else ()
         subjects = [*self.filter_subjects, self.filter_subject]
         return tuple(names.to_bytes(subject) for subject in subjects if subject)
 
@@ -219,6 +222,7 @@ _AT_LEAST_ZERO = {
     "inactive_threshold_ns": "inactive_threshold",
     "priority_timeout_ns": "priority_timeout",
 }
+_at_least_zero_of = attrgetter(*_AT_LEAST_ZERO)
 
 
 def set_defaults(
@@ -258,6 +262,8 @@ def _normalise(config: ConsumerConfig, pedantic: bool) -> None:
     if config.max_ack_pending < -1:
         _refuse(pedantic, "max_ack_pending must be set to -1")
         config.max_ack_pending = -1
+    if min(_at_least_zero_of(config)) >= 0:
+        return
     for attribute, name in _AT_LEAST_ZERO.items():
         if getattr(config, attribute) < 0:
             _refuse(pedantic, f"{name} must not be negative")
@@ -312,7 +318,11 @@ def fields(config: ConsumerConfig, *, with_versions: bool) -> dict[str, Any]:
     shown: dict[str, Any] = STRUCTURE.encode(config)
     if with_versions:
         metadata = {**config.metadata, **versions.dynamic_metadata()}
-        shown = _with_metadata(shown, dict(sorted(metadata.items())))
+        metadata = dict(sorted(metadata.items()))
+        if "metadata" in shown:
+            shown["metadata"] = metadata
+        else:
+            shown = _with_metadata(shown, metadata)
     return shown
 
 

@@ -83,7 +83,7 @@ def _check_replicas(config: ConsumerConfig, stream: StreamConfig) -> None:
 
 
 def _check_waits(config: ConsumerConfig) -> None:
-    if any(wait < 0 for wait in config.backoff_ns):
+    if config.backoff_ns and min(config.backoff_ns) < 0:
         raise errors.CONSUMER_BACK_OFF_NEGATIVE.error()
     if config.ack_wait_ns < 0:
         raise errors.CONSUMER_ACK_WAIT_NEGATIVE.error()
@@ -164,6 +164,8 @@ def _check_filters(config: ConsumerConfig) -> None:
         raise errors.CONSUMER_DUPLICATE_FILTER_SUBJECTS.error()
     if config.filter_subject and not names.is_valid_subject(config.filter_subject):
         raise errors.STREAM_INVALID_CONFIG.error(err=_BAD_SUBJECT)
+    if not config.filter_subjects:
+        return
     if "" in config.filter_subjects:
         raise errors.CONSUMER_EMPTY_FILTER.error()
     if not all(names.is_valid_subject(one) for one in config.filter_subjects):
@@ -186,9 +188,15 @@ _START_WORDS = {
 }
 
 
+_WITHOUT_START = frozenset({"all", "last", "new"})
+"""The policies that need nothing else to be said."""
+
+
 def _check_start(config: ConsumerConfig) -> None:
     """Check that the start position is the one that the deliver policy asks for."""
     policy = config.deliver_policy
+    if policy in _WITHOUT_START and not config.opt_start_seq and config.opt_start_time is None:
+        return
     words = f"consumer delivery policy is deliver {_START_WORDS[policy]}, but optional "
     if policy == "by_start_sequence":
         if config.opt_start_seq == 0:
@@ -228,7 +236,9 @@ def _check_sampling(config: ConsumerConfig) -> None:
 
 
 def _check_metadata(config: ConsumerConfig) -> None:
-    size = sum(names.size(key) + names.size(value) for key, value in config.metadata.items())
+    size = 0
+    for key, value in config.metadata.items():
+        size += names.size(key) + names.size(value)
     if size > names.METADATA_MAX_BYTES:
         raise errors.CONSUMER_METADATA_LENGTH.error(limit=f"{names.METADATA_MAX_BYTES // 1024}KB")
 

@@ -23,7 +23,7 @@ def is_valid_name(name: str) -> bool:
 
 def size(text: str) -> int:
     """Return how many bytes `text` has."""
-    return len(text.encode("utf-8", "surrogatepass"))
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def is_valid_subject(subject: str) -> bool:

@@ -285,12 +285,13 @@ class ConsumerSet(ConsumerHost):
             consumer.reset(0)  # the sourcing stream asks again for what it has not confirmed
 
     def _check_new(self, config: ConsumerConfig, allowed: Allowance) -> None:
-        limitable = [one for one in self._by_name.values() if not one.config.sourcing]
         most = self.config.max_consumers
         if most <= 0 or 0 < allowed.max_consumers < most:
             most = allowed.max_consumers
-        if 0 < most <= len(limitable):
-            raise errors.MAXIMUM_CONSUMERS_LIMIT.error()
+        if 0 < most <= len(self._by_name):  # else there is no need to look at each of them
+            limitable = [one for one in self._by_name.values() if not one.config.sourcing]
+            if most <= len(limitable):
+                raise errors.MAXIMUM_CONSUMERS_LIMIT.error()
         if self.retention == "workqueue" and not (config.direct or config.sourcing):
             others = self._filters_of_others(names.to_bytes(config.durable_name or config.name))
             consumer_rules.check_work_queue(config, others, is_new=True)

@@ -7,19 +7,32 @@ import json
 import re
 from typing import Any
 
+import msgspec
+
 _ESCAPED = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
+_SEPARATOR = b"\xe2\x80"  # what the two line separators begin with
 _ENCODER = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
+_QUICK_ENCODER = msgspec.json.Encoder()
 
 
 def encode(value: Any) -> bytes:
-    """Return `value`, of dicts, lists, text, numbers and None, as Go would write it.
+    """Return `value`, of dicts, lists, text, whole numbers and None, as Go would write it.
 
     Bytes that were no UTF-8 and came through as lone surrogates become U+FFFD.
     """
-    text = _ENCODER.encode(value)
-    if _ESCAPED.search(text):
-        text = _ESCAPED.sub(_escape, text)
-    return text.encode()
+    try:
+        written = _QUICK_ENCODER.encode(value)
+    except UnicodeEncodeError:
+        written = None
+    if (
+        written is None
+        or b"<" in written
+        or b">" in written
+        or b"&" in written
+        or _SEPARATOR in written
+    ):
+        return _ESCAPED.sub(_escape, _ENCODER.encode(value)).encode()
+    return written
 
 
 def _escape(found: re.Match[str]) -> str:

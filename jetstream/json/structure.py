@@ -9,6 +9,7 @@ value that does not fit is the error, but malformed text anywhere comes first.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 from midge.jetstream.json import plain, syntax
@@ -318,10 +319,12 @@ class Structure(Kind):
         self._make = make
         self._is_value = is_value
         self._by_name = {field.name: field for field in fields}
+        self._readers = {one.name: (one.attribute, one.kind.plain) for one in fields}
         self._written = [
-            (one.name, one.attribute, one.is_optional, None if one.kind.is_as_held else one.kind)
-            for one in fields
+            (one.name, one.is_optional, None if one.kind.is_as_held else one.kind) for one in fields
         ]
+        # The class is one more, for with a single attribute there would be no tuple.
+        self._held = attrgetter(*[one.attribute for one in fields], "__class__")
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
         """See `Kind.decode`."""
@@ -353,8 +356,7 @@ class Structure(Kind):
     def encode(self, value: Any) -> Any:
         """See `Kind.encode`."""
         fields = {}
-        for name, attribute, is_optional, kind in self._written:
-            held = getattr(value, attribute)
+        for (name, is_optional, kind), held in zip(self._written, self._held(value), strict=False):
             if kind is None:
                 if held or not is_optional:
                     fields[name] = held
@@ -368,14 +370,16 @@ class Structure(Kind):
             return NOT_PLAIN
         made = self._make() if current is None else current
         found = []
+        readers = self._readers
         for name, one in value.items():
-            field = self._by_name.get(name)
-            if field is None:
+            reader = readers.get(name)
+            if reader is None:
                 return NOT_PLAIN
-            read = field.kind.plain(one, getattr(made, field.attribute))
+            attribute, plain_of = reader
+            read = plain_of(one, getattr(made, attribute))
             if read is NOT_PLAIN:
                 return NOT_PLAIN
-            found.append((field.attribute, read))
+            found.append((attribute, read))
         for attribute, read in found:
             setattr(made, attribute, read)
         return made

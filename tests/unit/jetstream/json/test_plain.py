@@ -20,6 +20,11 @@ NOT_ALIKE = [
     b"{} {}",
     b"[1,]",
     b'{"a":1,"a":1}',
+    b'{"a" :1,"a":2}',
+    b'{"a":"x","a":"y"}',
+    b'{"a":"x","a":2}',
+    b'{"a":{"b":1},"a":{"b":1}}',
+    b'{"a":[{"b":1,"b":2}]}',
     b'{"a":NaN}',
     b'{"a":-Infinity}',
     b'{"a":1.0}',
@@ -37,6 +42,14 @@ NOT_ALIKE = [
 @pytest.mark.parametrize("body", NOT_ALIKE, ids=lambda body: repr(body[:24]))
 def test_what_is_not_read_alike_is_left_to_the_other_reader(body: bytes) -> None:
     assert plain.read(body) is NOT_PLAIN
+
+
+@pytest.mark.parametrize(
+    "value", [":", " ", "", "a:b", [":", {":": ":"}], {"": [[], {}, ["x"]]}, 1]
+)
+def test_signs_within_texts_do_not_matter(value: Any) -> None:
+    for separators in ((",", ":"), (" , ", " : ")):
+        assert plain.read(json.dumps({"a": value}, separators=separators).encode()) == {"a": value}
 
 
 def with_all_rules(body: bytes, kind: structure.Structure, into: Any) -> Any:
