@@ -7,6 +7,7 @@ remembers it in `.hypothesis`, so that the tests meet it again first.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import logging
 import sys
 import time
@@ -14,6 +15,9 @@ import time
 from hypothesis import settings
 
 EXAMPLES_PER_ROUND = 500
+HANG_S = 900.0
+"""A round of 1,000 scripts takes 3 to 30 s, and making a failing one small 300 s; one that has not
+ended by then tells where it is and ends the run."""
 
 
 def main() -> int:
@@ -29,9 +33,13 @@ def main() -> int:
     started = time.monotonic()
     rounds = 0
     while time.monotonic() - started < minutes * 60:
+        faulthandler.dump_traceback_later(HANG_S, exit=True)
         test_core.test_no_split_changes_what_anybody_is_sent()
         test_core.test_who_reads_slowly_harms_nobody_else()
         rounds += 1
+        print(f"\r{rounds * 2 * EXAMPLES_PER_ROUND:,} scripts", end="", file=sys.stderr, flush=True)
+    faulthandler.cancel_dump_traceback_later()
+    print(file=sys.stderr)
     scripts = rounds * 2 * EXAMPLES_PER_ROUND
     print(f"{scripts:,} scripts in {time.monotonic() - started:,.0f} s: nothing found")
     return 0
