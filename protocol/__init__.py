@@ -3,12 +3,18 @@
 Nothing here uses a socket, a clock or an event loop.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from midge.protocol.errors import MidgeError, ProtocolError
 from midge.protocol.frame import Frame, compose
-from midge.protocol.handler import Handler
 from midge.protocol.inbound import Inbound, SharedBuffer
-from midge.protocol.parser import Parser
 from midge.protocol.version import COMPATIBLE_VERSION
+
+if TYPE_CHECKING:
+    from midge.protocol.handler import Handler
+    from midge.protocol.parser import Parser
 
 __all__ = [
     "COMPATIBLE_VERSION",
@@ -21,3 +27,16 @@ __all__ = [
     "SharedBuffer",
     "compose",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the parser when it is first asked for: a server listens before it needs one."""
+    if name == "Parser":
+        from midge.protocol.parser import Parser  # noqa: PLC0415 - see above
+
+        return Parser
+    if name == "Handler":
+        from midge.protocol.handler import Handler  # noqa: PLC0415 - see above
+
+        return Handler
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

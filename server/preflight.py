@@ -21,7 +21,6 @@ from midge.server.listeners.tls import build_server_context
 from midge.sublist.subjects import is_valid_subject
 
 if TYPE_CHECKING:
-    import pathlib
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from os import PathLike
 
@@ -35,7 +34,7 @@ _KEY_PART = r"[^.\[\]]+"
 
 
 def load(
-    file: pathlib.Path | None = None,
+    file: str | PathLike[str] | None = None,
     environment: Mapping[str, str] | None = None,
     flags: Iterable[tuple[tuple[str, ...], str, Any]] = (),
 ) -> Loaded:
@@ -52,9 +51,7 @@ def load_options(file: str | PathLike[str]) -> tables.Options:
     A name that ends in `.toml` is read as TOML, every other one as a nats-server configuration.
     Raises: ConfigError, one or several, each with its key and place.
     """
-    from pathlib import Path  # noqa: PLC0415 - a server without a file needs none
-
-    return load(Path(file)).options
+    return load(file).options
 
 
 def find_unusable(options: tables.Options) -> list[Problem]:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from midge.protocol.errors import MidgeError
 from midge.server.broker.broker import Broker
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.connection import Connection
 from midge.server.clock import Clock, LoopClock
 from midge.server.config.options import Options
 from midge.server.errors import ConfigError
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from midge.jetstream.store.disk import SuppliedDisk
+    from midge.server.clients.connection import Connection
     from midge.server.cluster.service import ClusterService
     from midge.server.jetstream.engine import Engine
     from midge.server.leafnodes.service import LeafNodeService

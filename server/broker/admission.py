@@ -24,7 +24,6 @@ from midge.server.broker.auth_request import auth_timeout_s, request_of
 from midge.server.broker.pending_auth import PendingAuth
 from midge.server.clients.client_info import offered_by
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.reading import AUTHENTICATING
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
@@ -137,12 +136,16 @@ class Admission:
         verdict = seats.enter(connection, self._silent_identity(connection))
         if verdict is None or isinstance(verdict, Verdict):
             return False
+        from midge.server.clients.reading import AUTHENTICATING  # noqa: PLC0415 - no start needs it
+
         connection.channel.reading.halt(AUTHENTICATING)
         self._pending_auth.ask(connection, verdict, self._seated)
         return True
 
     def _seated(self, connection: Connection, verdict: Verdict) -> None:
         """Let in a connection that has had to wait for its seat, or turn it away."""
+        from midge.server.clients.reading import AUTHENTICATING  # noqa: PLC0415 - as above
+
         connection.channel.reading.unhalt(AUTHENTICATING)
         if isinstance(verdict, Refusal):
             self._send_away(connection, verdict)

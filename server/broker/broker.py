@@ -15,16 +15,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from midge.server.accounts.links import AccountLinks
 from midge.server.broker.admission import Admission
-from midge.server.broker.message_trace import MessageTraces
 from midge.server.broker.server_keys import ServerKeys, may_delegate
 from midge.server.broker.totals import Totals
-from midge.server.clients.channel import ChannelOwner
 from midge.server.clients.charges import LOG_LINE_BYTES
-from midge.server.clients.clean_up import CleanUp
 from midge.server.clients.client_info import shared_info
 from midge.server.clients.closed_clients import ClosedClient, ClosedClients
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.connection import Connection
 from midge.server.clients.host import Host
 from midge.server.clients.observer import Observer
 from midge.server.clients.screens import Screen, Screens
@@ -38,16 +34,17 @@ from midge.server.routing.contained_faults import ContainedFaults
 from midge.server.routing.observer import MessageObserver
 from midge.server.routing.role import Role
 from midge.server.routing.router import Router
-from midge.server.routing.several_observers import SeveralObservers
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist import SubList
 
 if TYPE_CHECKING:
     from midge.server.broker.hints import Hints
+    from midge.server.broker.message_trace import MessageTraces, Send
     from midge.server.broker.rights import Rights
     from midge.server.broker.server_info import Neighbours
+    from midge.server.clients.channel import ChannelOwner
+    from midge.server.clients.connection import Connection
     from midge.server.clients.publishing import PublishingClient
-    from midge.server.clients.seams import Trace
     from midge.server.interceptors.api import Interceptor
     from midge.server.interceptors.interception import Interception
     from midge.server.routing.client import Client
@@ -109,11 +106,11 @@ class Broker(Host):
         self.host, self.port = options.listen.host, options.listen.port
         self._last_cid = 4  # nats-server's internal clients take the first few
         self._expected: deque[int] = deque(maxlen=_EXPECTED_MAX)
-        self._transports = set[ChannelOwner]()
+        self._transports: set[ChannelOwner] = set()
         self._empty = asyncio.Event()
         links = AccountLinks(self.internal.route_frame, clock, random, self.account, self._describe)
         self.admission = Admission(self, self.clients, self.account, links)
-        self.traces = MessageTraces(self, self.admission.trace_claim, self.accounts.get)
+        self._send_trace: Send | None = None
         self._offer_callout(options)
         links.applied = partial(self._show, "accounts_planned")
         self.intercept_as_configured(configured_interceptors(options))
@@ -154,6 +151,21 @@ class Broker(Host):
         from midge.server.broker.rights import Rights  # noqa: PLC0415 - no start needs it
 
         return Rights(self)
+
+    @cached_property
+    def traces(self) -> MessageTraces:
+        """The traces of messages, made on first use."""
+        from midge.server.broker.message_trace import MessageTraces  # noqa: PLC0415 - as above
+
+        traces = MessageTraces(self, self.admission.trace_claim, self.accounts.get)
+        traces.send = self._send_trace
+        return traces
+
+    def publish_traces(self, send: Send | None) -> None:
+        """Publish traces by `send` from now on; None where there are none."""
+        self._send_trace = send
+        if "traces" in self.__dict__:
+            self.traces.send = send
 
     # Connections.
 
@@ -205,6 +217,8 @@ class Broker(Host):
 
     def make_connection(self, peer: tuple[str, int], listener_kind: str = "STANDARD") -> Connection:
         """Make a connection with a cid of its own, not yet on a transport."""
+        from midge.server.clients.connection import Connection  # noqa: PLC0415 - no start needs it
+
         connection = Connection(self, self.take_cid(), peer, listener_kind)
         self.admission.prepare(connection)
         return connection
@@ -228,7 +242,9 @@ class Broker(Host):
         """Trace `connection` while `logging.trace` says so."""
         wanted = self.options.logging.trace or self.options.logging.trace_verbose
         if wanted or connection.tracer is not None:
-            connection.trace(_tracer_of(connection, self.options) if wanted else None)
+            from midge.server.clients.protocol_trace import Tracer  # noqa: PLC0415 - few logs have it
+
+            connection.trace(Tracer(connection, self.options.logging) if wanted else None)
 
     def client_connected(self, connection: Connection) -> None:
         """Called when a client has been admitted."""
@@ -260,13 +276,11 @@ class Broker(Host):
         elif reason is ClosedReason.STALE_CONNECTION:
             self.totals.stale_connections += 1
         if log.is_debugging:
-            log.debug(
-                "client_closed",
-                cid=connection.cid,
-                peer=connection.peer,
-                client=_label_of(connection),
-                reason=reason.value,
-            )
+            from midge.server.clients.protocol_trace import client_label  # noqa: PLC0415 - as above
+
+            label, cid = client_label(connection), connection.cid
+            peer, text = connection.peer, reason.value
+            log.debug("client_closed", cid=cid, peer=peer, client=label, reason=text)
 
     def _forget_what_waits(self, connection: Connection, interception: Interception) -> None:
         dropped = interception.forget(connection)
@@ -382,6 +396,8 @@ class Broker(Host):
         def unsubscribed(subscription: RoutedSubscription) -> None:
             self.unsubscribed(connection, subscription, "disconnected")
 
+        from midge.server.clients.clean_up import CleanUp  # noqa: PLC0415 - no start needs it
+
         CleanUp(self.turns, self.clock, account, left, unsubscribed).begin(slice_)
 
     # INFO.
@@ -444,6 +460,9 @@ class Broker(Host):
         several = self._message_observers
         self.router.observer = several[0] if len(several) == 1 else None
         if len(several) > 1:
+            # Few have more than one.
+            from midge.server.routing.several_observers import SeveralObservers  # noqa: PLC0415
+
             self.router.observer = SeveralObservers(several, self.router.faults)
 
     def close(self) -> None:
@@ -468,18 +487,6 @@ def configured_interceptors(options: Options) -> dict[str, Interceptor]:
     from midge.server.interceptors.api import load_interceptors  # noqa: PLC0415 - few have any
 
     return load_interceptors(table)
-
-
-def _tracer_of(connection: Connection, options: Options) -> Trace:
-    from midge.server.clients.protocol_trace import Tracer  # noqa: PLC0415 - few logs have one
-
-    return Tracer(connection, options.logging)
-
-
-def _label_of(connection: Connection) -> str:
-    from midge.server.clients.protocol_trace import client_label  # noqa: PLC0415 - as above
-
-    return client_label(connection)
 
 
 def _kind_of(error: str) -> str:

@@ -1,11 +1,12 @@
 """The thin layer between a Channel and what a particular event loop calls."""
 
+from __future__ import annotations
+
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from midge.server.clients.channel import Channel
-
 if TYPE_CHECKING:
+    from midge.server.clients.channel import Channel
     from midge.server.clients.seams import Transport
 
 

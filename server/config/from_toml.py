@@ -11,7 +11,7 @@ from midge.server.config.toml_lines import KeyLines
 from midge.server.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from os import PathLike
 
     from midge.server.config.type_check import Path as KeyPath
 
@@ -24,7 +24,7 @@ _DEEP_KEY = re.compile(
 """A key with more parts than any setting has; tomllib takes quadratic time for those."""
 
 
-def read_toml_file(file: Path) -> Layer:
+def read_toml_file(file: str | PathLike[str]) -> Layer:
     """Read the settings in `file`.
 
     Raises:
@@ -50,7 +50,7 @@ def read_toml_file(file: Path) -> Layer:
     return Layer(values, where)
 
 
-def _syntax_error(error: tomllib.TOMLDecodeError, file: Path) -> ConfigError:
+def _syntax_error(error: tomllib.TOMLDecodeError, file: str | PathLike[str]) -> ConfigError:
     """Move the position from the parser's text to where all errors have it."""
     text = str(error)
     found = _PLACE.search(text)

@@ -6,6 +6,7 @@ value is kept, so that errors can name it and `midge check` can show it.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -20,7 +21,7 @@ from midge.server.errors import CombinedConfigError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
+    from os import PathLike
 
     from midge.server.config.type_check import Path as KeyPath
 
@@ -60,7 +61,7 @@ NOBODY = Layer({}, lambda _path: "")
 
 
 def load(
-    file: Path | None = None,
+    file: str | PathLike[str] | None = None,
     environment: Mapping[str, str] | None = None,
     flags: Iterable[tuple[tuple[str, ...], str, Any]] = (),
     *,
@@ -84,9 +85,9 @@ def load(
     return Loaded(options, _origins(places), tuple(unknown), found)
 
 
-def read_file(file: Path) -> Layer:
+def read_file(file: str | PathLike[str]) -> Layer:
     """Read a configuration file: TOML by its suffix, nats-server's form otherwise."""
-    if file.suffix != ".toml":
+    if not os.fspath(file).endswith(".toml"):
         from midge.server.config.nats_conf import read_conf_file  # noqa: PLC0415 - seldom needed
 
         return read_conf_file(file)

@@ -5,7 +5,6 @@ What is written loads again into the same options, except for secrets where they
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +110,7 @@ def _key(name: str) -> str:
 
 def _string(text: str) -> str:
     # JSON's escapes are TOML's, but for DEL, which TOML wants escaped too.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
 
 
 def effective(options: Options, origins: dict[tuple[str, ...], str]) -> str:

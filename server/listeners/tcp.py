@@ -4,22 +4,27 @@ INFO is written to the bare socket before any transport exists, so that a TLS ha
 follows, is an ordinary one from its first byte.
 """
 
+from __future__ import annotations
+
 import asyncio
 import socket
 import ssl
-from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from midge.protocol import errors
 from midge.server.broker.broker import Broker
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.connection import Connection
 from midge.server.clients.loop_adapter import forget, protocol_for
-from midge.server.clock import Clock
 from midge.server.listeners.accepting import Acceptor
 from midge.server.listeners.tls import HandshakeLimit, TlsContexts, is_client_hello
 from midge.server.listeners.tls_alert import alerting
 from midge.server.log.logger import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from midge.server.clients.connection import Connection
+    from midge.server.clock import Clock
 
 _GRACE_S = 60.0
 

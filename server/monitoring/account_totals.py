@@ -1,7 +1,13 @@
 """Totals per account, including closed connections."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from midge.server.broker.broker import Broker, Observer, Totals
-from midge.server.clients.connection import Connection
+
+if TYPE_CHECKING:
+    from midge.server.clients.connection import Connection
 
 
 class AccountTotals(Observer):

@@ -24,7 +24,6 @@ from midge.server.process.names import PROGRAM, version_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
     from typing import TextIO
 
     from midge.server.config.load import Loaded
@@ -166,10 +165,10 @@ def _load(line: CommandLine) -> Loaded:
     return preflight.load(_path(file) if file else None, os.environ, flags)
 
 
-def _path(file: str) -> Path:
-    from pathlib import Path  # noqa: PLC0415 - a server without a file needs none
-
-    return Path(file)
+def _path(file: str) -> str:
+    """Return `file` without the parts that mean nothing, as errors are to name it."""
+    parts = [part for part in file.split("/") if part not in ("", ".")]
+    return "/" * file.startswith("/") + "/".join(parts) or "."
 
 
 def _check_file(line: CommandLine, file: str, program: str) -> None:

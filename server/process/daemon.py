@@ -22,13 +22,13 @@ from midge.server.auth.passwords import has_plain_ones
 from midge.server.log import logger as logging
 from midge.server.process.gc_pauses import shorten_pauses
 from midge.server.process.names import PROGRAM, is_compiled
-from midge.server.process.pid_and_ports import PortsFile, write_pid_file
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from midge.server.config.load import Loaded
     from midge.server.config.options import Options
+    from midge.server.process.pid_and_ports import PortsFile
 
 log = logging.get_logger()
 
@@ -185,6 +185,8 @@ class Daemon:
         path = options.process.pid_file
         if not path:
             return
+        from midge.server.process.pid_and_ports import write_pid_file  # noqa: PLC0415 - seldom set
+
         try:
             write_pid_file(path)
         except OSError as error:
@@ -198,11 +200,15 @@ class Daemon:
                 log.info(TLS_LISTENERS.get((kind, scheme), event), url=url, address=address)
         self._write_ports_file(options)
         log.info("server_ready")
+        # The first client need not wait for what the start could do without.
+        asyncio.get_running_loop().call_soon(import_connections)
 
     def _write_ports_file(self, options: Options) -> None:
         self._remove_ports_file()
         if not options.process.ports_file_dir:
             return
+        from midge.server.process.pid_and_ports import PortsFile  # noqa: PLC0415 - seldom set
+
         self._ports_file = PortsFile(options.process.ports_file_dir)
         try:
             self._ports_file.write(self._server.urls())
@@ -299,6 +305,12 @@ def run(daemon_of: Callable[[], Daemon]) -> int:
 
 async def _run(daemon_of: Callable[[], Daemon]) -> int:
     return await daemon_of().run()
+
+
+def import_connections() -> None:
+    """Import what the first connection would else import when it comes."""
+    from midge.server.broker import rights, server_info  # noqa: F401, PLC0415 - see above
+    from midge.server.clients import connection  # noqa: F401, PLC0415 - see above
 
 
 def _explain(error: OSError) -> str:

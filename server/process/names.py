@@ -6,7 +6,7 @@ import os
 import sys
 
 import midge
-from midge.protocol import COMPATIBLE_VERSION, Parser
+from midge.protocol import COMPATIBLE_VERSION, Frame
 
 PROGRAM = "midge-server"
 REAL = "nats-server"
@@ -33,7 +33,7 @@ def _last_part(path: str) -> str:
 
 def is_compiled() -> bool:
     """Tell whether the hot modules are compiled."""
-    return hasattr(Parser, "__pyx_vtable__")
+    return hasattr(Frame, "__pyx_vtable__")
 
 
 def version_line() -> str:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from midge.protocol import COMPATIBLE_VERSION
 from midge.server.clients.client_info import client_info
-from midge.server.clients.connection import Connection
 from midge.server.monitoring import go_format
 from midge.server.monitoring.state import State
 
 if TYPE_CHECKING:
+    from midge.server.clients.connection import Connection
     from midge.server.leafnodes.link import LeafLink
 
 _ADVISORY = "io.nats.server.advisory.v1."

@@ -18,7 +18,6 @@ from midge.server.auth import Refusal
 from midge.server.broker.broker import Broker, Observer
 from midge.server.clients.client_info import user_of
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.connection import Connection
 from midge.server.monitoring import go_format
 from midge.server.monitoring.state import State
 from midge.server.routing.account import Account
@@ -26,6 +25,7 @@ from midge.server.system_account.documents import Documents
 from midge.server.system_account.services import SystemServices
 
 if TYPE_CHECKING:
+    from midge.server.clients.connection import Connection
     from midge.server.clock import Timer
     from midge.server.leafnodes.link import LeafLink
 
@@ -56,14 +56,14 @@ class SystemEvents(Observer):
         for account in list(self._broker.accounts.values()):
             self.account_made(account)
         self._broker.observers.append(self)
-        self._broker.traces.send = self._send_trace
+        self._broker.publish_traces(self._send_trace)
         self._broker.admission.refused = self._tell_refused
         if self._is_first:
             self._tick()
 
     def stop(self) -> None:
         """Publish the shutdown event, and stop."""
-        self._broker.traces.send = None
+        self._broker.publish_traces(None)
         self._broker.admission.refused = None
         if self._is_first:
             self._publish_own("SHUTDOWN", self._documents.server_info())

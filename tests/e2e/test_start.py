@@ -93,7 +93,9 @@ def test_common_settings_import_nothing_more(keywords: str) -> None:
 DAEMON = """
 import sys
 before = set(sys.modules)  # an editable install imports some for itself
-from midge.server.process import cli, daemon
+from midge.server.process import cli
+cli.import_msgspec()
+from midge.server.process import daemon
 
 def report(self, options):
     names = sorted(set(sys.modules) - before)
@@ -105,13 +107,16 @@ daemon.Daemon._report_ready = report
 sys.exit(cli.server_main(["-a", "127.0.0.1", "-p", "-1"]))
 """
 
-OWN_MODULES_MAX = 140
+OWN_MODULES_MAX = 120
 """Modules of ours that a plain `midge-server` may import; each takes a quarter of a millisecond."""
 
 LATER_IN_A_DAEMON = LATER - {"midge.server.log.formats"} | {
     "hmac",
     "json",
+    "midge.protocol.parser",
     "midge.server.auth.claims",
+    "midge.server.broker.message_trace",
+    "midge.server.clients.connection",
     "midge.server.config.from_toml",
     "midge.server.config.to_toml",
     "midge.server.monitoring.service",
@@ -120,6 +125,7 @@ LATER_IN_A_DAEMON = LATER - {"midge.server.log.formats"} | {
     "pathlib",
     "secrets",
     "tomllib",
+    "typing_extensions",
     "urllib.parse",
     "zoneinfo",
 }
@@ -135,10 +141,42 @@ def test_a_plain_daemon_imports_only_what_it_needs() -> None:
     assert len(own) <= OWN_MODULES_MAX
 
 
+AFTER_THE_START = """
+import asyncio, sys
+from midge.server.process import cli
+cli.import_msgspec()
+from midge.server.process import daemon
+
+def report(self, options, before=daemon.Daemon._report_ready):
+    before(self, options)
+    asyncio.get_running_loop().call_soon(look, self)
+
+def look(self):
+    print(sys.modules.keys() >= {"midge.server.clients.connection", "midge.protocol.parser"})
+    self._stopping.set()
+
+daemon.Daemon._report_ready = report
+sys.exit(cli.server_main(["-a", "127.0.0.1", "-p", "-1"]))
+"""
+
+
+def test_what_the_first_client_needs_is_imported_once_the_server_listens() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AFTER_THE_START],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=True,
+    )
+    assert done.stdout == "True\n"
+
+
 READINGS = """
 import json, sys
+from midge.server.process import cli
+cli.import_msgspec()
 from midge.server.config import load
-from midge.server.process import cli, daemon
+from midge.server.process import daemon
 
 def report(self, options):
     print(readings, json.dumps(sorted(sys.modules)))
@@ -170,7 +208,9 @@ def test_a_configuration_file_is_read_once_and_imports_little(
     )
     readings, _, modules = done.stdout.partition(" ")
     assert readings == "1"
-    assert set(json.loads(modules)) & (HEAVY | LATER) - {"uvloop"} <= {"midge.server.log.formats"}
+    imported = set(json.loads(modules))
+    assert imported & (HEAVY | LATER) - {"uvloop"} <= {"midge.server.log.formats"}
+    assert imported & {"midge.server.clients.connection", "typing_extensions"} == set()
 
 
 INTERRUPTED = """

@@ -31,7 +31,7 @@ PING_INTERVAL_MAX_S = 30.0
 """Longest time between PINGs on a route."""
 
 _RESPONSES = ("allow_responses", "publish_allow_responses")
-_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})|\s")
+_BAD_ESCAPE = r"%(?![0-9A-Fa-f]{2})|\s"
 
 
 def _name(section: Section, node: Node) -> None:
@@ -52,7 +52,7 @@ def _routes(section: Section, node: Node) -> None:
     urls: dict[str, None] = {}
     for entry in items(node):
         url = text(entry)
-        if _BAD_ESCAPE.search(url):
+        if re.search(_BAD_ESCAPE, url):
             fail(entry, f"error parsing route url [{quote(url.encode())}]")
         if url in urls:
             section.warn(entry, f'invalid use of field "{url}": Duplicate route entry detected')

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from midge.server.config.nats_conf.parser import Node
 
-_SIZE = re.compile(r"(-?[0-9]+)([KMGT]?)B?")
+_SIZE = r"(-?[0-9]+)([KMGT]?)B?"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -29,7 +29,7 @@ def storage_size(node: Node) -> int:
     """Return a number of bytes: an integer, or a text such as `"1GB"`; -1 means no limit."""
     if not isinstance(node.value, str):
         return integer(node)
-    found = _SIZE.fullmatch(node.value.strip())
+    found = re.fullmatch(_SIZE, node.value.strip())
     if node.value and found is None:
         fail(node, f"expected a size such as 512M or 10GB, got {node.value[:60]!r}")
     return int(found[1]) * _UNITS[found[2]] if found else 0

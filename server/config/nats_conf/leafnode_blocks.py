@@ -25,9 +25,9 @@ from midge.server.config.nats_conf.values import (
 if TYPE_CHECKING:
     from midge.server.config.nats_conf.parser import Node
 
-_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})|\s")
-_PUBLIC_KEY = re.compile(r"U[A-Z2-7]{55}")
-_SEED = re.compile(r"SU[A-Z2-7]{56}")
+_BAD_ESCAPE = r"%(?![0-9A-Fa-f]{2})|\s"
+_PUBLIC_KEY = r"U[A-Z2-7]{55}"
+_SEED = r"SU[A-Z2-7]{56}"
 _COMPRESSION_OFF = {"off", "disabled", "accept", "auto", "s2_auto"}
 
 
@@ -37,7 +37,7 @@ def _urls(section: Section, node: Node) -> None:
         fail(node, f"Expected remote leafnode url to be an array or string, got {node.value}")
     urls = texts(node)
     for url in urls:
-        if _BAD_ESCAPE.search(url):
+        if re.search(_BAD_ESCAPE, url):
             fail(node, f"error parsing leafnode url [{quote(url.encode())}]")
     section.put("urls", urls, node)
 
@@ -45,7 +45,7 @@ def _urls(section: Section, node: Node) -> None:
 def _seed(section: Section, node: Node) -> None:
     """Read a user's seed."""
     seed = secret(node)
-    if not _SEED.fullmatch(seed):
+    if not re.fullmatch(_SEED, seed):
         fail(node, "Remote leafnode nkey is not a valid seed")
     if "credentials" in section.values:
         fail(node, "Remote leafnode can not have both creds and nkey defined")
@@ -155,7 +155,7 @@ def _listen(section: Section, node: Node) -> None:
 
 def _public_nkey(section: Section, node: Node) -> None:
     """Read the public key of the only user."""
-    if not _PUBLIC_KEY.fullmatch(text(node)):
+    if not re.fullmatch(_PUBLIC_KEY, text(node)):
         fail(node, "Not a valid public nkey for leafnode authorization")
     section.put("nkey", text(node), node)
 

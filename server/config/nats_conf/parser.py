@@ -6,7 +6,6 @@ Nesting and the total bytes of included files are bounded; cycles of files and v
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from midge.server.config.layer import FILE_SIZE_MAX_BYTES, read_text
@@ -60,10 +59,10 @@ class Source:
         self.environment = environment
         self.bytes_left = FILE_SIZE_MAX_BYTES
         self.files_left = INCLUDES_MAX
-        self.open_files: list[Path] = []
+        self.open_files: list[str] = []
         self.open_variables: list[str] = []
 
-    def read(self, file: Path) -> str:
+    def read(self, file: str) -> str:
         """Return the text of `file`, within the remaining budget."""
         self.files_left -= 1
         if self.files_left < 0:
@@ -79,12 +78,12 @@ class Source:
         return text
 
 
-def parse_file(file: Path, source: Source) -> dict[str, Node]:
+def parse_file(file: str, source: Source) -> dict[str, Node]:
     """Return the top-level entries of `file`.
 
     Raises: ConfError.
     """
-    resolved = file.resolve()
+    resolved = os.path.realpath(file)
     if resolved in source.open_files:
         raise ConfError(f"{file} includes itself")
     if len(source.open_files) >= INCLUDE_DEPTH_MAX:
@@ -99,11 +98,11 @@ def parse_file(file: Path, source: Source) -> dict[str, Node]:
 class Parser:
     """The entries of one text."""
 
-    def __init__(self, text: str, file: Path, source: Source) -> None:
+    def __init__(self, text: str, file: str, source: Source) -> None:
         """Parse `text` of `file`, to which includes are relative."""
         self._file = file
         self._source = source
-        self._tokens = Lexer(text, str(file)).tokens()
+        self._tokens = Lexer(text, file).tokens()
         self._root: dict[str, Node] = {}
         self._containers: list[dict[str, Node] | list[Node]] = [self._root]
         self._keys: list[Token] = []
@@ -134,16 +133,17 @@ class Parser:
     def _add(self, token: Token, value: Any) -> None:
         container = self._containers[-1]
         if isinstance(container, list):
-            container.append(Node(value, str(self._file), token.line, token.column))
+            container.append(Node(value, self._file, token.line, token.column))
             return
         key = self._keys.pop()
-        container[key.value] = Node(value, str(self._file), key.line, key.column)
+        container[key.value] = Node(value, self._file, key.line, key.column)
 
     def _include(self, token: Token) -> None:
         container = self._containers[-1]
         if not isinstance(container, dict):
             raise TypeError("the lexer takes `include` for a key, which arrays do not have")
-        file = Path(os.path.normpath(self._file.parent / token.value))
+        folder = "" if token.value.startswith("/") else self._file.rpartition("/")[0] or "."
+        file = os.path.normpath(f"{folder}/{token.value}" if folder else token.value)
         try:
             container.update(parse_file(file, self._source))
         except ConfigError as error:

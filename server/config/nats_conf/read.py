@@ -14,7 +14,7 @@ from midge.server.errors import CombinedConfigError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
+    from os import PathLike
 
     from midge.server.config.type_check import Path as KeyPath
 
@@ -22,26 +22,29 @@ ERRORS_MAX = 100
 """Most errors of one file that are reported."""
 
 
-def read_conf_file(file: Path, environment: Mapping[str, str] | None = None) -> Layer:
-    """Return the values of `file` with the place of each.
+def read_conf_file(
+    path: str | PathLike[str], environment: Mapping[str, str] | None = None
+) -> Layer:
+    """Return the values of the file at `path` with the place of each.
 
     Variables that the file does not define are looked up in `environment`, by default the
     process's.
 
     Raises: ConfError, one or several, naming file, line and column.
     """
+    file = os.fspath(path)
     source = Source(os.environ if environment is None else environment)
     entries = parse_file(file, source)
     if not entries:
-        raise ConfError("config has no values or is empty", where=str(file))
+        raise ConfError("config has no values or is empty", where=file)
     result = Result()
-    read_map(Node(entries, str(file), 1, 0), Section(result, result.values, ()), SERVER)
+    read_map(Node(entries, file, 1, 0), Section(result, result.values, ()), SERVER)
     if result.errors:
-        raise _all_of(result.errors, str(file))
+        raise _all_of(result.errors, file)
 
-    def where(path: KeyPath) -> str:
-        ends = range(len(path), 0, -1)
-        return next((result.places[path[:n]] for n in ends if path[:n] in result.places), str(file))
+    def where(key: KeyPath) -> str:
+        ends = range(len(key), 0, -1)
+        return next((result.places[key[:n]] for n in ends if key[:n] in result.places), file)
 
     return Layer(result.values, where, ConfError, tuple(result.warnings))
 

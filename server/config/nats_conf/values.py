@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from midge.server.config.nats_conf.parser import Node
 
-_DURATION = re.compile(r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+")
-_DURATION_PART = re.compile(r"([0-9.]+)(ns|us|µs|μs|ms|s|m|h)")
-_DURATION_STEP = re.compile(r"([0-9]*(?:\.[0-9]*)?)([^0-9.]*)")
+_DURATION = r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+"
+_DURATION_PART = r"([0-9.]+)(ns|us|µs|μs|ms|s|m|h)"
+_DURATION_STEP = r"([0-9]*(?:\.[0-9]*)?)([^0-9.]*)"
 _UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
 _DURATION_LENGTH_MAX = 64
 _DURATION_MAX_S = 2**63 / 1e9
@@ -104,9 +104,9 @@ def duration(node: Node, written: str, prefix: str = "") -> float:
     """Return the seconds of a Go duration such as `1h15m30.5s`."""
     if written in ("0", "+0", "-0"):
         return 0.0
-    if len(written) > _DURATION_LENGTH_MAX or not _DURATION.fullmatch(written):
+    if len(written) > _DURATION_LENGTH_MAX or not re.fullmatch(_DURATION, written):
         fail(node, f'{prefix}time: {_duration_fault(written)} duration "{written[:60]}"')
-    parts = _DURATION_PART.findall(written)
+    parts = re.findall(_DURATION_PART, written)
     total = sum(float(number) * _UNITS_S[unit] for number, unit in parts)
     if total >= _DURATION_MAX_S:
         fail(node, f'{prefix}time: invalid duration "{written}"')
@@ -115,7 +115,7 @@ def duration(node: Node, written: str, prefix: str = "") -> float:
 
 def _duration_fault(written: str) -> str:
     """Return what is wrong with a duration in Go's words: `unknown unit "y" in`, or `invalid`."""
-    for number, unit in _DURATION_STEP.findall(written.removeprefix("-").removeprefix("+")):
+    for number, unit in re.findall(_DURATION_STEP, written.removeprefix("-").removeprefix("+")):
         if not number.strip("."):
             break
         if unit not in _UNITS_S:
