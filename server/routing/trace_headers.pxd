@@ -29,18 +29,17 @@ cdef inline bint may_ask(const unsigned char *data, Py_ssize_t start, Py_ssize_t
 
 cdef inline Py_ssize_t count_untraced(Frame frame, Py_ssize_t count) except -1:
     cdef const unsigned char *data = frame.data
+    cdef Py_ssize_t size = frame.header_size
     cdef Py_ssize_t start = frame.base + frame.payload
+    cdef Py_ssize_t seen = start
     cdef Py_ssize_t i
-    count = min(count, HEADERS_AHEAD)
     for i in range(count):
-        if may_ask(data, start, start + frame.header_size):
-            return i
+        if i == 0 or memcmp(data + seen, data + start, size) != 0:
+            if may_ask(data, start, start + size):
+                return i
+            seen = start
         start += frame.end
     return count
-
-
-cdef enum:
-    HEADERS_AHEAD = 32
 
 
 cdef extern from *:

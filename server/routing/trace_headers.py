@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
 
-HEADERS_AHEAD = 32
-"""Most messages of a run that are looked at ahead; each may be looked at again later."""
-
-
 def may_ask(data: bytearray, start: int, end: int) -> bool:
     """Tell whether a line in ``data[start:end]`` begins as a header of message tracing does.
 
@@ -31,12 +27,17 @@ def may_ask(data: bytearray, start: int, end: int) -> bool:
 def count_untraced(frame: Frame, count: int) -> int:
     """Return how many of `count` messages, `frame` the first, ask for no trace before one may.
 
-    At most HEADERS_AHEAD of them.
+    A block of headers equal to the last one is not searched again: to compare 56 bytes takes 3 ns,
+    to search them 40.
     """
+    data, size = frame.data, frame.header_size
+    seen = None
     start = frame.base + frame.payload
-    count = min(count, HEADERS_AHEAD)
     for i in range(count):
-        if may_ask(frame.data, start, start + frame.header_size):
-            return i
+        block = data[start : start + size]
+        if block != seen:
+            if may_ask(data, start, start + size):
+                return i
+            seen = block
         start += frame.end
     return count
