@@ -256,7 +256,8 @@ class Channel:
             self.inbound.received(count)
         except ProtocolError as error:
             self._end_on_error(error)
-        self._finish_batch(count)
+        finally:
+            self._finish_batch(count)
 
     def feed(self, data: bytes) -> None:
         """Take `data`, from a transport that reads into buffers of its own."""
@@ -267,10 +268,12 @@ class Channel:
             self.inbound.feed(data)
         except ProtocolError as error:
             self._end_on_error(error)
-        self._finish_batch(len(data))
+        finally:
+            self._finish_batch(len(data))
 
     def _begin_batch(self, count: int) -> None:
         """Begin a batch with a read of `count` bytes."""
+        self.host.router.begin_batch()
         now = self.reading.begin(count)
         self.last_active_at = now
         self.keepalive.last_heard = now

@@ -6,6 +6,7 @@ from midge.protocol.frame cimport Frame
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
 from midge.server.routing.link_choice cimport pick_instead, pick_link
+from midge.server.routing.lone_reads cimport LoneReads
 from midge.server.routing.observer cimport MessageObserver
 from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.result cimport QueueGroup, Remotes, SubListResult
@@ -26,6 +27,8 @@ cdef class Router:
     cdef readonly object soon
     cdef list _dirty
     cdef bint _is_flush_due
+    cdef unsigned long long _due_since
+    cdef LoneReads _lone_reads
     cdef Py_ssize_t _read_bytes
 
     @cython.locals(remotes=Remotes, taken=Py_ssize_t)
@@ -60,6 +63,7 @@ cdef class Router:
     cpdef void touch(self, Client client) except *
     cpdef void flush_soon(self) except *
     cpdef void flush_unless_due(self) except *
+    cpdef void begin_batch(self) except *
     cpdef void end_batch(self, Py_ssize_t read_bytes) except *
     cpdef void flush(self) except *
     cdef void _note_dirty(self, Client client) except *

@@ -3,7 +3,7 @@
 Each plain subscription gets the message, and so does one member of each queue group: the next in
 turn, or a random one, that can take it. Frames are only appended here; a flush writes once to every
 connection that got something, when all sockets that were ready in one poll of the loop have been
-read.
+read, or, where that has been one at a time, at the end of its read.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.contained_faults import ContainedFaults
 from midge.server.routing.link_choice import pick_instead, pick_link
+from midge.server.routing.lone_reads import LoneReads
 from midge.server.routing.observer import MessageObserver
 from midge.server.routing.slow_path import BEHIND, DENIED_SUBJECTS, NO_HEADERS
 from midge.server.routing.subscription import RoutedSubscription
@@ -47,13 +48,15 @@ class Router:
 
     `soon` is the loop's `call_soon`. With it, the first client that something is appended for has a
     flush called once all sockets that are ready now have been read, so that each receiver gets one
-    write for all of them. Without it every batch of reads ends with a flush, and code that appends
-    outside of one calls `flush_unless_due`.
+    write for all of them; while one socket at a time is ready, its batch ends with a flush. Without
+    it every batch of reads does, and code that appends outside of one calls `flush_unless_due`.
     """
 
     __slots__ = (
         "_dirty",
+        "_due_since",
         "_is_flush_due",
+        "_lone_reads",
         "_read_bytes",
         "batches",
         "chooser",
@@ -79,6 +82,8 @@ class Router:
         self.soon = soon
         self._dirty: list[Client] = []
         self._is_flush_due = False
+        self._due_since = 0  # the number of batches before
+        self._lone_reads = LoneReads()
         self._read_bytes = 0  # since the last flush
 
     def route(
@@ -231,22 +236,28 @@ class Router:
         """Schedule a flush at the end of this turn of the loop, which also ends a batch."""
         if not self._is_flush_due and self.soon is not None:
             self._is_flush_due = True
+            self._due_since = self.batches
             self.soon(self._flush_due)
 
     def flush_unless_due(self) -> None:
         """Write what has been appended, where this turn of the loop does not end with a flush."""
-        if not self._is_flush_due:
+        if not (self._is_flush_due or self._lone_reads.are_expected()):
             self._write_dirty()
+
+    def begin_batch(self) -> None:
+        """Note that a batch of reads begins; `end_batch` follows, whatever happens."""
+        self._lone_reads.is_reading = True
 
     def end_batch(self, read_bytes: int) -> None:
         """Note the end of a batch of reads, of so many bytes; write at once what has become much.
 
-        Without `soon`, write it in any case.
+        Without `soon`, or where no other socket is expected to be ready, write it in any case.
         """
         self.batches += 1
         self._read_bytes += read_bytes
         if (
-            self.soon is None
+            self._lone_reads.end_read()
+            or self.soon is None
             or len(self._dirty) > _DIRTY_CHUNKS_MAX
             or self._read_bytes > _READ_BYTES_MAX
         ):
@@ -260,13 +271,15 @@ class Router:
     def _flush_due(self) -> None:
         """Flush at the end of a turn of the loop."""
         self._is_flush_due = False
+        self._lone_reads.end_turn(self.batches - self._due_since)
         self.flush()
 
     def _note_dirty(self, client: Client) -> None:
         """Note that `client` has output to be flushed, which is dirty from now on until then."""
         client.dirty = True
         self._dirty.append(client)
-        self.flush_soon()
+        if not self._lone_reads.are_expected():
+            self.flush_soon()
 
     def _write_dirty(self) -> None:
         """Write to every client that something has been appended for."""

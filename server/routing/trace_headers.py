@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
 
+
 def may_ask(data: bytearray, start: int, end: int) -> bool:
     """Tell whether a line in ``data[start:end]`` begins as a header of message tracing does.
 

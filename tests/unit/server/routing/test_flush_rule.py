@@ -97,6 +97,18 @@ class World:
     def writes(self) -> int:
         return sum(receiver.socket.writes for receiver in self.receivers)
 
+    def read(self, receiver: int = 0) -> None:
+        """Read a socket that publishes one message."""
+        self.router.begin_batch()
+        self.publish(receiver)
+        self.router.end_batch(100)
+
+    def lone_turns(self) -> None:
+        """Go through as many turns with one read each as make it likely that it stays so."""
+        for _ in range(4):
+            self.read()
+            assert self.soon.turn() == 1
+
 
 def test_all_that_is_read_in_a_turn_is_one_write() -> None:
     world = World(2)
@@ -178,6 +190,76 @@ def test_what_a_flush_could_not_write_is_written_in_the_next_turn() -> None:
         world.soon.turn()
     assert world.soon.turn() == 1
     assert [receiver.socket.writes for receiver in world.receivers[1:]] == [1, 1]
+
+
+def test_where_one_socket_at_a_time_is_ready_its_read_ends_with_a_write() -> None:
+    world = World()
+    world.lone_turns()
+    for count in range(5, 13):
+        world.read()
+        assert (world.writes(), world.soon.due) == (count, [])
+    assert world.receivers[0].flushes == world.writes()
+
+
+def test_what_is_flushed_within_such_a_read_waits_for_its_end() -> None:
+    world = World()
+    world.lone_turns()
+    world.router.begin_batch()
+    world.publish()
+    world.router.flush_unless_due()
+    assert world.writes() == 4
+    world.router.end_batch(100)
+    assert world.writes() == 5
+
+
+def test_outside_of_such_a_read_the_turn_ends_with_a_flush_as_ever() -> None:
+    world = World()
+    world.lone_turns()
+    world.publish()
+    assert world.writes() == 4
+    assert world.soon.turn() == 1
+    assert world.writes() == 5
+
+
+def test_after_some_reads_it_is_seen_again_how_many_sockets_are_ready() -> None:
+    world = World(2)
+    world.lone_turns()
+    for _ in range(8):
+        world.read()
+    assert world.writes() == 12
+    world.read(0)
+    world.read(1)
+    assert world.writes() == 12
+    assert world.soon.turn() == 1
+    assert world.writes() == 14
+    for _ in range(3):
+        world.read()
+        assert world.soon.turn() == 1, "several were ready a moment ago"
+
+
+def test_a_turn_with_two_sockets_is_no_lone_one() -> None:
+    world = World(2)
+    for _ in range(10):
+        world.read(0)
+        world.read(1)
+        assert world.soon.turn() == 1
+    assert world.writes() == 20
+
+
+def test_a_fault_in_a_lone_read_leaves_nothing_unwritten() -> None:
+    server = Server()
+    _, socket = server.receiver()
+    publisher, _ = server.connect()
+    for _ in range(4):
+        publisher.channel.feed(b"PUB a 1\r\n1\r\n")
+        server.soon.turn()
+    socket.take()
+    server.broker.traces = None  # so that a message that asks for a trace is a fault
+    traced = b"HPUB a 31 31\r\nNATS/1.0\r\nNats-Trace-Dest:b\r\n\r\n\r\n"
+    with pytest.raises(AttributeError):
+        publisher.channel.feed(b"PUB a 1\r\n2\r\n" + traced)
+    assert socket.written == b"MSG a 1 1\r\n2\r\n"
+    assert server.soon.due == []
 
 
 class Server:
