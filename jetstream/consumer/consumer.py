@@ -62,7 +62,8 @@ class Consumer(Delivering):
             self._arm_ack_timer(self.pending.next_due_ns())
         self._arm_pause_timer()
         self.watch_activity()
-        self.signal()
+        if self.num_pending > 0 or self.pending.first is not None:
+            self.signal()  # else the stream tells of the first message to come
 
     def stop(self) -> None:
         """End without a word; what was delivered may be restored later."""

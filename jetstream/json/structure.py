@@ -27,11 +27,13 @@ class JsonProblem(MidgeError):
 class Kind:
     """What a field holds. `go_type` is its name in refusals.
 
-    `is_as_held` tells that a value is written as it is, and left out when it is false.
+    `is_as_held` tells that a value is written as it is, and left out when it is false. A value of
+    `plain_type` of `plain.read` stands for itself, too.
     """
 
     go_type = ""
     is_as_held = False
+    plain_type: type | None = None
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
         """Return what `node`, which is not null, stands for; `current` is the value so far.
@@ -50,7 +52,7 @@ class Kind:
         return None
 
     def is_empty(self, value: Any) -> bool:
-        """Tell whether ``omitempty`` leaves `value` out."""
+        """Tell whether ``omitempty`` leaves `value` out; it does so with all that is false."""
         return not value
 
     def encode(self, value: Any) -> Any:
@@ -58,7 +60,7 @@ class Kind:
         return value
 
     def plain(self, value: Any, current: Any) -> Any:
-        """Return what a value of the interpreter's reader stands for, or `NOT_PLAIN`.
+        """Return what a value of `plain.read` stands for, or `NOT_PLAIN`.
 
         A request is read with all of Go's rules unless the whole of it is plain.
         """
@@ -70,6 +72,7 @@ class Text(Kind):
 
     go_type = "string"
     is_as_held = True
+    plain_type = str
 
     def zero(self) -> Any:
         """See `Kind.zero`."""
@@ -122,6 +125,7 @@ class Boolean(Kind):
 
     go_type = "bool"
     is_as_held = True
+    plain_type = bool
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
         """See `Kind.decode`."""
@@ -279,6 +283,8 @@ class TextMap(Kind):
 
     def encode(self, value: Any) -> Any:
         """See `Kind.encode`."""
+        if len(value) < 2:
+            return dict(value)
         return dict(
             sorted(value.items(), key=lambda item: item[0].encode("utf-8", "surrogatepass"))
         )
@@ -319,7 +325,9 @@ class Structure(Kind):
         self._make = make
         self._is_value = is_value
         self._by_name = {field.name: field for field in fields}
-        self._readers = {one.name: (one.attribute, one.kind.plain) for one in fields}
+        self._readers = {
+            one.name: (one.attribute, one.kind.plain_type, one.kind.plain) for one in fields
+        }
         self._written = [
             (one.name, one.is_optional, None if one.kind.is_as_held else one.kind) for one in fields
         ]
@@ -357,9 +365,10 @@ class Structure(Kind):
         """See `Kind.encode`."""
         fields = {}
         for (name, is_optional, kind), held in zip(self._written, self._held(value), strict=False):
+            if not held and is_optional:
+                continue  # what is false is empty, whatever its kind
             if kind is None:
-                if held or not is_optional:
-                    fields[name] = held
+                fields[name] = held
             elif not is_optional or not kind.is_empty(held):
                 fields[name] = None if held is None else kind.encode(held)
         return fields
@@ -375,10 +384,12 @@ class Structure(Kind):
             reader = readers.get(name)
             if reader is None:
                 return NOT_PLAIN
-            attribute, plain_of = reader
-            read = plain_of(one, getattr(made, attribute))
-            if read is NOT_PLAIN:
-                return NOT_PLAIN
+            attribute, plain_type, plain_of = reader
+            read = one
+            if type(one) is not plain_type:
+                read = plain_of(one, getattr(made, attribute))
+                if read is NOT_PLAIN:
+                    return NOT_PLAIN
             found.append((attribute, read))
         for attribute, read in found:
             setattr(made, attribute, read)

@@ -108,13 +108,23 @@ class Services:
         waiting = self._waiting.get(request.account)
         if waiting is None:
             waiting = self._waiting[request.account] = deque()
-            asyncio.get_running_loop().call_soon(self._answer_waiting, request.account)
+            self._soon()(self._answer_waiting, request.account)
         elif len(waiting) >= self._waiting_max:
             self._overfull()
             return
         waiting.append((service, request))
 
     def _answer_waiting(self, account: Account) -> None:
+        """Answer the requests waiting in `account`, and write the answers at once."""
+        router = self._publisher.router
+        is_postponed = router.postpone()
+        try:
+            self._answer_in_turn(account)
+        finally:
+            if is_postponed:
+                router.flush_postponed()
+
+    def _answer_in_turn(self, account: Account) -> None:
         """Answer the requests waiting in `account`, up to one to await or the end of the turn.
 
         A request keeps its place in the queue until it has been answered.
@@ -137,7 +147,11 @@ class Services:
                 return
             waiting.popleft()
             self._send(request, answer)
-        asyncio.get_running_loop().call_soon(self._answer_waiting, account)
+        self._soon()(self._answer_waiting, account)
+
+    def _soon(self) -> Callable[..., object]:
+        """Return the `call_soon` of the loop that runs; to ask for that loop is a system call."""
+        return self._publisher.router.soon or asyncio.get_running_loop().call_soon
 
     async def _await(
         self, service: Service, request: Request, pending: Awaitable[bytes | None]

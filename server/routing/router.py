@@ -239,6 +239,21 @@ class Router:
             self._due_since = self.batches
             self.soon(self._flush_due)
 
+    def postpone(self) -> bool:
+        """Have no flush scheduled until `flush_postponed`; False when one is due anyway.
+
+        Whoever makes all that is to be written in one call from the loop saves it a turn: 4 us for
+        a client that waits for one answer.
+        """
+        is_new = self.soon is not None and not self._is_flush_due
+        if is_new:
+            self._is_flush_due = True
+        return is_new
+
+    def flush_postponed(self) -> None:
+        """Write what has been appended since `postpone`, which has returned True."""
+        self._flush_due()
+
     def flush_unless_due(self) -> None:
         """Write what has been appended, where this turn of the loop does not end with a flush."""
         if not (self._is_flush_due or self._lone_reads.are_expected()):

@@ -26,6 +26,19 @@ def test_messages_go_to_the_deliver_subject() -> None:
     assert rig.info(consumer)["push_bound"]
 
 
+def test_a_new_consumer_asks_for_a_turn_only_if_there_is_something_to_deliver() -> None:
+    rig = Rig()
+    rig.publish("a.1")
+    with pytest.MonkeyPatch.context() as held:
+        held.setattr(rig, "run", lambda: None)
+        rig.create("idle", deliver_subject="deliver.1", deliver_policy="new")
+        assert rig.turns == []
+        busy = rig.create("busy", deliver_subject="deliver.2")
+        assert rig.turns == [busy]
+    rig.publish("a.2")
+    assert sorted(one.to for one in rig.taken()) == [b"deliver.1", b"deliver.2", b"deliver.2"]
+
+
 def test_nothing_goes_without_a_subscriber() -> None:
     rig = Rig()
     rig.sink.without_interest.add(SUBJECT)

@@ -37,13 +37,18 @@ class World:
     """Services and two accounts that ask them."""
 
     def __init__(self) -> None:
-        self.router = Router(soon=asyncio.get_running_loop().call_soon)
+        self.scheduled: list[str] = []
+        self.router = Router(soon=self._soon)
         self.internal = InternalPublisher(self.router)
         self.overfull = 0
         self.services = Services(self.internal, waiting_max=4, overfull=self._note)
         self.one = Asker(self.internal, "one")
         self.other = Asker(self.internal, "other")
         self.gate = asyncio.Event()
+
+    def _soon(self, function: Callable[..., object], *arguments: object) -> None:
+        self.scheduled.append(getattr(function, "__name__", ""))
+        asyncio.get_running_loop().call_soon(function, *arguments)
 
     def _note(self) -> None:
         self.overfull += 1
@@ -82,6 +87,17 @@ async def test_plain_and_async_handlers(world: World) -> None:
     assert world.one.ask(b"slow.x", b"2") == 1
     await settled()
     assert world.one.answers == [b"1", b"slow 2"]
+
+
+async def test_answers_are_written_in_the_call_that_makes_them(world: World) -> None:
+    world.offer(echo)
+    world.one.ask(b"api", b"1")
+    assert sorted(world.scheduled) == ["_answer_waiting", "_flush_due"]
+    await settled()
+    assert world.one.answers == [b"1"]
+    assert len(world.scheduled) == 2
+    assert world.router.flush_soon() is None
+    assert len(world.scheduled) == 3, "the next flush is scheduled as ever"
 
 
 async def test_a_request_without_a_reply_is_not_taken(world: World) -> None:

@@ -134,6 +134,24 @@ def test_the_next_turn_has_a_flush_of_its_own() -> None:
         assert world.writes() == turn + 1
 
 
+def test_a_postponed_flush_needs_no_turn_of_its_own() -> None:
+    world = World()
+    assert world.router.postpone()
+    assert not world.router.postpone()
+    world.publish()
+    assert (world.writes(), len(world.soon.due)) == (0, 0)
+    world.router.flush_postponed()
+    assert world.writes() == 1
+    world.publish()
+    assert not world.router.postpone(), "one is due anyway"
+    assert world.soon.turn() == 1
+    assert world.writes() == 2
+
+
+def test_without_a_loop_nothing_is_postponed() -> None:
+    assert not Router().postpone()
+
+
 def test_many_chunks_are_written_at_once() -> None:
     world = World(65)
     for receiver in range(64):
