@@ -29,7 +29,8 @@ class QueueGroup:
 class Remotes:
     """The part of a result behind links; immutable.
 
-    `plain` has each remote with plain interest once, however many of its subscriptions match.
+    `plain` has each remote with plain interest once, however many of its subscriptions match; in
+    its place, what a subscription that matches alone says of itself, see `only_receiver`.
     `queues` are the queue groups with members behind links, which are RemoteSubscriptions; local
     members of the same groups are in the result itself.
     """
@@ -132,10 +133,12 @@ class SubListResult:
         """Return a copy with the remotes of `found`, a result of RemoteSubscriptions only."""
         if not found.plain and not found.queues:
             return self
-        once: dict[object, None] = {}
+        once: dict[object, object] = {}
         for subscription in found.plain:
-            once[subscription.owned_by()] = None
-        remotes = Remotes(tuple(once), found.queues)
+            remote = subscription.owned_by()
+            is_alone = remote not in once and not found.queues
+            once[remote] = subscription.only_receiver() if is_alone else remote
+        remotes = Remotes(tuple(once.values()), found.queues)
         return SubListResult(self.plain, self.queues, remotes)
 
     def __repr__(self) -> str:

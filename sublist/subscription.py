@@ -24,6 +24,10 @@ class Subscription:
         """Return the receiver of the messages; None for a bare subscription."""
         return None
 
+    def only_receiver(self) -> object:
+        """Return who gets a message that matches nothing else of the owner: itself, or a part."""
+        return self.owned_by()
+
     def __repr__(self) -> str:
         queue = "" if self.queue is None else f" queue={self.queue!r}"
         return f"<{type(self).__name__} {self.subject!r}{queue} sid={self.sid!r}>"

@@ -4,10 +4,11 @@ cimport cython
 
 from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame
-from midge.server.routing.outbound cimport Outbound
+from midge.server.routing.outbound cimport ChunkPool, Outbound
 
 cdef int _SPACE
-cdef bytes _WITH_REPLY, _WITHOUT_REPLY
+cdef bytes _WITH_REPLY, _WITHOUT_REPLY, BLOCK_VERB
+cdef Py_ssize_t _BLOCK_HEAD, _BLOCK_MAX, _MSG_LINE_BYTES, _NO_BLOCK
 
 
 @cython.final
@@ -17,6 +18,21 @@ cdef class Heads:
 
 
 cdef class LinkOutbound(Outbound):
+    cdef Py_ssize_t _block
+    cdef Py_ssize_t _block_number
+    cdef Py_ssize_t _block_count
+    cdef Py_ssize_t _block_size
+    cdef Py_ssize_t _block_end
+
+    @cython.locals(subject_length=Py_ssize_t, length=Py_ssize_t)
+    cpdef void append_in_block(self, Frame frame, Py_ssize_t number, bytes sid) except *
+    cdef void _begin_block(self, Py_ssize_t number, Py_ssize_t length) except *
+    @cython.locals(at=Py_ssize_t)
+    cdef void _end_block(self) except *
+    @cython.locals(data="unsigned char *", i=Py_ssize_t)
+    cdef void _put(self, Py_ssize_t at, Py_ssize_t number) except *
+    cdef bytearray _taken_chunk(self)
+    cdef void _forget_chunk(self) except *
     @cython.locals(verb=bytes, base=Py_ssize_t, subject_length=Py_ssize_t, length=Py_ssize_t,
                    data="unsigned char *", at=Py_ssize_t)
     cpdef void append_plain(self, Frame frame, Heads heads) except *

@@ -2,11 +2,16 @@
 
 from midge.protocol import memory
 from midge.protocol.frame import Frame
-from midge.server.routing.outbound import Outbound
+from midge.protocol.worker import BLOCK_HEAD_BYTES, BLOCK_VERB
+from midge.server.routing.outbound import ChunkPool, Outbound
 
 _SPACE = 0x20
 _WITH_REPLY = b"+ "
 _WITHOUT_REPLY = b"| "
+_BLOCK_HEAD = BLOCK_HEAD_BYTES  # C numbers where this is compiled
+_BLOCK_MAX = 16 * 1024  # as much as a reader keeps of an unfinished one without a buffer of its own
+_MSG_LINE_BYTES = 6  # the verb and the blanks of a MSG line
+_NO_BLOCK = -1
 
 
 class Heads:
@@ -23,7 +28,21 @@ class Heads:
 
 
 class LinkOutbound(Outbound):
-    """Output for one link."""
+    """Output for one link; between workers, messages for one subscription are gathered in blocks.
+
+    `_block` is where the head of the last block is in the chunk. It is filled in when the block is
+    ended: by the next one, or because the chunk is written.
+    """
+
+    __slots__ = ("_block", "_block_count", "_block_end", "_block_number", "_block_size")
+
+    def __init__(self, pool: ChunkPool) -> None:
+        Outbound.__init__(self, pool)
+        self._block = _NO_BLOCK
+        self._block_number = 0
+        self._block_count = 0
+        self._block_size = 0
+        self._block_end = 0
 
     def append_plain(self, frame: Frame, heads: Heads) -> None:
         """Add `frame` for the plain subscriptions of the other side."""
@@ -115,6 +134,64 @@ class LinkOutbound(Outbound):
             self._used += size
             at += size
             left = left - 1 if size == length else left - size // length
+
+    def append_in_block(self, frame: Frame, number: int, sid: bytes) -> None:
+        """Add `frame` as the other worker's subscription `number`, called `sid`, gets it."""
+        subject_length = frame.subject_end - frame.subject_start
+        length = _MSG_LINE_BYTES + subject_length + len(sid) + frame.end - frame.tail
+        if (
+            self._block == _NO_BLOCK
+            or number != self._block_number
+            or self._used != self._block_end
+            or self._used + length > self._block + _BLOCK_MAX
+            or self._used + length > self._capacity
+        ):
+            self._begin_block(number, length)
+        self.append_message(frame, sid)
+        self._block_count += 1
+        self._block_size += frame.size
+        self._block_end = self._used
+
+    def _begin_block(self, number: int, length: int) -> None:
+        """Begin a block that has room for `length` bytes at least, in one chunk with its head."""
+        self._end_block()
+        if self._capacity - self._used < _BLOCK_HEAD + length:
+            self._make_room(_BLOCK_HEAD + length)
+        self._block = self._used
+        self._block_number = number
+        self._block_count = 0
+        self._block_size = 0
+        self._used += _BLOCK_HEAD
+        self._block_end = self._used
+
+    def _end_block(self) -> None:
+        """Fill in the head of the block, if there is one."""
+        at = self._block
+        if at == _NO_BLOCK:
+            return
+        self._block = _NO_BLOCK
+        memory.copy_bytes(self._data, at, BLOCK_VERB)
+        self._put(at + 4, self._block_number)
+        self._put(at + 8, self._block_count)
+        self._put(at + 12, self._block_end - at - _BLOCK_HEAD)
+        self._put(at + 16, self._block_size)
+
+    def _put(self, at: int, number: int) -> None:
+        """Write `number` into four bytes of the chunk, the lowest first."""
+        data = self._data
+        for i in range(4):
+            data[at + i] = number & 0xFF
+            number >>= 8
+
+    def _taken_chunk(self) -> bytearray:
+        """Return the chunk, which is to be written."""
+        self._end_block()
+        return Outbound._taken_chunk(self)  # noqa: SLF001 - C has no super()
+
+    def _forget_chunk(self) -> None:
+        """Forget the chunk, and the block in it."""
+        self._block = _NO_BLOCK
+        Outbound._forget_chunk(self)  # noqa: SLF001 - likewise
 
     def append_plain_run(self, frame: Frame, heads: Heads, count: int) -> None:
         """Add `count` messages, `frame` the first, that differ in their payloads only."""

@@ -3,6 +3,9 @@
 Every worker has the same imports between accounts, and each answers some requests itself, so those
 subscriptions are told to none. Each link is told every change at once, and what there is at its
 beginning in turns.
+
+A client's subscription that is alone on its subject gets a number, which the others are told. What
+they send for it in blocks goes straight to the client while it has that number.
 """
 
 from __future__ import annotations
@@ -11,6 +14,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from midge.server.accounts.links import ServiceLink, StreamLink
 from midge.server.clients.fair_turns import PORTION_BYTES
+from midge.server.routing.role import Role
+from midge.server.routing.slow_path import BEHIND, NO_ECHO, NO_HEADERS
+from midge.server.routing.subscription import RoutedSubscription
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +28,12 @@ if TYPE_CHECKING:
 Key = tuple[bytes, bytes, "bytes | None", bool]
 """The name of an account, a subject, the queue group of members' interest, and whether those are of
 last choice: members behind leaf nodes are."""
+
+NUMBERED_MAX = 1 << 16
+"""Most subscriptions with a number; each takes some 250 bytes here, 150 in each other worker."""
+
+_NUMBER_MAX = (1 << 31) - 1  # a block's head has four bytes for it
+_HARMLESS = BEHIND | NO_ECHO | NO_HEADERS  # a block has no headers, and is of others' messages
 
 _TELLING_BYTES = 256  # what a line of interest takes of a turn
 
@@ -39,11 +51,16 @@ class Sender(Protocol):
 class Interest:
     """The interest in all accounts, by how many subscriptions there are of each kind.
 
-    `changed` is called with a key and its count, 0 at the end, whenever others are to know of it.
+    `numbers` has the number of a client's only subscription to a subject, and its sid;
+    `receivers` has the subscription of each number. Without `gives_numbers` no more are given.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, gives_numbers: Callable[[], bool] = bool) -> None:
         self.counts: dict[Key, int] = {}
+        self.numbers: dict[Key, tuple[int, bytes]] = {}
+        self.receivers: dict[int, RoutedSubscription] = {}
+        self._gives_numbers = gives_numbers
+        self._last_number = 0
         self._told: dict[Told, None] = {}
 
     def watch(self, account: Account) -> None:
@@ -62,16 +79,44 @@ class Interest:
         """Have it say nothing more."""
         self._told.pop(told, None)
 
-    def change(self, key: Key, change: int) -> None:
-        """Count so many subscriptions more, or less."""
+    def change(self, key: Key, change: int, subscription: Subscription | None = None) -> None:
+        """Count so many subscriptions more, or less; `subscription` is the one that has come."""
         count = self.counts.get(key, 0) + change
         if count:
             self.counts[key] = count
         else:
             self.counts.pop(key, None)
-        if key[2] is not None or count == 0 or (count == 1 and change > 0):
+        was_numbered = self._take_number(key)
+        if count == 1 and isinstance(subscription, RoutedSubscription):
+            self._number(key, subscription)
+        if key[2] is not None or count == 0 or (count == 1 and change > 0) or was_numbered:
             for told in self._told:
                 told.change(key, count)
+
+    def _number(self, key: Key, subscription: RoutedSubscription) -> None:
+        """Give `subscription` a number, where nothing but its subject decides what it gets."""
+        client = subscription.client
+        if (
+            subscription.queue is None
+            and subscription.max_messages == 0
+            and client is not None
+            and client.role == Role.CLIENT
+            and not client.deliver_checks & ~_HARMLESS
+            and len(self.receivers) < NUMBERED_MAX
+            and self._last_number < _NUMBER_MAX
+            and self._gives_numbers()
+        ):
+            self._last_number += 1
+            self.numbers[key] = (self._last_number, subscription.sid)
+            self.receivers[self._last_number] = subscription
+
+    def _take_number(self, key: Key) -> bool:
+        """Take the number from the subscription to which `key` belongs; False if it has none."""
+        numbered = self.numbers.pop(key, None)
+        if numbered is None:
+            return False
+        del self.receivers[numbered[0]]
+        return True
 
 
 class AccountWatch:
@@ -84,7 +129,8 @@ class AccountWatch:
     def added(self, subscription: Subscription) -> None:
         """Count a subscription."""
         if is_told(subscription):
-            self._interest.change((self._name, subscription.subject, subscription.queue, False), 1)
+            key = (self._name, subscription.subject, subscription.queue, False)
+            self._interest.change(key, 1, subscription)
 
     def removed(self, subscription: Subscription) -> None:
         """Count it no longer."""
@@ -123,7 +169,7 @@ class Told:
             if self._untold.pop(key, True) is not None:
                 self._link.send(_ended(key))
         elif key not in self._untold:
-            self._link.send(_began(key, count))
+            self._link.send(self._began(key, count))
 
     def end(self) -> None:
         """Tell nothing more."""
@@ -133,12 +179,18 @@ class Told:
         while self._untold and budget > 0:
             key = next(iter(self._untold))
             del self._untold[key]
-            self._link.send(_began(key, self._interest.counts[key]))
+            self._link.send(self._began(key, self._interest.counts[key]))
             budget -= _TELLING_BYTES + len(key[1])
         if self._untold:
             self._turns.wait(self._go_on)
         else:
             self._done()
+
+    def _began(self, key: Key, count: int) -> bytes:
+        numbered = self._interest.numbers.get(key)
+        if numbered is None:
+            return _began(key, count)
+        return b"NS+ %b %b %d %b\r\n" % (*key[:2], *numbered)
 
     def _go_on(self) -> None:
         self._tell_waiting(min(self._turns.share(), 64 * PORTION_BYTES))

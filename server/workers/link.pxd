@@ -2,16 +2,18 @@
 
 cimport cython
 
-from midge.protocol cimport lines
-from midge.protocol.frame cimport Frame
-from midge.protocol.route cimport RouteParser
+from midge.protocol cimport lines, memory
+from midge.protocol.frame cimport Frame, compose
+from midge.protocol.worker cimport BlockHandler, WorkerParser
 from midge.server.links.link cimport Link
 from midge.server.links.outbound cimport Heads
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
+from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.subscription cimport RemoteSubscription
 
-cdef int _WORKER
+cdef int _WORKER, BEHIND, _HARMLESS
+cdef bytearray _NOTHING
 cdef Py_ssize_t _PUB_BYTES
 
 
@@ -21,12 +23,14 @@ cdef class WorkerLink(Link):
     cdef bytes _account
     cdef WorkerPart _part
     cdef WorkerPart _announced
-    cdef RouteParser _lines
+    cdef WorkerParser _lines
+    cdef dict _receivers
     cdef list _asked
 
     @cython.locals(part=WorkerPart)
     cpdef WorkerPart part_of(self, bytes name)
     cpdef list parts(self)
+    cpdef void lost(self) except *
     cdef WorkerPart _present(self)
     cdef WorkerPart _publishing(self, Frame frame)
     cdef WorkerPart _named(self, bytes account)
@@ -40,7 +44,35 @@ cdef class WorkerLink(Link):
     cpdef void on_publish(self, Frame frame) except *
     cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
     cpdef void on_link_message(self, Frame frame, list queues) except *
+    cpdef void take_numbered(self, bytes subject, Py_ssize_t number, bytes sid) except *
+    @cython.locals(known=RemoteSubscription)
+    cdef void _note_plain(self, WorkerPart part, RemoteSubscription told) except *
+    @cython.locals(subscription=RoutedSubscription, client=Client)
+    cdef void take_block(
+        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t number,
+        Py_ssize_t count, Py_ssize_t size
+    ) except *
+    @cython.locals(checks=int)
+    cdef bint _takes_block(self, RoutedSubscription subscription, Client client) except -1
+    @cython.locals(part=WorkerPart, block=bytes, at=Py_ssize_t, body=Py_ssize_t, subject=bytes,
+                   size=bytes)
+    cdef void _take_one_by_one(
+        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+    ) except *
+    @cython.locals(base=Py_ssize_t)
+    cpdef void send_in_block(self, Numbered receiver, Frame frame, Py_ssize_t count) except *
+    cdef void _announce(self, WorkerPart part) except *
     cpdef void send_as_they_lie(self, WorkerPart part, Frame frame, Py_ssize_t count) except *
+
+
+cdef class Blocks(BlockHandler):
+    cdef WorkerLink _link
+
+    cdef void take_block(
+        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t number,
+        Py_ssize_t count, Py_ssize_t size
+    ) except *
+    cpdef void take_numbered(self, bytes subject, Py_ssize_t number, bytes sid) except *
 
 
 cdef class WorkerPart(Client):
@@ -59,5 +91,27 @@ cdef class WorkerPart(Client):
     cpdef bint run_goes_on(self, unsigned long long generation) except -1
     cpdef void hold_for(self, Client receiver) except *
 
+
+cdef class Numbered(Client):
+    cdef readonly WorkerPart part
+    cdef readonly WorkerLink link
+    cdef readonly Py_ssize_t number
+    cdef readonly bytes sid
+    cdef readonly str cluster
+
+    @cython.locals(link=WorkerLink)
+    cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1
+    cpdef bint takes_run(self, Client publisher, Frame frame) except -1
+    cpdef void forward_run(self, Frame frame, Py_ssize_t count) except *
+
+
+cdef class NumberedSubscription(RemoteSubscription):
+    cdef WorkerPart _part
+    cdef Py_ssize_t _number
+    cdef bytes _sid
+    cdef Numbered _receiver
+
+
+cdef bint _is_bare(Frame frame) except -1
 
 cdef bint _is_plain_publish(Frame frame) except -1

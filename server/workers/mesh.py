@@ -39,7 +39,7 @@ class Mesh(Observer):
         self.broker = broker
         self.index = index
         self.links: dict[int, WorkerLink] = {}
-        self.interest = Interest()
+        self.interest = Interest(lambda: broker.router.observer is None)
         self.outside: Outside | None = None  # where this worker has links to other servers
         self._lost = lost
         self._is_closing = False
@@ -56,7 +56,8 @@ class Mesh(Observer):
         if before is not None:
             before.close(ClosedReason.CLIENT_CLOSED)
         side = Side(self)
-        link = WorkerLink(self.broker, self.broker.take_cid(), peer, side)
+        receivers = self.interest.receivers
+        link = WorkerLink(self.broker, self.broker.take_cid(), peer, side, receivers)
         self.links[peer] = side.link = link
         side.told = Told(self.interest, link, self.broker.turns, side.ask_postponed)
         task = asyncio.ensure_future(self._connect(link, end))

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
+
 from midge.server.accounts.links import StreamLink
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
+from midge.server.routing.slow_path import DENIED_SUBJECTS, NO_ECHO
 from midge.server.routing.subscription import RoutedSubscription
+from midge.server.workers import interest
 from midge.server.workers.interest import Interest, Told
 
 
@@ -40,20 +44,20 @@ class FakeTurns:
 
 
 class Rig:
-    def __init__(self) -> None:
+    def __init__(self, *, gives_numbers: bool = False) -> None:
         self.account = Account("A")
-        self.interest = Interest()
+        self.interest = Interest(lambda: gives_numbers)
         self.link = FakeLink()
         self.turns = FakeTurns()
         self.done = 0
         self.told = Told(self.interest, self.link, cast("Any", self.turns), self._note_done)
-        self._client = Client(1, self.account, ChunkPool())
+        self.client = Client(1, self.account, ChunkPool())
 
     def _note_done(self) -> None:
         self.done += 1
 
     def add(self, subject: bytes, queue: bytes | None = None) -> RoutedSubscription:
-        subscription = RoutedSubscription(subject, queue, b"1", self._client)
+        subscription = RoutedSubscription(subject, queue, b"1", self.client)
         assert self.account.add(subscription) is None
         return subscription
 
@@ -137,3 +141,53 @@ def test_a_link_that_has_left_is_told_nothing() -> None:
     rig.interest.leave(rig.told)
     rig.add(b"a")
     assert rig.link.taken() == []
+
+
+def test_a_subscription_has_a_number_while_it_is_alone_on_its_subject() -> None:
+    rig = Rig(gives_numbers=True)
+    rig.interest.watch(rig.account)
+    rig.interest.join(rig.told)
+    one = rig.add(b"a")
+    assert rig.link.taken() == [b"NS+ A a 1 1\r\n"]
+    assert rig.interest.receivers == {1: one}
+    other, third = rig.add(b"a"), rig.add(b"a")
+    assert rig.link.taken() == [b"RS+ A a\r\n"]
+    assert rig.interest.receivers == {}
+    for subscription in (one, third):
+        rig.account.remove(subscription)
+    assert rig.link.taken() == []
+    rig.account.remove(other)
+    again = rig.add(b"a")
+    assert rig.link.taken() == [b"RS- A a\r\n", b"NS+ A a 2 1\r\n"]
+    rig.account.remove(again)
+    assert rig.link.taken() == [b"RS- A a\r\n"]
+    assert (rig.interest.receivers, rig.interest.numbers) == ({}, {})
+
+
+def test_numbers_are_for_what_gets_every_message_of_its_subject(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig(gives_numbers=True)
+    rig.interest.watch(rig.account)
+    rig.add(b"kept")
+    rig.add(b"q", b"g")
+    rig.account.add(RoutedSubscription(b"internal"))
+    limited = RoutedSubscription(b"limited", None, b"1", rig.client)
+    limited.max_messages = 1
+    rig.account.add(limited)
+    rig.client.deliver_checks = DENIED_SUBJECTS
+    rig.add(b"denied")
+    rig.client.deliver_checks = NO_ECHO
+    rig.add(b"echo")
+    monkeypatch.setattr(interest, "NUMBERED_MAX", 2)
+    rig.add(b"surplus")
+    rig.interest.join(rig.told)
+    assert sorted(rig.link.taken()) == [
+        b"NS+ A echo 2 1\r\n",
+        b"NS+ A kept 1 1\r\n",
+        b"RS+ A denied\r\n",
+        b"RS+ A internal\r\n",
+        b"RS+ A limited\r\n",
+        b"RS+ A q g 1\r\n",
+        b"RS+ A surplus\r\n",
+    ]
