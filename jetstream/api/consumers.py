@@ -252,6 +252,7 @@ def unpin(call: Call) -> None:
     if request.group not in consumer.config.priority_groups:
         raise errors.CONSUMER_INVALID_PRIORITY_GROUP.error()
     assert isinstance(consumer, PullConsumer)
+    assert consumer.pin is not None  # there are no groups without
     consumer.pin.unpin(request.group, "admin")
     call.answer({})
 

@@ -3,12 +3,21 @@
 cimport cython
 
 from midge.jetstream.consumer.delivering cimport Delivering
+from midge.sublist.subscription cimport Subscription
 
 cdef long long _SECOND_NS
 cdef unsigned long long _STALE
 
 
+cdef class FilterSubscription(Subscription):
+    cdef readonly Consumer owner
+    cdef readonly FilterSubscription before
+
+    cpdef object owned_by(self)
+
+
 cdef class Consumer(Delivering):
+    cdef public FilterSubscription enrolled
     cdef readonly long long paused_until_ns
     cdef object _pause_timer
     cdef unsigned long long _removals

@@ -12,23 +12,44 @@ from midge.jetstream.consumer.delivering import Delivering
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.log import ConsumerLog
 from midge.jetstream.consumer.pace import pace_of
+from midge.jetstream.consumer.progress import waits_of
 from midge.jetstream.consumer.start import in_reach, start_of
 from midge.jetstream.consumer.tracking import Tracking
 from midge.jetstream.environment.clock import Timer
 from midge.jetstream.json.times import ZERO_TIME_NS, Timestamp
+from midge.sublist.subscription import Subscription
 
 _SECOND_NS = 1_000_000_000
 _STALE = 0xFFFFFFFFFFFFFFFF
+
+
+class FilterSubscription(Subscription):
+    """What has a consumer told of the messages of one filter.
+
+    Those of one consumer form a chain by `before`, which takes less memory than a list of them.
+    """
+
+    __slots__ = ("before", "owner")
+
+    def __init__(self, subject: bytes, owner: Consumer, before: FilterSubscription | None) -> None:
+        Subscription.__init__(self, subject)
+        self.owner = owner
+        self.before = before
+
+    def owned_by(self) -> Consumer:
+        """Return the consumer."""
+        return self.owner
 
 
 class Consumer(Delivering):
     """A consumer of one stream.
 
     `num_pending` counts the matching messages from `next_seq` to `counted_seq`, all that were
-    visible when it was counted last.
+    visible when it was counted last. `enrolled` is for the set that the consumer is in.
     """
 
     def __init__(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
+        self.enrolled: FilterSubscription | None = None
         self.paused_until_ns = 0
         self._pause_timer: Timer | None = None
         self._removals = host.store.removals - host.known_removals
@@ -187,7 +208,7 @@ class Consumer(Delivering):
         old = self.config
         self.follow(config)
         if config.ack_wait_ns != old.ack_wait_ns or config.backoff_ns != old.backoff_ns:
-            self.pending.set_waits(config.backoff_ns or [config.ack_wait_ns])
+            self.pending.set_waits(waits_of(config))
             self._arm_ack_timer(self.pending.next_due_ns())
         if _moment(config.pause_until) != _moment(old.pause_until):
             self._arm_pause_timer()

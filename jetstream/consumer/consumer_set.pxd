@@ -2,7 +2,7 @@
 
 cimport cython
 
-from midge.jetstream.consumer.consumer cimport Consumer
+from midge.jetstream.consumer.consumer cimport Consumer, FilterSubscription
 from midge.jetstream.consumer.host cimport ConsumerHost
 from midge.sublist.bounded_cache cimport BoundedCache
 from midge.sublist.sublist cimport SubList
@@ -17,7 +17,6 @@ cdef class ConsumerSet(ConsumerHost):
     cdef dict _by_name
     cdef tuple _unfiltered
     cdef SubList _filters
-    cdef dict _subscriptions
     cdef BoundedCache _matches
     cdef unsigned long long _lowest_seq
 
@@ -32,3 +31,6 @@ cdef class ConsumerSet(ConsumerHost):
     cpdef void removed(self, unsigned long long seq, bytes subject) except *
     @cython.locals(consumer=Consumer)
     cpdef void trimmed(self) except *
+    cdef void _enroll(self, Consumer consumer) except *
+    @cython.locals(enrolled=FilterSubscription)
+    cdef void _withdraw(self, Consumer consumer) except *

@@ -12,7 +12,7 @@ from midge.jetstream.config import consumer_rules, names
 from midge.jetstream.config.consumer import Allowance, ConsumerConfig
 from midge.jetstream.config.stream import FILE, StreamConfig
 from midge.jetstream.consumer import state
-from midge.jetstream.consumer.consumer import Consumer
+from midge.jetstream.consumer.consumer import Consumer, FilterSubscription
 from midge.jetstream.consumer.host import ConsumerHost, Deliverer
 from midge.jetstream.consumer.progress import Progress
 from midge.jetstream.consumer.pull import PullConsumer
@@ -23,7 +23,6 @@ from midge.jetstream.store.interface import StreamStore
 from midge.sublist.bounded_cache import BoundedCache
 from midge.sublist.subjects import covers, overlaps
 from midge.sublist.sublist import SubList
-from midge.sublist.subscription import OwnedSubscription
 
 _MATCHES_REMEMBERED = 4096
 _ID_LENGTH = 22
@@ -66,7 +65,6 @@ class ConsumerSet(ConsumerHost):
         self._by_name: dict[bytes, Consumer] = {}
         self._unfiltered: tuple[Consumer, ...] = ()
         self._filters = SubList()
-        self._subscriptions: dict[bytes, list[OwnedSubscription]] = {}
         self._matches = BoundedCache(_MATCHES_REMEMBERED)
         self._lowest_seq = 0
         self.follow(config)
@@ -353,17 +351,18 @@ class ConsumerSet(ConsumerHost):
         if not consumer.filters:
             self._unfiltered = (*self._unfiltered, consumer)
             return
-        made = [OwnedSubscription(one, owner=consumer) for one in consumer.filters]
-        for subscription in made:
-            self._filters.insert(subscription)
-        self._subscriptions[consumer.name] = made
+        for one in consumer.filters:
+            consumer.enrolled = FilterSubscription(one, consumer, consumer.enrolled)
+            self._filters.insert(consumer.enrolled)
 
     def _withdraw(self, consumer: Consumer) -> None:
         """Have a consumer no longer told of messages."""
         self._matches.entries.clear()
         self._unfiltered = tuple(one for one in self._unfiltered if one is not consumer)
-        for subscription in self._subscriptions.pop(consumer.name, ()):
-            self._filters.remove(subscription)
+        enrolled, consumer.enrolled = consumer.enrolled, None
+        while enrolled is not None:
+            self._filters.remove(enrolled)
+            enrolled = enrolled.before
 
     def _drop_unneeded(self, floor_seq: int, upto_seq: int = 0) -> None:
         """Remove the messages above a floor that no consumer needs any more; 0 is to the end."""

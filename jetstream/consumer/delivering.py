@@ -238,7 +238,7 @@ class Delivering(Tracking):
         if deliveries == 1:
             self.next_seq = seq
             return
-        self.redelivered[seq] = self.redelivered.get(seq, 0) - 1
+        self.count_again(seq, self.redelivered.get(seq, 0) - 1)
         entry = self.pending.get(seq)
         if entry is None:
             return

@@ -9,13 +9,13 @@ cdef Py_ssize_t _MOST_CHANGES
 cdef class ConsumerLog:
     cdef object _consumer
     cdef list _changed
+    cdef list _replies
+    cdef object _timer
+    cdef unsigned int _logged_bytes
+    cdef unsigned int _snapshot_bytes
     cdef bint _had_counts
     cdef bint _is_dirty
     cdef bint _is_confirming
-    cdef list _replies
-    cdef object _timer
-    cdef Py_ssize_t _logged_bytes
-    cdef Py_ssize_t _snapshot_bytes
 
     cpdef void changed(self, unsigned long long seq) except *
     cpdef void moved(self) except *

@@ -38,17 +38,19 @@ class ConsumerLog:
 
     def __init__(self, consumer: Progress) -> None:
         self._consumer = consumer
-        self._changed: list[int] = []
+        self._changed: list[int] | None = None
         self._had_counts = False
         self._is_dirty = False
         self._is_confirming = False
-        self._replies: list[bytes] = []
+        self._replies: list[bytes] | None = None
         self._timer: Timer | None = None
         self._logged_bytes = 0
         self._snapshot_bytes = 0
 
     def changed(self, seq: int) -> None:
         """Take note that a message was delivered, waits anew, or is no longer pending."""
+        if self._changed is None:
+            self._changed = []
         self._changed.append(seq)
         if not self._is_dirty:
             self.moved()
@@ -64,6 +66,8 @@ class ConsumerLog:
 
     def confirm(self, reply: bytes) -> None:
         """Answer `reply` once all changes so far are durable."""
+        if self._replies is None:
+            self._replies = []
         self._replies.append(reply)
         if not self._is_confirming:
             self._is_confirming = True
@@ -80,7 +84,7 @@ class ConsumerLog:
 
     def _written(self) -> None:
         self._had_counts = bool(self._consumer.redelivered)
-        self._changed.clear()
+        self._changed = None
         self._is_dirty = False
 
     def write(self) -> None:
@@ -92,7 +96,8 @@ class ConsumerLog:
             self.save()
             return
         consumer = self._consumer
-        operation = state.change(consumer, self._changed, had_counts=self._had_counts)
+        changed = self._changed or ()
+        operation = state.change(consumer, changed, had_counts=self._had_counts)
         consumer.store.log_consumer(consumer.name, operation)
         self._logged_bytes += len(operation)
         self._written()
@@ -107,7 +112,7 @@ class ConsumerLog:
     def drop(self) -> None:
         """Write nothing any more: the consumer is deleted."""
         self._is_dirty = False
-        self._changed.clear()
+        self._changed = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -128,7 +133,7 @@ class ConsumerLog:
 
     def _confirm(self) -> None:
         self._is_confirming = False
-        replies, self._replies = self._replies, []
+        replies, self._replies = self._replies or [], None
         if self._try_write():
             self._consumer.store.barrier(lambda: self._answer(replies))
 

@@ -3,6 +3,7 @@
 cimport cython
 
 cdef int DELAYED, NOWHERE, QUEUED
+cdef dict _NO_ENTRIES
 
 
 @cython.final
@@ -21,6 +22,7 @@ cdef class Entry:
 
 
 @cython.final
+@cython.no_gc
 cdef class Line:
     cdef readonly long long wait_ns
     cdef readonly Entry first
@@ -32,10 +34,12 @@ cdef class Line:
 
 
 @cython.final
+@cython.no_gc
 cdef class Pending:
     cdef readonly dict entries
     cdef readonly Entry first
     cdef readonly Entry last
+    cdef list _waits_ns
     cdef list _lines
     cdef list _delayed
     cdef Line _queue
@@ -47,7 +51,7 @@ cdef class Pending:
     cpdef void remove(self, Entry entry) except *
     @cython.locals(entry=Entry, after=Entry)
     cpdef void clear(self) except *
-    @cython.locals(last=Py_ssize_t, place=Py_ssize_t, line=Line)
+    @cython.locals(lines=list, last=Py_ssize_t, place=Py_ssize_t, line=Line)
     cpdef long long wait(self, Entry entry, long long now_ns, Py_ssize_t redeliveries) except *
     cpdef void wait_until(self, Entry entry, long long due_ns) except *
     @cython.locals(line=Line)
@@ -57,7 +61,7 @@ cdef class Pending:
     @cython.locals(entry=Entry)
     cpdef Entry take_queued(self)
     cpdef bint is_queued(self, Entry entry) except -1
-    @cython.locals(last=Py_ssize_t, line=Line)
+    @cython.locals(last=Py_ssize_t)
     cpdef long long wait_ns(self, Py_ssize_t redeliveries) except *
     @cython.locals(line=Line, entry=Entry)
     cpdef void set_waits(self, list waits_ns) except *

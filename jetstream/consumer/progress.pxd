@@ -6,6 +6,8 @@ from midge.jetstream.consumer.pending cimport Entry, Pending
 from midge.jetstream.environment.sink cimport Sink
 from midge.jetstream.store.interface cimport StreamStore
 
+cdef dict _NO_COUNTS
+
 
 cdef class Progress:
     cdef readonly StreamStore store
@@ -30,6 +32,7 @@ cdef class Progress:
     cdef public unsigned long long delivered_consumer_seq
 
     cpdef void stand_before(self, unsigned long long seq) except *
+    cpdef void count_again(self, unsigned long long seq, long long count) except *
     @cython.locals(after=Entry)
     cdef void _move_floor(self, Entry entry) except *
     @cython.locals(after=Entry)

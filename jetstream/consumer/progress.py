@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from midge.jetstream.config.consumer import ConsumerConfig
 from midge.jetstream.consumer.pending import Entry, Pending
 from midge.jetstream.environment.clock import Clock
 from midge.jetstream.environment.sink import Sink
 from midge.jetstream.store.interface import StreamStore
+
+_NO_COUNTS: dict[int, int] = {}
+"""The delivery counts of every consumer that delivered nothing twice yet; never changed."""
 
 
 class Progress:
@@ -32,8 +37,8 @@ class Progress:
         self.ack_wait_ns = config.ack_wait_ns
         self.last_delivery_ns = 0
         self.last_ack_ns = 0
-        self.pending = Pending(config.backoff_ns or [config.ack_wait_ns])
-        self.redelivered: dict[int, int] = {}
+        self.pending = Pending(waits_of(config))
+        self.redelivered = _NO_COUNTS
         self.last_per_subject_upto = 0
         self.stand_before(0)
 
@@ -47,6 +52,12 @@ class Progress:
         self.shown_floor_consumer_seq = 0
         self.delivered_seq = self.floor_seq
         self.delivered_consumer_seq = 0
+
+    def count_again(self, seq: int, count: int) -> None:
+        """Note how often a message was delivered again."""
+        if not self.redelivered:
+            self.redelivered = {}
+        self.redelivered[seq] = count
 
     def show_floor(self) -> None:
         """Have reports show the floor that decides, and all before `next_seq` as delivered."""
@@ -76,3 +87,14 @@ class Progress:
             after = entry.after
             self.shown_floor_consumer_seq = after.consumer_seq - 1 if after else entry.consumer_seq
             self.shown_floor_seq = after.seq - 1 if after else entry.seq
+
+
+def waits_of(config: ConsumerConfig) -> list[int]:
+    """Return how long the deliveries of a message wait for its ack; the last wait repeats."""
+    return config.backoff_ns or _one_wait(config.ack_wait_ns)
+
+
+@lru_cache(maxsize=64)
+def _one_wait(wait_ns: int) -> list[int]:
+    """Return the list of one wait that all consumers of the same ack wait share."""
+    return [wait_ns]

@@ -20,9 +20,9 @@ cdef class PullConsumer(Consumer):
     cdef readonly RequestQueue requests
     cdef readonly object pin
     cdef public long long last_active_ns
-    cdef readonly int priority_policy
     cdef PullRequest _served
     cdef list _received
+    cdef readonly int priority_policy
     cdef readonly bint asks_for_one
     cdef object _request_timer
     cdef long long _request_timer_ns

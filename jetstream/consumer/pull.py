@@ -50,10 +50,10 @@ class PullConsumer(Consumer):
 
     def __init__(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
         self.requests = RequestQueue(config.max_waiting)
-        self.pin = Pin(self)
+        self.pin: Pin | None = None
         self.last_active_ns = host.clock.monotonic_ns()
         self._served: PullRequest | None = None
-        self._received: list[PullRequest] = []
+        self._received: list[PullRequest] | None = None
         self.asks_for_one = False
         self._request_timer: Timer | None = None
         self._request_timer_ns = 0
@@ -66,6 +66,8 @@ class PullConsumer(Consumer):
         """See `Tracking.follow`."""
         Consumer.follow(self, config)
         self.priority_policy = _POLICIES[config.priority_policy]
+        if self.pin is None and (self.priority_policy or config.priority_groups):
+            self.pin = Pin(self)
         self.requests.is_prioritized = self.priority_policy == _PRIORITIZED
         self._adds_headers = self.priority_policy == _PINNED
 
@@ -75,7 +77,8 @@ class PullConsumer(Consumer):
         """See `Consumer.stop`."""
         super().stop()
         self.requests.clear()
-        self.pin.stop()
+        if self.pin is not None:
+            self.pin.stop()
         for timer in (self._request_timer, self._inactive_timer):
             if timer is not None:
                 timer.cancel()
@@ -102,7 +105,7 @@ class PullConsumer(Consumer):
     def priority_groups(self) -> list[dict[str, str]]:
         """See `Consumer.priority_groups`."""
         groups = self.config.priority_groups
-        return [self.pin.fields(groups[0])] if groups else []
+        return [self.pin.fields(groups[0])] if groups and self.pin is not None else []
 
     def touch(self) -> None:
         """See `Tracking.touch`."""
@@ -216,7 +219,7 @@ class PullConsumer(Consumer):
             return statuses.bad_request("Priority Group missing")
         if asked.group not in self.config.priority_groups:
             return statuses.bad_request("Invalid Priority Group")
-        return self.pin.refusal(asked)
+        return b"" if self.pin is None else self.pin.refusal(asked)
 
     def _refusal_now(self, asked: RequestBody, now_ns: int) -> bytes:
         """Return the status for a request that must not wait although it is right."""
@@ -252,7 +255,8 @@ class PullConsumer(Consumer):
     def _target(self, size: int) -> bytes | None:
         """Return the inbox of the request whose turn it is; end those that cannot be served."""
         requests = self.requests
-        needs_pin = self.priority_policy == _PINNED and not self.pin.pin_id
+        pin = self.pin
+        needs_pin = pin is not None and self.priority_policy == _PINNED and not pin.pin_id
         passed = 0
         while True:
             request = requests.first
@@ -262,8 +266,8 @@ class PullConsumer(Consumer):
                 status = statuses.request_timeout(request.left, request.bytes_left)
                 self._end_head(request, status)
                 continue
-            if self.priority_policy != _NO_PRIORITY:
-                if request.pin_id and request.pin_id != self.pin.pin_id:
+            if pin is not None and self.priority_policy != _NO_PRIORITY:
+                if request.pin_id and request.pin_id != pin.pin_id:
                     status = statuses.wrong_pin_id(request.left, request.bytes_left)
                     self._end_head(request, status)
                     continue
@@ -276,8 +280,8 @@ class PullConsumer(Consumer):
             if request.bytes_left > 0 and not self._fits(request, size):
                 continue
             if self._has_interest(request):
-                if needs_pin and request.group:
-                    self.pin.assign(request)
+                if needs_pin and pin is not None and request.group:
+                    pin.assign(request)
                 self._served = requests.serve_first()
                 return request.reply
             self._drop_head_without_interest(request)
@@ -292,21 +296,24 @@ class PullConsumer(Consumer):
         if request.receiver_turn != self._turn:
             request.receiver_turn = self._turn
             request.receiver = self.sink.receiver(request.reply)
+            if self._received is None:
+                self._received = []
             self._received.append(request)
         return request.receiver
 
     def _turn_over(self) -> None:
         """Hold on to no receiver between turns: its connection may have gone by the next one."""
-        for request in self._received:
-            request.receiver = None
-        self._received.clear()
+        if self._received is not None:
+            for request in self._received:
+                request.receiver = None
+            self._received.clear()
 
     def _serve(self) -> None:
         self._served = self.requests.serve_first()
 
     def _is_passed_over(self, request: PullRequest) -> bool:
         """Tell whether a request waits although it is its turn."""
-        if self.pin.pin_id:
+        if self.pin is not None and self.pin.pin_id:
             return request.pin_id != self.pin.pin_id
         if self.priority_policy != _OVERFLOW:
             return False
@@ -347,7 +354,7 @@ class PullConsumer(Consumer):
             self._say(request, statuses.interest_expired(request.left, request.bytes_left))
 
     def _more_headers(self, headers: bytes) -> bytes:
-        if self.priority_policy != _PINNED:
+        if self.pin is None or self.priority_policy != _PINNED:
             return headers
         return with_header(headers, b"Nats-Pin-Id: %b" % self.pin.pin_id.encode())
 

@@ -50,6 +50,7 @@ cdef class PullRequest:
 
 
 @cython.final
+@cython.no_gc
 cdef class RequestQueue:
     cdef readonly Py_ssize_t limit
     cdef public bint is_prioritized

@@ -2,7 +2,8 @@
 
 Both are runs of 64-bit numbers, little endian. A change holds the positions, the messages that are
 pending since the last one, those settled above the floor, and delivery counts; a count of 0 is one
-to forget. A snapshot is a change that begins from nothing, behind the configuration as JSON.
+to forget. A snapshot is a change that begins from nothing, behind the configuration as JSON, which
+leaves out what is usual.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config.consumer import ConsumerConfig
@@ -34,6 +36,20 @@ _POSITIONS = (
     "last_ack_ns",
 )
 
+_USUAL: dict[str, Any] = {
+    "deliver_policy": "all",
+    "ack_policy": "explicit",
+    "ack_wait": 30_000_000_000,
+    "max_deliver": -1,
+    "replay_policy": "instant",
+    "max_waiting": 512,
+    "max_ack_pending": 1000,
+    "num_replicas": 0,
+    "metadata": {"_nats.req.level": "0"},
+}
+"""What a stored configuration leaves out: 220 of its 360 bytes, which every consumer also keeps in
+memory. Part of the file format: never to be changed."""
+
 
 @dataclass(slots=True)
 class StoredState:
@@ -49,12 +65,31 @@ class StoredState:
 def snapshot(consumer: Progress) -> bytes:
     """Return all of a consumer's state."""
     fields = {
-        "config": configuration.STRUCTURE.encode(consumer.config),
+        "config": _brief(configuration.STRUCTURE.encode(consumer.config)),
         "created": consumer.created_ns,
+        "usual": 1,
     }
     head = encode(fields)
     pending = change(consumer, [*consumer.pending.entries, *consumer.redelivered], had_counts=False)
     return len(head).to_bytes(4, "little") + head + pending
+
+
+def _brief(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration without what is usual; None is for what is usual and not set."""
+    usual = _usual(config)
+    unset = {name: None for name in usual if name not in config}
+    return {name: one for name, one in config.items() if usual.get(name) != one} | unset
+
+
+def _whole(brief: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration that `_brief` made shorter."""
+    return {name: one for name, one in (_usual(brief) | brief).items() if one is not None}
+
+
+def _usual(config: dict[str, Any]) -> dict[str, Any]:
+    """Return what is usual beside the durable name of a configuration, which is the name, too."""
+    durable = config.get("durable_name")
+    return _USUAL | {"name": durable} if durable else _USUAL
 
 
 def change(consumer: Progress, changed: Iterable[int], *, had_counts: bool = True) -> bytes:
@@ -91,7 +126,7 @@ def restore(state: bytes, operations: Iterable[bytes]) -> StoredState:
     size = int.from_bytes(state[:4], "little")
     head = json.loads(state[4 : 4 + size])
     stored = StoredState(created_ns=head["created"])
-    text = encode(head["config"])
+    text = encode(_whole(head["config"]) if "usual" in head else head["config"])
     stored.config = structure.decode_lenient(text, configuration.STRUCTURE, ConsumerConfig())
     for one in (state[4 + size :], *operations):
         _apply(stored, one)
@@ -131,7 +166,8 @@ def take_up(consumer: Progress, stored: StoredState) -> list[Entry]:
     last_seq = consumer.store.last_seq
     if consumer.next_seq > last_seq + 1 and consumer.delivered_consumer_seq:
         _cut(consumer, stored, last_seq)
-    consumer.redelivered.update(stored.redelivered)
+    for seq, count in stored.redelivered.items():
+        consumer.count_again(seq, count)
     to_wall_ns = consumer.clock.wall_ns() - consumer.clock.monotonic_ns()
     gone = []
     for seq, (consumer_seq, _) in sorted(stored.pending.items()):

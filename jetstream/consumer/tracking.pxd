@@ -17,17 +17,16 @@ cdef int _ACK, _NO_ACKS, _ACK_ALL, _ACK_EXPLICIT
 cdef class Tracking(Progress):
     cdef readonly ConsumerHost host
     cdef Ticks _ticks
-    cdef bint _samples
-    cdef readonly object events
     cdef public ConsumerLog log
-    cdef readonly bint is_closed
-    cdef AckNumbers _numbers
     cdef object _ack_timer
     cdef long long _ack_timer_ns
     cdef unsigned long long _deliveries
     cdef long long _now_ns
     cdef long long _wall_ns
+    # Flags stand together: a consumer in at most 512 bytes comes from Python's own allocator.
     cdef readonly int ack_policy
+    cdef bint _samples
+    cdef readonly bint is_closed
     cdef readonly bint keeps_all
     cdef readonly bint has_flow_control
     cdef readonly long long max_deliver

@@ -45,10 +45,8 @@ class Tracking(Progress):
         Progress.__init__(self, host.store, host.sink, host.clock, config, name)
         self.host = host
         self._ticks = ticks_of(host.clock)
-        self.events = ConsumerEvents(host, name)
         self.log: ConsumerLog | None = None
         self.is_closed = False
-        self._numbers = AckNumbers()
         self._ack_timer: Timer | None = None
         self._ack_timer_ns = 0
         self._deliveries = 1
@@ -66,6 +64,11 @@ class Tracking(Progress):
         self.max_deliver = max(config.max_deliver, 0)
         self.max_ack_pending = config.max_ack_pending
         self._samples = bool(config.sample_freq)
+
+    @property
+    def events(self) -> ConsumerEvents:
+        """What tells of this consumer; made when there is something to tell."""
+        return ConsumerEvents(self.host, self.name)
 
     def takes_acks(self) -> bool:
         """Tell whether messages are acknowledged to ack subjects."""
@@ -176,7 +179,7 @@ class Tracking(Progress):
                 return None
             seq = entry.seq
             again = self.redelivered.get(seq, 0) + 1
-            self.redelivered[seq] = again
+            self.count_again(seq, again)
             deliveries = again + 1
             if 0 < self.max_deliver < deliveries:
                 if deliveries == self.max_deliver + 1:
@@ -187,7 +190,7 @@ class Tracking(Progress):
             if message is not None:
                 self._deliveries = deliveries
                 return message
-            self.redelivered[seq] = again - 1
+            self.count_again(seq, again - 1)
             self._terminate(seq, entry.consumer_seq, again, _GONE, b"")
 
     def _delivery_count(self, seq: int) -> int:
@@ -227,7 +230,7 @@ class Tracking(Progress):
             self.events.max_deliveries(seq, count)
         was_full = self.is_full()
         self._give_up(seq)
-        self.redelivered[seq] = count
+        self.count_again(seq, count)
         if was_full:
             self.signal()
         return True
@@ -250,7 +253,7 @@ class Tracking(Progress):
         if self.is_closed:
             return
         self.touch()
-        numbers = self._numbers
+        numbers = AckNumbers()
         numbers.read(subject)
         seq = numbers.seq
         kind = _ACK if not body or body == b"+ACK" else acks.kind_of(body)

@@ -16,9 +16,13 @@ cdef class Filters:
     cdef list _patterns
     cdef bytearray _noted
     cdef unsigned long long _reused
+    cdef bint _takes_all
+    cdef unsigned long long _narrowed
 
     @cython.locals(noted=int)
     cpdef bint is_match(self, Py_ssize_t subject) except -1
     cdef bytearray noted(self)
+    @cython.locals(pattern=Pattern)
+    cpdef bint takes_all(self) except -1
     @cython.locals(pattern=Pattern, found=bint)
     cdef bint _compare(self, Py_ssize_t subject) except -1

@@ -18,17 +18,39 @@ class Filters:
     for other subjects, so everything noted is forgotten whenever that has happened.
     """
 
-    __slots__ = ("_noted", "_patterns", "_reused", "_subjects", "is_all", "literal")
+    __slots__ = (
+        "_narrowed",
+        "_noted",
+        "_patterns",
+        "_reused",
+        "_subjects",
+        "_takes_all",
+        "is_all",
+        "literal",
+    )
 
     def __init__(self, subjects: SubjectIndex, filters: tuple[bytes, ...]) -> None:
         self._subjects = subjects
         self._patterns = [Pattern(subject) for subject in filters]
         self._noted = bytearray()
         self._reused = subjects.reused
+        self._takes_all = False
+        self._narrowed = 0
         self.is_all = not filters or b">" in filters
         self.literal: bytes | None = None
         if len(filters) == 1 and self._patterns[0].is_literal:
             self.literal = filters[0]
+
+    def takes_all(self) -> bool:
+        """Tell whether every subject that is stored now matches."""
+        if self.is_all:
+            return True
+        if self._narrowed != self._subjects.narrowed:
+            self._narrowed = self._subjects.narrowed
+            self._takes_all = False
+            for pattern in self._patterns:
+                self._takes_all = self._takes_all or self._subjects.are_all_below(pattern)
+        return self._takes_all
 
     def is_match(self, subject: int) -> bool:
         """Tell whether the subject of a number in use matches."""

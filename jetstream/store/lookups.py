@@ -65,7 +65,7 @@ class SearchableStore(RemovingStore):
         if wanted.literal is not None:
             number = self._subjects.find(wanted.literal, 0, len(wanted.literal))
             return self._next_of(number, start, end) if number >= 0 else 0
-        if wanted.is_all:
+        if wanted.takes_all():
             seq = self._index.next_live(start)
             return seq if seq <= end else 0
         seq = self._index.next_wanted(wanted.noted(), start, end)
@@ -145,7 +145,7 @@ class SearchableStore(RemovingStore):
             return self._last_upto(number, upto) if number >= 0 else 0
         seq = self._index.previous_live(upto)
         looked = 0
-        while seq and not wanted.is_all and not wanted.is_match(self._subject_number(seq)):
+        while seq and not wanted.takes_all() and not wanted.is_match(self._subject_number(seq)):
             if looked == _ROWS_MAX:
                 return self._last_of_all(wanted, seq)
             looked += 1
@@ -196,7 +196,7 @@ class SearchableStore(RemovingStore):
         wanted = self._filters_of(filters)
         if last_per_subject:
             return self._count_last(wanted, start, end)
-        if wanted.is_all:
+        if wanted.takes_all():
             return self._index.count_from(start) - self._index.count_from(end + 1)
         if wanted.literal is not None:
             number = self._subjects.find(wanted.literal, 0, len(wanted.literal))
@@ -253,7 +253,7 @@ class SearchableStore(RemovingStore):
         )
 
     def _is_wanted(self, wanted: Filters, number: int) -> bool:
-        return self._subjects.count(number) > 0 and (wanted.is_all or wanted.is_match(number))
+        return self._subjects.count(number) > 0 and (wanted.takes_all() or wanted.is_match(number))
 
     def _next_of(self, number: int, start: int, end: int) -> int:
         """Return the first sequence from `start` to `end` of a subject; 0 for none."""
@@ -302,7 +302,7 @@ class SearchableStore(RemovingStore):
 
     def _count_last(self, wanted: Filters, start: int, end: int) -> int:
         """Count the subjects that match and of which the last up to `end` is from `start` on."""
-        if wanted.is_all and start <= self.first_seq and end >= self.last_seq:
+        if wanted.takes_all() and start <= self.first_seq and end >= self.last_seq:
             return self.subject_count
         if wanted.literal is not None:
             number = self._subjects.find(wanted.literal, 0, len(wanted.literal))

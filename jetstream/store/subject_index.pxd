@@ -15,7 +15,8 @@ cdef class Pattern:
     cdef readonly bint is_literal
     cdef readonly bint is_all
     cdef Py_ssize_t _fixed
-    cdef bytearray _text
+    cdef readonly Py_ssize_t prefix_size
+    cdef readonly bytearray text
 
     @cython.locals(length=Py_ssize_t)
     cpdef bint is_match(self, bytearray data, Py_ssize_t start, Py_ssize_t end) except -1
@@ -25,6 +26,7 @@ cdef class Pattern:
 
 @cython.final
 cdef class SubjectIndex:
+    cdef bytearray _common
     cdef bytearray _names
     cdef bytearray _rows
     cdef bytearray _table
@@ -35,6 +37,7 @@ cdef class SubjectIndex:
     cdef bytearray _vacated
     cdef readonly Py_ssize_t subject_count
     cdef readonly unsigned long long reused
+    cdef readonly unsigned long long narrowed
 
     cpdef void clear(self) except *
     @cython.locals(hashed="unsigned int", mask="size_t", slot="size_t", entry="unsigned int",
@@ -69,6 +72,10 @@ cdef class SubjectIndex:
     @cython.locals(row=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t)
     cpdef bint is_match(self, Py_ssize_t subject, Pattern pattern) except -1
     cpdef Py_ssize_t size(self) noexcept
+    @cython.locals(size=Py_ssize_t)
+    cpdef bint are_all_below(self, Pattern pattern) except -1
+    @cython.locals(size=Py_ssize_t, same=Py_ssize_t)
+    cdef void _narrow(self, Py_ssize_t start, Py_ssize_t end) except *
     @cython.locals(subject=Py_ssize_t)
     cdef Py_ssize_t _take_row(self) except -1
     @cython.locals(mask="size_t", slot="size_t")

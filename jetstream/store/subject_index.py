@@ -27,6 +27,7 @@ class SubjectIndex:
     """Numbers subjects from 0 on; a number is used again once its subject has gone."""
 
     __slots__ = (
+        "_common",
         "_free",
         "_names",
         "_rows",
@@ -35,6 +36,7 @@ class SubjectIndex:
         "_used",
         "_vacated",
         "_waste",
+        "narrowed",
         "reused",
         "subject_count",
     )
@@ -42,6 +44,7 @@ class SubjectIndex:
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
         self.reused = 0  # grows whenever a number comes to stand for another subject
+        self.narrowed = 0  # grows whenever `are_all_below` may answer otherwise than before
         self.clear()
 
     def clear(self) -> None:
@@ -55,6 +58,8 @@ class SubjectIndex:
         self._vacated = bytearray()  # numbers of subjects of which nothing is left, to be released
         self.subject_count = 0
         self.reused += 1
+        self._common = bytearray()  # what all names begin with that were entered since `clear`
+        self.narrowed += 1
 
     def find(self, data: numbers.Octets, start: int, end: int) -> int:
         """Return the number of the subject ``data[start:end]``, or -1."""
@@ -88,6 +93,7 @@ class SubjectIndex:
         position = len(self._names)
         numbers.resize(self._names, position + end - start)
         numbers.put(self._names, position, data, start, end)
+        self._narrow(position, position + end - start)
         numbers.set_u64_at(self._rows, row, position)
         numbers.set_u64_at(self._rows, row + _COUNT, 0)
         numbers.set_u64_at(self._rows, row + _FIRST, 0)
@@ -210,6 +216,32 @@ class SubjectIndex:
         """Return the bytes of memory that the index takes."""
         return len(self._names) + len(self._rows) + len(self._table)
 
+    def are_all_below(self, pattern: Pattern) -> bool:
+        """Tell whether every subject here is sure to match, such as all of one bucket.
+
+        That is so for a pattern whose only wildcard is a ``>`` behind what all begin with.
+        """
+        size = pattern.prefix_size
+        return 0 < size <= len(self._common) and numbers.is_same(
+            self._common, 0, pattern.text, 0, size
+        )
+
+    def _narrow(self, start: int, end: int) -> None:
+        """Take note of a new name, ``_names[start:end]``: what is common to all may be less."""
+        size = len(self._common)
+        if end - start >= size > 0 and numbers.is_same(self._names, start, self._common, 0, size):
+            return
+        if size == 0 and self._used > 1:
+            return  # nothing was common to the others
+        self.narrowed += 1
+        if size == 0:
+            self._common = bytearray(numbers.take(self._names, start, end))
+            return
+        same = 0
+        while same < min(size, end - start) and self._common[same] == self._names[start + same]:
+            same += 1
+        numbers.resize(self._common, same)
+
     def _take_row(self) -> int:
         if self._free != _NONE:
             subject = self._free
@@ -256,7 +288,7 @@ class SubjectIndex:
 class Pattern:
     """A subject that may hold wildcards, taken apart once to be compared with many."""
 
-    __slots__ = ("_fixed", "_text", "is_all", "is_literal", "subject")
+    __slots__ = ("_fixed", "is_all", "is_literal", "prefix_size", "subject", "text")
 
     def __init__(self, subject: bytes) -> None:
         tokens = subject.split(b".")
@@ -267,7 +299,9 @@ class Pattern:
         literal = b".".join(tokens[: wild[0]]) if wild else subject
         # What every match begins with, the dot before the first wildcard included.
         self._fixed = len(literal) + (1 if wild and wild[0] > 0 else 0)
-        self._text = bytearray(subject)
+        self.text = bytearray(subject)
+        # How long that is where nothing but a ``>`` comes behind it; 0 otherwise.
+        self.prefix_size = self._fixed if subject[self._fixed :] == b">" else 0
 
     def is_match(self, data: bytearray, start: int, end: int) -> bool:
         """Tell whether the valid literal subject ``data[start:end]`` matches."""
@@ -276,7 +310,7 @@ class Pattern:
             return False
         if self.is_literal and length != self._fixed:
             return False
-        if not numbers.is_same(data, start, self._text, 0, self._fixed):
+        if not numbers.is_same(data, start, self.text, 0, self._fixed):
             return False
         if self.is_literal or self.is_all:
             return True
@@ -285,20 +319,20 @@ class Pattern:
     def _is_tail_match(self, data: bytearray, i: int, end: int) -> bool:
         """Compare token by token from the first wildcard on."""
         p = self._fixed
-        length = len(self._text)
+        length = len(self.text)
         while p < length:
             if i >= end:
                 return False
-            token_ends = p + 1 == length or self._text[p + 1] == 0x2E
-            if token_ends and self._text[p] == 0x3E:
+            token_ends = p + 1 == length or self.text[p + 1] == 0x2E
+            if token_ends and self.text[p] == 0x3E:
                 return True
-            if token_ends and self._text[p] == 0x2A:
+            if token_ends and self.text[p] == 0x2A:
                 while i < end and data[i] != 0x2E:
                     i += 1
                 p += 1
             else:
-                while p < length and self._text[p] != 0x2E:
-                    if i >= end or data[i] != self._text[p]:
+                while p < length and self.text[p] != 0x2E:
+                    if i >= end or data[i] != self.text[p]:
                         return False
                     i += 1
                     p += 1

@@ -221,7 +221,8 @@ class Machine(RuleBasedStateMachine):
             assert self.consumer.num_waiting() == len(self.model.waiting)
             assert len(self.consumer.pending) == len(self.model.unacked)
             assert self.rig.info(self.consumer)["num_pending"] == len(self.model.new)
-            assert bool(self.consumer.pin.pin_id) == bool(self.model.pin)
+            pin = self.consumer.pin
+            assert bool(pin is not None and pin.pin_id) == bool(self.model.pin)
 
 
 Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -13,14 +13,9 @@ cdef Py_ssize_t _HEAD
 cdef int _MESSAGE
 
 
-@cython.final
-cdef class StoredConsumer:
-    cdef public bytes state
-    cdef public list operations
-
-
 cdef class ReplayedStore(RecordWriter):
     cdef public dict _consumers
+    cdef public dict _operations
     cdef public list _ids
     cdef public list _ttls
     cdef unsigned long long _removed_below

@@ -13,22 +13,17 @@ _MESSAGE = 2
 _ALL = b">"
 
 
-class StoredConsumer:
-    """What is stored for a consumer: its last saved state, and the operations since."""
-
-    __slots__ = ("operations", "state")
-
-    def __init__(self, state: bytes) -> None:
-        self.state = state
-        self.operations: list[bytes] = []
-
-
 class ReplayedStore(RecordWriter):
-    """Becomes what its records say."""
+    """Becomes what its records say.
+
+    `_consumers` has the last saved state of each consumer, and `_operations` those since, of
+    consumers that have any.
+    """
 
     def __init__(self, log: Log, number: int, seed: int) -> None:
         super().__init__(log, number, seed)
-        self._consumers: dict[bytes, StoredConsumer] = {}
+        self._consumers: dict[bytes, bytes] = {}
+        self._operations: dict[bytes, list[bytes]] = {}
         self._ids: list[tuple[bytes, int, int]] = []
         self._ttls: list[tuple[int, int]] = []
         self._removed_below = 0
@@ -81,6 +76,7 @@ class ReplayedStore(RecordWriter):
         self.version = 0
         self.lost.clear()
         self._consumers.clear()
+        self._operations.clear()
         self._ids = []
         self._ttls = []
         self._removals = bytearray()
@@ -140,14 +136,26 @@ class ReplayedStore(RecordWriter):
         length = int.from_bytes(body[:2], "little")
         name = body[2 : 2 + length]
         if kind == records.CONSUMER:
-            self._consumers[name] = StoredConsumer(body[2 + length :])
+            self._keep_consumer(name, body[2 + length :])
         elif kind == records.CONSUMER_DELETED:
-            self._consumers.pop(name, None)
+            self._drop_consumer(name)
         elif kind == records.CONSUMER_STEP:
-            consumer = self._consumers.setdefault(name, StoredConsumer(b""))
-            consumer.operations.append(body[2 + length :])
+            self._keep_operation(name, body[2 + length :])
             if seq:
                 self._forget(seq)
+
+    def _keep_consumer(self, name: bytes, state: bytes) -> None:
+        self._consumers[name] = state
+        self._operations.pop(name, None)
+
+    def _keep_operation(self, name: bytes, operation: bytes) -> None:
+        self._consumers.setdefault(name, b"")
+        self._operations.setdefault(name, []).append(operation)
+
+    def _drop_consumer(self, name: bytes) -> bool:
+        """Forget what is stored for a consumer; False when nothing is."""
+        self._operations.pop(name, None)
+        return self._consumers.pop(name, None) is not None
 
     def _forget(self, seq: int) -> None:
         """Drop a message, or what is known of it being lost."""

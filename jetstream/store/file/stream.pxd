@@ -5,7 +5,7 @@ cimport cython
 from midge.jetstream.store.file cimport records
 from midge.jetstream.store.file.group cimport Segment
 from midge.jetstream.store.file.log cimport Log
-from midge.jetstream.store.file.replayed cimport ReplayedStore, StoredConsumer
+from midge.jetstream.store.file.replayed cimport ReplayedStore
 from midge.jetstream.store.indexed cimport Run
 from midge.jetstream.store.lookups cimport SearchableStore
 from midge.protocol.frame cimport Frame

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.log import Log
-from midge.jetstream.store.file.replayed import ReplayedStore, StoredConsumer
+from midge.jetstream.store.file.replayed import ReplayedStore
 from midge.jetstream.store.lookups import SearchableStore
 from midge.protocol.frame import Frame
 
@@ -87,16 +87,13 @@ class FileStore(ReplayedStore):
     def save_consumer(self, name: bytes, state: bytes) -> None:
         """Replace all that is stored for a consumer: its state and the operations on it."""
         self._admit()
-        self._consumers[name] = StoredConsumer(state)
+        self._keep_consumer(name, state)
         self._write(records.CONSUMER, 0, 0, len(name).to_bytes(2, "little") + name + state)
 
     def log_consumer(self, name: bytes, operation: bytes, remove_seq: int = 0) -> None:
         """Add an operation to what is stored for a consumer."""
         self._admit()
-        consumer = self._consumers.get(name)
-        if consumer is None:
-            consumer = self._consumers[name] = StoredConsumer(b"")
-        consumer.operations.append(operation)
+        self._keep_operation(name, operation)
         body = len(name).to_bytes(2, "little") + name + operation
         self._write(records.CONSUMER_STEP, remove_seq, 0, body)
         if remove_seq:
@@ -105,12 +102,13 @@ class FileStore(ReplayedStore):
     def delete_consumer(self, name: bytes) -> None:
         """Forget a consumer."""
         self._admit()
-        if self._consumers.pop(name, None) is not None:
+        if self._drop_consumer(name):
             self._write(records.CONSUMER_DELETED, 0, 0, len(name).to_bytes(2, "little") + name)
 
     def consumers(self) -> Iterator[tuple[bytes, bytes, list[bytes]]]:
         """Iterate over the stored consumers: name, state and the operations since."""
-        return iter([(name, c.state, c.operations) for name, c in self._consumers.items()])
+        stored = self._consumers.items()
+        return iter([(name, state, self._operations.get(name, [])) for name, state in stored])
 
     def barrier(self, callback: Callable[[], object]) -> None:
         """Call back on the loop once all changes so far are durable."""
@@ -129,6 +127,7 @@ class FileStore(ReplayedStore):
         self._clear()
         self._write(records.STREAM_DELETED, 0, 0, b"")
         self._consumers.clear()
+        self._operations.clear()
         self._log.buffers.emptied(self)
         self.drop_ahead()
 
@@ -209,10 +208,10 @@ class FileStore(ReplayedStore):
 
     def _carry_consumer(self, name: bytes) -> None:
         prefix = len(name).to_bytes(2, "little") + name
-        consumer = self._consumers.get(name)
-        if consumer is None:
+        state = self._consumers.get(name)
+        if state is None:
             self._write(records.CONSUMER_DELETED, 0, 0, prefix)
             return
-        self._write(records.CONSUMER, 0, 0, prefix + consumer.state)
-        for operation in consumer.operations:
+        self._write(records.CONSUMER, 0, 0, prefix + state)
+        for operation in self._operations.get(name, ()):
             self._write(records.CONSUMER_STEP, 0, 0, prefix + operation)
