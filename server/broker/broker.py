@@ -388,18 +388,6 @@ class Broker(Host):
         else:
             self.barrier(done)
 
-    def clean_up(
-        self, connection: Connection, account: Account, left: list[RoutedSubscription], slice_: int
-    ) -> None:
-        """Remove the subscriptions `left`, `slice_` of them now at most and the others later."""
-
-        def unsubscribed(subscription: RoutedSubscription) -> None:
-            self.unsubscribed(connection, subscription, "disconnected")
-
-        from midge.server.clients.clean_up import CleanUp  # noqa: PLC0415 - no start needs it
-
-        CleanUp(self.turns, self.clock, account, left, unsubscribed).begin(slice_)
-
     # INFO.
 
     def info_line(self, connection: Connection, *, connect_info: bool = False) -> bytes:

@@ -18,7 +18,7 @@ from midge.protocol import errors
 from midge.protocol.frame import compose
 from midge.server.clients.publishing import PublishingClient
 from midge.server.log.logger import get_logger
-from midge.server.routing.link_choice import pick_instead, pick_link
+from midge.server.routing.over_links import pick_instead, pick_link
 from midge.server.routing.reserved import RESERVED_SUBJECTS
 from midge.server.routing.role import Role
 from midge.server.routing.slow_path import CLOSED, DENIED_SUBJECTS, NO_ECHO, SCREENED

@@ -5,45 +5,56 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from midge.server.clients.charges import STEP_BYTES
-from midge.server.clients.fair_turns import BUSY_S, PORTION_BYTES, FairTurns
+from midge.server.clients.fair_turns import BUSY_S, PORTION_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from midge.server.clock import Clock
+    from midge.server.clients.host import Host
     from midge.server.routing.account import Account
     from midge.server.routing.subscription import RoutedSubscription
 
 _REMOVED_BYTES = 2048  # what it takes to remove a subscription, besides steps of the SubList
+_SLICE = 2000  # subscriptions removed before others have their turn
 _BETWEEN_LOOKS = 16  # subscriptions; the clock is looked at in between
 
 
 class CleanUp:
-    """Removes the subscriptions `left` from `account`, and tells `unsubscribed` of each."""
+    """Removes the subscriptions `left` from `account`, and tells `unsubscribed` of each.
+
+    `dropped` is called when none is left, unless that was so at once.
+    """
 
     def __init__(
         self,
-        turns: FairTurns,
-        clock: Clock,
+        host: Host,
         account: Account,
         left: list[RoutedSubscription],
         unsubscribed: Callable[[RoutedSubscription], None],
+        dropped: Callable[[], None],
     ) -> None:
-        self._turns = turns
-        self._clock = clock
+        self._turns = host.turns
+        self._clock = host.clock
         self._account = account
         self._left = left
         self._unsubscribed = unsubscribed
+        self._dropped = dropped
 
-    def begin(self, most: int) -> None:
-        """Remove up to `most`, for what can be had of this turn; the others follow in the next."""
+    def begin(self) -> bool:
+        """Remove a slice, for what can be had of this turn; the others follow in the next.
+
+        Returns whether none is left.
+        """
+        most = _SLICE
         budget = PORTION_BYTES
         while self._left and most and budget > 0:
             most -= 1
             budget -= self._remove_one()
             if budget <= 0:
                 budget += self._turns.draw(-budget)
-        self._wait()
+        if self._left:
+            self._turns.wait(self._go_on)
+        return not self._left
 
     def _go_on(self) -> None:
         """Remove as many as a share of this turn is enough for."""
@@ -53,11 +64,10 @@ class CleanUp:
             for _ in range(min(len(self._left), _BETWEEN_LOOKS)):
                 budget -= self._remove_one()
         self._turns.give_back(max(budget, 0))
-        self._wait()
-
-    def _wait(self) -> None:
         if self._left:
             self._turns.wait(self._go_on)
+        else:
+            self._clock.call_later(0, self._dropped)  # it may have input to parse: no part of this
 
     def _remove_one(self) -> int:
         """Remove one subscription; return what that cost."""

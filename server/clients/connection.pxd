@@ -2,11 +2,10 @@
 
 cimport cython
 
-from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame, without_headers
-from midge.server.auth.permissions cimport PermissionRules, Permissions
 from midge.protocol.parser cimport Parser
-from midge.server.clients.channel cimport Channel, ChannelOwner
+from midge.server.clients.channel cimport Channel
+from midge.server.clients.deliver_denials cimport DeliverDenials
 from midge.server.routing.client cimport Client
 from midge.server.clients.publishing cimport PublishingClient
 from midge.sublist.subscription cimport Subscription
@@ -30,9 +29,7 @@ cdef class Connection(PublishingClient):
     cdef public bint owes_info
     cdef public bint is_unsettled
     cdef bint _told_info
-    cdef bint _owes_ok
-    cdef bytes _deliverable
-    cdef bytes _deliverable_in
+    cdef DeliverDenials _denials
     cdef object _auth_timer
 
     cpdef void opened(self) except *
@@ -47,13 +44,7 @@ cdef class Connection(PublishingClient):
     cpdef void on_peer_error(self, bytes text) except *
     cpdef void on_subscribe(self, bytes subject, bytes queue, bytes sid) except *
     cpdef void on_unsubscribe(self, bytes sid, long long max_messages) except *
-    @cython.locals(checks=int, screened=Frame)
+    @cython.locals(checks=int, screened=Frame, denials=DeliverDenials)
     cpdef Frame checked(self, Subscription subscription, Client publisher, Frame frame)
-    @cython.locals(start=Py_ssize_t, end=Py_ssize_t, last=bytes, subject=bytes,
-                   permissions=Permissions, rules=PermissionRules, steps="long long",
-                   may_deliver=bint)
-    cdef bint _may_deliver(
-        self, Subscription subscription, Client publisher, Frame frame
-    ) except -1
     cpdef bint has_room(self, Client publisher) except -1
     cpdef void finished(self, Subscription subscription) except *

@@ -8,17 +8,19 @@ SUB, deliveries, permissions. Matching and delivery are in the SubList and the r
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from midge.protocol import errors, memory
+from midge.protocol import errors
 from midge.protocol.errors import ProtocolError
 from midge.protocol.frame import Frame, without_headers
 from midge.protocol.messages import check_json_object, parse_connect
 from midge.protocol.parser import Parser
-from midge.server.clients.channel import Channel, ChannelOwner
+from midge.server.clients.channel import Channel
 from midge.server.clients.charges import LOG_LINE_BYTES, STEP_BYTES
+from midge.server.clients.clean_up import CleanUp
 from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.deliver_denials import DeliverDenials
 from midge.server.clients.introduction import refusal_of, take_cookies
 from midge.server.clients.publishing import PublishingClient
-from midge.server.clients.reading import AUTHENTICATING, SETTLING
+from midge.server.clients.reading import AUTHENTICATING
 from midge.server.clients.state import State
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
@@ -54,7 +56,6 @@ if TYPE_CHECKING:
 _PONG = b"PONG\r\n"
 _NO_SUBSCRIPTIONS: dict[bytes, RoutedSubscription] = {}  # shared by all without any; never changed
 _CONNECT_BYTES = 64 * 1024  # what a CONNECT uses up of a turn
-_CLEAN_UP_SLICE = 2000  # subscriptions removed before others have their turn
 
 
 class Connection(PublishingClient):
@@ -101,9 +102,7 @@ class Connection(PublishingClient):
         self.owes_info = False  # whether INFO goes out when there is a transport
         self.is_unsettled = False
         self._told_info = False
-        self._owes_ok = False
-        self._deliverable: bytes | None = None
-        self._deliverable_in: bytes | None = None
+        self._denials: DeliverDenials | None = None
         self._auth_timer: Timer | None = None
 
     # Opened and closed.
@@ -147,18 +146,23 @@ class Connection(PublishingClient):
     def require_connect(self, timeout_s: float) -> None:
         """Take nothing but a CONNECT, and not for longer than `timeout_s`."""
         self.parser.connect_required = True
-        self.stop_auth_timer()
-        self._auth_timer = self.broker.clock.call_later(timeout_s, self._end_unauthenticated)
+        self._end_after(
+            timeout_s, ClosedReason.AUTHENTICATION_TIMEOUT, errors.AUTHENTICATION_TIMEOUT
+        )
 
     def require_handshake(self, bare_socket: "socket.socket", timeout_s: float) -> None:
         """Close the bare socket unless it has become a transport within `timeout_s`."""
         self.channel.bare_socket = bare_socket
-        self.stop_auth_timer()
-        self._auth_timer = self.broker.clock.call_later(timeout_s, self._end_without_handshake)
+        self._end_after(timeout_s, ClosedReason.TLS_HANDSHAKE_FAILURE, None)
 
-    def _end_without_handshake(self) -> None:
+    def _end_after(self, timeout_s: float, reason: ClosedReason, wire: str | None) -> None:
+        """Close for `reason` in `timeout_s`, unless the client is authenticated by then."""
+        self.stop_auth_timer()
+        self._auth_timer = self.broker.clock.call_later(timeout_s, self._end_late, reason, wire)
+
+    def _end_late(self, reason: ClosedReason, wire: str | None) -> None:
         self._auth_timer = None
-        self.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
+        self.close(reason, wire)
 
     def on_connect(self, document: bytes) -> None:
         """Take CONNECT, and authenticate the client."""
@@ -217,10 +221,6 @@ class Connection(PublishingClient):
         self.broker.client_connected(self)
         self.spend(_CONNECT_BYTES)
 
-    def _end_unauthenticated(self) -> None:
-        self._auth_timer = None
-        self.close(ClosedReason.AUTHENTICATION_TIMEOUT, errors.AUTHENTICATION_TIMEOUT)
-
     def stop_auth_timer(self) -> None:
         """Stop waiting for an introduction."""
         if self._auth_timer is not None:
@@ -238,10 +238,7 @@ class Connection(PublishingClient):
             self.tracer.received("PING")
             self.tracer.sent("PONG")
             self.spend(2 * LOG_LINE_BYTES)
-        if self.is_unsettled:
-            self._answer_settled(is_ok=False)
-            return
-        self._send_pong()
+        self._answer(self._send_pong)
 
     def _send_pong(self) -> None:
         self.send(_PONG)
@@ -250,22 +247,17 @@ class Connection(PublishingClient):
             if self.options.protocol >= 1:
                 self.send_info(connect_info=True)
 
-    def _answer_settled(self, *, is_ok: bool) -> None:
-        """Answer when every worker knows what this client subscribes to, and parse on then."""
-        self.is_unsettled = False
-        self._owes_ok = is_ok
-        self.channel.reading.halt(SETTLING)
-        self.broker.settle(self._settled)
+    def _answer(self, answer: Callable[[], None]) -> None:
+        """Call `answer`, at once or when every worker knows what this client subscribes to."""
+        if not self.is_unsettled:
+            answer()
+            return
+        from midge.server.clients.settling import (  # noqa: PLC0415 - only with several workers
+            answer_when_settled,
+        )
 
-    def _settled(self) -> None:
-        """Give the answer that has waited, unless the client has left."""
-        if self.channel.state < State.CLOSING:
-            self.channel.reading.unhalt(SETTLING)
-            if self._owes_ok:
-                self.send_ok()
-            else:
-                self._send_pong()
-            self.channel.resume()
+        self.is_unsettled = False
+        answer_when_settled(self, answer)
 
     def on_pong(self) -> None:
         """Take the answer to a PING of ours."""
@@ -327,14 +319,10 @@ class Connection(PublishingClient):
             self.subscriptions[sid] = subscription
             self.broker.subscribed(self, subscription)
         if self.publish_checks & VERBOSE:
-            self._confirm()
+            self._answer(self._confirm)
 
     def _confirm(self) -> None:
-        """Send +OK for a change of subscriptions, which all workers know of by then."""
-        if self.is_unsettled:
-            self._answer_settled(is_ok=True)
-        else:
-            self.send_ok()
+        self.send_ok()
 
     def _refusal(self, subject: bytes, queue: bytes | None) -> str | None:
         """Return why the client may not subscribe, or None; looking up permissions is charged."""
@@ -362,7 +350,7 @@ class Connection(PublishingClient):
                 subscription.max_messages = 0
                 self.unsubscribe(subscription, "unsubscribed")
         if self.publish_checks & VERBOSE:
-            self._confirm()
+            self._answer(self._confirm)
 
     def unsubscribe(self, ended: Subscription, cause: str) -> None:
         """End the subscription `ended`; observers are told the `cause`."""
@@ -388,23 +376,19 @@ class Connection(PublishingClient):
         if self.tracer is not None:
             for subscription in subscriptions:
                 self.tracer.subscription_removed(subscription)
-        self.broker.clean_up(self, self.account, subscriptions, _CLEAN_UP_SLICE)
-        if dropped is None:
-            return
-        if subscriptions:
-            self.broker.clock.call_later(0, self._go_on_when_dropped, subscriptions, dropped)
-        else:
-            dropped()
 
-    def _go_on_when_dropped(
-        self, left: list[RoutedSubscription], dropped: Callable[[], None]
-    ) -> None:
-        """Call `dropped` once nothing is `left`, and parse what came meanwhile."""
-        if left:
-            self.broker.clock.call_later(0, self._go_on_when_dropped, left, dropped)
-            return
-        dropped()
-        self.channel.resume()
+        def unsubscribed(subscription: RoutedSubscription) -> None:
+            self.broker.unsubscribed(self, subscription, "disconnected")
+
+        def dropped_later() -> None:
+            if dropped is not None:
+                dropped()
+                self.channel.resume()
+
+        host, account = self.channel.host, self.account
+        work = CleanUp(host, account, subscriptions, unsubscribed, dropped_later)
+        if work.begin() and dropped is not None:
+            dropped()
 
     # Receiving.
 
@@ -415,8 +399,10 @@ class Connection(PublishingClient):
         checks = self.deliver_checks
         if checks & CLOSED or (checks & NO_ECHO and publisher is self):
             return None
-        if checks & DENIED_SUBJECTS and not self._may_deliver(subscription, publisher, frame):
-            return None
+        if checks & DENIED_SUBJECTS:
+            denials = self._denials
+            if denials is None or not denials.permit(subscription.queue, publisher, frame):
+                return None
         if checks & BEHIND and not self.has_room(publisher):
             return None
         if checks & INTERCEPTED:
@@ -436,37 +422,6 @@ class Connection(PublishingClient):
         """See `Client.has_room`."""
         return self.channel.has_room(publisher)
 
-    def _may_deliver(
-        self, subscription: Subscription, publisher: Client | None, frame: Frame
-    ) -> bool:
-        """Tell whether no denial forbids `frame`; the last subject's answer is cached.
-
-        Looking up any other is charged to `publisher`.
-        """
-        start = frame.base + frame.subject_start
-        end = frame.base + frame.subject_end
-        last = self._deliverable
-        if (
-            last is not None
-            and end - start == len(last)
-            and self._deliverable_in is subscription.queue
-            and memory.starts_with(frame.data, start, end, last)
-        ):
-            return True
-        subject = memory.take(frame.data, start, end)
-        permissions = self.permissions
-        assert permissions is not None, "without any, nothing is denied"
-        rules = permissions.rules
-        steps = rules.steps()
-        may_deliver = permissions.may_deliver(subject, subscription.queue)
-        if isinstance(publisher, ChannelOwner):
-            publisher.spend((rules.steps() - steps) * STEP_BYTES)
-        if not may_deliver:
-            return False
-        self._deliverable = subject
-        self._deliverable_in = subscription.queue
-        return True
-
     def finished(self, subscription: Subscription) -> None:
         """End a subscription that has had all the messages it asked for."""
         self.unsubscribe(subscription, "auto_unsubscribed")
@@ -483,13 +438,13 @@ class Connection(PublishingClient):
     def restrict(self, permissions: "Permissions | None") -> None:
         """Check `permissions` from now on; None lifts all restrictions."""
         self.permissions = permissions
-        self._deliverable = None
+        self._denials = None
+        if permissions is not None and permissions.has_deliver_deny:
+            self._denials = DeliverDenials(permissions)
         self._set_publish_check(
             RESTRICTED, permissions is not None and permissions.has_publish_rules
         )
-        self._set_deliver_check(
-            DENIED_SUBJECTS, permissions is not None and permissions.has_deliver_deny
-        )
+        self._set_deliver_check(DENIED_SUBJECTS, self._denials is not None)
         self._set_deliver_check(
             REPLY_GRANTS, permissions is not None and permissions.allows_responses
         )

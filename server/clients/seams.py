@@ -281,12 +281,3 @@ class Home(Protocol[Publisher_contra, Asking_contra]):
 
     def settle(self, done: Callable[[], None]) -> None:
         """Call `done` when every worker knows of the subscriptions so far."""
-
-    def clean_up(
-        self,
-        connection: Asking_contra,
-        account: Account,
-        left: list[RoutedSubscription],
-        slice_: int,
-    ) -> None:
-        """Remove the subscriptions `left`, `slice_` of them now at most."""

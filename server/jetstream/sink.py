@@ -9,7 +9,7 @@ from midge.server.internal.publisher import InternalPublisher
 from midge.server.jetstream.receiver import MessageLine, ProducersTurn, receiver_of, single, write
 from midge.server.jetstream.subjects import Intake, Take
 from midge.server.routing.account import Account
-from midge.server.routing.link_choice import pick_link
+from midge.server.routing.over_links import pick_link
 from midge.sublist.result import QueueGroup, Remotes, SubListResult
 from midge.sublist.subscription import Subscription
 

@@ -5,9 +5,15 @@ cimport cython
 from midge.protocol.frame cimport Frame
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
-from midge.server.routing.link_choice cimport pick_instead, pick_link
 from midge.server.routing.lone_reads cimport LoneReads
 from midge.server.routing.observer cimport MessageObserver
+from midge.server.routing.over_links cimport (
+    forward,
+    forward_run,
+    links_take_run,
+    pick_links,
+    send_to_all,
+)
 from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.result cimport QueueGroup, Remotes, SubListResult
 
@@ -45,10 +51,6 @@ cdef class Router:
     @cython.locals(taken=Py_ssize_t, subscription=RoutedSubscription)
     cdef Py_ssize_t _deliver_to_all(
         self, tuple subscriptions, Client publisher, Frame frame
-    ) except -1
-    @cython.locals(taken=Py_ssize_t, link=Client)
-    cdef Py_ssize_t _send_to_all(
-        self, tuple links, Client publisher, Frame frame
     ) except -1
     @cython.locals(subscriptions=tuple, subscription=RoutedSubscription,
                    internal=RoutedSubscription, observer=MessageObserver)
@@ -92,21 +94,6 @@ cdef class Router:
         self, RoutedSubscription internal, Account account, SubListResult result,
         Client publisher, Frame frame, Py_ssize_t plain
     ) except *
-    @cython.locals(remotes=Remotes, picked=dict, group=QueueGroup, chosen=Client)
-    cdef dict _pick_links(self, SubListResult result, Client publisher)
-    @cython.locals(remotes=Remotes, named=dict, group=QueueGroup, chosen=Client, taken=Py_ssize_t,
-                   links=tuple, link=Client, queues=list, has_members=bint)
-    cdef Py_ssize_t _forward(
-        self, SubListResult result, Client publisher, Frame frame, dict picked, list refused
-    ) except -1
-    @cython.locals(remotes=Remotes, links=tuple, link=Client)
-    cdef bint _links_take_run(
-        self, SubListResult result, Client publisher, Frame frame
-    ) except -1
-    @cython.locals(remotes=Remotes, links=tuple, link=Client, sent=Py_ssize_t)
-    cdef Py_ssize_t _forward_run(
-        self, SubListResult result, Client publisher, Frame frame, Py_ssize_t count
-    ) except -1
     @cython.locals(base=Py_ssize_t)
     cdef int _receive(
         self, RoutedSubscription subscription, Client publisher, Frame frame

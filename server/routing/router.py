@@ -14,9 +14,15 @@ from midge.protocol.frame import Frame
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.contained_faults import ContainedFaults
-from midge.server.routing.link_choice import pick_instead, pick_link
 from midge.server.routing.lone_reads import LoneReads
 from midge.server.routing.observer import MessageObserver
+from midge.server.routing.over_links import (
+    forward,
+    forward_run,
+    links_take_run,
+    pick_links,
+    send_to_all,
+)
 from midge.server.routing.slow_path import BEHIND, DENIED_SUBJECTS, NO_HEADERS
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.result import QueueGroup, SubListResult
@@ -101,7 +107,8 @@ class Router:
         if remotes.queues:
             return self._route_widely(account, result, publisher, frame)
         taken = self._deliver_to_all(result.plain, publisher, frame)
-        return taken + self._send_to_all(remotes.plain, publisher, frame)
+        self.offers += len(remotes.plain)
+        return taken + send_to_all(remotes.plain, publisher, frame)
 
     def _route_widely(
         self, account: Account, result: SubListResult, publisher: Client | None, frame: Frame
@@ -111,7 +118,8 @@ class Router:
         picked: dict[bytes, Client] | None = None
         refused: list[bytes] | None = None
         if result.remotes is not None and result.remotes.queues:
-            picked = self._pick_links(result, publisher)
+            self.offers += len(result.remotes.queues)
+            picked = pick_links(result, publisher, self.chooser)
         subscriptions: tuple[Any, ...] = result.plain  # routed ones, in the SubLists of a server
         self.offers += len(subscriptions)
         for subscription in subscriptions:
@@ -131,7 +139,8 @@ class Router:
             elif result.remotes is not None:
                 refused = [group.name] if refused is None else [*refused, group.name]
         if result.remotes is not None:
-            crossed = self._forward(result, publisher, frame, picked, refused)
+            self.offers += len(result.remotes.plain)
+            crossed = forward(result, publisher, frame, picked, refused, self.chooser)
             plain += crossed
         if self.observer is not None:
             self.crossed = crossed
@@ -146,15 +155,6 @@ class Router:
         self.offers += len(subscriptions)
         for subscription in subscriptions:
             if self.deliver(subscription, publisher, frame) != REFUSED:
-                taken += 1
-        return taken
-
-    def _send_to_all(self, links: tuple[Any, ...], publisher: Client | None, frame: Frame) -> int:
-        """Send `frame` over `links`; return over how many it goes."""
-        taken = 0
-        self.offers += len(links)
-        for link in links:
-            if link is not publisher and link.forward(publisher, frame, None):
                 taken += 1
         return taken
 
@@ -174,7 +174,7 @@ class Router:
         observer = self.observer
         if result.queues or (observer is not None and not observer.sees_runs()):
             return 0
-        if result.remotes is not None and not self._links_take_run(result, publisher, frame):
+        if result.remotes is not None and not links_take_run(result, publisher, frame):
             return 0
         internal = None
         subscriptions: tuple[Any, ...] = result.plain
@@ -371,7 +371,7 @@ class Router:
                 client.flushed()
         crossed = 0
         if result.remotes is not None:
-            crossed = self._forward_run(result, publisher, frame, count)
+            crossed = forward_run(result, publisher, frame, count)
         if self.observer is not None:
             self.crossed = crossed
             self._show_run(account, publisher, frame, count, len(subscriptions) + crossed)
@@ -421,7 +421,7 @@ class Router:
         for subscription in subscriptions:
             if subscription.client is not None and not self._takes_run(subscription, frame):
                 return False
-        return result.remotes is None or self._links_take_run(result, None, frame)
+        return result.remotes is None or links_take_run(result, None, frame)
 
     def _route_past(
         self,
@@ -441,97 +441,11 @@ class Router:
                 plain += 1
         crossed = 0
         if result.remotes is not None:
-            crossed = self._forward(result, publisher, frame, None, None)
+            self.offers += len(result.remotes.plain)
+            crossed = forward(result, publisher, frame, None, None, self.chooser)
         if self.observer is not None:
             self.crossed = crossed
             self._show_message(account, publisher, frame, plain + crossed, 0)
-
-    # Over links.
-
-    def _pick_links(
-        self, result: SubListResult, publisher: Client | None
-    ) -> dict[bytes, Client] | None:
-        """Choose the receiver in each queue group that has members behind links.
-
-        Returns the links chosen, by the name of the group; None if there is none.
-        """
-        remotes = result.remotes
-        assert remotes is not None, "what lies behind links is asked for only where there is some"
-        picked: dict[bytes, Client] | None = None
-        for group in remotes.queues:
-            self.offers += 1
-            chosen = pick_link(group, publisher, self.chooser, result.count_members(group.name))
-            if chosen is not None:
-                if picked is None:
-                    picked = {}
-                picked[group.name] = chosen
-        return picked
-
-    def _forward(
-        self,
-        result: SubListResult,
-        publisher: Client | None,
-        frame: Frame,
-        picked: dict[bytes, Client] | None,
-        refused: list[bytes] | None,
-    ) -> int:
-        """Send `frame` once over each link that is to have it; return how many have taken it.
-
-        `picked` are the links chosen for queue groups. Those without a member here, and those
-        whose members have `refused` the message, have one chosen behind a link now.
-        """
-        remotes = result.remotes
-        assert remotes is not None, "what lies behind links is asked for only where there is some"
-        named: dict[Any, list[bytes]] | None = None
-        for group in remotes.queues:
-            chosen = None if picked is None else picked.get(group.name)
-            if chosen is None:
-                has_members = result.count_members(group.name) > 0
-                if not has_members or (refused is not None and group.name in refused):
-                    chosen = pick_instead(group, publisher, self.chooser, has_members)
-            if chosen is not None:
-                named = {} if named is None else named
-                named.setdefault(chosen, []).append(group.name)
-        if named is None:
-            return self._send_to_all(remotes.plain, publisher, frame)
-        taken = 0
-        links: tuple[Any, ...] = remotes.plain
-        self.offers += len(links)
-        for link in links:
-            queues = named.pop(link, None)
-            if link is not publisher and link.forward(publisher, frame, queues):
-                taken += 1
-        for link, queues in named.items():
-            if link.forward(publisher, frame, queues):
-                taken += 1
-        return taken
-
-    def _links_take_run(
-        self, result: SubListResult, publisher: Client | None, frame: Frame
-    ) -> bool:
-        """Tell whether all links in `result` get all messages of the run that `frame` begins."""
-        remotes = result.remotes
-        if remotes is None or remotes.queues:
-            return False
-        links: tuple[Any, ...] = remotes.plain
-        for link in links:
-            if link is not publisher and not link.takes_run(publisher, frame):
-                return False
-        return True
-
-    def _forward_run(
-        self, result: SubListResult, publisher: Client | None, frame: Frame, count: int
-    ) -> int:
-        """Send a run over each link in `result`; return over how many."""
-        remotes = result.remotes
-        assert remotes is not None, "what lies behind links is asked for only where there is some"
-        sent = 0
-        links: tuple[Any, ...] = remotes.plain
-        for link in links:
-            if link is not publisher:
-                link.forward_run(frame, count)
-                sent += 1
-        return sent
 
     # What may fail: each has a function of its own, for a `try` costs its function time.
 

@@ -1,0 +1,48 @@
+# C types for over_links.py.
+
+cimport cython
+
+from midge.protocol.frame cimport Frame
+from midge.server.routing.client cimport Client
+from midge.sublist.result cimport QueueGroup, Remotes, SubListResult
+from midge.sublist.subscription cimport RemoteSubscription
+
+
+cdef int _ROUTE
+
+
+@cython.locals(remotes=Remotes, named=dict, group=QueueGroup, chosen=Client, taken=Py_ssize_t,
+               links=tuple, link=Client, queues=list, has_members=bint)
+cpdef Py_ssize_t forward(
+    SubListResult result, Client publisher, Frame frame, dict picked, list refused,
+    object chooser
+) except -1
+
+
+@cython.locals(taken=Py_ssize_t, link=Client)
+cpdef Py_ssize_t send_to_all(tuple links, Client publisher, Frame frame) except -1
+
+
+@cython.locals(remotes=Remotes, links=tuple, link=Client)
+cpdef bint links_take_run(SubListResult result, Client publisher, Frame frame) except -1
+
+
+@cython.locals(remotes=Remotes, links=tuple, link=Client, sent=Py_ssize_t)
+cpdef Py_ssize_t forward_run(
+    SubListResult result, Client publisher, Frame frame, Py_ssize_t count
+) except -1
+
+
+@cython.locals(remotes=Remotes, picked=dict, group=QueueGroup, chosen=Client)
+cpdef dict pick_links(SubListResult result, Client publisher, object chooser)
+
+
+@cython.locals(members=tuple, member=RemoteSubscription, total="long long", last="long long",
+               place="long long", is_last=bint, link=Client)
+cpdef Client pick_link(QueueGroup group, Client publisher, object chooser, Py_ssize_t here=*)
+
+
+@cython.locals(chosen=Client, back=Client, members=tuple, member=RemoteSubscription, link=Client)
+cpdef Client pick_instead(
+    QueueGroup group, Client publisher, object chooser, bint has_members
+)

@@ -1,0 +1,174 @@
+"""Messages over links: which link gets one for a queue group, and what goes over each.
+
+A message crosses a link once, whatever it is for on the other side: the plain subscriptions there,
+and a member of each queue group that has its receiver behind that link.
+"""
+
+from random import Random
+from typing import Any
+
+from midge.protocol.frame import Frame
+from midge.server.routing.client import Client
+from midge.server.routing.role import Role
+from midge.sublist.result import QueueGroup, SubListResult
+
+_ROUTE = int(Role.ROUTE)
+
+
+def forward(
+    result: SubListResult,
+    publisher: Client | None,
+    frame: Frame,
+    picked: dict[bytes, Client] | None,
+    refused: list[bytes] | None,
+    chooser: Random | None,
+) -> int:
+    """Send `frame` once over each link that is to have it; return how many have taken it.
+
+    `result` has remotes. `picked` are the links chosen for queue groups. Those without a member
+    here, and those whose members have `refused` the message, have one chosen behind a link now.
+    """
+    remotes = result.remotes
+    assert remotes is not None, "what lies behind links is asked for only where there is some"
+    named: dict[Any, list[bytes]] | None = None
+    for group in remotes.queues:
+        chosen = None if picked is None else picked.get(group.name)
+        if chosen is None:
+            has_members = result.count_members(group.name) > 0
+            if not has_members or (refused is not None and group.name in refused):
+                chosen = pick_instead(group, publisher, chooser, has_members)
+        if chosen is not None:
+            named = {} if named is None else named
+            named.setdefault(chosen, []).append(group.name)
+    links: tuple[Any, ...] = remotes.plain
+    if named is None:
+        return send_to_all(links, publisher, frame)
+    taken = 0
+    for link in links:
+        queues = named.pop(link, None)
+        if link is not publisher and link.forward(publisher, frame, queues):
+            taken += 1
+    for link, queues in named.items():
+        if link.forward(publisher, frame, queues):
+            taken += 1
+    return taken
+
+
+def send_to_all(links: tuple[Any, ...], publisher: Client | None, frame: Frame) -> int:
+    """Send `frame` over `links`, to plain subscriptions only; return over how many it goes."""
+    taken = 0
+    for link in links:
+        if link is not publisher and link.forward(publisher, frame, None):
+            taken += 1
+    return taken
+
+
+def links_take_run(result: SubListResult, publisher: Client | None, frame: Frame) -> bool:
+    """Tell whether all links in `result` get all messages of the run that `frame` begins."""
+    remotes = result.remotes
+    if remotes is None or remotes.queues:
+        return False
+    links: tuple[Any, ...] = remotes.plain
+    for link in links:
+        if link is not publisher and not link.takes_run(publisher, frame):
+            return False
+    return True
+
+
+def forward_run(result: SubListResult, publisher: Client | None, frame: Frame, count: int) -> int:
+    """Send a run over each link in `result`, which has remotes; return over how many."""
+    remotes = result.remotes
+    assert remotes is not None, "what lies behind links is asked for only where there is some"
+    sent = 0
+    links: tuple[Any, ...] = remotes.plain
+    for link in links:
+        if link is not publisher:
+            link.forward_run(frame, count)
+            sent += 1
+    return sent
+
+
+def pick_links(
+    result: SubListResult, publisher: Client | None, chooser: Random | None
+) -> dict[bytes, Client] | None:
+    """Choose the receiver in each queue group of `result` that has members behind links.
+
+    Returns the links chosen, by the name of the group; None if there is none.
+    """
+    remotes = result.remotes
+    assert remotes is not None, "what lies behind links is asked for only where there is some"
+    picked: dict[bytes, Client] | None = None
+    for group in remotes.queues:
+        chosen = pick_link(group, publisher, chooser, result.count_members(group.name))
+        if chosen is not None:
+            if picked is None:
+                picked = {}
+            picked[group.name] = chosen
+    return picked
+
+
+def pick_link(
+    group: QueueGroup, publisher: Client | None, chooser: Random | None, here: int = 0
+) -> Client | None:
+    """Choose a link for a message to `group`, each as often as its members there weigh.
+
+    In turn, or at random with a `chooser`. The `here` members of this server count like those
+    behind links, and None says that one of them is to get the message, or that there is no member
+    that it may go to. Members of last choice count only where there is no other.
+    """
+    members: tuple[Any, ...] = group.members
+    total = here
+    last = 0
+    for member in members:
+        if publisher is None or publisher.reaches(member.remote, member.origin):
+            if member.is_last_choice:
+                last += member.weight
+            else:
+                total += member.weight
+    if total == here and here > 0:
+        return None
+    is_last = total == 0
+    if is_last:
+        total = last
+    if total <= 0:
+        return None
+    if chooser is None:
+        group.turn += 1
+        place = group.turn % total
+    else:
+        place = chooser.randrange(total)
+    place -= here
+    if place < 0:
+        return None
+    for member in members:
+        if member.is_last_choice == is_last and (
+            publisher is None or publisher.reaches(member.remote, member.origin)
+        ):
+            place -= member.weight
+            if place < 0:
+                link: Client = member.remote
+                return link
+    return None
+
+
+def pick_instead(
+    group: QueueGroup, publisher: Client | None, chooser: Random | None, has_members: bool
+) -> Client | None:
+    """Choose a link for a message to `group` that no member here takes; None if there is none.
+
+    What came over a route goes on over another one then, as nats-server's does: the members that
+    it was sent here for have just left. It goes back over the same route only without
+    `has_members` here, for two servers whose members all refuse would pass it to and fro.
+    """
+    chosen = pick_link(group, publisher, chooser, 0)
+    if chosen is not None or publisher is None or publisher.role != _ROUTE:
+        return chosen
+    back: Client | None = None
+    members: tuple[Any, ...] = group.members
+    for member in members:
+        link: Client = member.remote
+        if link.role == _ROUTE:
+            if link is not publisher:
+                return link
+            back = link
+    return None if has_members else back
