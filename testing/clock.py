@@ -76,9 +76,14 @@ class ManualClock:
     def call_later(
         self, delay_s: float, callback: Callable[..., object], *arguments: Any
     ) -> _Timer:
-        """Call `callback` once the clock has advanced by `delay_s`."""
+        """Call `callback` once the clock has advanced by `delay_s`.
+
+        Any delay above 0 is a nanosecond at least: time goes by for what looks again and again.
+        """
         timer = _Timer(callback, arguments)
-        due_ns = self._now_ns + round(max(delay_s, 0.0) * _SECOND_NS)
+        due_ns = self._now_ns
+        if delay_s > 0:
+            due_ns += max(round(delay_s * _SECOND_NS), 1)
         heapq.heappush(self._timers, (due_ns, next(self._order), timer))
         if delay_s <= 0:
             with contextlib.suppress(RuntimeError):  # no loop runs: `advance` fires it

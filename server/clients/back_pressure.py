@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _HOLD_BACK_S = 0.01  # for so long per batch at most, unless it catches up before
 
+_DEADLINE_SLACK_S = 1e-6
+"""A deadline that is so near has been reached: a timer may fire a rounding error too early."""
+
 _GATE_LOOK_S = 1.0  # a gate tells by itself that it opens
 
 
@@ -123,7 +126,7 @@ class BackPressure:
             return
         deadline_s = channel.host.options.limits.write_deadline_s
         left_s = self._behind_since + deadline_s - channel.host.clock.monotonic()
-        if left_s > 0:
+        if left_s > _DEADLINE_SLACK_S:
             self._watch_deadline(left_s)
         else:
             channel.close(ClosedReason.SLOW_CONSUMER_DEADLINE)

@@ -25,6 +25,20 @@ def test_timers_fire_in_order_of_time_and_not_before() -> None:
         clock.advance(-1)
 
 
+@pytest.mark.timeout(20)
+def test_time_goes_by_between_timers_whatever_is_rounded() -> None:
+    clock = ManualClock()
+    fired: list[float] = []
+
+    def again() -> None:
+        fired.append(clock.monotonic())
+        clock.call_later(1e-15, again)
+
+    again()
+    clock.advance(3e-9)
+    assert fired == [0.0, 1e-9, 2e-9, 3e-9]
+
+
 async def connect(server: midge.Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect as a client that says nothing by itself."""
     reader, writer = await asyncio.open_connection(server.host, server.port)
