@@ -79,7 +79,7 @@ test-pure: $(STAMPS)/dev ## Build a wheel without extension modules; run the uni
 	cd build/pure/tree && MIDGE_PURE=1 $(abspath $(BIN))/python -m pytest $(wildcard tests/unit tests/property tests/differential) \
 	  --ignore tests/unit/testing/test_plugin.py --ignore tests/unit/testing/test_stream_plugin.py $(ARGS)
 
-fuzz: $(STAMPS)/dev $(STAMPS)/build ## Fuzz parser, connections and router for MINUTES (10)
+fuzz: $(STAMPS)/dev $(STAMPS)/build ## Fuzz parser, connections, TLS, WebSockets and router for MINUTES (10)
 	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)
 
 test-fuzz: $(STAMPS)/dev ## Fuzz and test the hot path with every run-time check that Cython has

@@ -67,10 +67,13 @@ PRESSED = (
     ),
 )
 
+IS_LONG = settings.get_current_profile_name() == "long"
 FUZZ = settings(
     deadline=None,
+    derandomize=not IS_LONG,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+"""`make test` plays the same scripts each time; `make fuzz` draws others."""
 
 READ_BYTES = st.sampled_from([64, 512, 4096])
 

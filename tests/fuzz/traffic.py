@@ -7,6 +7,7 @@ A script is a list of steps, plain tuples, so that a failing one can be read and
   error;
 - ``("clog", n, room)``: its socket takes `room` bytes more and then none, until ``("drain", n)``;
 - ``("break", n)``: its socket fails at the next write, in the middle of a flush;
+- ``("garble", seed)``: the next bytes that a framing makes arrive damaged;
 - ``("reload",)``: the same settings are put in force again, which changes nothing for anybody;
 - ``("pass", seconds)``: time goes by.
 """
@@ -193,6 +194,15 @@ def feeds(draw: st.DrawFn) -> Step:
     return "feed", draw(st.integers(0, CLIENTS - 1)), b"".join(lines)
 
 
+def _mostly(
+    weight: int, one: st.SearchStrategy[Step], *others: st.SearchStrategy[Step]
+) -> st.SearchStrategy[Step]:
+    """Draw from `one` `weight` times as often as from each other; `one_of` drops repetitions."""
+    return st.integers(0, weight + len(others) - 1).flatmap(
+        lambda number: one if number < weight else others[number - weight]
+    )
+
+
 _CLIENT = st.integers(0, CLIENTS - 1)
 _ENDS_OF_CLIENTS = st.tuples(st.sampled_from(["eof", "lost", "reset"]), _CLIENT)
 _RELOAD = st.just(("reload",))
@@ -201,12 +211,19 @@ _PRESSURE = st.one_of(
     st.tuples(st.just("clog"), _CLIENT, st.integers(0, 300)),
     st.tuples(st.sampled_from(["drain", "break"]), _CLIENT),
 )
-_PLAIN_STEPS = st.one_of(*[feeds()] * 8, _ENDS_OF_CLIENTS, _TIME, _RELOAD)
-_PRESSURE_STEPS = st.one_of(*[feeds()] * 6, _ENDS_OF_CLIENTS, _TIME, _RELOAD, _PRESSURE, _PRESSURE)
+_DAMAGE = st.tuples(st.just("garble"), st.integers(0, 1 << 20))
+_PLAIN_STEPS = _mostly(8, feeds(), _ENDS_OF_CLIENTS, _TIME, _RELOAD)
+_PRESSURE_STEPS = _mostly(6, feeds(), _ENDS_OF_CLIENTS, _TIME, _RELOAD, _PRESSURE, _PRESSURE)
+_DAMAGED_STEPS = _mostly(6, feeds(), _ENDS_OF_CLIENTS, _TIME, _RELOAD, _PRESSURE, _DAMAGE, _DAMAGE)
 
 
-def scripts(*, with_pressure: bool) -> st.SearchStrategy[Script]:
-    """Draw scripts; `with_pressure` has sockets that do not take what is written."""
+def scripts(*, with_pressure: bool, with_damage: bool = False) -> st.SearchStrategy[Script]:
+    """Draw scripts; `with_pressure` has sockets that do not take what is written.
+
+    With `with_damage` the bytes of a framing are not always what the client has sent.
+    """
     steps = _PRESSURE_STEPS if with_pressure else _PLAIN_STEPS
+    if with_damage:
+        steps = _DAMAGED_STEPS
     introductions = st.lists(CONNECTS, min_size=CLIENTS, max_size=CLIENTS)
     return st.builds(Script, introductions, st.lists(steps, max_size=14))

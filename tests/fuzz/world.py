@@ -1,14 +1,11 @@
 """One server's connections without a loop: a Broker, sockets by script, a clock by hand.
 
-The sockets behave as those of asyncio and uvloop do where the server could notice: what they have
-not sent they keep without copying it, callbacks come later and not from inside a call, except that
-a TLS transport may tell from inside `write` that it has caught up. What is no longer anybody's,
-like a shared read buffer after the read, is overwritten, so that a use of it shows.
+What is no longer anybody's, like a shared read buffer after the read, is overwritten, so that a use
+of it shows.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from random import Random
 
@@ -18,7 +15,9 @@ from midge.server.broker.server_keys import ServerKeys
 from midge.server.clients.connection import Connection
 from midge.server.config.options import Options
 from midge.testing import ManualClock
+from tests.fuzz.framing import Framing, damaged
 from tests.fuzz.ledger import CHECKED_SUBJECTS, Ledger
+from tests.fuzz.sockets import Socket
 from tests.fuzz.traffic import Script, Step
 
 Splitter = Callable[[bytes], Iterable[bytes]]
@@ -29,124 +28,6 @@ out."""
 
 KEYS = ServerKeys()
 POISON = 0xA5
-
-
-class Socket:
-    """A transport; `room` bytes are still taken, None for any number."""
-
-    def __init__(self, *, is_tls: bool) -> None:
-        self.connection: Connection | None = None
-        self.sent = bytearray()
-        self.unread: deque[bytes | None] = deque()  # None is the end
-        self.is_reading = True
-        self.is_closing = False
-        self.is_lost = False
-        self.is_broken = False
-        self.was_torn = False  # whether something it was given never left
-        self._room: int | None = None
-        self._kept: deque[memoryview] = deque()
-        self._kept_bytes = 0
-        self._is_tls = is_tls
-        self._said_eof = False
-
-    # What the server calls.
-
-    def write(self, data: bytes | memoryview) -> None:
-        assert len(data) > 0, "wrote nothing"
-        if self.is_lost:
-            return  # as asyncio does
-        is_last_word_said = self.is_closing or self._said_eof
-        assert not is_last_word_said, "wrote after it"
-        assert self.connection is not None
-        if self.is_broken:
-            self.was_torn = True
-            self.abort()
-            return
-        self._kept.append(memoryview(data))
-        self._kept_bytes += len(data)
-        if self._is_tls:
-            self.connection.channel.pause_writing()
-        self._send()
-        if self._kept_bytes:
-            self.connection.channel.pause_writing()
-        elif self._is_tls:
-            self.connection.channel.resume_writing()
-
-    def get_write_buffer_size(self) -> int:
-        return self._kept_bytes
-
-    def set_write_buffer_limits(self, high: int) -> None:
-        assert high == 0
-
-    def get_extra_info(self, name: str) -> None:
-        return None
-
-    def can_write_eof(self) -> bool:
-        return not self._is_tls
-
-    def write_eof(self) -> None:
-        assert not self._is_tls
-        self._said_eof = True
-
-    def pause_reading(self) -> None:
-        self.is_reading = False
-
-    def resume_reading(self) -> None:
-        self.is_reading = True
-
-    def close(self) -> None:
-        self.is_closing = True
-
-    def abort(self) -> None:
-        self.is_closing = True
-        self._forget()
-
-    # What the script does.
-
-    def clog(self, room: int) -> None:
-        """Take `room` bytes more, and then none."""
-        self._room = room
-
-    def drain(self) -> None:
-        """Take everything again."""
-        self._room = None
-        had_kept = self._kept_bytes > 0
-        self._send()
-        if had_kept and self.connection is not None and not self.is_lost:
-            self.connection.channel.resume_writing()
-
-    def is_done(self) -> bool:
-        """Tell whether the loop would now tell the connection that it is lost."""
-        return self.is_closing and not self.is_lost and not self._kept_bytes
-
-    def lose(self, error: Exception | None = None) -> None:
-        """Tell the connection that this transport is gone."""
-        connection = self.connection
-        assert connection is not None
-        self.is_lost = True
-        self.is_closing = True
-        self.was_torn = self.was_torn or connection.outbound.pending_bytes() > 0
-        self._forget()
-        connection.channel.connection_lost(error)
-        assert connection.outbound.pending_bytes() == 0
-        self.connection = None
-
-    def _forget(self) -> None:
-        self.was_torn = self.was_torn or self._kept_bytes > 0
-        self._kept.clear()
-        self._kept_bytes = 0
-
-    def _send(self) -> None:
-        """Send what there is room for."""
-        while self._kept and self._room != 0:
-            piece = self._kept.popleft()
-            taken = len(piece) if self._room is None else min(len(piece), self._room)
-            self.sent += piece[:taken]
-            self._kept_bytes -= taken
-            if self._room is not None:
-                self._room -= taken
-            if taken < len(piece):
-                self._kept.appendleft(piece[taken:])
 
 
 class World:
@@ -160,11 +41,12 @@ class World:
         is_tls: bool = False,
         is_observed: bool = True,
         is_coalescing: bool = False,
+        framing: str = "",
     ) -> None:
         """Start a server; unless it `is_observed` there is no ledger, and no message is told of.
 
         If it `is_coalescing` it writes once for all sockets that are read in one round, as it does
-        on a loop.
+        on a loop. The `framing` of its clients is one of `framing.FRAMINGS`, or none.
         """
         self.clock = ManualClock()
         soon = (lambda flush: self.clock.call_later(0, flush)) if is_coalescing else None
@@ -175,6 +57,8 @@ class World:
         self.sockets: list[Socket] = []
         self._current: dict[int, Socket] = {}
         self._is_tls = is_tls
+        self._framing = Framing(framing, self.broker, self.clock) if framing else None
+        self._damage: Random | None = None  # of the next bytes
         self._poison = bytes([POISON]) * read_bytes
 
     def play(self, script: Script, split: Splitter) -> Outcome:
@@ -193,7 +77,7 @@ class World:
             counted.out_messages,
             counted.out_bytes,
         )
-        return [bytes(socket.sent) for socket in self.sockets], counts
+        return [socket.received() for socket in self.sockets], counts
 
     def _match_as_the_ledger_does(self) -> None:
         """Build the same results: where the turns of a queue group begin goes with their number."""
@@ -209,52 +93,91 @@ class World:
             case ("reload",):
                 self.broker.prepare_reload(self.broker.options)()
                 self.broker.router.flush()
+            case ("garble", int(seed)):
+                self._damage = Random(seed)
             case (kind, int(client), *rest):
                 socket = self._socket_of(client, introductions, split)
                 if socket.is_lost:
                     return  # it was sent away at once
-                match kind, rest:
-                    case "feed", [bytes(data)]:
-                        self._feed(socket, data, split)
-                    case "eof", _:
-                        socket.unread.append(None)
-                    case "lost", _:
-                        socket.lose()
-                    case "reset", _:
-                        socket.lose(ConnectionResetError())
-                    case "clog", [int(room)]:
-                        socket.clog(room)
-                    case "break", _:
-                        socket.is_broken = True
-                    case "drain", _:
-                        socket.drain()
+                self._act(socket, kind, rest, split)
         self._settle()
+
+    def _act(self, socket: Socket, kind: object, rest: list[object], split: Splitter) -> None:
+        """Do one thing to a client that is there."""
+        match kind, rest:
+            case "feed", [bytes(data)]:
+                self._feed(socket, data, split)
+            case "eof", _:
+                self._end(socket, split)
+            case "lost", _:
+                self._lose(socket)
+            case "reset", _:
+                self._lose(socket, ConnectionResetError())
+            case "clog", [int(room)]:
+                socket.clog(room)
+            case "break", _:
+                socket.is_broken = True
+            case "drain", _:
+                socket.drain()
 
     def _socket_of(self, client: int, introductions: list[bytes], split: Splitter) -> Socket:
         """Give the socket of a client; it comes again if the last one has ended."""
         socket = self._current.get(client)
-        connection = None if socket is None else socket.connection
-        if socket is not None and connection is not None and connection.reason is None:
-            return socket
-        socket = Socket(is_tls=self._is_tls)
-        connection = self.broker.make_connection(("127.0.0.1", 1000 + client))
-        socket.connection = connection
+        if socket is None or not socket.is_usable():
+            socket = self._open(client, split)
+            self._feed(socket, introductions[client], split)
+        return socket
+
+    def _open(self, client: int, split: Splitter) -> Socket:
+        """Have a client come."""
+        address = ("127.0.0.1", 1000 + client)
+        self._split = split
+        end = None if self._framing is None else self._framing.end(len(self.sockets))
+        socket = Socket(is_tls=self._is_tls, end=end)
         self._current[client] = socket
         self.sockets.append(socket)
-        if self.ledger is not None:
-            self.ledger.attend(connection, socket)
+        if self._framing is not None:
+            self._framing.open(socket, address, self._attend)
+            self._arrive(socket, socket.open(), split)
+            return socket
+        connection = self.broker.make_connection(address)
+        socket.protocol = connection.channel
+        self._attend(socket, connection)
         connection.channel.connection_made(socket)
         if socket.connection is not None:
             connection.send_info()
             self.broker.router.flush()
-        self._feed(socket, introductions[client], split)
         return socket
 
+    def _attend(self, socket: Socket, connection: Connection) -> None:
+        """Note the connection that a socket is of."""
+        socket.connection = connection
+        if self.ledger is not None:
+            self.ledger.attend(connection, socket)
+
     def _feed(self, socket: Socket, data: bytes, split: Splitter) -> None:
-        for piece in split(data):
+        self._arrive(socket, data if socket.end is None else socket.end.send(data), split)
+
+    def _arrive(self, socket: Socket, wire: bytes, split: Splitter) -> None:
+        for piece in split(self._damaged(socket, wire)):
             if piece:
                 socket.unread.append(piece)
                 self._settle()
+
+    def _damaged(self, socket: Socket, wire: bytes) -> bytes:
+        """Return `wire`, or what is left of it if it is to be damaged."""
+        if not wire or self._damage is None:
+            return wire
+        socket.is_damaged()
+        damage, self._damage = self._damage, None
+        return damaged(wire, damage)
+
+    def _end(self, socket: Socket, split: Splitter) -> None:
+        """Have a client end its side, in the ways that its framing has."""
+        if socket.end is not None:
+            socket.was_torn = True  # its answers may be dropped
+            self._arrive(socket, socket.end.end(), split)
+        socket.unread.append(None)
 
     def _settle(self) -> None:
         """Do what a loop would do until nothing is left to do at this time."""
@@ -264,30 +187,49 @@ class World:
             busy = False
             for socket in self.sockets:
                 if socket.is_done():
-                    socket.lose()
+                    self._lose(socket)
                     busy = True
-                elif socket.unread and socket.is_reading and not socket.is_lost:
+                elif socket.may_be_read():
                     self._read(socket, socket.unread.popleft())
+                    busy = True
+                elif answer := socket.answer():
+                    wire = self._damaged(socket, answer)
+                    socket.unread.extend(piece for piece in self._split(wire) if piece)
                     busy = True
             if busy:
                 self.clock.advance(0)
+        self._raise_reported()
 
     def _read(self, socket: Socket, data: bytes | None) -> None:
-        """Hand `data` to the connection as a BufferedProtocol gets it."""
-        connection = socket.connection
-        assert connection is not None
+        """Hand `data` to the connection, or to what it is framed by, as a loop does."""
+        protocol = socket.protocol
         if data is None:
-            if not connection.channel.eof_received():
+            if not protocol.eof_received():
                 socket.close()
-            return
-        room = connection.channel.get_buffer(-1)
-        count = min(len(room), len(data))
-        assert count > 0, "no room to read into"
-        room[:count] = data[:count]
-        connection.channel.buffer_updated(count)
+        elif not hasattr(protocol, "get_buffer"):
+            protocol.data_received(data)
+        else:
+            room = protocol.get_buffer(-1)
+            count = min(len(room), len(data))
+            assert count > 0, "no room to read into"
+            room[:count] = data[:count]
+            protocol.buffer_updated(count)
+            if count < len(data):
+                socket.unread.appendleft(data[count:])
         self.broker.shared_buffer.view[:] = self._poison
-        if count < len(data):
-            socket.unread.appendleft(data[count:])
+
+    def _raise_reported(self) -> None:
+        """Raise what a framing has caught."""
+        if self._framing is not None and self._framing.loop.reported:
+            context = self._framing.loop.reported.pop()
+            raise AssertionError(context["message"]) from context.get("exception")
+
+    def _lose(self, socket: Socket, error: Exception | None = None) -> None:
+        """Have a socket go, and what becomes of it without a loop's doing."""
+        socket.lose(error)
+        if self._framing is not None:
+            self._framing.lost(socket)
+        self.clock.advance(0)
 
     # The end.
 
@@ -299,7 +241,7 @@ class World:
                 self._settle()
         for socket in self.sockets:
             if not socket.is_lost:
-                socket.lose()
+                self._lose(socket)
         self._settle()
         if self.ledger is not None:
             self.ledger.check_end(self.sockets)
