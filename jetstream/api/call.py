@@ -85,7 +85,12 @@ class Call:
         self, fields: dict[str, Any], after: StreamStore | None = None, headers: bytes = b""
     ) -> None:
         """Answer, with `after` once all that it was told so far is durable."""
-        response = encode({"type": self.family.type, **fields})
+        self.respond(encode({"type": self.family.type, **fields}), after, headers)
+
+    def respond(
+        self, response: bytes, after: StreamStore | None = None, headers: bytes = b""
+    ) -> None:
+        """Answer with what has been written already."""
         if self.is_counted:
             self.account.api_total += 1
         arguments = (response, headers) if headers else (response,)

@@ -10,9 +10,10 @@ from midge.jetstream.api.call import Call, Family
 from midge.jetstream.config import checks
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.config.stream import REQUEST, StreamRequest
-from midge.jetstream.json.encode import text
+from midge.jetstream.json.encode import encode, text
 from midge.jetstream.json.structure import is_empty_request
-from midge.jetstream.stream import removal, state
+from midge.jetstream.stream import details, removal, state
+from midge.jetstream.stream.pieces import in_turns
 from midge.jetstream.stream.stream import Stream
 from midge.sublist.subjects import is_valid_publish_subject
 
@@ -84,23 +85,37 @@ def info(call: Call) -> None:
     """STREAM.INFO: describe a stream."""
     request: requests.InfoRequest = call.decode_optional(requests.INFO, requests.InfoRequest())
     stream = call.account.lookup(call.tokens[2])
-    shown = state.state(stream, with_deleted=request.deleted_details)
+    offset = max(request.offset, 0)
+    pieces = details.details(
+        stream.store,
+        stream.surroundings.random,
+        to_bytes(request.subjects_filter),
+        offset,
+        with_deleted=request.deleted_details,
+    )
+    in_turns(stream, pieces, lambda found: _detail(call, stream, offset, found), call.refuse)
+
+
+def _detail(call: Call, stream: Stream, offset: int, found: details.Details) -> None:
+    """Answer with the info of a stream and what was to be listed."""
     page = dict(_NO_PAGE)
-    if request.subjects_filter:
-        offset = max(request.offset, 0)
-        counts, total = state.subject_counts(stream, to_bytes(request.subjects_filter), offset)
-        if total:
-            page = {"total": total, "offset": offset, "limit": state.SUBJECTS_MAX}
-        if counts:
-            shown = _with_subjects(shown, counts)
+    if found.total:
+        page = {"total": found.total, "offset": offset, "limit": details.SUBJECTS_MAX}
     fields = state.info(
         stream,
         config=stream.config.versioned_fields(),
-        shown_state=shown,
+        shown_state=state.state(
+            stream, with_subjects=bool(found.subjects), with_deleted=bool(found.deleted)
+        ),
         domain=call.account.surroundings.domain,
         cluster=call.account.server_name,
     )
-    call.answer({**page, **fields}, stream.store)
+    written = encode({"type": call.family.type, **page, **fields})
+    lists = ((b"subjects", b"{%b}" % found.subjects), (b"deleted", b"[%b]" % found.deleted))
+    for name, value in lists:
+        apart = b'"%b":%d' % (name, state.LISTED_APART)
+        written = written.replace(apart, b'"%b":%b' % (name, value), 1)
+    call.respond(written, stream.store)
 
 
 def delete(call: Call) -> None:
@@ -184,16 +199,6 @@ def _info(stream: Stream, *, domain: str = "") -> dict[str, Any]:
         shown_state=state.state(stream),
         domain=domain,
     )
-
-
-def _with_subjects(shown: dict[str, Any], counts: dict[str, int]) -> dict[str, Any]:
-    """Return a state with the counts of subjects where nats-server puts them."""
-    fields: dict[str, Any] = {}
-    for name, value in shown.items():
-        fields[name] = value
-        if name == "num_subjects":
-            fields["subjects"] = counts
-    return fields
 
 
 FAMILIES = {

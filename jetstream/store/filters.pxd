@@ -15,7 +15,6 @@ cdef class Filters:
     cdef SubjectIndex _subjects
     cdef list _patterns
     cdef bytearray _noted
-    cdef unsigned long long _reused
     cdef bint _takes_all
     cdef unsigned long long _narrowed
 
@@ -24,5 +23,7 @@ cdef class Filters:
     cdef bytearray noted(self)
     @cython.locals(pattern=Pattern)
     cpdef bint takes_all(self) except -1
+    @cython.locals(limit=Py_ssize_t, left=Py_ssize_t, pattern=Pattern)
+    cdef bytearray note_all(self)
     @cython.locals(pattern=Pattern, found=bint)
     cdef bint _compare(self, Py_ssize_t subject) except -1

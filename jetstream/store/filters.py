@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from midge.jetstream.store import numbers
-from midge.jetstream.store.message_index import UNWANTED
+from midge.jetstream.store.message_index import UNWANTED, WANTED
 from midge.jetstream.store.subject_index import Pattern, SubjectIndex
 
 _UNKNOWN = 0
 _NO = UNWANTED
-_YES = 2
+_YES = WANTED
 
 
 class Filters:
     """Several patterns, of which a message must match one.
 
-    What was found about a subject is noted under its number, in one byte. Numbers are used again
-    for other subjects, so everything noted is forgotten whenever that has happened.
+    What was found about a subject is noted under its number, in one byte: 0 for nothing yet, 1 for
+    no, 2 for yes. The index of subjects takes a note back when it gives the number to another one.
     """
 
     __slots__ = (
         "_narrowed",
         "_noted",
         "_patterns",
-        "_reused",
         "_subjects",
         "_takes_all",
         "is_all",
@@ -33,7 +32,7 @@ class Filters:
         self._subjects = subjects
         self._patterns = [Pattern(subject) for subject in filters]
         self._noted = bytearray()
-        self._reused = subjects.reused
+        subjects.watch(self._noted)
         self._takes_all = False
         self._narrowed = 0
         self.is_all = not filters or b">" in filters
@@ -54,7 +53,6 @@ class Filters:
 
     def is_match(self, subject: int) -> bool:
         """Tell whether the subject of a number in use matches."""
-        self.noted()
         if subject >= len(self._noted):
             numbers.resize(self._noted, self._subjects.limit())
         noted = self._noted[subject]
@@ -64,10 +62,21 @@ class Filters:
         return noted == _YES
 
     def noted(self) -> bytearray:
-        """Return what was found so far: a byte for the number of each subject, 0 for not yet."""
-        if self._reused != self._subjects.reused:
-            self._noted = bytearray()
-            self._reused = self._subjects.reused
+        """Return what was found so far: a byte for the number of each subject."""
+        return self._noted
+
+    def note_all(self) -> bytearray:
+        """Compare every subject that has not been; return what is noted.
+
+        That takes some 10 ns a subject, where asking for each in the order of messages takes 45.
+        """
+        limit = self._subjects.limit()
+        if limit > len(self._noted):
+            numbers.resize(self._noted, limit)
+        left = len(self._patterns)
+        for pattern in self._patterns:
+            left -= 1
+            self._subjects.note(pattern, self._noted, _YES, _UNKNOWN if left else _NO)
         return self._noted
 
     def _compare(self, subject: int) -> bool:

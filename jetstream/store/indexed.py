@@ -283,6 +283,7 @@ class IndexedStore(StreamStore):
         if found is None:
             if len(self._filters) >= _FILTERS_KEPT:
                 self._filters.clear()
+                self._subjects.unwatch_all()
             found = Filters(self._subjects, filters)
             self._filters[filters] = found
         self._latest_filters = filters

@@ -305,6 +305,17 @@ class StreamStore:
         """
         raise NotImplementedError
 
+    def subject_numbers(self) -> int:
+        """Return the number that is above those of all stored subjects."""
+        raise NotImplementedError
+
+    def subject_names(self, subject: bytes, number: int, count: int) -> tuple[list[bytes], int]:
+        """Return the subjects that match, in no order, of `count` numbers from `number`.
+
+        Behind them stands the number to go on with; -1 when there are no more.
+        """
+        raise NotImplementedError
+
     def stretch_end(self, start_seq: int, messages: int) -> int:
         """Return a sequence before which lie at least so many messages from `start_seq` on.
 

@@ -2,6 +2,7 @@
 
 cimport cython
 
+from midge.jetstream.store.counting cimport count_wanted, next_missing
 from midge.jetstream.store.filters cimport Filters
 from midge.jetstream.store.indexed cimport Run
 from midge.jetstream.store.interface cimport MessageView, StoredMessage, SubjectState
@@ -10,7 +11,8 @@ from midge.jetstream.store.removing cimport RemovingStore
 from midge.jetstream.store.subject_index cimport SubjectIndex
 
 cdef unsigned long long _CHAIN_MAX
-cdef Py_ssize_t _ROWS_MAX, _ROWS_PER_SUBJECT
+cdef Py_ssize_t _ROWS_MAX, _ROWS_PER_SUBJECT, _NOTED_ROWS
+cdef int _WANTED
 
 
 cdef class SearchableStore(RemovingStore):
@@ -27,7 +29,7 @@ cdef class SearchableStore(RemovingStore):
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq=*
     )
     @cython.locals(start="unsigned long long", end="unsigned long long", wanted=Filters,
-                   number=Py_ssize_t, seq="unsigned long long")
+                   number=Py_ssize_t, seq="unsigned long long", looked=Py_ssize_t)
     cpdef unsigned long long next_seq(
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq=*
     ) except? 0
@@ -50,6 +52,8 @@ cdef class SearchableStore(RemovingStore):
     cpdef unsigned long long count_for_subject(self, bytes subject) except? 0
     @cython.locals(subject=Py_ssize_t, end=Py_ssize_t)
     cpdef tuple crowded(self, unsigned long long limit, Py_ssize_t number, Py_ssize_t count)
+    @cython.locals(wanted=Filters, end=Py_ssize_t, one=Py_ssize_t)
+    cpdef tuple subject_names(self, bytes subject, Py_ssize_t number, Py_ssize_t count)
     @cython.locals(upto="unsigned long long", wanted=Filters, number=Py_ssize_t,
                    seq="unsigned long long", looked=Py_ssize_t)
     cpdef unsigned long long last_matching(
@@ -92,7 +96,7 @@ cdef class SearchableStore(RemovingStore):
     cdef unsigned long long _count_last(
         self, Filters wanted, unsigned long long start, unsigned long long end
     ) except? 0
-    @cython.locals(count="unsigned long long", number=Py_ssize_t)
+    @cython.locals(count="unsigned long long", number=Py_ssize_t, noted=bytearray)
     cdef unsigned long long _count_all(self, Filters wanted) except? 0
     @cython.locals(count="unsigned long long", seq="unsigned long long")
     cdef unsigned long long _count_rows(

@@ -24,6 +24,9 @@ _MASK = _SPAN - 1
 UNWANTED = 1
 """What `next_wanted` passes over, in the byte of a subject."""
 
+WANTED = 2
+"""What is known to be wanted."""
+
 _UNWANTED = UNWANTED  # a C number where this is compiled
 
 _FAR = 0xFFFFFFFF

@@ -6,6 +6,7 @@ from midge.jetstream.store cimport numbers
 from midge.jetstream.store.interface cimport MessageView
 
 cdef Py_ssize_t _ROW, _COUNT, _FIRST, _LAST, _HASH, _LENGTH, _SMALLEST_TABLE, _WASTE_MIN
+cdef Py_ssize_t _MOVED_AT_ONCE
 cdef unsigned long long _NONE
 
 
@@ -15,13 +16,16 @@ cdef class Pattern:
     cdef readonly bint is_literal
     cdef readonly bint is_all
     cdef Py_ssize_t _fixed
+    cdef Py_ssize_t _end
     cdef readonly Py_ssize_t prefix_size
     cdef readonly bytearray text
 
-    @cython.locals(length=Py_ssize_t)
+    @cython.locals(length=Py_ssize_t, whole=Py_ssize_t)
     cpdef bint is_match(self, bytearray data, Py_ssize_t start, Py_ssize_t end) except -1
     @cython.locals(p=Py_ssize_t, length=Py_ssize_t, token_ends=bint)
-    cdef bint _is_tail_match(self, bytearray data, Py_ssize_t i, Py_ssize_t end) except -1
+    cdef bint _is_tail_match(
+        self, const unsigned char *data, Py_ssize_t i, Py_ssize_t end, const unsigned char *text
+    ) noexcept
 
 
 @cython.final
@@ -30,16 +34,21 @@ cdef class SubjectIndex:
     cdef bytearray _names
     cdef bytearray _rows
     cdef bytearray _table
+    cdef bytearray _larger
+    cdef Py_ssize_t _moved
     cdef unsigned long long _seed
     cdef unsigned long long _free
     cdef Py_ssize_t _used
     cdef Py_ssize_t _waste
     cdef bytearray _vacated
     cdef readonly Py_ssize_t subject_count
-    cdef readonly unsigned long long reused
+    cdef list _watched
     cdef readonly unsigned long long narrowed
 
+    @cython.locals(notes=bytearray)
     cpdef void clear(self) except *
+    cpdef void watch(self, bytearray notes) except *
+    cpdef void unwatch_all(self) except *
     @cython.locals(hashed="unsigned int", mask="size_t", slot="size_t", entry="unsigned int",
                    row=Py_ssize_t)
     cpdef Py_ssize_t find(
@@ -56,8 +65,7 @@ cdef class SubjectIndex:
     cpdef void vacate(self, Py_ssize_t subject) except *
     @cython.locals(subject=Py_ssize_t, left=Py_ssize_t, is_free=bint)
     cpdef bint release_vacated(self, Py_ssize_t limit) except -1
-    @cython.locals(row=Py_ssize_t, mask="size_t", hole="size_t", slot="size_t",
-                   entry="unsigned int", wanted="size_t")
+    @cython.locals(row=Py_ssize_t)
     cpdef void release(self, Py_ssize_t subject) except *
     cpdef Py_ssize_t limit(self) noexcept
     @cython.locals(start=Py_ssize_t, length=Py_ssize_t)
@@ -71,17 +79,26 @@ cdef class SubjectIndex:
     cpdef void set_last(self, Py_ssize_t subject, unsigned long long seq) noexcept
     @cython.locals(row=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t)
     cpdef bint is_match(self, Py_ssize_t subject, Pattern pattern) except -1
-    cpdef Py_ssize_t size(self) noexcept
     @cython.locals(size=Py_ssize_t)
     cpdef bint are_all_below(self, Pattern pattern) except -1
     @cython.locals(size=Py_ssize_t, same=Py_ssize_t)
     cdef void _narrow(self, Py_ssize_t start, Py_ssize_t end) except *
     @cython.locals(subject=Py_ssize_t)
+    cpdef void note(
+        self, Pattern pattern, bytearray notes, unsigned char yes, unsigned char no
+    ) except *
+    cpdef Py_ssize_t size(self) noexcept
+    @cython.locals(subject=Py_ssize_t, notes=bytearray)
     cdef Py_ssize_t _take_row(self) except -1
     @cython.locals(mask="size_t", slot="size_t")
-    cdef void _enter(self, Py_ssize_t subject, unsigned int hashed) noexcept
-    @cython.locals(subject=Py_ssize_t)
-    cdef void _rehash(self, Py_ssize_t slots) except *
+    cdef void _enter(self, bytearray table, Py_ssize_t subject, unsigned int hashed) noexcept
+    @cython.locals(mask="size_t", hole="size_t", slot="size_t", entry="unsigned int",
+                   wanted="size_t")
+    cdef void _leave(self, bytearray table, Py_ssize_t subject) noexcept
+    @cython.locals(taken=Py_ssize_t, slots=Py_ssize_t)
+    cdef void _grow(self) except *
+    @cython.locals(end=Py_ssize_t, subject=Py_ssize_t, hashed="unsigned int")
+    cdef void _move(self, Py_ssize_t count) except *
     @cython.locals(names=bytearray, position=Py_ssize_t, subject=Py_ssize_t, row=Py_ssize_t,
                    start="unsigned long long", end="unsigned long long")
     cdef void _squeeze(self) except *

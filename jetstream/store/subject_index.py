@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from midge.jetstream.store import numbers
 from midge.jetstream.store.interface import MessageView
+from midge.jetstream.store.numbers import Octets
 
 _ROW = 40  # bytes: name's place 8, count 8, first 8, last 8, hash 4, name's length 4
 _COUNT = 8
@@ -20,6 +21,12 @@ _LENGTH = 36
 _SMALLEST_TABLE = 8
 _NONE = 0xFFFFFFFFFFFFFFFF
 
+_MOVED_AT_ONCE = 8
+"""Numbers entered into a larger table for each new subject.
+
+With the table between half and three quarters full, three for each would do.
+"""
+
 _WASTE_MIN = 64 * 1024  # bytes of names no longer used before they are squeezed out
 
 
@@ -29,6 +36,8 @@ class SubjectIndex:
     __slots__ = (
         "_common",
         "_free",
+        "_larger",
+        "_moved",
         "_names",
         "_rows",
         "_seed",
@@ -36,14 +45,14 @@ class SubjectIndex:
         "_used",
         "_vacated",
         "_waste",
+        "_watched",
         "narrowed",
-        "reused",
         "subject_count",
     )
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
-        self.reused = 0  # grows whenever a number comes to stand for another subject
+        self._watched: list[bytearray] = []
         self.narrowed = 0  # grows whenever `are_all_below` may answer otherwise than before
         self.clear()
 
@@ -52,14 +61,28 @@ class SubjectIndex:
         self._names = bytearray()
         self._rows = bytearray()
         self._table = bytearray(_SMALLEST_TABLE * 4)
+        self._larger = bytearray()  # the table to come, as long as it is being filled
+        self._moved = 0  # the numbers below this one are in it
         self._used = 0  # rows in use or free
         self._free = _NONE  # the first free row; the next one stands in its field for the first
         self._waste = 0
         self._vacated = bytearray()  # numbers of subjects of which nothing is left, to be released
         self.subject_count = 0
-        self.reused += 1
         self._common = bytearray()  # what all names begin with that were entered since `clear`
         self.narrowed += 1
+        for notes in self._watched:
+            numbers.resize(notes, 0)
+
+    def watch(self, notes: bytearray) -> None:
+        """Set the byte of a number in `notes` to zero when it comes to stand for another subject.
+
+        All of them are dropped when every subject is forgotten at once.
+        """
+        self._watched.append(notes)
+
+    def unwatch_all(self) -> None:
+        """Leave all notes as they are from now on."""
+        self._watched.clear()
 
     def find(self, data: numbers.Octets, start: int, end: int) -> int:
         """Return the number of the subject ``data[start:end]``, or -1."""
@@ -86,8 +109,7 @@ class SubjectIndex:
             if self.count(subject) == 0:  # it had been vacated
                 self.subject_count += 1
             return subject
-        if (self.subject_count + (len(self._vacated) >> 2)) * 4 >= (len(self._table) >> 2) * 3:
-            self._rehash((len(self._table) >> 2) * 2)
+        self._grow()
         subject = self._take_row()
         row = subject * _ROW
         position = len(self._names)
@@ -101,7 +123,9 @@ class SubjectIndex:
         hashed = numbers.seeded_hash(data, start, end, self._seed)
         numbers.set_u32_at(self._rows, row + _HASH, hashed)
         numbers.set_u32_at(self._rows, row + _LENGTH, end - start)
-        self._enter(subject, hashed)
+        self._enter(self._table, subject, hashed)
+        if subject < self._moved:
+            self._enter(self._larger, subject, hashed)
         self.subject_count += 1
         return subject
 
@@ -140,21 +164,9 @@ class SubjectIndex:
     def release(self, subject: int) -> None:
         """Forget a subject; its number may be given to another one."""
         row = subject * _ROW
-        mask = (len(self._table) >> 2) - 1
-        hole = numbers.u32_at(self._rows, row + _HASH) & mask
-        while numbers.u32(self._table, hole) != subject + 1:
-            hole = (hole + 1) & mask
-        slot = hole
-        while True:  # close the gap, so that no search ends before what it looks for
-            slot = (slot + 1) & mask
-            entry = numbers.u32(self._table, slot)
-            if entry == 0:
-                break
-            wanted = numbers.u32_at(self._rows, (entry - 1) * _ROW + _HASH) & mask
-            if ((slot - wanted) & mask) >= ((slot - hole) & mask):
-                numbers.set_u32(self._table, hole, entry)
-                hole = slot
-        numbers.set_u32(self._table, hole, 0)
+        self._leave(self._table, subject)
+        if subject < self._moved:
+            self._leave(self._larger, subject)
         self._waste += numbers.u32_at(self._rows, row + _LENGTH)
         numbers.set_u64_at(self._rows, row, _NONE)
         numbers.set_u64_at(self._rows, row + _COUNT, 0)
@@ -212,9 +224,15 @@ class SubjectIndex:
         end = start + numbers.u32_at(self._rows, row + _LENGTH)
         return pattern.is_match(self._names, start, end)
 
+    def note(self, pattern: Pattern, notes: bytearray, yes: int, no: int) -> None:
+        """Compare each stored subject whose byte in `notes` is zero; note `yes` or `no` there."""
+        for subject in range(self._used):
+            if notes[subject] == 0 and self.count(subject) > 0:
+                notes[subject] = yes if self.is_match(subject, pattern) else no
+
     def size(self) -> int:
         """Return the bytes of memory that the index takes."""
-        return len(self._names) + len(self._rows) + len(self._table)
+        return len(self._names) + len(self._rows) + len(self._table) + len(self._larger)
 
     def are_all_below(self, pattern: Pattern) -> bool:
         """Tell whether every subject here is sure to match, such as all of one bucket.
@@ -246,26 +264,67 @@ class SubjectIndex:
         if self._free != _NONE:
             subject = self._free
             self._free = numbers.u64_at(self._rows, subject * _ROW + _FIRST)
-            self.reused += 1
+            for notes in self._watched:
+                if subject < len(notes):
+                    notes[subject] = 0
             return subject
         subject = self._used
         self._used += 1
         numbers.resize(self._rows, self._used * _ROW)
         return subject
 
-    def _enter(self, subject: int, hashed: int) -> None:
-        """Put a number into the hash table."""
-        mask = (len(self._table) >> 2) - 1
+    def _enter(self, table: bytearray, subject: int, hashed: int) -> None:
+        """Put a number into a hash table."""
+        mask = (len(table) >> 2) - 1
         slot = hashed & mask
-        while numbers.u32(self._table, slot) != 0:
+        while numbers.u32(table, slot) != 0:
             slot = (slot + 1) & mask
-        numbers.set_u32(self._table, slot, subject + 1)
+        numbers.set_u32(table, slot, subject + 1)
 
-    def _rehash(self, slots: int) -> None:
-        self._table = bytearray(slots * 4)
-        for subject in range(self._used):
+    def _leave(self, table: bytearray, subject: int) -> None:
+        """Take a number out of a hash table."""
+        mask = (len(table) >> 2) - 1
+        hole = numbers.u32_at(self._rows, subject * _ROW + _HASH) & mask
+        while numbers.u32(table, hole) != subject + 1:
+            hole = (hole + 1) & mask
+        slot = hole
+        while True:  # close the gap, so that no search ends before what it looks for
+            slot = (slot + 1) & mask
+            entry = numbers.u32(table, slot)
+            if entry == 0:
+                break
+            wanted = numbers.u32_at(self._rows, (entry - 1) * _ROW + _HASH) & mask
+            if ((slot - wanted) & mask) >= ((slot - hole) & mask):
+                numbers.set_u32(table, hole, entry)
+                hole = slot
+        numbers.set_u32(table, hole, 0)
+
+    def _grow(self) -> None:
+        """Fill a larger table, some numbers for each new subject; then go over to it.
+
+        To fill it at once would take 35 ms with a million subjects. It is begun when half of the
+        slots are taken and used from three quarters on at the latest.
+        """
+        taken = self.subject_count + (len(self._vacated) >> 2)
+        slots = len(self._table) >> 2
+        if taken * 2 < slots:
+            return
+        if not self._larger:
+            self._larger = bytearray(slots * 8)
+        self._move(_MOVED_AT_ONCE if taken * 4 < slots * 3 else self._used)
+        if self._moved == self._used:
+            self._table = self._larger
+            self._larger = bytearray()
+            self._moved = 0
+
+    def _move(self, count: int) -> None:
+        """Enter so many more numbers into the larger table."""
+        end = min(self._moved + count, self._used)
+        for subject in range(self._moved, end):
             if numbers.u64_at(self._rows, subject * _ROW) != _NONE:
-                self._enter(subject, numbers.u32_at(self._rows, subject * _ROW + _HASH))
+                hashed = numbers.u32_at(self._rows, subject * _ROW + _HASH)
+                self._enter(self._larger, subject, hashed)
+        self._moved = end
 
     def _squeeze(self) -> None:
         """Copy the names that are in use into a buffer without the others."""
@@ -288,7 +347,7 @@ class SubjectIndex:
 class Pattern:
     """A subject that may hold wildcards, taken apart once to be compared with many."""
 
-    __slots__ = ("_fixed", "is_all", "is_literal", "prefix_size", "subject", "text")
+    __slots__ = ("_end", "_fixed", "is_all", "is_literal", "prefix_size", "subject", "text")
 
     def __init__(self, subject: bytes) -> None:
         tokens = subject.split(b".")
@@ -299,14 +358,16 @@ class Pattern:
         literal = b".".join(tokens[: wild[0]]) if wild else subject
         # What every match begins with, the dot before the first wildcard included.
         self._fixed = len(literal) + (1 if wild and wild[0] > 0 else 0)
+        # And what every match ends with: nothing where the last token is a wildcard.
+        self._end = len(b".".join(tokens[wild[-1] + 1 :])) if wild else 0
         self.text = bytearray(subject)
-        # How long that is where nothing but a ``>`` comes behind it; 0 otherwise.
+        # How long the beginning is where nothing but a ``>`` comes behind it; 0 otherwise.
         self.prefix_size = self._fixed if subject[self._fixed :] == b">" else 0
 
     def is_match(self, data: bytearray, start: int, end: int) -> bool:
         """Tell whether the valid literal subject ``data[start:end]`` matches."""
         length = end - start
-        if length < self._fixed:
+        if length < self._fixed + self._end:
             return False
         if self.is_literal and length != self._fixed:
             return False
@@ -314,25 +375,32 @@ class Pattern:
             return False
         if self.is_literal or self.is_all:
             return True
-        return self._is_tail_match(data, start + self._fixed, end)
+        whole = len(self.text)
+        if not numbers.is_same(data, end - self._end, self.text, whole - self._end, whole):
+            return False
+        return self._is_tail_match(data, start + self._fixed, end, self.text)
 
-    def _is_tail_match(self, data: bytearray, i: int, end: int) -> bool:
-        """Compare token by token from the first wildcard on."""
+    def _is_tail_match(self, data: Octets, i: int, end: int, text: Octets) -> bool:
+        """Compare token by token from the first wildcard on; `text` is the whole pattern.
+
+        `data` and `text` are C pointers where this is compiled: no byte of `data` from `end` on is
+        read, and none of `text` from its length on.
+        """
         p = self._fixed
         length = len(self.text)
         while p < length:
             if i >= end:
                 return False
-            token_ends = p + 1 == length or self.text[p + 1] == 0x2E
-            if token_ends and self.text[p] == 0x3E:
+            token_ends = p + 1 == length or text[p + 1] == 0x2E
+            if token_ends and text[p] == 0x3E:
                 return True
-            if token_ends and self.text[p] == 0x2A:
+            if token_ends and text[p] == 0x2A:
                 while i < end and data[i] != 0x2E:
                     i += 1
                 p += 1
             else:
-                while p < length and self.text[p] != 0x2E:
-                    if i >= end or data[i] != self.text[p]:
+                while p < length and text[p] != 0x2E:
+                    if i >= end or data[i] != text[p]:
                         return False
                     i += 1
                     p += 1

@@ -6,21 +6,19 @@ the last piece. A crash in between leaves what the pieces before it have left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 
-from midge.jetstream import errors
 from midge.jetstream.errors import ApiError
-from midge.jetstream.store.interface import StoreError, StreamStore
+from midge.jetstream.store.interface import StreamStore
 from midge.jetstream.stream.contents import Contents
 from midge.jetstream.stream.host import StreamHost
+from midge.jetstream.stream.pieces import Pieces, in_turns
 
 PIECE_MESSAGES = 100_000
 """Messages looked at in one piece: some 5 ms, at up to 50 ns for one with a subject of its own."""
 
 PIECE_TRIMMED = 5_000
 """Messages removed one by one in one piece: some 5 ms, at 0.3 us each and 1 with consumers."""
-
-Pieces = Generator[None, None, int]
 
 
 def purge_now(stream: StreamHost, subject: bytes | None, upto_seq: int, keep: int) -> int:
@@ -49,7 +47,7 @@ def purge(
     if is_simple or store.messages <= PIECE_MESSAGES:
         done(purge_now(stream, subject, upto_seq, keep))
         return
-    _Work(stream, _purging(stream, subject, upto_seq, keep), done, refused).go_on()
+    in_turns(stream, _purging(stream, subject, upto_seq, keep), done, refused)
 
 
 def enforce(stream: StreamHost) -> None:
@@ -72,7 +70,7 @@ def enforce(stream: StreamHost) -> None:
     def done(_: object) -> None:
         _enforced(contents, number)
 
-    _Work(stream, pieces, done, done).go_on()
+    in_turns(stream, pieces, done, done)
 
 
 def when_enforced(contents: Contents, callback: Callable[[], object]) -> None:
@@ -83,38 +81,7 @@ def when_enforced(contents: Contents, callback: Callable[[], object]) -> None:
         callback()
 
 
-class _Work:
-    """Does the pieces of a generator in turns of the loop."""
-
-    def __init__(
-        self,
-        stream: StreamHost,
-        pieces: Pieces,
-        done: Callable[[int], object],
-        refused: Callable[[ApiError], object],
-    ) -> None:
-        self._stream = stream
-        self._pieces = pieces
-        self._done = done
-        self._refused = refused
-
-    def go_on(self) -> None:
-        """Do the next piece."""
-        stream = self._stream
-        if stream.is_closed:
-            self._refused(errors.STREAM_NOT_FOUND)
-            return
-        try:
-            next(self._pieces)
-        except StopIteration as end:
-            self._done(end.value)
-        except StoreError as error:
-            self._refused(errors.STREAM_PURGE_FAILED.fill(err=error))
-        else:
-            stream.clock.call_later(0, self.go_on)
-
-
-def _purging(stream: StreamHost, subject: bytes | None, upto_seq: int, keep: int) -> Pieces:
+def _purging(stream: StreamHost, subject: bytes | None, upto_seq: int, keep: int) -> Pieces[int]:
     """Purge in pieces; return how many messages have gone.
 
     With `keep` the newest at the end of it are kept, of those that match then. The last piece is
@@ -145,7 +112,7 @@ def _ends(store: StreamStore, upto: int) -> list[int]:
 
 def _whole(
     store: StreamStore, subject: bytes | None, keep: int, ends: list[int]
-) -> Generator[None, None, list[int]]:
+) -> Pieces[list[int]]:
     """Return the ends of those pieces behind which at least `keep` messages match."""
     filters = () if subject is None else (subject,)
     left = 0
@@ -157,7 +124,7 @@ def _whole(
     return []
 
 
-def _enforcing(contents: Contents, number: int) -> Pieces:
+def _enforcing(contents: Contents, number: int) -> Pieces[int]:
     """Remove what is beyond the limits in pieces; a later change of them ends it."""
     store = contents.store
     at = 0
@@ -175,7 +142,7 @@ def _enforcing(contents: Contents, number: int) -> Pieces:
     return 0
 
 
-def _trimming(contents: Contents, crowded: list[bytes], number: int) -> Generator[None, None, None]:
+def _trimming(contents: Contents, crowded: list[bytes], number: int) -> Pieces[None]:
     """Remove the oldest messages of subjects that have more than they may."""
     room = PIECE_TRIMMED
     for subject in crowded:

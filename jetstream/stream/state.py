@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from midge.jetstream.json.encode import text
 from midge.jetstream.json.times import ZERO_TIME, format_time
 from midge.jetstream.stream.stream import Stream
 
-SUBJECTS_MAX = 100_000
-"""Most subjects that one answer details, as in nats-server."""
+LISTED_APART = -1
+"""What stands in a state for lists that are written for themselves, see `details`."""
 
 
-def state(stream: Stream, *, with_deleted: bool = False) -> dict[str, Any]:
-    """Return the state as answers show it."""
+def state(
+    stream: Stream, *, with_subjects: bool = False, with_deleted: bool = False
+) -> dict[str, Any]:
+    """Return the state as answers show it, with `LISTED_APART` for the lists that are asked for."""
     store = stream.store
     fields: dict[str, Any] = {
         "messages": store.messages,
@@ -25,11 +26,13 @@ def state(stream: Stream, *, with_deleted: bool = False) -> dict[str, Any]:
     }
     if store.subject_count:
         fields["num_subjects"] = store.subject_count
+    if with_subjects:
+        fields["subjects"] = LISTED_APART
     deleted = store.deleted_count() if store.last_seq > store.first_seq else 0
     if deleted:
         fields["num_deleted"] = deleted
         if with_deleted:
-            fields["deleted"] = list(store.deleted())
+            fields["deleted"] = LISTED_APART
     lost = getattr(store, "lost", None)
     if lost:
         fields["lost"] = {"msgs": sorted(lost), "bytes": 0}
@@ -58,13 +61,6 @@ def info(
     fields |= stream.origins.info()
     fields["ts"] = format_time(stream.clock.wall_ns())
     return fields
-
-
-def subject_counts(stream: Stream, pattern: bytes, offset: int) -> tuple[dict[str, int], int]:
-    """Return how often each matching subject is stored, a page of them, and how many there are."""
-    found = {one.subject: one.count for one in stream.store.subjects(pattern)}
-    page = sorted(found)[offset : offset + SUBJECTS_MAX]
-    return {text(subject): found[subject] for subject in page}, len(found)
 
 
 def _time(ns: int) -> str:

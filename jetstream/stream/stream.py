@@ -25,6 +25,7 @@ from midge.jetstream.stream.header_scan import HeaderScan
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.jetstream.stream.origins import Origins
+from midge.jetstream.stream.pieces import in_turns
 from midge.jetstream.stream.republish import Republisher
 from midge.jetstream.stream.schedules import Schedules
 from midge.jetstream.stream.surroundings import Surroundings
@@ -128,7 +129,7 @@ class Stream(StreamHost):
         if not config.allow_batched:
             self.fast_batches.clear()
         if config.allow_msg_ttl and not old.allow_msg_ttl:
-            self.expiry.read_all()
+            in_turns(self, self.expiry.read_all(), _ignore, _ignore)
         if config.allow_msg_schedules and not old.allow_msg_schedules:
             self.schedules.start()
         removal.enforce(self)
@@ -465,6 +466,10 @@ class Stream(StreamHost):
         self.last_msg_id = _NO_BYTES
         self.contents.account()
         self.answers.fail(self.refusal(_store_failed(error)))
+
+
+def _ignore(_: object) -> None:
+    """Take no note."""
 
 
 def _store_failed(error: StoreError) -> ApiError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from midge.jetstream.consumer.host import Deliverer
 from midge.jetstream.environment.clock import Clock
 from midge.jetstream.environment.sink import Sink
 from midge.jetstream.json.times import SECOND_NS
+from midge.jetstream.store.turns import Turns
 
 _TURN_BYTES = 1 << 20
 _ID_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -21,7 +23,8 @@ class Surroundings:
 
     `domain` is empty without one, `account_hash` names the account in acks; `max_payload` is the
     server's limit of a message. `ready` is asked for a turn for a consumer that has something to
-    deliver. `bounds` is what all accounts of a server share; `origin_notes` is for the operator.
+    deliver. `bounds` and `turns` are what all accounts of a server share; `origin_notes` is for the
+    operator.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class Surroundings:
         self.account_hash = short_hash(account)
         self.ready = ready or _deliver_at_once
         self.has_second_acks = has_second_acks
+        self.turns = Turns(partial(clock.call_later, 0))
         self.bounds = Bounds(BatchLimits(), BacklogLimits())
         self.origin_notes = OriginNotes()
 

@@ -44,6 +44,10 @@ class Stores(Protocol):
     def gate(self) -> Gate | None:
         """What is shut while the disk does not keep up with those who publish."""
 
+    @property
+    def turns(self) -> Turns:
+        """What takes long is done in these, a piece a turn."""
+
     def make(self, account: str, config: StreamConfig) -> StreamStore:
         """Return an empty store for a new stream."""
 
@@ -84,11 +88,11 @@ class MemoryStores:
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.gate: Gate | None = None
-        self._turns = Turns(loop.call_soon if loop is not None else None)
+        self.turns = Turns(loop.call_soon if loop is not None else None)
 
     def make(self, account: str, config: StreamConfig) -> StreamStore:
         """Return an empty store."""
-        return MemoryStore(turns=self._turns)
+        return MemoryStore(turns=self.turns)
 
     def recovered(self, account: str) -> Iterable[StreamStore]:
         """Return nothing: memory outlives no server."""
@@ -111,7 +115,7 @@ class MemoryStores:
 
     def close(self) -> None:
         """Do nothing any more."""
-        self._turns.clear()
+        self.turns.clear()
 
 
 class FileStores:
@@ -137,6 +141,7 @@ class FileStores:
         except BaseException:
             disk.close()  # its lock would keep the next start in this process out
             raise
+        self.turns = self._directory.turns
         self._directory.log.on_pressure = self._press
         self._directory.log.listen(listener)
         if sync_interval_ns:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from midge.jetstream.json.times import parse_time
-from midge.jetstream.stream import cron
+from midge.jetstream.stream import cron, expiry
 from midge.jetstream.stream.cron import PatternProblem, next_time, zone_of
+from midge.jetstream.stream.incoming import Incoming
 from tests.support.jetstream_account import AccountRig
 
 SECOND_NS = 10**9
@@ -49,6 +50,37 @@ def test_a_message_goes_when_its_own_time_is_over() -> None:
     rig.publish("a.3", b"x")
     rig.clock.advance(2.5)
     assert set(subjects_of(rig)) == {"a.2", "a.3"}
+
+
+def test_ttls_of_messages_stored_before_they_were_allowed_are_found_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(expiry, "PIECE_BYTES", 100 * 600)
+    rig = AccountRig()
+    stream = rig.create()
+    stream.now_ns = rig.clock.wall_ns()
+    for number in range(1_000):
+        ttl = (b"1h", b"2s", b"never")[number % 3]
+        message = Incoming(b"a.%d" % number, b"", b"NATS/1.0\r\nNats-TTL: %b\r\n\r\n" % ttl, b"x")
+        message.is_sourced = True  # as a mirror or a source takes it
+        assert stream.take(message)
+    rig.api("STREAM.UPDATE.A", {**stream.config.fields(), "allow_msg_ttl": True})
+    turns = 0
+
+    def after() -> None:
+        nonlocal turns
+        turns += 1
+
+    rig.clock.advance(0.001, after)
+    assert turns == 9
+    rig.clock.advance(5)
+    assert stream.store.messages == 667
+    rig.api(
+        "STREAM.UPDATE.A",
+        {**stream.config.fields(), "max_age": 60 * SECOND_NS, "duplicate_window": SECOND_NS},
+    )
+    rig.clock.advance(120)
+    assert stream.store.messages == 333
 
 
 def test_a_message_that_never_expires_outlives_the_limit() -> None:

@@ -1,0 +1,177 @@
+"""What STREAM.INFO lists on request: subjects with their counts, and the sequences that are gone.
+
+A large stream is looked at in pieces, while it goes on. Its subjects are counted by ranges of the
+alphabet first; then those of the ranges that the page needs are gathered, so that no more than a
+page of a million subjects is ever sorted or held.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import islice, pairwise
+from random import Random
+from typing import NamedTuple
+
+from midge.jetstream.json.encode import encode, text
+from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.stream.pieces import Pieces
+
+SUBJECTS_MAX = 100_000
+"""Most subjects that one answer details, as in nats-server."""
+
+PIECE_SUBJECTS = 10_000
+"""Subjects looked at in one piece: some 4 ms, at up to 0.4 us each to find and sort."""
+
+PIECE_SEQUENCES = 20_000
+"""Sequences listed in one piece: some 4 ms, at 0.2 us each to find and write."""
+
+_DRAWN = 4096
+_RANGES = 256
+"""Ranges of the alphabet: of a million subjects each has 4,000, sorted and written in 5 ms."""
+
+
+class Details(NamedTuple):
+    """Members of the JSON object of the subjects, elements of the list of what is gone.
+
+    `total` says how many subjects match.
+    """
+
+    subjects: bytes = b""
+    total: int = 0
+    deleted: bytes = b""
+
+
+def details(
+    store: StreamStore, random: Random, pattern: bytes, offset: int, *, with_deleted: bool
+) -> Pieces[Details]:
+    """Return the page of subjects that begins at `offset`; an empty `pattern` asks for none."""
+    subjects, total = b"", 0
+    if pattern:
+        subjects, total = yield from _subjects(store, random, pattern, offset)
+    deleted = (yield from _deleted(store)) if with_deleted else b""
+    return Details(subjects, total, deleted)
+
+
+def _subjects(
+    store: StreamStore, random: Random, pattern: bytes, offset: int
+) -> Pieces[tuple[bytes, int]]:
+    """Return a page of subjects with their counts, and how many match."""
+    page, total = yield from subject_page(store, random, pattern, offset, SUBJECTS_MAX)
+    parts = []
+    for names in page:
+        counts = {text(name): store.count_for_subject(name) for name in names}
+        parts.append(encode(counts)[1:-1])
+        if len(page) > 1:
+            yield
+    return b",".join(part for part in parts if part), total
+
+
+def subject_page(
+    store: StreamStore, random: Random, pattern: bytes, offset: int, most: int
+) -> Pieces[tuple[list[list[bytes]], int]]:
+    """Return up to `most` subjects in order from the one at `offset`, and how many match.
+
+    They come as several lists, none of which is long.
+    """
+    if b"*" not in pattern and b">" not in pattern:
+        found = [pattern] if store.count_for_subject(pattern) else []
+        return [found[offset:]], len(found)
+    if store.subject_numbers() <= PIECE_SUBJECTS:
+        found, _ = store.subject_names(pattern, 0, PIECE_SUBJECTS)
+        found.sort()
+        return [found[offset : offset + most]], len(found)
+    yield
+    bounds = _bounds(store, random, pattern)
+    sizes = yield from _sizes(store, pattern, bounds)
+    ranges, skipped = _needed(sizes, offset, most)
+    gathered = yield from _gathered(store, pattern, bounds, ranges)
+    page = []
+    for names in gathered:
+        names.sort()
+        page.append(names[skipped : skipped + most])
+        skipped = max(skipped - len(names), 0)
+        most -= len(page[-1])
+        yield
+    return page, sum(sizes)
+
+
+def _bounds(store: StreamStore, random: Random, pattern: bytes) -> list[bytes]:
+    """Return names between which there are about equally many subjects that match.
+
+    They are drawn at random: no order in which subjects are stored makes one range much larger.
+    """
+    limit = store.subject_numbers()
+    drawn: set[bytes] = set()
+    for _ in range(_DRAWN):
+        names, _ = store.subject_names(pattern, random.randrange(limit), 1)
+        drawn.update(names)
+    return sorted(drawn)[:: max(len(drawn) // _RANGES, 1)]
+
+
+def _runs(store: StreamStore, pattern: bytes) -> Iterator[list[bytes]]:
+    """Yield the subjects that match, some of them in order at a time."""
+    number = 0
+    while number >= 0:
+        names, number = store.subject_names(pattern, number, PIECE_SUBJECTS)
+        names.sort()
+        yield names
+
+
+def _sizes(store: StreamStore, pattern: bytes, bounds: list[bytes]) -> Pieces[list[int]]:
+    """Count the subjects below the first of the bounds, between each two, and beyond the last."""
+    sizes = [0] * (len(bounds) + 1)
+    for names in _runs(store, pattern):
+        for i, (start, end) in enumerate(pairwise(_places(names, bounds))):
+            sizes[i] += end - start
+        yield
+    return sizes
+
+
+def _places(names: list[bytes], bounds: list[bytes]) -> list[int]:
+    """Return where the ranges between bounds begin in sorted names, and where the last one ends."""
+    places = [0]
+    for bound in bounds:
+        places.append(bisect_left(names, bound, places[-1]))
+    return [*places, len(names)]
+
+
+def _needed(sizes: list[int], offset: int, most: int) -> tuple[range, int]:
+    """Return the ranges that a page is in, and how many subjects of them stand before it."""
+    first, before = 0, 0
+    while first < len(sizes) and before + sizes[first] <= offset:
+        before += sizes[first]
+        first += 1
+    last, end = first, before
+    while last < len(sizes) and end < offset + most:
+        end += sizes[last]
+        last += 1
+    return range(first, last), offset - before
+
+
+def _gathered(
+    store: StreamStore, pattern: bytes, bounds: list[bytes], ranges: range
+) -> Pieces[list[list[bytes]]]:
+    """Return the subjects of some ranges."""
+    gathered: list[list[bytes]] = [[] for _ in ranges]
+    if not ranges:
+        return gathered
+    for names in _runs(store, pattern):
+        places = _places(names, bounds)
+        for i, found in zip(ranges, gathered, strict=True):
+            found.extend(names[places[i] : places[i + 1]])
+        yield
+    return gathered
+
+
+def _deleted(store: StreamStore) -> Pieces[bytes]:
+    """Return the elements of a JSON list: the sequences without a message."""
+    if store.deleted_count() > PIECE_SEQUENCES:
+        yield
+    sequences = store.deleted()
+    parts = []
+    while piece := list(islice(sequences, PIECE_SEQUENCES)):
+        parts.append(encode(piece)[1:-1])
+        if len(piece) == PIECE_SEQUENCES:
+            yield
+    return b",".join(parts)
