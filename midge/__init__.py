@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from midge.version import VERSION
+
 if TYPE_CHECKING:
     from midge.protocol.errors import MidgeError
     from midge.server.config.options import Options
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from midge.server.errors import ConfigError
     from midge.server.preflight import load_options
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "ConfigError",

@@ -8,7 +8,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-import midge
 from midge.protocol import COMPATIBLE_VERSION, errors
 from midge.server.broker.broker import TOO_MANY_TOKENS
 from midge.server.clients.closed_reason import ClosedReason
@@ -17,6 +16,7 @@ from midge.server.monitoring.account_totals import server_totals
 from midge.server.monitoring.link_metrics import leafnode_metrics
 from midge.server.monitoring.route_metrics import route_metrics
 from midge.server.monitoring.stream_metrics import lines_by_name, totals
+from midge.version import VERSION
 
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker, Totals
@@ -54,7 +54,7 @@ class HubCollector(Collector):
         broker = state.broker
         labels = {
             "version": COMPATIBLE_VERSION,
-            "midge": midge.__version__,
+            "midge": VERSION,
             "server_id": broker.keys.server_id,
             "name": state.server_name,
         }

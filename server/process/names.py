@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-import midge
 from midge.protocol import COMPATIBLE_VERSION, Frame
+from midge.version import VERSION
 
 PROGRAM = "midge-server"
 REAL = "nats-server"
@@ -41,6 +41,4 @@ def version_line() -> str:
     if executable_name() == REAL:
         return f"{REAL}: v{COMPATIBLE_VERSION}"
     build = "compiled" if is_compiled() else "interpreted"
-    return (
-        f"{PROGRAM}: v{midge.__version__} ({build}), compatible with {REAL} v{COMPATIBLE_VERSION}"
-    )
+    return f"{PROGRAM}: v{VERSION} ({build}), compatible with {REAL} v{COMPATIBLE_VERSION}"
