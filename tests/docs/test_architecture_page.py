@@ -16,9 +16,9 @@ NAMED = re.findall(FILE, PAGE)
 STEPS = re.findall(rf"^\| {FILE} \| ((?:`\w+`(?:, )?)+) \|", PAGE, re.MULTILINE)
 ROOMS = {
     folder: {path.name for path in (ROOT / folder).iterdir() if (path / "__init__.py").exists()}
-    for folder in ("server", "jetstream")
+    for folder in FLOORS
 }
-DRAWINGS = [("server", 15), ("jetstream", 7)]
+DRAWINGS = [("server", 15), ("jetstream", 8), ("pipeline", 4)]
 NODE = r'(\w+)(?:\["([^"]*)"\])?'
 
 
@@ -41,13 +41,13 @@ def test_every_file_named_is_there() -> None:
     assert [path for path in NAMED if not (ROOT / path).is_file()] == []
 
 
-@pytest.mark.parametrize("folder", ["server", "jetstream"])
+@pytest.mark.parametrize("folder", sorted(FLOORS))
 def test_every_room_is_named(folder: str) -> None:
     named = {path.split("/")[1] for path in NAMED if path.startswith(f"{folder}/")}
     assert ROOMS[folder] - named == set()
 
 
-@pytest.mark.parametrize("folder", ["server", "jetstream"])
+@pytest.mark.parametrize("folder", sorted(FLOORS))
 def test_the_drawing_has_every_room(folder: str) -> None:
     nodes, _ = drawn(folder)
     assert ROOMS[folder] - {room for rooms in nodes.values() for room in rooms} == set()
