@@ -45,6 +45,23 @@ class Scenario(Protocol):
 _SERVICES = {"topics": tuple(service_subjects()), "bytes_min": 20, "bytes_max": 400}
 _TELEMETRY = {"topics": tuple(telemetry_subjects()), "bytes_min": 8, "bytes_max": 32}
 _SIZES = {"bytes_min": 20, "bytes_max": 400}
+_LINKS = ("leaf_out", "leaf_in", "route_out", "route_in")
+
+
+def over_link(name: str, title: str, linked: str) -> tuple[Scenario, ...]:
+    """Return what is measured over each link: small messages, a queue group, services."""
+    return (
+        Flow(name=f"{name}_16", title=f"{title}, 16 B", linked=linked),
+        Flow(
+            name=f"{name}_queue",
+            title=f"{title}, queue group of 4",
+            subscribers=4,
+            queue=b"workers",
+            linked=linked,
+        ),
+        Mixed(name=f"{name}_mixed", title=f"{title}, services", linked=linked, **_SERVICES),
+    )
+
 
 SCENARIOS: tuple[Scenario, ...] = (
     Mixed(name="services", title="services, 20 to 400 B", **_SERVICES),
@@ -78,47 +95,10 @@ SCENARIOS: tuple[Scenario, ...] = (
     Flow(name="tls_16", title="one-to-one over TLS, 16 B", tls=True),
     Flow(name="tls_1k", title="one-to-one over TLS, 1 KiB", payload_bytes=1024, tls=True),
     Flow(name="tls_fanout_10", title="fan-out 10 over TLS, 16 B", subscribers=10, tls=True),
-    Flow(name="leaf_out_16", title="leaf to hub, 16 B", linked="out"),
-    Flow(name="leaf_in_16", title="hub to leaf, 16 B", linked="in"),
-    Flow(
-        name="leaf_out_queue",
-        title="leaf to hub, queue group of 4",
-        subscribers=4,
-        queue=b"workers",
-        linked="out",
-    ),
-    Flow(
-        name="leaf_in_queue",
-        title="hub to leaf, queue group of 4",
-        subscribers=4,
-        queue=b"workers",
-        linked="in",
-    ),
-    Mixed(name="leaf_out_mixed", title="leaf to hub, services", linked="out", **_SERVICES),
-    Mixed(name="leaf_in_mixed", title="hub to leaf, services", linked="in", **_SERVICES),
-    Flow(name="route_out_16", title="over a route, 16 B", linked="route_out"),
-    Flow(name="route_in_16", title="over a route, accepted, 16 B", linked="route_in"),
-    Flow(
-        name="route_out_queue",
-        title="over a route, queue group of 4",
-        subscribers=4,
-        queue=b"workers",
-        linked="route_out",
-    ),
-    Flow(
-        name="route_in_queue",
-        title="over a route, accepted, queue group of 4",
-        subscribers=4,
-        queue=b"workers",
-        linked="route_in",
-    ),
-    Mixed(name="route_out_mixed", title="over a route, services", linked="route_out", **_SERVICES),
-    Mixed(
-        name="route_in_mixed",
-        title="over a route, accepted, services",
-        linked="route_in",
-        **_SERVICES,
-    ),
+    *over_link("leaf_out", "leaf to hub", "out"),
+    *over_link("leaf_in", "hub to leaf", "in"),
+    *over_link("route_out", "over a route", "route_out"),
+    *over_link("route_in", "over a route, accepted", "route_in"),
     RequestReply(name="request_1", title="request/reply, alone", in_flight=1),
     RequestReply(name="request_64", title="request/reply, 64 in flight", in_flight=64),
     Churn(name="churn", title="connect and close"),
@@ -229,18 +209,9 @@ TARGETS: Mapping[str, Mapping[str, float]] = {
     "pairs_4": {"rate": 4.0, "cpu_us": 1 / 7},
     "wildcard_1k": {"rate": 4.0, "cpu_us": 1 / 5},
     "subjects_50k": {"rate": 1.8, "cpu_us": 1 / 2},
-    "leaf_out_16": {"rate": 3.0},
-    "leaf_in_16": {"rate": 3.0},
-    "leaf_out_queue": {"rate": 3.0},
-    "leaf_in_queue": {"rate": 3.0},
-    "leaf_out_mixed": {"rate": 2.0, "cpu_us": 1 / 2},
-    "leaf_in_mixed": {"rate": 2.0, "cpu_us": 1 / 2},
-    "route_out_16": {"rate": 3.0},
-    "route_in_16": {"rate": 3.0},
-    "route_out_queue": {"rate": 3.0},
-    "route_in_queue": {"rate": 3.0},
-    "route_out_mixed": {"rate": 2.0, "cpu_us": 1 / 2},
-    "route_in_mixed": {"rate": 2.0, "cpu_us": 1 / 2},
+    **{f"{link}_16": {"rate": 3.0} for link in _LINKS},
+    **{f"{link}_queue": {"rate": 3.0} for link in _LINKS},
+    **{f"{link}_mixed": {"rate": 2.0, "cpu_us": 1 / 2} for link in _LINKS},
     "request_1": {"p50_us": 0.8, "cpu_us": 2 / 3},
     "js_file_2000": {"rate": 1.5, "cpu_us": 1 / 3},
     "js_file_100": {"rate": 0.8, "cpu_us": 1 / 2},
