@@ -3,9 +3,10 @@
     python -m bench.scaling [--rounds N] [--seconds S] [--server COMMAND]
 
 A message is read, parsed and matched in its publisher's worker, written and read once more for each
-other worker that has a subscriber, and delivered to each subscriber. Three measurements give what
-these parts cost; the others, with two and three workers, show how far the model can be trusted.
-What it says of more cores than a machine has is a prediction.
+other worker that has a subscriber, and delivered to each subscriber. Where another worker has one
+subscriber alone, it only passes on what that one gets. Four measurements give what these parts
+cost; the others, with two and three workers, show how far the model can be trusted. What it says of
+more cores than a machine has is a prediction.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import statistics
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +25,9 @@ from bench.mixed import service_subjects
 
 FAN = 20
 """Subscribers of the cases with many."""
+
+MADE_OF = 4
+"""How many cases the model is made of."""
 
 _PAYLOAD = b"x" * 16
 _LAST = b"bench.last"
@@ -35,11 +40,12 @@ _CORES = (4, 8, 16, 32, 64)
 class Place:
     """Where a message goes: how many deliveries it makes, and to how many other workers it goes.
 
-    Both may be means.
+    `alone` of those have one subscriber each. All three may be means.
     """
 
     deliveries: float
     links: float
+    alone: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -52,31 +58,37 @@ class Costs:
     """To write it to one client."""
     cross_ns: float
     """To write it to another worker, and to read, parse and match it there."""
+    pass_ns: float
+    """To write it to another worker for its only subscriber, and to pass it on there."""
 
     def of(self, place: Place) -> float:
         """Return what a message takes that goes there."""
-        crossing = place.links * self.cross_ns
-        return self.take_ns + crossing + place.deliveries * self.deliver_ns
+        crossing = (place.links - place.alone) * self.cross_ns + place.alone * self.pass_ns
+        return self.take_ns + crossing + (place.deliveries - place.alone) * self.deliver_ns
 
 
-def fit(pair_ns: float, fan_ns: float, fan: int, crossing_ns: float) -> Costs:
-    """Return the costs that three cases give.
+def fit(pair_ns: float, fan_ns: float, crossing_ns: float, fan_crossing_ns: float) -> Costs:
+    """Return the costs that four cases give.
 
-    They are one subscriber and `fan` of them with a single worker, and one subscriber in the other
-    of two workers.
+    They are one subscriber and FAN of them with a single worker, and as many in the other of two
+    workers.
     """
-    deliver_ns = (fan_ns - pair_ns) / (fan - 1)
-    return Costs(pair_ns - deliver_ns, deliver_ns, crossing_ns - pair_ns)
+    deliver_ns = (fan_ns - pair_ns) / (FAN - 1)
+    take_ns = pair_ns - deliver_ns
+    cross_ns = fan_crossing_ns - take_ns - FAN * deliver_ns
+    return Costs(take_ns, deliver_ns, cross_ns, crossing_ns - take_ns)
 
 
 def pairs(workers: int) -> Place:
     """Return where the messages of one-to-one traffic go if chance places the clients."""
-    return Place(1.0, 1.0 - 1.0 / workers)
+    return Place(1.0, 1.0 - 1.0 / workers, 1.0 - 1.0 / workers)
 
 
 def fan_out(workers: int, subscribers: int) -> Place:
     """Return where a message goes that so many subscribers, spread over all workers, want."""
-    return Place(subscribers, min(workers - 1, subscribers))
+    links = min(workers - 1, subscribers)
+    with_one = subscribers if subscribers <= workers else max(2 * workers - subscribers, 0)
+    return Place(subscribers, links, min(with_one, links))
 
 
 def rate(costs: Costs, place: Place, cores: int) -> float:
@@ -98,18 +110,19 @@ class Case:
     @property
     def place(self) -> Place:
         """Where its messages go."""
-        return Place(len(self.seats), len({seat for seat in self.seats if seat}))
+        there = Counter(seat for seat in self.seats if seat)
+        return Place(len(self.seats), len(there), sum(count == 1 for count in there.values()))
 
 
 def cases() -> list[Case]:
-    """List what is measured; the first three are what the model is made of."""
+    """List what is measured; the first MADE_OF are what the model is made of."""
     return [
         Case("pair, 1 worker", 1, (0,)),
         Case(f"fan-out {FAN}, 1 worker", 1, (0,) * FAN),
         Case("pair that crosses, 2 workers", 2, (1,)),
+        Case(f"fan-out {FAN} in the other of 2 workers", 2, (1,) * FAN),
         Case("pair within one of 2 workers", 2, (0,)),
         Case(f"fan-out {FAN} over 2 workers", 2, tuple(i % 2 for i in range(FAN))),
-        Case(f"fan-out {FAN} in the other of 2 workers", 2, (1,) * FAN),
         Case("pair that crosses, 3 workers", 3, (2,)),
         Case(f"fan-out {FAN} over 3 workers", 3, tuple(i % 3 for i in range(FAN))),
         Case("two subscribers in 2 other workers of 3", 3, (1, 2)),
@@ -195,11 +208,11 @@ def _read(subscriber) -> None:
 def report(costs: Costs, found: Mapping[str, float]) -> Iterator[str]:
     """Write what was measured beside what the model says, and what it predicts."""
     yield f"take {costs.take_ns:.0f} ns, deliver {costs.deliver_ns:.0f} ns, "
-    yield f"cross {costs.cross_ns:.0f} ns\n\n"
+    yield f"cross {costs.cross_ns:.0f} ns, pass {costs.pass_ns:.0f} ns\n\n"
     yield "| case | measured | model | off by |\n|---|---:|---:|---:|\n"
     for number, case in enumerate(cases()):
         measured, said = found[case.name], costs.of(case.place)
-        off = "made of it" if number < 3 else f"{said / measured - 1:+.0%}"
+        off = "made of it" if number < MADE_OF else f"{said / measured - 1:+.0%}"
         yield f"| {case.name} | {measured:.0f} ns | {said:.0f} ns | {off} |\n"
     yield "\nPredictions, in messages a second, all cores being the server's:\n\n"
     yield "| cores = workers | pairs by chance | fan-out 100 |\n|---|---:|---:|\n"
@@ -222,8 +235,8 @@ def main() -> int:
         for case in cases():
             rounds[case.name].append(measure(command, case, arguments.seconds))
     found = {name: statistics.median(values) for name, values in rounds.items()}
-    pair, fan, crossing = (found[case.name] for case in cases()[:3])
-    print("".join(report(fit(pair, fan, FAN, crossing), found)))
+    made_of = [found[case.name] for case in cases()[:MADE_OF]]
+    print("".join(report(fit(*made_of), found)))
     return 0
 
 
