@@ -170,6 +170,12 @@ class Admission:
         self.seats = Seats(self._host, self.plan_for, send)
         return self.seats
 
+    async def make_known(self, account: str) -> None:
+        """Have this process and all other workers know `account`, which a token may describe."""
+        self.plan_for(account)
+        if self.seats is not None:
+            await self.seats.make_known(account)
+
     def turn_away(self, connection: Connection, limit: str) -> None:
         """End a connection that is one too many, by the limit of this name."""
         self._host.limit_hits[limit] += 1

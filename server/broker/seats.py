@@ -98,6 +98,20 @@ class Seats:
             if asked is not None and not asked.done():
                 asked.set_result(limit)
 
+    def introduce(self, verdict: Verdict | Awaitable[Verdict]) -> Verdict | Awaitable[Verdict]:
+        """Return `verdict` on a server that connects, once all workers know its account."""
+        if isinstance(verdict, Refusal):
+            return verdict
+        if isinstance(verdict, Identity) and self._is_known(verdict.account):
+            return verdict
+        return self._introduce(verdict)
+
+    async def _introduce(self, verdict: Verdict | Awaitable[Verdict]) -> Verdict:
+        decided = verdict if isinstance(verdict, Verdict) else await verdict
+        if isinstance(decided, Identity):
+            await self.make_known(decided.account)
+        return decided
+
     # Asking.
 
     async def _decide_later(self, connection: Connection, pending: Awaitable[Verdict]) -> Verdict:
@@ -107,8 +121,7 @@ class Seats:
     async def _seat(
         self, connection: Connection, identity: Identity, claims: list[Claim]
     ) -> Verdict:
-        if not self._is_known(identity.account):
-            await self._make_known(identity.account)
+        await self.make_known(identity.account)
         limit = await self._ask(connection.cid, claims)
         if limit == ACCOUNT:
             text, reason = errors.MAXIMUM_ACCOUNT_CONNECTIONS, "MAXIMUM_ACCOUNT_CONNECTIONS"
@@ -125,9 +138,11 @@ class Seats:
         first = self._firsts.get(account)
         return first is not None and first.done()
 
-    async def _make_known(self, account: str) -> None:
+    async def make_known(self, account: str) -> None:
         """Wait until all workers know `account`."""
-        assert self.first_of is not None, "asked where accounts come with their clients"
+        if self._is_known(account):
+            return
+        assert self.first_of is not None, "accounts come with their clients"
         first = self._firsts.get(account)
         if first is None:
             first = self._firsts[account] = asyncio.ensure_future(self.first_of(account))

@@ -136,6 +136,8 @@ class Remote:
         """Bring a link up as far as a transport."""
         loop = asyncio.get_running_loop()
         table, address = self.table, self.address
+        name = table.account or GLOBAL_ACCOUNT
+        await self._broker.admission.make_known(name)
         async with asyncio.timeout(table.dial_timeout_s or None):
             bare = await dial(loop, address.host, address.port)
         try:
@@ -148,7 +150,7 @@ class Remote:
         except BaseException:
             bare.close()
             raise
-        account = self._broker.account(table.account or GLOBAL_ACCOUNT)
+        account = self._broker.account(name)
         link = LeafLink(self._broker, self._broker.take_cid(), (peer[0], peer[1]), side)
         link.account = account
         self._link = link

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from midge.server.clock import Clock
+    from midge.server.workers.balancer import Seat
     from midge.server.workers.crew import Crew
 
 _LOOK_AGAIN_S = 0.02  # while no worker takes connections, which the system queues meanwhile
@@ -22,12 +23,19 @@ log = get_logger()
 class Reception:
     """Hands connections to the workers of `crew`; `max_connections` says how many there may be.
 
+    Those of a kind that `is_firsts` names are the first worker's, as long as that takes any.
     Client ids are given out here, so that no two connections of the server have the same. Nothing
     is ever read from a connection.
     """
 
-    def __init__(self, crew: Crew, max_connections: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        crew: Crew,
+        max_connections: Callable[[], int],
+        is_firsts: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self.refused = 0
+        self._is_firsts = is_firsts
         self._crew = crew
         self._max_connections = max_connections
         self._last_cid = 4  # nats-server's internal clients take the first few
@@ -47,7 +55,7 @@ class Reception:
             "cid": self._last_cid,
             "full": balancer.load() >= self._max_connections(),
         }
-        for seat in balancer.by_load():
+        for seat in self._by_preference(kind):
             process = self._crew.process(seat.index)
             if process is not None and process.hand_over(note, accepted):
                 seat.handed += 1
@@ -56,6 +64,10 @@ class Reception:
             self.refused += 1
             log.error("handover_refused", peer=f"{peer[0]}:{peer[1]}")
         accepted.close()
+
+    def _by_preference(self, kind: str) -> list[Seat]:
+        seats = self._crew.balancer.by_load()
+        return sorted(seats, key=lambda seat: seat.index) if self._is_firsts(kind) else seats
 
 
 class Door(Acceptor):

@@ -83,7 +83,9 @@ class Supervisor:
         clock = LoopClock()
         silence_s = self.options.limits.write_deadline_s
         crew = self._crew = Crew(self, worker_count(self.options), clock, silence_s)
-        self._reception = Reception(crew, lambda: self.options.limits.max_connections)
+        self._reception = Reception(
+            crew, lambda: self.options.limits.max_connections, self._is_firsts
+        )
         try:
             self._bind()
             await crew.start()
@@ -94,6 +96,10 @@ class Supervisor:
             if kind in self._sockets:
                 door = self._doors[kind] = Door(clock, kind, self._reception)
                 door.adopt(self._sockets.pop(kind))
+
+    def _is_firsts(self, kind: str) -> bool:
+        """Tell whether connections of `kind` may be leaf nodes; inside TLS only a worker sees."""
+        return kind == "websocket" and self.options.leafnodes.port != 0
 
     def _bind(self) -> None:
         options = self.options

@@ -170,3 +170,11 @@ def der(certificate: x509.Certificate) -> bytes:
 
 def pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(Encoding.PEM)
+
+
+def credentials_file(token: str, user: KeyPair) -> bytes:
+    """Return what a credentials file holds: the JWT of `user`, and its seed."""
+    return (
+        f"-----BEGIN NATS USER JWT-----\n{token}\n------END NATS USER JWT------\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{user.seed}\n------END USER NKEY SEED------\n"
+    ).encode()

@@ -12,7 +12,7 @@ import pytest
 from cryptography.x509 import IPAddress
 
 from midge.server.auth.nkeys import KeyKind
-from tests.support.keys import Authority, KeyPair, make_token, pem
+from tests.support.keys import Authority, KeyPair, credentials_file, make_token, pem
 from tests.support.leafnodes import Inbox, Pair, settle, until
 
 OWN_PAIR = pytest.param("midge", "midge", marks=pytest.mark.full)
@@ -36,10 +36,7 @@ def user_credentials(**claims: Any) -> bytes:
     user = KeyPair(KeyKind.USER)
     nats = {"subs": -1, "data": -1, "payload": -1, **claims.pop("nats", {})}
     token = make_token(ACCOUNT, user.public, "user", nats=nats, **claims)
-    return (
-        f"-----BEGIN NATS USER JWT-----\n{token}\n------END NATS USER JWT------\n\n"
-        f"-----BEGIN USER NKEY SEED-----\n{user.seed}\n------END USER NKEY SEED------\n"
-    ).encode()
+    return credentials_file(token, user)
 
 
 def operated(account: str | None = None) -> str:

@@ -11,8 +11,8 @@ import pytest
 
 from midge.server.auth.nkeys import KeyKind
 from tests.support.callout import Asked, CalloutService
-from tests.support.keys import KeyPair, make_token
-from tests.support.processes import Server, midge_command
+from tests.support.keys import UNLIMITED_ACCOUNT, KeyPair, credentials_file, make_token
+from tests.support.processes import Server, midge_command, nats_server_command
 from tests.support.raw import Raw
 
 TIMEOUT_S = 15
@@ -192,6 +192,38 @@ async def test_imports_of_accounts_by_token_work_from_every_worker(dial: Dial) -
             while found.count(b"MSG news.a") < 3:
                 found += await importer.ask()
         assert found.count(b"MSG news.a") == 3
+
+
+async def test_an_account_that_only_a_leaf_node_has_is_known_to_every_worker(dial: Dial) -> None:
+    exports = [{"name": "e", "subject": "news.>", "type": "stream"}]
+    imports = [{"name": "i", "subject": "news.>", "account": OTHER.public, "type": "stream"}]
+    files = token_files(
+        **{
+            ACCOUNT.public: account_token(
+                ACCOUNT, imports=imports, limits={**UNLIMITED_ACCOUNT, "leaf": -1}
+            ),
+            OTHER.public: account_token(OTHER, exports=exports),
+        }
+    )
+    hub = operator_config(60) + 'leafnodes { listen: "127.0.0.1:-1" }\n'
+    with Server(midge_command(), hub, WORKERS, files=files) as server:
+        raws = [await dial(server) for _ in range(2)]
+        for raw in raws:
+            assert await sign_in(raw, OTHER) == b""
+        host, port = server.address("leafnodes")
+        remote = f'url: "nats-leaf://{host}:{port}", credentials: "@directory@/user.creds"'
+        leaf = f"leafnodes {{ remotes: [ {{ {remote} }} ] }}\n"
+        creds = credentials_file(user_token(ACCOUNT), USER)
+        with Server(nats_server_command(), leaf, files={"user.creds": creds}) as behind:
+            subscriber = await dial(behind)
+            await subscriber.connect()
+            await subscriber.ask(b"SUB news.> 1")
+            for i, raw in enumerate(raws):
+                found = b""
+                async with asyncio.timeout(TIMEOUT_S):
+                    while b"MSG news.%d 1" % i not in found:
+                        await raw.ask(b"PUB news.%d 1" % i, b"x")
+                        found = await subscriber.ask()
 
 
 def place(asked: Asked) -> bytes:

@@ -321,3 +321,35 @@ async def test_clients_of_all_workers_are_told_of_and_ended(server: Server, four
         assert event["server"]["id"] == server_id
         assert event["client"]["id"] == cid
     await system.close()
+
+
+async def test_a_trace_goes_on_in_the_other_worker(four: Four) -> None:
+    traces: list[bytes] = []
+
+    async def take(message: Msg) -> None:
+        traces.append(message.data)
+
+    async def ignore(_: Msg) -> None:
+        """What is traced is looked at, not its payload."""
+
+    await four[2].subscribe("told", cb=take)
+    await four[0].subscribe("traced", cb=ignore)
+    await four[1].subscribe("traced", cb=ignore)
+    await flush_all(four)
+    await four[0].publish("traced", b"x", headers={"Nats-Trace-Dest": "told"})
+    await four[0].flush()
+    await settled(traces, 2)
+    await flush_all(four)
+    first, second = sorted(map(json.loads, traces), key=lambda one: len(one["request"]["header"]))
+    assert {one["server"]["id"] for one in (first, second)} == {info_of(four[0])["server_id"]}
+    assert second["request"]["header"]["Nats-Trace-Hop"] == ["1"]
+    cids = [client.client_id for client in four]
+    shown = [
+        [(event["type"], event["kind"], event.get("hop")) for event in one["events"]]
+        for one in (first, second)
+    ]
+    assert shown == [
+        [("in", 0, None), ("eg", 0, None), ("eg", 1, "1")],
+        [("in", 1, None), ("eg", 0, None)],
+    ]
+    assert [one["events"][1]["cid"] for one in (first, second)] == cids[:2]

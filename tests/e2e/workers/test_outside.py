@@ -216,3 +216,56 @@ async def test_a_link_comes_back_with_the_first_worker() -> None:
         for client in stays:
             await settle(client, both.outside[0])
             await settle(both.outside[0], client)
+
+
+async def test_a_leaf_node_by_websocket_comes_to_the_worker_that_has_the_links() -> None:
+    websocket = 'websocket { listen: "127.0.0.1:-1", no_tls: true }\n'
+    async with AsyncExitStack() as stack:
+        hub = Server(midge_command(), HUB + websocket, WORKERS)
+        stack.callback(hub.stop)
+        hub.wait_ready()
+        inside = [await SettlingClient.connected(hub.url) for _ in range(3)]
+        for client in inside:
+            stack.push_async_callback(client.close)
+        port = str(hub.address("websocket")[1])
+        config = LEAF.replace("nats-leaf", "ws").replace("@port@", port)
+        leaf = Server(nats_server_command(), config)
+        stack.callback(leaf.stop)
+        outside = await SettlingClient.connected(leaf.wait_ready().url)
+        stack.push_async_callback(outside.close)
+        for client in inside:
+            await settle(client, outside)
+            await settle(outside, client)
+
+
+PERMISSIONS = 'permissions { import: ["in.>", "probe.>"], export: ["out.>", "probe.>"] }'
+
+
+async def test_a_reload_changes_what_crosses_to_the_cluster_for_every_worker() -> None:
+    async with Both("route") as both:
+        taken = Taken()
+        await taken.subscribe(both.inside[:2], "in.*")
+        await taken.subscribe(both.outside[:1], "out.*")
+        await taken.subscribe(both.outside[:1], "late.*")
+        await known(both)
+        wide = both.several.config_path.read_text()
+        narrow = wide.replace("cluster {", f"cluster {{ {PERMISSIONS}\n", 1)
+        for number, config in enumerate((narrow, wide), 1):
+            await asyncio.to_thread(both.several.signal, "SIGHUP", config)
+            await until(functools.partial(_has_reloaded, both.several, number))
+            await known(both)
+            for client in both.inside[:2]:
+                await client.publish("out.x", b"out")
+                await client.publish("late.x", b"late")
+            await both.outside[1].publish("in.x", b"in")
+            await both.outside[1].publish("out.x", b"own")
+            await both.outside[1].flush()
+            await known(both)
+            count = {b"in": 2, b"out": 2, b"own": 1} | ({b"late": 2} if config is wide else {})
+            await taken.has(sum(count.values()))
+            assert Counter(data for _, data in taken.found) == count
+            taken.found.clear()
+
+
+def _has_reloaded(server: Server, times: int) -> bool:
+    return server.log.count("Reloaded server configuration") == times

@@ -76,6 +76,18 @@ def test_what_does_not_fit_goes_to_another_or_is_refused(ends: list[socket.socke
     assert not reception.is_open()
 
 
+def test_what_the_first_worker_alone_can_serve_goes_to_it_while_it_is_there(
+    ends: list[socket.socket],
+) -> None:
+    crew = FakeCrew()
+    reception = Reception(cast("Any", crew), lambda: 100, lambda kind: kind == "nats")
+    for _ in range(3):
+        receive(reception, ends)
+    crew.balancer.seats[0].vacate()
+    receive(reception, ends)
+    assert [index for index, _ in crew.notes] == [0, 0, 0, 1]
+
+
 def test_a_worker_gives_each_to_the_listener_of_its_kind(ends: list[socket.socket]) -> None:
     doors = HandedDoors({"nats": ("127.0.0.1", 4222)})
     taken: list[Any] = []
