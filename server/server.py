@@ -191,7 +191,8 @@ class Server:
         if self._interests is None:
             from midge.server.links.interest import Interests  # noqa: PLC0415 - as above
 
-            self._interests = Interests()
+            self._interests = Interests(self.broker.admission.links)
+            self.broker.observers.append(self._interests)
             if self._part is not None:
                 self._part.link_outside(self._interests)
         return self._interests

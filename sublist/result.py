@@ -93,6 +93,13 @@ class SubListResult:
                 return True
         return False
 
+    def group(self, name: bytes) -> QueueGroup | None:
+        """Return the queue group `name` of local members; None if there is none."""
+        for group in self.queues:
+            if group.name == name:
+                return group
+        return None
+
     def count_members(self, name: bytes) -> int:
         """Count the local members of the queue group `name`."""
         for group in self.queues:

@@ -130,6 +130,20 @@ def overlaps(one: bytes, other: bytes) -> bool:
     return len(tokens) == len(others)
 
 
+def common(one: bytes, other: bytes) -> bytes:
+    """Return the pattern of the subjects that match both patterns, which must overlap."""
+    tokens = one.split(b".")
+    others = other.split(b".")
+    found: list[bytes] = []
+    for i in range(max(len(tokens), len(others))):
+        if i >= len(tokens) or tokens[i] == b">":
+            return b".".join(found + others[i:])
+        if i >= len(others) or others[i] == b">":
+            return b".".join(found + tokens[i:])
+        found.append(others[i] if tokens[i] == b"*" else tokens[i])
+    return b".".join(found)
+
+
 def has_empty_token(subject: bytes, start: int = 0) -> bool:
     """Tell whether a token of `subject`, from the one at `start` on, is empty."""
     previous_is_dot = True

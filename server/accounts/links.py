@@ -13,15 +13,18 @@ import os
 import re
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from midge.protocol.frame import Frame, compose, with_subject
 from midge.server.accounts.mapping import Mappings
+from midge.server.routing.over_links import CarriedGroup
 from midge.server.routing.reserved import REPLY_PREFIX
 from midge.server.routing.role import Role
 from midge.server.routing.subscription import RoutedSubscription
+from midge.sublist.result import QueueGroup, Remotes, SubListResult
 
 if TYPE_CHECKING:
     from random import Random
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
     from midge.server.clock import Clock
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
-    from midge.sublist.result import SubListResult
 
 REQUESTS_MAX = 65536
 """Most unanswered requests of one import; a further one evicts the oldest."""
@@ -55,6 +57,9 @@ _INFO_FIELDS = (
 RouteFrame = Callable[["Account", "SubListResult", Frame, "Client | None"], int]
 """Routes a frame of `publisher` to the subscriptions in a result."""
 
+Carry = Callable[[CarriedGroup], object]
+"""Takes a queue group that a message has reached, for the router to choose a member."""
+
 Describe = Callable[["Client | None"], dict[str, Any]]
 """Returns the fields about a requesting client that a sharing import passes on."""
 
@@ -69,9 +74,11 @@ class AccountLinks:
         random: Random,
         account: Callable[[str], Account],
         describe: Describe,
+        carry: Carry,
     ) -> None:
-        """Deliver with `route`; `account` returns the account of a name."""
+        """Deliver with `route` and `carry`; `account` returns the account of a name."""
         self.route = route
+        self.carry = carry
         self.clock = clock
         self.describe = describe
         self._random = random
@@ -81,6 +88,7 @@ class AccountLinks:
         """Called when other plans are in force."""
         self._links: dict[ImportPlan, RoutedSubscription] = {}
         self._carried: Counter[tuple[str, bytes]] = Counter()
+        self._streams: dict[str, list[StreamLink]] = {}
         self.evicted_requests = 0  # unanswered requests that a further one evicted
         self.carrying: type[RoutedSubscription] | None = None
         """The kind of link that the current message has crossed. Only requests may cross further
@@ -127,6 +135,8 @@ class AccountLinks:
         """Start to carry messages over `link`."""
         if isinstance(link, ServiceLink):
             self._carried[plan.source_account, plan.source] += 1
+        elif isinstance(link, StreamLink):
+            self._streams.setdefault(plan.source_account, []).append(link)
         self._account(plan.source_account).add(link)
         self._links[plan] = link
 
@@ -137,10 +147,24 @@ class AccountLinks:
         if isinstance(link, ServiceLink):
             self._carried[plan.source_account, plan.source] -= 1
             link.forget_all()
+        elif isinstance(link, StreamLink):
+            self._streams[plan.source_account].remove(link)
 
     def carries(self, account: str, subject: bytes) -> bool:
         """Tell whether requests to `subject` in `account` go to a service of another account."""
         return self._carried[account, subject] > 0
+
+    def streams_of(self, account: str) -> list[StreamLink]:
+        """List the imports of what `account` exports as streams."""
+        return list(self._streams.get(account, ()))
+
+    def count_streams(self, account: str, subject: bytes) -> int:
+        """Count the imports of exactly `subject` from `account`, as a stream."""
+        return sum(one.subject == subject for one in self._streams.get(account, ()))
+
+    def count_crossings(self, account: str, subject: bytes) -> int:
+        """Count the imports, of either kind, that messages to `subject` in `account` go through."""
+        return self._carried[account, subject] + self.count_streams(account, subject)
 
 
 def is_from_worker(publisher: Client | None) -> bool:
@@ -154,13 +178,16 @@ class StreamLink(RoutedSubscription):
     def __init__(self, links: AccountLinks, plan: StreamImport, importer: Account) -> None:
         RoutedSubscription.__init__(self, plan.source)
         self._links = links
+        self.plan = plan
         self._transform = plan.transform
         self.importer = importer
+        self._turn = 0
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
-        """Route `frame` in the importer's account; False when it has no receiver there.
+        """Route `frame` in the importer's account; False when it has no plain receiver there.
 
-        What comes from another worker has been carried there, by the same import.
+        Queue groups are left to the router. What comes from another worker has been carried there,
+        by the same import, and so it is on the other servers of a cluster.
         """
         links = self._links
         if links.carrying is not None or is_from_worker(publisher):
@@ -168,14 +195,50 @@ class StreamLink(RoutedSubscription):
         by = links.delivered_by(frame)
         subject = self.importers_subject(frame.subject_bytes() if by is None else by)
         result = self.importer.sublist.match(subject)
-        if not result.fan_out():
+        if not result:
             return False
         seen = with_subject(frame, subject) if by is None else frame
-        links.carrying = StreamLink
+        plain = result.plain
+        there = Remotes(_reached(result, publisher)) if result.remotes is not None else None
+        if result.queues or there is not None:
+            self._carry_groups(result, publisher, frame, seen)
+            result = SubListResult(plain, (), there if there is not None and there.plain else None)
+        return bool(result) and self._route(result, seen, publisher) > 0
+
+    def _carry_groups(
+        self, result: SubListResult, publisher: Client | None, frame: Frame, seen: Frame
+    ) -> None:
+        """Have the router choose among the members of the queue groups in `result`."""
+        self._turn += 1
+        behind = _groups_behind(result, publisher, self._turn)
+        for name in dict.fromkeys([*(group.name for group in result.queues), *behind]):
+            if publisher is not None and not publisher.names_group(name):
+                continue
+            here: Any = result.group(name)
+            there: Any = behind.get(name)
+            part = SubListResult(
+                (),
+                () if here is None else (here,),
+                None if there is None else Remotes((), (there,)),
+            )
+            deliver = partial(self._deliver_to_group, part, seen, publisher)
+            members = 0 if here is None else len(here.members)
+            if there is not None:
+                near = (one for one in there.members if not one.is_last_choice)
+                members += sum(one.weight for one in near)
+            self._links.carry(CarriedGroup(frame, name, members, deliver, self._turn))
+
+    def _deliver_to_group(self, part: SubListResult, seen: Frame, publisher: Client | None) -> bool:
+        return self._route(part, seen, publisher) > 0
+
+    def _route(self, result: SubListResult, seen: Frame, publisher: Client | None) -> int:
+        """Route `seen` in the importer's account, and through no other import."""
+        links = self._links
+        before, links.carrying = links.carrying, StreamLink
         try:
-            return links.route(self.importer, result, seen, publisher) > 0
+            return links.route(self.importer, result, seen, publisher)
         finally:
-            links.carrying = None
+            links.carrying = before
 
     def importers_subject(self, subject: bytes) -> bytes:
         """Return the subject in the importer's account of what has `subject` in the exporter's."""
@@ -188,6 +251,35 @@ class StreamLink(RoutedSubscription):
         count = self.importer.sublist.match(subject).fan_out()
         shown = {"type": "se", "acc": self.importer.name, "to": subject.decode(errors="replace")}
         return [shown] * count
+
+
+def _reached(result: SubListResult, publisher: Client | None) -> tuple[Client, ...]:
+    """Return the links that a message goes on over in an importer's account; no routes are."""
+    remotes = result.remotes
+    links: tuple[Any, ...] = () if remotes is None else remotes.plain
+    return tuple([link for link in links if _may_go_over(link, "", publisher)])
+
+
+def _groups_behind(
+    result: SubListResult, publisher: Client | None, turn: int
+) -> dict[bytes, QueueGroup]:
+    """Return the queue groups behind such links, with the members there, by name."""
+    found: dict[bytes, QueueGroup] = {}
+    if result.remotes is None:
+        return found
+    for group in result.remotes.queues:
+        members: tuple[Any, ...] = group.members
+        reached = [one for one in members if _may_go_over(one.remote, one.origin, publisher)]
+        if reached:
+            found[group.name] = QueueGroup(group.name, tuple(reached), turn)
+    return found
+
+
+def _may_go_over(link: Any, origin: str, publisher: Client | None) -> bool:
+    """Tell whether a message that an import has carried may go over `link`."""
+    if link.role == Role.ROUTE:
+        return False  # the other server has the import, too
+    return publisher is None or publisher.reaches(link, origin)
 
 
 class ServiceLink(RoutedSubscription):

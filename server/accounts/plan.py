@@ -362,17 +362,24 @@ def _inverted(service: str, local: str) -> Transform:
     """Return the transform from the local subject of a service to the exporter's subject."""
     if "*" in local.split("."):
         return _reversible(local, _numbered(service))
-    there = _reversible(service, local)
+    return inverse_of(_reversible(service, local))
+
+
+def inverse_of(transform: Transform) -> Transform:
+    """Return what turns the subjects that the reversible `transform` returns back."""
+    destination = transform.destination.decode()
     order = [
-        _wildcard_number(token) for token in local.split(".") if _is_placeholder(token.encode())
+        _wildcard_number(token)
+        for token in destination.split(".")
+        if _is_placeholder(token.encode())
     ]
-    tokens = service.split(".")
+    tokens = transform.source.decode().split(".")
     count = 0
     for i, token in enumerate(tokens):
         if token == "*":
             count += 1
             tokens[i] = f"${order.index(count) + 1}"
-    return _reversible(_pattern_of(there).decode(), ".".join(tokens))
+    return _reversible(_pattern_of(transform).decode(), ".".join(tokens))
 
 
 def _wildcard_number(token: str) -> int:

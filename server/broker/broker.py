@@ -108,7 +108,8 @@ class Broker(Host):
         self._expected: deque[int] = deque(maxlen=_EXPECTED_MAX)
         self._transports: set[ChannelOwner] = set()
         self._empty = asyncio.Event()
-        links = AccountLinks(self.internal.route_frame, clock, random, self.account, self._describe)
+        route, carry = self.internal.route_frame, self.router.carried.append
+        links = AccountLinks(route, clock, random, self.account, self._describe, carry)
         self.admission = Admission(self, self.clients, self.account, links)
         self._send_trace: Send | None = None
         self._offer_callout(options)

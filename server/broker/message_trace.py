@@ -229,6 +229,7 @@ class Trace:
         links, served = self._links_of(result)
         plain = cast("tuple[RoutedSubscription, ...]", result.plain)
         taken = sum(self._offer(subscription, frame) for subscription in plain)
+        taken += self._host.router.deliver_in_other_accounts(frame, served)
         for group in result.queues:
             if group.name not in served and self._offer_to_group(group, frame):
                 taken += 1

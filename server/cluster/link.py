@@ -197,6 +197,10 @@ class RouteBranch(Client):
         own = self.origin
         return not own or (link.cluster != own and origin != own)
 
+    def names_group(self, name: bytes) -> bool:
+        """Tell whether the line at hand names the queue group `name`."""
+        return self.link.names_group(name)
+
     def run_goes_on(self, generation: int) -> bool:
         """Tell whether nothing has halted the parser, and the next message is for the same."""
         halted = self.link.parser.halted

@@ -18,7 +18,7 @@ from midge.server.clients.closed_reason import ClosedReason
 from midge.server.leafnodes.interest import LeafDialect
 from midge.server.leafnodes.rules import denied_for, rules_of, telling
 from midge.server.leafnodes.side import Side
-from midge.server.links.interest import WANTED, Kind, Told
+from midge.server.links.told import WANTED, Kind, Told
 from midge.server.links.verdict import when_decided
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from midge.server.links.interest import Key
+    from midge.server.links.told import Key
 
 
 class LeafDialect:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from midge.protocol.leaf_messages import LOOP_PREFIX
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.leafnodes.rules import telling
-from midge.server.links.interest import Interests, Kind
+from midge.server.links.interest import Interests
+from midge.server.links.told import Kind
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:

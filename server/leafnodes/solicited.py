@@ -20,7 +20,7 @@ from midge.server.leafnodes.credentials import prove
 from midge.server.leafnodes.interest import LeafDialect
 from midge.server.leafnodes.rules import denied_for, rules_of, telling
 from midge.server.leafnodes.side import LOOP_DELAY_S, Side
-from midge.server.links.interest import Kind, Told
+from midge.server.links.told import Kind, Told
 
 if TYPE_CHECKING:
     from midge.server.config.leafnodes import LeafRemote

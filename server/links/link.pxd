@@ -40,6 +40,7 @@ cdef class Link(ChannelOwner):
     cdef SubList _view_of
     cdef unsigned long long _generation
     cdef bint _is_unusual
+    cdef list _for_groups
 
     cpdef void send_ping(self) except *
     cpdef void opened(self) except *

@@ -2,7 +2,7 @@
 
 Which of the two servers has connected makes a difference to the handshake and to what happens on a
 violation, and that is the business of `side`. What this server tells the other one of interest is
-that of `Told`, see interest.py. What a link is to one account, where messages go to and come from,
+that of `Told`, see told.py. What a link is to one account, where messages go to and come from,
 is a Client called the source here: the link itself, or a part of it for each account.
 """
 
@@ -92,6 +92,7 @@ class Link(ChannelOwner):
         self._view_of: SubList | None = None
         self._generation = 0
         self._is_unusual = False
+        self._for_groups: list[bytes] | None = None
 
     # Come and gone.
 
@@ -237,6 +238,7 @@ class Link(ChannelOwner):
         self.in_bytes += frame.size
         if not frame.repeated:
             self._view = None
+            self._for_groups = self._queues_of(frame)
             self._is_unusual = self._needs_care(source.account, frame)
         if frame.header_size >= 0 and self._take_traced(source, frame, self._queues_of(frame)):
             return
@@ -270,6 +272,7 @@ class Link(ChannelOwner):
         self.in_messages += 1
         self.in_bytes += frame.size
         self._view = None
+        self._for_groups = queues
         if frame.header_size >= 0 and self._take_traced(source, frame, queues):
             return
         if self._needs_care(source.account, frame):
@@ -277,6 +280,10 @@ class Link(ChannelOwner):
             return
         found = self._found(source.account.sublist, frame)
         self._route(source, self._with_queues(source, found, queues), frame)
+
+    def names_group(self, name: bytes) -> bool:
+        """Tell whether the line at hand names the queue group `name`."""
+        return self._for_groups is not None and name in self._for_groups
 
     def _queues_of(self, frame: Frame) -> list[bytes] | None:
         """Return the queue groups that the line at hand names; a PUB, or one with headers, none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from midge.server.links.interest import Kind
+from midge.server.links.told import Kind
 from midge.server.monitoring import go_format
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from midge.server.links.interest import Kind
+from midge.server.links.told import Kind
 from midge.server.monitoring.leafz import links_of
 
 if TYPE_CHECKING:

@@ -90,6 +90,24 @@ class Account:
         elif isinstance(present, SeveralListeners) and listener in present.listeners:
             present.listeners.remove(listener)
 
+    def add_watcher(self, watcher: InterestWatcher) -> None:
+        """Have `watcher`, too, see every subscription from now on."""
+        present = self.watcher
+        if present is None:
+            self.watcher = watcher
+        elif isinstance(present, SeveralWatchers):
+            present.watchers.append(watcher)
+        else:
+            self.watcher = SeveralWatchers([present, watcher])
+
+    def remove_watcher(self, watcher: InterestWatcher) -> None:
+        """Show it nothing more."""
+        present = self.watcher
+        if present is watcher:
+            self.watcher = None
+        elif isinstance(present, SeveralWatchers) and watcher in present.watchers:
+            present.watchers.remove(watcher)
+
     def interest(self) -> list[tuple[bytes, bytes | None]]:
         """List the subjects that there is interest in, each plain or with a queue group."""
         return self.sublist.interest()
@@ -124,3 +142,20 @@ class SeveralListeners:
         """Pass on that a link has told something."""
         for listener in tuple(self.listeners):
             listener.remote_changed(subject, queue)
+
+
+class SeveralWatchers:
+    """Several watchers of an account as one, which is all that it has."""
+
+    def __init__(self, watchers: list[InterestWatcher]) -> None:
+        self.watchers = watchers
+
+    def added(self, subscription: Subscription) -> None:
+        """Show a subscription that has come in."""
+        for watcher in tuple(self.watchers):
+            watcher.added(subscription)
+
+    def removed(self, subscription: Subscription) -> None:
+        """Show one that has left."""
+        for watcher in tuple(self.watchers):
+            watcher.removed(subscription)

@@ -78,6 +78,10 @@ class Client(Handler):
         """
         return link is not self
 
+    def names_group(self, name: bytes) -> bool:
+        """Tell whether the message at hand is for a member of the queue group `name`."""
+        return True
+
     # What only links do.
 
     def forward(

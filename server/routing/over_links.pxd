@@ -15,7 +15,7 @@ cdef int _ROUTE
                links=tuple, link=Client, queues=list, has_members=bint)
 cpdef Py_ssize_t forward(
     SubListResult result, Client publisher, Frame frame, dict picked, list refused,
-    object chooser
+    object chooser, dict carried
 ) except -1
 
 
@@ -33,8 +33,8 @@ cpdef Py_ssize_t forward_run(
 ) except -1
 
 
-@cython.locals(remotes=Remotes, picked=dict, group=QueueGroup, chosen=Client)
-cpdef dict pick_links(SubListResult result, Client publisher, object chooser)
+@cython.locals(remotes=Remotes, picked=dict, group=QueueGroup, chosen=Client, here=Py_ssize_t)
+cpdef dict pick_links(SubListResult result, Client publisher, object chooser, dict carried)
 
 
 @cython.locals(members=tuple, member=RemoteSubscription, total="long long", last="long long",

@@ -2,8 +2,15 @@
 
 A message crosses a link once, whatever it is for on the other side: the plain subscriptions there,
 and a member of each queue group that has its receiver behind that link.
+
+An import of a stream carries messages to the queue groups of another account. They are the same
+group as any other of their name, as on nats-server: of all members in the exporter's account, in
+the importers' and on other servers, one gets the message. So an import delivers to plain
+subscriptions only, and leaves the groups that it finds to the router, as CarriedGroups.
 """
 
+from collections.abc import Callable, Container, Iterator
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -22,11 +29,13 @@ def forward(
     picked: dict[bytes, Client] | None,
     refused: list[bytes] | None,
     chooser: Random | None,
+    carried: dict[bytes, list["CarriedGroup"]] | None,
 ) -> int:
     """Send `frame` once over each link that is to have it; return how many have taken it.
 
     `result` has remotes. `picked` are the links chosen for queue groups. Those without a member
-    here, and those whose members have `refused` the message, have one chosen behind a link now.
+    here, be it in other accounts, in `carried`, and those whose members have `refused` the message,
+    have one chosen behind a link now.
     """
     remotes = result.remotes
     assert remotes is not None, "what lies behind links is asked for only where there is some"
@@ -34,6 +43,8 @@ def forward(
     for group in remotes.queues:
         chosen = None if picked is None else picked.get(group.name)
         if chosen is None:
+            if carried is not None and group.name in carried:
+                continue
             has_members = result.count_members(group.name) > 0
             if not has_members or (refused is not None and group.name in refused):
                 chosen = pick_instead(group, publisher, chooser, has_members)
@@ -89,17 +100,22 @@ def forward_run(result: SubListResult, publisher: Client | None, frame: Frame, c
 
 
 def pick_links(
-    result: SubListResult, publisher: Client | None, chooser: Random | None
+    result: SubListResult,
+    publisher: Client | None,
+    chooser: Random | None,
+    carried: dict[bytes, list["CarriedGroup"]] | None,
 ) -> dict[bytes, Client] | None:
     """Choose the receiver in each queue group of `result` that has members behind links.
 
-    Returns the links chosen, by the name of the group; None if there is none.
+    Members in other accounts, in `carried`, count like those in this one. Returns the links chosen,
+    by the name of the group; None if there is none.
     """
     remotes = result.remotes
     assert remotes is not None, "what lies behind links is asked for only where there is some"
     picked: dict[bytes, Client] | None = None
     for group in remotes.queues:
-        chosen = pick_link(group, publisher, chooser, result.count_members(group.name))
+        here = result.count_members(group.name) + count_carried(carried, group.name)
+        chosen = pick_link(group, publisher, chooser, here)
         if chosen is not None:
             if picked is None:
                 picked = {}
@@ -172,3 +188,84 @@ def pick_instead(
                 return link
             back = link
     return None if has_members else back
+
+
+class CarriedGroup:
+    """The members of the group `name` in one importer, for the message in `frame`.
+
+    `members` counts those that are not behind leaf nodes; without any there are some that are.
+    `deliver` gives one of them the message, and tells whether it was taken. `turn` is a number that
+    goes up from message to message.
+    """
+
+    __slots__ = ("deliver", "frame", "members", "name", "turn")
+
+    def __init__(
+        self, frame: Frame, name: bytes, members: int, deliver: Callable[[], bool], turn: int
+    ) -> None:
+        self.frame = frame
+        self.name = name
+        self.members = members
+        self.deliver = deliver
+        self.turn = turn
+
+
+def take_carried(waiting: list[CarriedGroup], frame: Frame) -> dict[bytes, list[CarriedGroup]]:
+    """Remove the groups for `frame` from those `waiting`, and return them by name.
+
+    Those for other messages belong to a message on whose way this one has been published.
+    """
+    found: dict[bytes, list[CarriedGroup]] = {}
+    for group in waiting:
+        if group.frame is frame:
+            found.setdefault(group.name, []).append(group)
+    waiting[:] = [group for group in waiting if group.frame is not frame]
+    return found
+
+
+def count_carried(carried: dict[bytes, list[CarriedGroup]] | None, name: bytes) -> int:
+    """Count the members of the group `name` in importers, on this server."""
+    if carried is None:
+        return 0
+    return sum(group.members for group in carried.get(name, ()))
+
+
+def deliver_to_each(
+    carried: dict[bytes, list[CarriedGroup]],
+    picked: Container[bytes] | None,
+    result: SubListResult,
+    deliver_to_own: Callable[[QueueGroup], bool],
+    chooser: Random | None,
+) -> int:
+    """Deliver to one member of each group `carried` that is not `picked`; return how many took it.
+
+    The members in `result`, whom `deliver_to_own` serves, count like those in other accounts.
+    """
+    taken = 0
+    for name, groups in carried.items():
+        if picked is not None and name in picked:
+            continue
+        choices = [(group.members, group.deliver) for group in groups]
+        own = result.group(name)
+        if own is not None:
+            choices.append((len(own.members), partial(deliver_to_own, own)))
+        taken += any(deliver() for deliver in _in_turn(choices, groups[0].turn, chooser))
+    return taken
+
+
+def _in_turn(
+    choices: list[tuple[int, Callable[[], bool]]], turn: int, chooser: Random | None
+) -> Iterator[Callable[[], bool]]:
+    """Yield what delivers to each account: first one that is chosen, by its members, then the rest.
+
+    Members behind leaf nodes, which are not counted, are the last choice.
+    """
+    near = [one for one in choices if one[0]]
+    total = sum(members for members, _ in near)
+    if total:
+        place = turn % total if chooser is None else chooser.randrange(total)
+        while place >= near[0][0]:
+            place -= near[0][0]
+            near.append(near.pop(0))
+    for _, deliver in (*near, *(one for one in choices if not one[0])):
+        yield deliver

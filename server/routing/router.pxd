@@ -30,6 +30,7 @@ cdef class Router:
     cdef readonly unsigned long long batches
     cdef readonly long long offers
     cdef readonly Py_ssize_t crossed
+    cdef readonly list carried
     cdef readonly object soon
     cdef list _dirty
     cdef bint _is_flush_due
@@ -43,7 +44,7 @@ cdef class Router:
     ) except -1
     @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, failed=Py_ssize_t, crossed=Py_ssize_t,
                    outcome=int,
-                   refused=list, picked=dict, subscriptions=tuple,
+                   refused=list, picked=dict, carried=dict, subscriptions=tuple,
                    subscription=RoutedSubscription, group=QueueGroup)
     cdef Py_ssize_t _route_widely(
         self, Account account, SubListResult result, Client publisher, Frame frame
@@ -108,3 +109,6 @@ cdef class Router:
         self, Account account, Client publisher, Frame frame, Py_ssize_t count,
         Py_ssize_t plain
     ) except *
+
+
+cdef bint _is_in(dict groups, bytes name) except -1

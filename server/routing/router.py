@@ -17,15 +17,18 @@ from midge.server.routing.contained_faults import ContainedFaults
 from midge.server.routing.lone_reads import LoneReads
 from midge.server.routing.observer import MessageObserver
 from midge.server.routing.over_links import (
+    CarriedGroup,
+    deliver_to_each,
     forward,
     forward_run,
     links_take_run,
     pick_links,
     send_to_all,
+    take_carried,
 )
 from midge.server.routing.slow_path import BEHIND, DENIED_SUBJECTS, NO_HEADERS
 from midge.server.routing.subscription import RoutedSubscription
-from midge.sublist.result import QueueGroup, SubListResult
+from midge.sublist.result import EMPTY_RESULT, QueueGroup, SubListResult
 
 # Coalescing saves a write per socket that is ready in one poll; it costs memory, and time until the
 # first byte. 64 chunks are what the pool keeps; to route 1 MiB takes less than a millisecond.
@@ -50,7 +53,8 @@ class Router:
     counts the subscriptions that messages were offered to, whether they took them or not, in every
     account that a message came to: the work that its publisher has made. `faults` are those of
     internal subscribers and observers; they close no connection. `crossed` says over how many links
-    the message went that an observer is told of: who takes it there is not counted here.
+    the message went that an observer is told of: who takes it there is not counted here. `carried`
+    takes the queue groups in other accounts that a message at hand has reached: see over_links.py.
 
     `soon` is the loop's `call_soon`. With it, the first client that something is appended for has a
     flush called once all sockets that are ready now have been read, so that each receiver gets one
@@ -65,6 +69,7 @@ class Router:
         "_lone_reads",
         "_read_bytes",
         "batches",
+        "carried",
         "chooser",
         "crossed",
         "faults",
@@ -85,6 +90,7 @@ class Router:
         self.batches = 0
         self.offers = 0
         self.crossed = 0
+        self.carried: list[CarriedGroup] = []
         self.soon = soon
         self._dirty: list[Client] = []
         self._is_flush_due = False
@@ -117,19 +123,22 @@ class Router:
         plain = failed = queued = crossed = 0
         picked: dict[bytes, Client] | None = None
         refused: list[bytes] | None = None
-        if result.remotes is not None and result.remotes.queues:
-            self.offers += len(result.remotes.queues)
-            picked = pick_links(result, publisher, self.chooser)
+        carried: dict[bytes, list[CarriedGroup]] | None = None
         subscriptions: tuple[Any, ...] = result.plain  # routed ones, in the SubLists of a server
         self.offers += len(subscriptions)
         for subscription in subscriptions:
             outcome = self.deliver(subscription, publisher, frame)
-            if outcome == TAKEN:
-                plain += 1
-            elif outcome == FAILED:
-                failed += 1
+            plain += outcome == TAKEN
+            failed += outcome == FAILED
+        if self.carried:
+            carried = take_carried(self.carried, frame)
+        if result.remotes is not None:
+            self.offers += len(result.remotes.queues)
+            picked = pick_links(result, publisher, self.chooser, carried)
+        if carried is not None:
+            queued += self._deliver_carried(result, publisher, frame, carried, picked)
         for group in result.queues:
-            if picked is not None and group.name in picked:
+            if _is_in(picked, group.name) or _is_in(carried, group.name):
                 continue
             outcome = self._deliver_to_group(group, publisher, frame)
             if outcome == TAKEN:
@@ -140,7 +149,7 @@ class Router:
                 refused = [group.name] if refused is None else [*refused, group.name]
         if result.remotes is not None:
             self.offers += len(result.remotes.plain)
-            crossed = forward(result, publisher, frame, picked, refused, self.chooser)
+            crossed = forward(result, publisher, frame, picked, refused, self.chooser, carried)
             plain += crossed
         if self.observer is not None:
             self.crossed = crossed
@@ -156,6 +165,38 @@ class Router:
         for subscription in subscriptions:
             if self.deliver(subscription, publisher, frame) != REFUSED:
                 taken += 1
+        if self.carried:
+            carried = take_carried(self.carried, frame)
+            taken += self._deliver_carried(EMPTY_RESULT, publisher, frame, carried, None)
+        return taken
+
+    def _deliver_carried(
+        self,
+        result: SubListResult,
+        publisher: Client | None,
+        frame: Frame,
+        carried: dict[bytes, list[CarriedGroup]],
+        picked: dict[bytes, Client] | None,
+    ) -> int:
+        """Deliver `frame` to one member of each of the groups `carried`; return how many took it.
+
+        Members in the account itself count, too, and those of links that were picked do instead.
+        """
+
+        def deliver_to_own(group: QueueGroup) -> bool:
+            return self._deliver_to_group(group, publisher, frame) != REFUSED
+
+        self.offers += len(carried)
+        return deliver_to_each(carried, picked, result, deliver_to_own, self.chooser)
+
+    def deliver_in_other_accounts(self, frame: Frame, served: set[bytes]) -> int:
+        """Deliver `frame` to the groups that imports have left, but those `served`; it gets those.
+
+        For who has called `deliver` for each plain subscription. Returns how many have taken it.
+        """
+        carried = take_carried(self.carried, frame)
+        taken = deliver_to_each(carried, served, EMPTY_RESULT, bool, self.chooser)
+        served.update(carried)
         return taken
 
     def route_run(
@@ -442,7 +483,7 @@ class Router:
         crossed = 0
         if result.remotes is not None:
             self.offers += len(result.remotes.plain)
-            crossed = forward(result, publisher, frame, None, None, self.chooser)
+            crossed = forward(result, publisher, frame, None, None, self.chooser, None)
         if self.observer is not None:
             self.crossed = crossed
             self._show_message(account, publisher, frame, plain + crossed, 0)
@@ -487,3 +528,8 @@ class Router:
         except Exception as error:  # noqa: BLE001 - the publisher has no part in it
             frame.base = base
             self.faults.note(observer, error)
+
+
+def _is_in(groups: dict[bytes, Any] | None, name: bytes) -> bool:
+    """Tell whether `groups`, if there are any, have the name."""
+    return groups is not None and name in groups

@@ -66,7 +66,7 @@ class Interest:
     def watch(self, account: Account) -> None:
         """Count the subscriptions of `account` from now on, and those that are there."""
         watch = AccountWatch(self, account.name.encode())
-        account.watcher = watch
+        account.add_watcher(watch)
         for subscription in account.sublist:
             watch.added(subscription)
 

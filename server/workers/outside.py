@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from midge.server.links.interest import Kind
+from midge.server.links.told import Kind
 
 if TYPE_CHECKING:
     from midge.server.links.interest import Interests

@@ -132,6 +132,7 @@ def test_messages_show_where_the_imports_say_and_nowhere_else(
         Random(0),
         lambda name: accounts.setdefault(name, Account(name)),
         lambda _: {},
+        router.carried.append,
     )
     links.apply(plan_accounts(made))
     probes = {name: Probe() for name in (*NAMES, "$G", "$SYS")}

@@ -108,7 +108,8 @@ class World:
         )
         self.clock = ManualClock()
         self.broker = Broker(options, self.clock, Random(1))
-        self.interests = Interests()
+        self.interests = Interests(self.broker.admission.links)
+        self.broker.observers.append(self.interests)
         self.cluster = Cluster(self.broker, self.interests)
         self.account = self.broker.account("A")
         self.found: list[str] = []

@@ -1,5 +1,7 @@
 """Subjects: validity, literalness and matching, case by case as nats-server decides them."""
 
+from itertools import product
+
 import pytest
 
 from midge.sublist import subjects
@@ -102,6 +104,19 @@ def test_covers_and_overlaps(
     assert subjects.covers(pattern, subject) is covered
     assert subjects.overlaps(pattern, subject) is overlapping
     assert subjects.overlaps(subject, pattern) is overlapping
+
+
+def test_what_two_patterns_have_in_common() -> None:
+    tokens = (b"a", b"b", b"*", b">")
+    every = [b".".join(some) for size in (1, 2, 3) for some in product(tokens, repeat=size)]
+    patterns = [one for one in every if subjects.is_valid_subject(one)]
+    literals = [one for one in every if subjects.is_literal(one)] + [b"a.b.a.b"]
+    for one, other in product(patterns, repeat=2):
+        if subjects.overlaps(one, other):
+            both = subjects.common(one, other)
+            for literal in literals:
+                in_both = subjects.matches(literal, one) and subjects.matches(literal, other)
+                assert subjects.matches(literal, both) is in_both, (one, other, both)
 
 
 def test_two_thousand_tokens() -> None:

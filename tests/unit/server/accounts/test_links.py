@@ -48,11 +48,15 @@ class Clock:
 class Probe(RoutedSubscription):
     """Notes what arrives."""
 
-    def __init__(self, subject: str) -> None:
-        RoutedSubscription.__init__(self, subject.encode())
+    def __init__(self, subject: str, queue: str = "") -> None:
+        RoutedSubscription.__init__(self, subject.encode(), queue.encode() or None)
         self.got: list[tuple[str, str | None, bytes, bytes | None]] = []
+        self.takes = True
+        self.then: Callable[[], object] | None = None
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
+        if not self.takes:
+            return False
         reply = frame.reply_bytes()
         self.got.append(
             (
@@ -62,6 +66,8 @@ class Probe(RoutedSubscription):
                 frame.header_bytes(),
             )
         )
+        if self.then is not None:
+            self.then()
         return True
 
     @property
@@ -88,14 +94,15 @@ class World:
             Random(1),
             self.account,
             lambda client: {"rtt": 5, "user": "u"},
+            self.router.carried.append,
         )
         self.links.apply(plan_accounts(tables))
 
     def account(self, name: str) -> Account:
         return self.accounts.setdefault(name, Account(name))
 
-    def subscribe(self, account: str, subject: str) -> Probe:
-        probe = Probe(subject)
+    def subscribe(self, account: str, subject: str, queue: str = "") -> Probe:
+        probe = Probe(subject, queue)
         assert self.account(account).sublist.insert(probe) is None
         return probe
 
@@ -203,6 +210,48 @@ class TestStreams:
         probe = world.subscribe("B", ">")
         assert world.publish("A", "st.x") == 1
         assert probe.subjects == ["pre.st.x"]
+
+
+class TestQueueGroupsOfStreams:
+    """Members in the exporter's account and in the importers' are one group, as on nats-server."""
+
+    def test_one_member_of_all_accounts_gets_a_message(self) -> None:
+        c = importing("C", stream="st.>", prefix="pre")
+        world = World(A, importing(stream="st.>"), c)
+        members = [
+            world.subscribe("A", "st.x", "q"),
+            world.subscribe("B", "st.*", "q"),
+            world.subscribe("C", ">", "q"),
+            world.subscribe("C", "pre.st.x", "q"),
+        ]
+        other = world.subscribe("C", "pre.st.x", "other")
+        plain = world.subscribe("B", "st.x")
+        for i in range(12):
+            assert world.publish("A", "st.x", payload=b"%d" % i) == 3
+        assert [len(one.got) for one in members] == [3, 3, 3, 3]
+        assert sorted(int(one[2]) for member in members for one in member.got) == list(range(12))
+        assert len(other.got) == len(plain.got) == 12
+
+    def test_an_account_whose_members_refuse_is_passed_over(self) -> None:
+        world = World(A, importing(stream="st.>"))
+        refusing = world.subscribe("A", "st.x", "q")
+        refusing.takes = False
+        taking = world.subscribe("B", "st.x", "q")
+        assert [world.publish("A", "st.x") for _ in range(4)] == [1] * 4
+        assert len(taking.got) == 4
+        taking.takes = False
+        assert world.publish("A", "st.x") == 0
+
+    def test_what_is_published_on_the_way_is_a_message_of_its_own(self) -> None:
+        world = World(A, importing(stream="st.>"))
+        members = [world.subscribe(name, "st.>", "q") for name in ("A", "B")]
+        echoing = world.subscribe("A", "st.x")
+        echoing.then = lambda: world.publish("A", "st.y")
+        for _ in range(4):
+            world.publish("A", "st.x")
+        subjects = [subject for one in members for subject in one.subjects]
+        assert sorted(subjects) == ["st.x"] * 4 + ["st.y"] * 4
+        assert [len(one.got) for one in members] == [4, 4]
 
 
 class TestServices:

@@ -7,7 +7,8 @@ import pytest
 from midge.server.clients.fair_turns import FairTurns
 from midge.server.leafnodes.interest import LeafDialect
 from midge.server.leafnodes.rules import rules_of, telling
-from midge.server.links.interest import AccountInterest, Kind, Told
+from midge.server.links.interest import AccountInterest
+from midge.server.links.told import Kind, Told
 from midge.server.routing.account import Account
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist import RemoteSubscription

@@ -1,0 +1,258 @@
+"""What one link is told of interest, as its state and the lines say it.
+
+Whose interest a link is told of depends on what kinds of link it and the other one are: see
+`WANTED`. A hub is told of what is here and of our own leafs, never of what another hub or a route
+wants; a route is told the same, since every server of a cluster has a route to every other one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from midge.server.clients.fair_turns import PORTION_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from midge.server.clients.fair_turns import FairTurns
+
+Key = tuple[bytes, "bytes | None", str]
+"""A subject, the name of a queue group for interest of its members, and the leaf node cluster that
+it comes from, where the link is told that; empty otherwise."""
+
+Allows = "Callable[[bytes], bool]"
+"""Tells whether interest in a subject may be told."""
+
+_LOOK_BYTES = 4096
+"""What a look at an interest, and perhaps a line, take of a turn: some 2.5 us."""
+
+_SHARDS = 256
+"""Into how many parts what is told is divided: a dictionary of a million entries takes 100 ms to
+grow, one of 4,000 less than 1 ms."""
+
+_TURN_MAX_BYTES = 128 * PORTION_BYTES
+"""Most that one link takes of a turn, a quarter of it: 5 ms."""
+
+
+class Kind(Enum):
+    """What the server at the other end of a link is to this one."""
+
+    LEAF = "leaf"
+    HUB = "hub"
+    ROUTE = "route"
+    WORKER = "worker"
+
+    @property
+    def is_leaf(self) -> bool:
+        """Tell whether the other end is a leaf of this server."""
+        return self is Kind.LEAF
+
+
+WANTED: Mapping[Kind, frozenset[Kind]] = {
+    Kind.LEAF: frozenset(Kind),
+    Kind.HUB: frozenset({Kind.LEAF, Kind.WORKER}),
+    Kind.ROUTE: frozenset({Kind.LEAF, Kind.WORKER}),
+    Kind.WORKER: frozenset({Kind.LEAF, Kind.HUB, Kind.ROUTE}),
+}
+"""The kinds of link whose interest each kind is told of, besides that of the account itself."""
+
+
+class Link(Protocol):
+    """What is needed of a link, or of the part of it that belongs to one account."""
+
+    @property
+    def role(self) -> int:
+        """What it is: a route, a leaf node link, or a link to another worker."""
+
+    @property
+    def cluster(self) -> str:
+        """The cluster of the other server, which gets nothing back that comes from there."""
+
+    @property
+    def told(self) -> Told:
+        """What it is told."""
+
+    @property
+    def interest(self) -> Mapping[Any, Interest]:
+        """What the other server has told."""
+
+    def send(self, piece: bytes) -> None:
+        """Send a line."""
+
+
+class Interest(Protocol):
+    """One interest that the other server has told."""
+
+    @property
+    def subject(self) -> bytes:
+        """The subject."""
+
+    @property
+    def queue(self) -> bytes | None:
+        """The queue group; None for plain interest."""
+
+    @property
+    def weight(self) -> int:
+        """The number of members of a queue group; 1 for plain interest."""
+
+    @property
+    def origin(self) -> str:
+        """The cluster of the leaf node that it comes from; empty if it comes from none."""
+
+
+class Dialect(Protocol):
+    """The lines that tell interest."""
+
+    names_origins: bool
+
+    def began(self, key: Key, weight: int) -> bytes:
+        """Write that there is interest, or that a queue group has another weight."""
+
+    def ended(self, key: Key) -> bytes:
+        """Write that there is none any more."""
+
+
+class Told:
+    """What one link has been told, and is to be told, of interest.
+
+    `kind` is what the link leads to, and `wanted` are the kinds of link whose interest it is told
+    of besides that of the account itself. `allows` tells which interest may be told.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        turns: FairTurns,
+        dialect: Dialect,
+        kind: Kind,
+        wanted: Iterable[Kind] | None = None,
+    ) -> None:
+        self.kind = kind
+        self._wanted = WANTED[kind] if wanted is None else frozenset(wanted)
+        self._link = link
+        self._turns = turns
+        self._dialect = dialect
+        self.allows: Callable[[bytes], bool] = _all
+        self._shards: tuple[dict[Key, int], ...] = ()
+        self._count_of: Callable[[Key], int] = _none
+        self._walk: Iterator[list[Key]] | None = None
+        self._is_waiting = False
+
+    def __len__(self) -> int:
+        return sum(len(shard) for shard in self._shards)
+
+    def keys(self) -> list[Key]:
+        """List what is told."""
+        return list(itertools.chain(*self._shards))
+
+    def hears_of(self, source: Link, origin: str) -> bool:
+        """Tell whether interest that came over `source`, from the cluster `origin`, is told."""
+        cluster = self._link.cluster
+        if source is self._link or (cluster and origin == cluster):
+            return False
+        return source.told.kind in self._wanted
+
+    def key_of(self, subject: bytes, queue: bytes | None, origin: str) -> Key:
+        """Return the key of interest that came over another link."""
+        return subject, queue, origin if self._dialect.names_origins else ""
+
+    def begin(
+        self,
+        walk: Iterator[list[Key]],
+        count_of: Callable[[Key], int],
+        allows: Callable[[bytes], bool],
+    ) -> None:
+        """Tell all of `walk` that is allowed, in turns, and what is told already no more.
+
+        `walk` yields a few kinds of interest at a time, or none, which is a step, too.
+        `count_of` tells how much interest of a kind there is by now, which may be none any more.
+        What changes during the walk is told at once.
+        """
+        self.allows = allows
+        self._count_of = count_of
+        if not self._shards:
+            self._shards = tuple({} for _ in range(_SHARDS))
+        told = (list(shard) for shard in self._shards if shard)
+        self._walk = itertools.chain(told, walk)
+        self._look_around(8 * PORTION_BYTES)
+
+    def change(self, key: Key, change: int) -> None:
+        """Tell at once that there is so much more, or less, interest of a kind."""
+        if not self._shards:
+            return
+        if self._walk is not None or key[1] is not None:
+            self._look_at(key)
+            return
+        counts = self._counts_with(key)
+        before = counts.get(key, 0)
+        if before == 0 and not self.allows(key[0]):
+            return
+        count = before + change
+        if count <= 0:
+            self._forget(counts, key)
+            return
+        counts[key] = count
+        if before == 0:
+            self._link.send(self._dialect.began(key, count))
+
+    def look(self, key: Key) -> None:
+        """Tell at once what has changed of interest of a kind, if anything has."""
+        if self._shards:
+            self._look_at(key)
+
+    def end(self) -> None:
+        """Tell nothing more."""
+        self._shards = ()
+        self._walk = None
+
+    def _look_at(self, key: Key) -> None:
+        """Tell what has changed of interest of a kind, if anything has."""
+        counts = self._counts_with(key)
+        before = counts.get(key, 0)
+        count = self._count_of(key) if self.allows(key[0]) else 0
+        if count <= 0:
+            self._forget(counts, key)
+        elif count != before:
+            counts[key] = count
+            if before == 0 or key[1] is not None:
+                self._link.send(self._dialect.began(key, count))
+
+    def _counts_with(self, key: Key) -> dict[Key, int]:
+        """Return the part of what is told that `key` belongs to."""
+        return self._shards[hash(key) % _SHARDS]
+
+    def _forget(self, counts: dict[Key, int], key: Key) -> None:
+        """Tell that interest has ended, if it was told of."""
+        if counts.pop(key, 0):
+            self._link.send(self._dialect.ended(key))
+
+    def _look_around(self, budget: int) -> None:
+        """Go on with the walk for so much of this turn; the rest follows in others."""
+        while self._walk is not None and budget > 0:
+            keys = next(self._walk, None)
+            if keys is None:
+                self._walk = None
+                return
+            for key in keys:
+                self._look_at(key)
+            budget -= _LOOK_BYTES * (4 + len(keys))
+        if self._walk is not None and not self._is_waiting:
+            self._is_waiting = True
+            self._turns.wait(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_waiting = False
+        share = self._turns.share()
+        used = min(share, _TURN_MAX_BYTES)
+        self._turns.give_back(share - used)
+        self._look_around(used)
+
+
+def _none(_: Key) -> int:
+    return 0
+
+
+def _all(_: bytes) -> bool:
+    return True
