@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from midge.server.listeners.websocket import WebSocketListener
     from midge.server.monitoring.service import MonitoringService
     from midge.server.recorder.recorder import Recorder
+    from midge.server.system_account.elsewhere import Elsewhere
     from midge.server.workers.part import Part
 
 log = get_logger()
@@ -73,6 +74,7 @@ class Server:
         self._leafnodes: LeafNodeService | None = None
         self._cluster: ClusterService | None = None
         self._interests: Interests | None = None
+        self._elsewhere: Elsewhere | None = None
         self._websocket: WebSocketListener | None = None
         self._websocket_tls: TlsContexts | None = None
         self._websocket_address = ("", 0)
@@ -118,6 +120,11 @@ class Server:
         if self._leafnodes is not None:
             self._watch_leafnodes(self._leafnodes, self._events)
         self._events.start()
+        if self._cluster is not None and self._part is None:
+            from midge.server.system_account.elsewhere import Elsewhere  # noqa: PLC0415 - as above
+
+            self._elsewhere = Elsewhere(broker, self._cluster.cluster, self._events)
+            self._elsewhere.start()
 
     async def _open(self, broker: Broker, state: State) -> None:
         """Open what the options ask for: clients' listener, monitoring, WebSocket."""
@@ -250,6 +257,9 @@ class Server:
     async def stop(self) -> None:
         """Stop listening, write what is pending within `shutdown.flush_timeout_s`, and close."""
         await self._close_listeners()
+        if self._elsewhere is not None:
+            self._elsewhere.stop()
+            self._elsewhere = None
         if self._events is not None:
             self._events.stop()
             self._events = None

@@ -87,6 +87,8 @@ class Admission:
         self._present: dict[int, Identity | None] = {}
         self._of_tokens: TokenAccounts | None = None
         self.seats: Seats | None = None  # where another process counts connections
+        # How many clients and leaf nodes of an account other servers have.
+        self.elsewhere: Callable[[str], tuple[int, int]] = _nowhere
         self._expiries: Expiries | None = None
         self._pending_auth = PendingAuth()
         self._scan_timer: Timer | None = None
@@ -418,7 +420,7 @@ class Admission:
             self._send_away(connection, Refusal("the account cannot be", reason="Missing Account"))
             return False
         account = self._account(plan.name)
-        if 0 <= plan.max_connections <= len(account.clients):
+        if 0 <= plan.max_connections <= len(account.clients) + self.elsewhere(account.name)[0]:
             connection.close(
                 ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS, errors.MAXIMUM_ACCOUNT_CONNECTIONS
             )
@@ -500,3 +502,7 @@ def _user_key(identity: Identity) -> str:
 def _tightest(*limits: int) -> int:
     """Return the smallest of `limits`, where a negative one is none."""
     return min([limit for limit in limits if limit >= 0], default=NO_LIMIT)
+
+
+def _nowhere(_: str) -> tuple[int, int]:
+    return 0, 0

@@ -243,7 +243,8 @@ class Accepted(Side):
         link.cluster = connect.cluster
         link.remote_account = connect.remote_account
         self._end_duplicates(link)
-        if 0 <= most <= self._count_in(account):
+        _, there = broker.admission.elsewhere(account.name)
+        if 0 <= most <= self._count_in(account) + there:
             reason = ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS
             self.fail(link, errors.MAXIMUM_ACCOUNT_CONNECTIONS, reason)
             return

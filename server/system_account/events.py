@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from midge.server.clients.connection import Connection
     from midge.server.clock import Timer
     from midge.server.leafnodes.link import LeafLink
+    from midge.server.routing.subscription import RoutedSubscription
 
 _REFUSED = b"$SYS.ACCOUNT.CLIENT.AUTH.ERR"
 _STATISTICS_INTERVAL_S = 10.0
@@ -90,18 +91,18 @@ class SystemEvents(Observer):
     def client_connected(self, connection: Connection) -> None:
         """Publish the event of an admitted client."""
         if self._has_listeners():
-            self._tell_connections(connection.account)
-            self._tell(connection, "CONNECT", self._documents.connect_event(connection))
+            self.tell_connections(connection.account)
+            self._tell(connection, "CONNECT", self._documents.connect_event)
 
     def client_closed(self, connection: Connection) -> None:
         """Publish the event of a client that has disconnected, or was refused."""
         if not self._has_listeners():
             return
         if connection.introduced:
-            self._tell_connections(connection.account, leaving=len(connection.subscriptions))
+            self.tell_connections(connection.account, leaving=len(connection.subscriptions))
         elif connection.reason is ClosedReason.AUTHENTICATION_FAILURE:
             self._publish_own("CLIENT.AUTH.ERR", self._documents.disconnect_event(connection))
-        self._tell(connection, "DISCONNECT", self._documents.disconnect_event(connection))
+        self._tell(connection, "DISCONNECT", self._documents.disconnect_event)
 
     # Publishing.
 
@@ -115,14 +116,14 @@ class SystemEvents(Observer):
         document = {"server": self._documents.server_info(), "acc": account.name}
         self.publish(system, subject, document)
         if link.told.kind.is_leaf:
-            self._tell_connections(account)
+            self.tell_connections(account)
             subject = b"$SYS.ACCOUNT.%b.CONNECT" % account.name.encode()
             self.publish(system, subject, self._documents.leafnode_connect_event(link))
 
     def leafnode_closed(self, link: LeafLink) -> None:
         """Tell that a link has ended that was accepted."""
         if self._has_listeners() and link.told.kind.is_leaf:
-            self._tell_connections(link.account)
+            self.tell_connections(link.account)
             subject = b"$SYS.ACCOUNT.%b.DISCONNECT" % link.account.name.encode()
             document = self._documents.leafnode_disconnect_event(link)
             self.publish(self._broker.system_account, subject, document)
@@ -154,24 +155,34 @@ class SystemEvents(Observer):
         """Tell whether any client may have subscribed in the system account."""
         if self._state.part is not None:
             return True  # perhaps one of another worker
-        return len(self._broker.system_account.sublist) > self._services.subscribed
+        sublist = self._broker.system_account.sublist
+        is_in_cluster = sublist.remotes is not None and len(sublist.remotes) > 0
+        return is_in_cluster or len(sublist) > self._services.subscribed
 
     def _publish_own(self, name: str, document: Any) -> None:
         self.publish(self._broker.system_account, self._own_subject(name), document)
 
-    def _tell(self, connection: Connection, name: str, event: Any) -> None:
-        subject = f"$SYS.ACCOUNT.{connection.account.name}.{name}"
-        self.publish(self._broker.system_account, subject.encode(), event)
+    def _tell(self, connection: Connection, name: str, event: Callable[[Connection], Any]) -> None:
+        """Publish what `event` makes of a connection, if anyone hears it."""
+        subject = f"$SYS.ACCOUNT.{connection.account.name}.{name}".encode()
+        if self._is_heard(subject):
+            self.publish(self._broker.system_account, subject, event(connection))
 
-    def _tell_connections(self, account: Account, leaving: int = 0) -> None:
+    def listen(self, subscription: RoutedSubscription) -> None:
+        """Add a subscription of the server's own to the system account."""
+        self._broker.system_account.add(subscription)
+        self._services.subscribed += 1
+
+    def tell_connections(self, account: Account, leaving: int = 0) -> None:
         """Publish the counts of an account, less the `leaving` subscriptions of a client."""
-        if self._state.part is None:
+        is_heard = any(self._is_heard(subject) for subject in _counts_subjects(account.name))
+        if is_heard and self._state.part is None:
             from midge.server.monitoring import accounts  # noqa: PLC0415 - no start needs pages
 
             counts = accounts.account_statistics(self._state, account)
             counts["num_subscriptions"] -= leaving
             self._publish_connections(account.name, counts)
-        elif any(self._is_heard(subject) for subject in _counts_subjects(account.name)):
+        elif is_heard:
             self._begin(self._tell_all_connections(account.name))
 
     async def _tell_all_connections(self, name: str) -> None:

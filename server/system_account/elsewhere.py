@@ -1,0 +1,211 @@
+"""How many connections accounts have on the other servers of the cluster, which limits count, too.
+
+Every server tells the others of an account's connections when one comes or goes, and every 30
+seconds, by `$SYS.SERVER.ACCOUNT.<account>.CONNS`; and tells one that asks, as does each to which a
+route comes up. What a server has said counts until its route ends.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from midge.protocol import errors
+from midge.protocol.frame import compose
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.observer import Observer
+from midge.server.log.logger import get_logger
+from midge.server.routing.role import Role
+from midge.server.routing.subscription import RoutedSubscription
+from midge.sublist.result import SubListResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from midge.protocol.frame import Frame
+    from midge.server.broker.broker import Broker
+    from midge.server.clients.connection import Connection
+    from midge.server.cluster.cluster import Cluster
+    from midge.server.routing.account import Account
+    from midge.server.routing.client import Client
+
+_TOLD = b"$SYS.SERVER.ACCOUNT.*.CONNS"
+_ASKED = b"$SYS.REQ.ACCOUNT.*.CONNS"
+_INTERVAL_S = 30.0
+"""How often counts are told that have not changed, as nats-server does."""
+
+_AT_ONCE = 32
+"""Accounts that are told or asked about in one turn of the loop: some 2 ms."""
+
+_SIZE_MAX = 64 * 1024
+"""Largest announcement that is read: a server's has some 800 bytes, and its labels."""
+
+log = get_logger()
+
+
+class Announced(msgspec.Struct):
+    """What a server tells of an account."""
+
+    acc: str
+    conns: int = 0
+    leafnodes: int = 0
+
+
+class Heard(RoutedSubscription):
+    """This server's interest in what others tell, in the system account."""
+
+    def __init__(self, subject: bytes, take: Callable[[str, bytes], object]) -> None:
+        RoutedSubscription.__init__(self, subject)
+        self._take = take
+
+    def receive(self, publisher: Client | None, frame: Frame) -> bool:
+        """Take what has come over a route; clients of the system account are not believed."""
+        if publisher is None or publisher.role != Role.ROUTE or frame.size > _SIZE_MAX:
+            return False
+        branch: Any = publisher
+        self._take(branch.link.side.info.server_id, frame.payload_bytes())
+        return True
+
+
+class Events(Protocol):
+    """What publishes in the system account."""
+
+    def listen(self, subscription: RoutedSubscription) -> None:
+        """Add a subscription of the server's own."""
+
+    def tell_connections(self, account: Account) -> None:
+        """Publish how many connections an account has here."""
+
+
+class Elsewhere(Observer):
+    """The connections that accounts have on the servers that `cluster` has routes to."""
+
+    def __init__(self, broker: Broker, cluster: Cluster, events: Events) -> None:
+        self._broker = broker
+        self._cluster = cluster
+        self._events = events
+        self._counts: dict[str, dict[str, Announced]] = {}
+        self._inbox = b"$SYS._INBOX_." + secrets.token_hex(11).encode()
+        self._left: list[str] = []
+        self._again = broker.clock.call_later(_INTERVAL_S, self._tell_again)
+
+    def start(self) -> None:
+        """Listen, tell and ask from now on."""
+        for subject in (_TOLD, self._inbox):
+            self._events.listen(Heard(subject, self._take))
+        self._broker.system_account.add_listener(self)
+        self._broker.observers.append(self)
+        self._broker.admission.elsewhere = self.count
+        self._begin()
+
+    def stop(self) -> None:
+        """Tell and ask nothing more."""
+        self._broker.system_account.remove_listener(self)
+        self._broker.observers.remove(self)
+        self._broker.admission.elsewhere = _nowhere
+        self._again.cancel()
+        self._left = []
+
+    def count(self, account: str) -> tuple[int, int]:
+        """Count the clients and the leaf nodes of `account` on the other servers."""
+        found = self._counts.get(account)
+        if not found:
+            return 0, 0
+        there = [one for server, one in found.items() if server in self._cluster.routes]
+        return sum(one.conns for one in there), sum(one.leafnodes for one in there)
+
+    # Telling and asking.
+
+    def client_connected(self, connection: Connection) -> None:
+        """Ask for the others' counts when an account has its first client here."""
+        if len(connection.account.clients) == 1:
+            self._ask(connection.account)
+
+    def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
+        """Tell and ask a server that has come."""
+        if subject in {_TOLD, _ASKED}:
+            self._begin()
+
+    def interest_began(self, subject: bytes, queue: bytes | None) -> None:
+        """Take no note of interest of this server."""
+
+    def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
+        """Take no note of it."""
+
+    def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
+        """Take no note of it."""
+
+    def _tell_again(self) -> None:
+        self._again = self._broker.clock.call_later(_INTERVAL_S, self._tell_again)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Tell and ask of all accounts with clients, in the turns of the loop that follow."""
+        if not self._left:
+            self._broker.clock.call_later(0, self._go_on)
+        self._left = [account.name for account in self._broker.accounts.values() if account.clients]
+
+    def _go_on(self) -> None:
+        batch, self._left = self._left[:_AT_ONCE], self._left[_AT_ONCE:]
+        for name in batch:
+            account = self._broker.account(name)
+            self._events.tell_connections(account)
+            self._ask(account)
+        self._broker.router.flush_unless_due()
+        if self._left:
+            self._broker.clock.call_later(0, self._go_on)
+
+    def _ask(self, account: Account) -> None:
+        """Ask the other servers how many connections an account has there."""
+        system = self._broker.system_account
+        if account is not system:
+            subject = b"$SYS.REQ.ACCOUNT.%b.CONNS" % account.name.encode()
+            asked = system.sublist.match(subject).remotes
+            if asked is None:
+                return
+            request = msgspec.json.encode(
+                {"server": {"id": self._cluster.server_id}, "acc": account.name}
+            )
+            frame = compose(subject, request, self._inbox, None)
+            self._broker.internal.route_frame(system, SubListResult((), (), asked), frame, None)
+
+    # Hearing.
+
+    def _take(self, server_id: str, document: bytes) -> None:
+        """Take what a server tells, of an account that is here."""
+        try:
+            told = msgspec.json.decode(document, type=Announced)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return
+        account = self._broker.accounts.get(told.acc)
+        if account is None or min(told.conns, told.leafnodes) < 0:
+            return
+        known = self._counts.setdefault(told.acc, {})
+        for gone in [one for one in known if one not in self._cluster.routes]:
+            del known[gone]
+        known[server_id] = told
+        self._keep_within_limit(account)
+
+    def _keep_within_limit(self, account: Account) -> None:
+        """Close the clients that have come last, where an account has too many by now.
+
+        Those that came at the same time elsewhere were let in there, and the other server does the
+        same: one too many is closed rather than one too few, as by nats-server.
+        """
+        plan = self._broker.admission.plan_for(account.name)
+        if plan is None or plan.max_connections < 0 or not account.clients:
+            return
+        surplus = len(account.clients) + self.count(account.name)[0] - plan.max_connections
+        if surplus > 0:
+            log.warning("account_connections_reduced", account=account.name, count=surplus)
+            for connection in self._broker.clients_of(account)[-surplus:]:
+                connection.close(
+                    ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS, errors.MAXIMUM_ACCOUNT_CONNECTIONS
+                )
+            self._broker.router.flush_unless_due()
+
+
+def _nowhere(_: str) -> tuple[int, int]:
+    return 0, 0
