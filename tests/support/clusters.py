@@ -94,8 +94,12 @@ class Cluster:
 
     async def client(self, i: int, **options: Any) -> Client:
         """Connect a client to server `i`."""
+        return await self.client_of(self.servers[i], **options)
+
+    async def client_of(self, server: Server, **options: Any) -> Client:
+        """Connect a client to `server`, which may be another one; it is closed at the end."""
         defaults: dict[str, Any] = {"allow_reconnect": False, "error_cb": _ignore}
-        client = await SettlingClient.connected(self.servers[i].url, **{**defaults, **options})
+        client = await SettlingClient.connected(server.url, **{**defaults, **options})
         self._clients.append(client)
         return client
 

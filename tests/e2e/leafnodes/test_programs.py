@@ -2,161 +2,22 @@
 
 from __future__ import annotations
 
-import random
-from typing import Any
+import json
+from functools import partial
 
 import pytest
-from nats.aio.client import Client
-from nats.aio.msg import Msg
-from nats.errors import NoRespondersError
 
-from midge.sublist.subjects import matches
-from tests.support.leafnodes import Pair, settle
+from tests.support.clusters import Cluster
+from tests.support.leafnodes import Pair, leaf_port
+from tests.support.link_programs import Program
+from tests.support.processes import Server, command_of
 
 PAIRS = [("real", "midge"), ("midge", "real")]
-PATTERNS = ("t.a", "t.b", "t.a.b", "t.*", "t.>", "t.*.b", "t.a.>")
-SUBJECTS = ("t.a", "t.b", "t.a.b", "t.c.b", "t.a.c", "t.d.e.f")
-GROUPS = (None, None, "g", "h")
-SIDES = ("hub", "leaf")
-CLIENTS = 3
 
 
-class Subscription:
-    """A subscription of the program, and what has come to it since the last judgement."""
-
-    def __init__(self, side: str, client: Client, pattern: str, group: str | None) -> None:
-        self.side = side
-        self.client = client
-        self.pattern = pattern
-        self.group = group
-        self.got: list[bytes] = []
-        self.handle: Any = None
-
-    async def open(self) -> None:
-        self.handle = await self.client.subscribe(
-            self.pattern, queue=self.group or "", cb=self._take
-        )
-
-    async def _take(self, message: Msg) -> None:
-        self.got.append(message.data)
-        if message.reply:
-            await message.respond(b"re: " + message.data)
-
-    def takes(self, subject: str) -> bool:
-        return matches(subject.encode(), self.pattern.encode())
-
-    def __repr__(self) -> str:
-        return f"<{self.side} {self.pattern} {self.group} {self.got}>"
-
-
-class Program:
-    """One random program over `pair`, and its model."""
-
-    def __init__(self, pair: Pair, seed: int) -> None:
-        self.pair = pair
-        self.random = random.Random(seed)
-        self.clients: dict[str, list[Client]] = {side: [] for side in SIDES}
-        self.open: list[Subscription] = []
-        self.number = 0
-
-    async def start(self) -> None:
-        for side in SIDES:
-            for _ in range(CLIENTS):
-                await self.connect(side)
-
-    async def connect(self, side: str) -> None:
-        client = await (self.pair.at_hub() if side == "hub" else self.pair.at_leaf())
-        self.clients[side].append(client)
-
-    async def settled(self) -> None:
-        """Wait until each server knows what all clients of the other one have subscribed to."""
-        for near, far in (("hub", "leaf"), ("leaf", "hub")):
-            for client in self.clients[near]:
-                await client.flush()
-            await settle(self.clients[near][0], self.clients[far][0])
-
-    async def step(self) -> None:
-        """Do one thing: change something, or send a message and judge what became of it."""
-        kind = self.random.choices(
-            (self.subscribe, self.unsubscribe, self.replace, self.publish, self.request),
-            (30, 15, 4, 40, 15),
-        )[0]
-        await kind()
-
-    async def subscribe(self) -> None:
-        side = self.random.choice(SIDES)
-        client = self.random.choice(self.clients[side])
-        pattern, group = self.random.choice(PATTERNS), self.random.choice(GROUPS)
-        made = Subscription(side, client, pattern, group)
-        await made.open()
-        self.open.append(made)
-
-    async def unsubscribe(self) -> None:
-        if self.open:
-            gone = self.open.pop(self.random.randrange(len(self.open)))
-            await gone.handle.unsubscribe()
-
-    async def replace(self) -> None:
-        """Have a client leave, with all its subscriptions, and another one come."""
-        side = self.random.choice(SIDES)
-        client = self.clients[side].pop()
-        self.open = [one for one in self.open if one.client is not client]
-        await client.close()
-        await self.connect(side)
-
-    async def publish(self) -> None:
-        await self.settled()
-        side, subject = self.random.choice(SIDES), self.random.choice(SUBJECTS)
-        publisher = self.random.choice(self.clients[side])
-        data = self.next()
-        await publisher.publish(subject, data)
-        await publisher.flush()
-        await self.arrived(side, publisher)
-        self.judge(side, subject, data)
-
-    async def request(self) -> None:
-        await self.settled()
-        side, subject = self.random.choice(SIDES), self.random.choice(SUBJECTS)
-        publisher = self.random.choice(self.clients[side])
-        data = self.next()
-        if any(one.takes(subject) for one in self.open):
-            reply = await publisher.request(subject, data, timeout=10)
-            assert reply.data == b"re: " + data
-        else:
-            with pytest.raises(NoRespondersError):
-                await publisher.request(subject, data, timeout=10)
-        await self.arrived(side, publisher)
-        self.judge(side, subject, data)
-
-    def next(self) -> bytes:
-        self.number += 1
-        return b"%d" % self.number
-
-    async def arrived(self, side: str, publisher: Client) -> None:
-        """Wait until what `publisher` has sent is with all who get it."""
-        other = "leaf" if side == "hub" else "hub"
-        await settle(self.clients[other][0], publisher)
-        for client in self.clients["hub"] + self.clients["leaf"]:
-            await client.flush()
-
-    def judge(self, side: str, subject: str, data: bytes) -> None:
-        """Compare what has come with what the model says."""
-        groups: dict[str, list[Subscription]] = {}
-        for one in self.open:
-            if one.group is None:
-                expected = [data] if one.takes(subject) else []
-                assert one.got == expected, (subject, side, one, self.open)
-            elif one.takes(subject):
-                groups.setdefault(one.group, []).append(one)
-            else:
-                assert one.got == [], (subject, side, one, self.open)
-        for members in groups.values():
-            taken = [one for one in members if one.got]
-            assert [one.got for one in taken] == [[data]], (subject, side, self.open)
-            if any(one.side == side for one in members):
-                assert taken[0].side == side, (subject, side, self.open)
-        for one in self.open:
-            one.got = []
+def over(pair: Pair, seed: int) -> Program:
+    """A program over one link."""
+    return Program({"hub": pair.at_hub, "leaf": pair.at_leaf}, seed)
 
 
 @pytest.mark.parametrize(("hub", "leaf"), PAIRS)
@@ -164,7 +25,7 @@ class Program:
 @pytest.mark.timeout(300)
 async def test_every_message_gets_where_it_should_and_once(hub: str, leaf: str, steps: int) -> None:
     async with Pair(hub, leaf) as pair:
-        program = Program(pair, seed=steps)
+        program = over(pair, steps)
         await program.start()
         for _ in range(steps):
             await program.step()
@@ -183,7 +44,7 @@ async def test_a_link_that_breaks_again_and_again_comes_back_whole(
     hub: str, leaf: str, rounds: int
 ) -> None:
     async with Pair(hub, leaf, is_wired=True) as pair:
-        program = Program(pair, seed=rounds)
+        program = over(pair, rounds)
         await program.start()
         for number in range(rounds):
             for _ in range(5):
@@ -201,3 +62,53 @@ async def test_a_link_that_breaks_again_and_again_comes_back_whole(
                 pair.wire.mend()
             await program.publish()
             await program.request()
+
+
+@pytest.mark.parametrize("steps", [30, pytest.param(2_000, marks=pytest.mark.full)])
+@pytest.mark.timeout(600)
+async def test_a_leaf_of_a_leaf_is_reached_like_any_other(steps: int) -> None:
+    """The midge in the middle is a leaf of one nats-server and the hub of another."""
+    below = 'leafnodes { listen: "127.0.0.1:-1", reconnect: 100ms, remotes: [ { url: "@url@" } ] }'
+    async with Cluster("real", config='leafnodes { listen: "127.0.0.1:-1" }') as top:
+        to_top = f"nats-leaf://127.0.0.1:{leaf_port(top.servers[0])}"
+        text = "server_name: MIDDLE\n" + below.replace("@url@", to_top)
+        with Server(command_of("midge"), text) as middle:
+            middle.wait_ready()
+            to_middle = f"nats-leaf://127.0.0.1:{leaf_port(middle)}"
+            text = "server_name: BOTTOM\n" + below.replace("@url@", to_middle)
+            with Server(command_of("real"), text) as bottom:
+                bottom.wait_ready()
+                servers = {"hub": top.servers[0], "middle": middle, "leaf": bottom}
+                await run(servers, top, steps)
+
+
+async def run(servers: dict[str, Server], cluster: Cluster, steps: int) -> None:
+    """Run a program over `servers`, whose clients `cluster` closes."""
+    connect = {side: partial(cluster.client_of, server) for side, server in servers.items()}
+    program = Program(connect, seed=steps)
+    await program.start()
+    for _ in range(steps):
+        await program.step()
+
+
+@pytest.mark.parametrize("steps", [15, pytest.param(700, marks=pytest.mark.full)])
+@pytest.mark.timeout(600)
+async def test_a_cluster_of_hubs_is_killed_node_by_node(steps: int) -> None:
+    port = 'leafnodes { listen: "127.0.0.1:-1" }'
+    async with Cluster("real", "real", "real", config=port) as hubs:
+        urls = [f"nats-leaf://127.0.0.1:{leaf_port(server)}" for server in hubs.servers]
+        remote = f"{{ urls: {json.dumps(urls)}, no_randomize: true }}"
+        text = f"server_name: L\nleafnodes {{ reconnect: 100ms, remotes: [ {remote} ] }}"
+        with Server(command_of("midge"), text) as leaf:
+            leaf.wait_ready()
+            servers = {"hub": hubs.servers[2], "leaf": leaf}
+            connect = {side: partial(hubs.client_of, one) for side, one in servers.items()}
+            program = Program(connect, seed=steps)
+            await program.start()
+            for node in (0, 1, None):
+                for _ in range(steps):
+                    await program.step()
+                if node is not None:
+                    hubs.servers[node].process.kill()
+                    await program.subscribe()
+                    await program.settled()
