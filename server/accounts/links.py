@@ -45,7 +45,7 @@ REQUESTS_MAX = 65536
 REPLIES_MAX_BYTES = 8 << 20
 """Most bytes of the reply subjects of those requests: clients choose their length."""
 
-_REQUEST_INFO = re.compile(rb"(?:\r\n|\r|\n)[ \t]*nats-request-info[ \t]*:[^\r\n]*", re.IGNORECASE)
+_REQUEST_INFO = rb"(?i)(?:\r\n|\r|\n)[ \t]*nats-request-info[ \t]*:[^\r\n]*"
 _STATUS_LINE = b"NATS/1.0"
 _INFO_FIELDS = (
     *("start", "host", "id", "acc", "svc", "user", "name", "lang", "ver", "rtt", "server"),
@@ -458,7 +458,7 @@ def with_request_info(headers: bytes | None, info: bytes) -> bytes:
 
     Headers of that name from the client are removed, in any spelling and position.
     """
-    block = b"" if headers is None else _REQUEST_INFO.sub(b"", headers).rstrip(b"\r\n")
+    block = b"" if headers is None else re.sub(_REQUEST_INFO, b"", headers).rstrip(b"\r\n")
     if not block.startswith(_STATUS_LINE):
         # Not a header block: keep nothing of it.
         block = _STATUS_LINE

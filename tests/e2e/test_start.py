@@ -123,6 +123,7 @@ LATER_IN_A_DAEMON = LATER - {"midge.server.log.formats"} | {
     "midge.server.process.send_signal",
     "midge.sublist.transform",
     "pathlib",
+    "platform",
     "secrets",
     "tomllib",
     "typing_extensions",
