@@ -79,7 +79,9 @@ class AccountJetStream:
         self.interest = Interest(account, context.links)
         account.add_listener(self.interest)
         self.sink = AccountSink(account, context.publisher, self.interest)
-        self.deliveries = Deliveries(context.turns, account, self.sink.turn)
+        self.deliveries = Deliveries(
+            context.turns, account, self.sink.turn, context.publisher.router
+        )
         self._context = context
         self._own: list[RoutedSubscription] = []
         self._of_streams: dict[Stream, dict[str, StreamSubscription]] = {}

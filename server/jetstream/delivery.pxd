@@ -8,12 +8,14 @@ from midge.server.clients.fair_turns cimport FairTurns
 from midge.server.internal.producer cimport Producer
 from midge.server.jetstream.receiver cimport ProducersTurn
 from midge.server.routing.account cimport Account
+from midge.server.routing.router cimport Router
 
 cdef Py_ssize_t _PORTION_BYTES
 
 
 cdef class Deliveries:
     cdef FairTurns _turns
+    cdef Router _router
     cdef Account _account
     cdef ProducersTurn _turn
     cdef object _ready

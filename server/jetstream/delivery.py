@@ -17,6 +17,7 @@ from midge.server.internal.producer import Producer
 from midge.server.jetstream.receiver import ProducersTurn
 from midge.server.routing.account import Account
 from midge.server.routing.role import Role
+from midge.server.routing.router import Router
 
 PORTION_BYTES = 256 * 1024
 """What one consumer delivers before the next one: some 500 messages of 256 B with their cost."""
@@ -28,11 +29,15 @@ class Deliveries:
     """The consumers of one account that have something to deliver.
 
     What a consumer sends goes out in the name of a producer, so that a receiver that is far behind
-    can hold it. A consumer that is held waits until that receiver has caught up or has gone.
+    can hold it. A consumer that is held waits until that receiver has caught up or has gone. What
+    was delivered in a turn is written at its end by `router`.
     """
 
-    def __init__(self, turns: FairTurns, account: Account, turn: ProducersTurn) -> None:
+    def __init__(
+        self, turns: FairTurns, account: Account, turn: ProducersTurn, router: Router
+    ) -> None:
         self._turns = turns
+        self._router = router
         self._account = account
         self._turn = turn
         self._ready: deque[Deliverer] = deque()
@@ -66,8 +71,13 @@ class Deliveries:
             self._turns.wait(self._deliver)
 
     def _deliver(self) -> None:
-        """Be called for a turn."""
-        self._take_turn()
+        """Be called for a turn, and have what is delivered written without another one."""
+        is_postponed = self._router.postpone()
+        try:
+            self._take_turn()
+        finally:
+            if is_postponed:
+                self._router.flush_postponed()
 
     def _take_turn(self) -> None:
         """Have the consumers that are ready deliver, as long as this turn's share lasts."""

@@ -15,7 +15,20 @@ from midge.server.clients.fair_turns import FairTurns
 from midge.server.jetstream.delivery import Deliveries
 from midge.server.jetstream.receiver import ProducersTurn
 from midge.server.routing.account import Account
+from midge.server.routing.router import Router
 from tests.support.consumer_rig import CollectingSink, TurnedClock
+
+
+class WritingSink(CollectingSink):
+    """Has what it delivers written soon, as the sink of an account does."""
+
+    def __init__(self, router: Router) -> None:
+        super().__init__()
+        self._router = router
+
+    def deliver(self, *message: bytes) -> bool:  # type: ignore[override]
+        self._router.flush_soon()
+        return super().deliver(*message)
 
 
 class Place:
@@ -23,12 +36,14 @@ class Place:
 
     def __init__(self) -> None:
         self.clock = TurnedClock()
-        self.sink = CollectingSink()
         self.store = MemoryStore()
         for _ in range(10):
             self.store.append(b"a", b"", b"x", 1)
         turns = FairTurns(self.clock)  # type: ignore[arg-type]
-        deliveries = Deliveries(turns, Account("A"), ProducersTurn())
+        self.soon: list[object] = []
+        self.router = Router(soon=self.soon.append)
+        self.sink = WritingSink(self.router)
+        deliveries = Deliveries(turns, Account("A"), ProducersTurn(), self.router)
         config = StreamConfig(name="S", subjects=["a"], num_replicas=1, storage="memory")
         around = Surroundings(
             self.sink, self.clock, random.Random(1), deliveries.ready, self.store.remove
@@ -98,3 +113,19 @@ def test_a_request_for_one_waits_for_a_message_to_come(place: Place) -> None:
     place.consumers.stored(place.store.append(b"a", b"", b"x", 1), b"a")
     place.clock.advance(0)
     assert place.delivered() == [(b"_INBOX.1", 11)]
+
+
+def test_what_a_turn_delivers_is_written_at_its_end(place: Place) -> None:
+    batches = place.router.batches
+    place.create("C").request(b"_INBOX.1", b"2")
+    place.clock.advance(0)
+    assert len(place.delivered()) == 2
+    assert (place.soon, place.router.batches) == ([], batches + 1)
+
+
+def test_a_turn_leaves_the_writing_to_a_flush_that_is_due(place: Place) -> None:
+    place.router.flush_soon()
+    place.create("C").request(b"_INBOX.1", b"2")
+    place.clock.advance(0)
+    assert len(place.delivered()) == 2
+    assert (len(place.soon), place.router.batches) == (1, 0)
