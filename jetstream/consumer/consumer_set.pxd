@@ -19,6 +19,7 @@ cdef class ConsumerSet(ConsumerHost):
     cdef SubList _filters
     cdef BoundedCache _matches
     cdef unsigned long long _lowest_seq
+    cdef bint _is_ended
 
     @cython.locals(other=Consumer)
     cpdef void acked(self, unsigned long long seq) except *

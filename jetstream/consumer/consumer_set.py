@@ -10,7 +10,7 @@ from midge.jetstream import errors
 from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config import consumer_rules, names
 from midge.jetstream.config.consumer import Allowance, ConsumerConfig
-from midge.jetstream.config.stream import FILE, StreamConfig
+from midge.jetstream.config.stream import FILE, INTEREST, StreamConfig
 from midge.jetstream.consumer import state
 from midge.jetstream.consumer.consumer import Consumer, FilterSubscription
 from midge.jetstream.consumer.host import ConsumerHost, Deliverer
@@ -19,10 +19,14 @@ from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.consumer.push import PushConsumer
 from midge.jetstream.environment.clock import Clock
 from midge.jetstream.environment.sink import Sink
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store.interface import StoreError, StreamStore
+from midge.jetstream.store.turns import Step, do_at_once
 from midge.sublist.bounded_cache import BoundedCache
 from midge.sublist.subjects import covers, overlaps
 from midge.sublist.sublist import SubList
+
+PIECE_MESSAGES = 2_000
+"""Messages that are looked at, and perhaps removed, in one piece: some 4 ms."""
 
 _MATCHES_REMEMBERED = 4096
 _ID_LENGTH = 22
@@ -48,6 +52,7 @@ class Surroundings(NamedTuple):
     has_second_acks: bool = False
     max_payload: int = 1024 * 1024
     joined: Callable[[], object] = lambda: None
+    in_turns: Callable[[Step], object] = do_at_once
 
 
 class ConsumerSet(ConsumerHost):
@@ -67,6 +72,7 @@ class ConsumerSet(ConsumerHost):
         self._filters = SubList()
         self._matches = BoundedCache(_MATCHES_REMEMBERED)
         self._lowest_seq = 0
+        self._is_ended = False
         self.follow(config)
 
     def __len__(self) -> int:
@@ -277,8 +283,7 @@ class ConsumerSet(ConsumerHost):
             self._withdraw(consumer)
             self._enroll(consumer)
             consumer.count_pending()
-            if self.retention == "interest":
-                self._drop_unneeded(consumer.floor_seq)
+            self.release_unneeded(consumer.floor_seq)
         if config.sourcing:
             consumer.reset(0)  # the sourcing stream asks again for what it has not confirmed
 
@@ -316,11 +321,11 @@ class ConsumerSet(ConsumerHost):
         self._withdraw(consumer)
         del self._by_name[consumer.name]
         self.store.delete_consumer(consumer.name)
-        if self.retention == "interest":
-            self._drop_unneeded(floor_seq)
+        self.release_unneeded(floor_seq)
 
     def delete_all(self) -> None:
         """Delete all consumers with their stream, whose messages go anyway."""
+        self._is_ended = True
         for consumer in self:
             self._end(consumer)
             self._withdraw(consumer)
@@ -336,6 +341,7 @@ class ConsumerSet(ConsumerHost):
 
     def stop(self) -> None:
         """End all consumers; their state stays."""
+        self._is_ended = True
         for consumer in self:
             consumer.stop()
 
@@ -364,11 +370,39 @@ class ConsumerSet(ConsumerHost):
             self._filters.remove(enrolled)
             enrolled = enrolled.before
 
+    def release_unneeded(self, floor_seq: int = 0) -> None:
+        """Remove the messages from a floor on that no consumer needs, where interest keeps them.
+
+        Those of a large stream are looked at in turns. What is stored meanwhile is not looked at.
+        """
+        if self.retention != INTEREST:
+            return
+        if not self._by_name or self.store.messages <= PIECE_MESSAGES:
+            self._drop_unneeded(floor_seq)
+            return
+        pieces = self._dropping(floor_seq)
+        self._around.in_turns(lambda: next(pieces, False))
+
+    def _dropping(self, floor_seq: int) -> Iterator[bool]:
+        """Remove what is not needed, a piece at a time."""
+        store = self.store
+        end = store.last_seq
+        seq = max(floor_seq, store.first_seq)
+        while seq <= end and store.messages and not self._is_ended:
+            upto = min(store.stretch_end(seq, PIECE_MESSAGES) - 1, end)
+            try:
+                self._drop_unneeded(seq, upto)
+            except StoreError:
+                return  # nothing can be changed until the server starts anew
+            seq = upto + 1
+            yield True
+
     def _drop_unneeded(self, floor_seq: int, upto_seq: int = 0) -> None:
         """Remove the messages above a floor that no consumer needs any more; 0 is to the end."""
         store = self.store
         if not self._by_name:
             store.purge()
+            self._around.remove(0)  # there is none; it has the account see what is used now
             return
         end = upto_seq or store.last_seq
         seq = store.next_seq((), max(floor_seq, store.first_seq), end)

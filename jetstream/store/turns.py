@@ -11,6 +11,12 @@ Step = Callable[[], bool]
 Soon = Callable[[Callable[[], None]], object]
 
 
+def do_at_once(step: Step) -> None:
+    """Do all pieces now, where nothing else wants a turn."""
+    while step():
+        pass
+
+
 class Turns:
     """Pieces of work, of which one is done in each turn, whatever asked for it.
 
@@ -34,8 +40,7 @@ class Turns:
     def add(self, step: Step) -> None:
         """Call `step`, once a turn, until it returns False."""
         if self._soon is None:
-            while step():
-                pass
+            do_at_once(step)
             return
         self._steps.append(step)
         self._ask()

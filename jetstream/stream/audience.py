@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from midge.jetstream import errors
-from midge.jetstream.config.stream import INTEREST, StreamConfig
+from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.consumer.consumer_set import ConsumerSet
 from midge.jetstream.consumer.consumer_set import Surroundings as ConsumerSurroundings
 from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.store.interface import StreamStore
 from midge.jetstream.stream.surroundings import Surroundings
-
-if TYPE_CHECKING:
-    from midge.jetstream.consumer.consumer import Consumer
 
 
 class Woken(Protocol):
@@ -54,6 +51,7 @@ class Audience:
             shared.has_second_acks,
             shared.max_payload,
             self._joined,
+            shared.turns.add,
         )
         self.consumers = ConsumerSet(config, store, around)
 
@@ -110,23 +108,6 @@ class Audience:
                 self.consumers.stored(seq, subject)
 
     # What consumers keep.
-
-    def release_unneeded(self) -> None:
-        """Remove the messages that no consumer needs, where interest keeps them."""
-        if self.consumers.retention != INTEREST:
-            return
-        store = self._store
-        seq = store.next_seq((), store.first_seq or 1)
-        while seq:
-            subject = store.subject_of(seq)
-            matching: tuple[Consumer, ...] = ()
-            if subject is not None:
-                matching = self.consumers.matching(subject)
-            if not any(consumer.needs_ack(seq) for consumer in matching):
-                removals = store.removals
-                self._remove(seq)
-                self.consumers.known_removals += store.removals - removals
-            seq = store.next_seq((), seq + 1) if seq < store.last_seq else 0
 
     def check_limits(self, old: StreamConfig, config: StreamConfig) -> None:
         """Refuse a configuration whose limits consumers exceed already; raises JetStreamError."""

@@ -137,7 +137,7 @@ class Stream(StreamHost):
         if config.mirror != old.mirror or config.sources != old.sources:
             self.origins.start()
         if config.retention != old.retention:
-            self.audience.release_unneeded()
+            self.consumers.release_unneeded()
 
     def stop(self) -> None:
         """End all timers; nothing is taken any more."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from midge.jetstream.config.consumer import Allowance, ConsumerConfig
+from midge.jetstream.consumer import consumer_set
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.stream.stream import Stream
 from tests.support.jetstream_account import AccountRig
@@ -121,3 +122,39 @@ def test_a_deleted_stream_takes_its_consumers_with_it() -> None:
     statuses = [headers.partition(b"\r\n")[0] for _, headers, _ in rig.outbox.sent if headers]
     assert statuses == [b"NATS/1.0 409 Consumer Deleted"]
     assert len(stream.consumers) == 0
+
+
+@pytest.mark.parametrize("others", [{}, {"D": "a.1"}, {"D": "a.1", "E": "a.3"}])
+def test_what_was_kept_for_a_consumer_alone_goes_in_turns(
+    monkeypatch: pytest.MonkeyPatch, others: dict[str, str]
+) -> None:
+    monkeypatch.setattr(consumer_set, "PIECE_MESSAGES", 1_000)
+    rig = AccountRig()
+    stream = rig.create(retention="interest")
+    consumer = consume(stream)
+    for name, subject in others.items():
+        consume(stream, name, filter_subject=subject)
+    for number in range(4_500):
+        stream.publish(b"a.%d" % (number % 5), b"", b"", b"x")
+    stream.consumers.delete(consumer)
+    left = []
+    rig.clock.advance(0.001, lambda: left.append(stream.store.messages))
+    assert stream.store.messages == 900 * len(others)
+    assert len(left) == (6 if others else 0)
+    assert left == sorted(left, reverse=True)
+    assert stream.usage.used == stream.store.bytes
+
+
+def test_a_stream_that_is_deleted_meanwhile_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_set, "PIECE_MESSAGES", 1_000)
+    rig = AccountRig()
+    stream = rig.create(retention="interest")
+    consumer = consume(stream)
+    consume(stream, "D", filter_subject="a.1")
+    for number in range(4_500):
+        stream.publish(b"a.%d" % (number % 5), b"", b"", b"x")
+    stream.consumers.delete(consumer)
+    rig.account.delete(stream)
+    removals = stream.store.removals
+    rig.clock.advance(0.001)
+    assert stream.store.removals == removals
