@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from midge.server.broker.message_trace import MessageTraces, Send
     from midge.server.broker.rights import Rights
     from midge.server.broker.server_info import Neighbours
-    from midge.server.clients.channel import ChannelOwner
+    from midge.server.clients.channel_owner import ChannelOwner
     from midge.server.clients.connection import Connection
     from midge.server.clients.publishing import PublishingClient
     from midge.server.interceptors.api import Interceptor

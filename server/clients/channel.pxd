@@ -11,31 +11,12 @@ from midge.server.clients.owner cimport Owner
 from midge.server.clients.reading cimport Reading
 from midge.server.routing.client cimport Client
 from midge.server.routing.outbound cimport Outbound
-from midge.server.routing.router cimport Router
 
 cdef int BEHIND, CLOSED
 cdef Py_ssize_t _HOLD_BACK_BYTES
 cdef int _CONNECTING, _INTRODUCING, _CLOSING, _CLOSED
 cdef int FINISHING, ENDED
 cdef Owner _NOBODY
-
-
-cdef class ChannelOwner(Owner):
-    cdef object __weakref__
-    cdef readonly Router router
-    cdef public Channel channel
-
-    cpdef void finishing(self) except *
-    cpdef void on_budget_spent(self) except *
-    cpdef void flushed(self) except *
-    cpdef bint run_goes_on(self, unsigned long long generation) except -1
-    cpdef void hold_for(self, Client receiver) except *
-    cpdef void held(self, Client publisher) except *
-    cpdef void unheld(self, Client publisher) except *
-    cpdef void release(self) except *
-    cpdef void send(self, bytes piece) except *
-    @cython.locals(channel=Channel, parser=StreamParser)
-    cpdef void spend(self, Py_ssize_t cost_bytes) except *
 
 
 cdef class Channel:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Never, cast
 from midge.protocol import errors, memory
 from midge.protocol.frame import Frame, compose, with_subject
 from midge.protocol.messages import ConnectOptions
-from midge.server.clients.channel import ChannelOwner
+from midge.server.clients.channel_owner import ChannelOwner
 from midge.server.clients.charges import (
     COMMAND_BYTES,
     ESCAPED_BYTES,

@@ -6,7 +6,8 @@ from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame, compose, with_subject, without_headers
 from midge.protocol.link cimport LinkParser
 from midge.server.auth.permissions cimport Permissions
-from midge.server.clients.channel cimport Channel, ChannelOwner
+from midge.server.clients.channel cimport Channel
+from midge.server.clients.channel_owner cimport ChannelOwner
 from midge.server.clients.reading cimport Reading
 from midge.server.links.outbound cimport Heads, LinkOutbound
 from midge.server.routing cimport trace_headers

@@ -12,7 +12,8 @@ from midge.protocol import memory
 from midge.protocol.frame import Frame, compose, with_subject, without_headers
 from midge.protocol.link import LinkParser
 from midge.server.auth.permissions import Permissions
-from midge.server.clients.channel import Channel, ChannelOwner
+from midge.server.clients.channel import Channel
+from midge.server.clients.channel_owner import ChannelOwner
 from midge.server.clients.charges import COMMAND_BYTES, STEP_BYTES
 from midge.server.clients.state import State
 from midge.server.links.outbound import Heads, LinkOutbound

@@ -25,7 +25,8 @@ from websockets.protocol import CLIENT, Protocol
 from websockets.utils import accept_key
 
 from midge.server.broker.broker import Broker
-from midge.server.clients.channel import Channel, ChannelOwner
+from midge.server.clients.channel import Channel
+from midge.server.clients.channel_owner import ChannelOwner
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.clients.loop_adapter import _BufferedProtocol

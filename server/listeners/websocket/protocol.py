@@ -13,7 +13,7 @@ from websockets.exceptions import PayloadTooBig, ProtocolError
 from websockets.frames import CTRL_OPCODES, Frame, Opcode
 from websockets.protocol import CLIENT, SERVER, Protocol
 
-from midge.server.clients.channel import ChannelOwner
+from midge.server.clients.channel_owner import ChannelOwner
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.fair_turns import PORTION_BYTES, FairTurns
 from midge.server.clients.tls_object import rest_of_tls

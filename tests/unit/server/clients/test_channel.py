@@ -17,7 +17,8 @@ from websockets.asyncio.client import connect
 
 from midge.protocol.errors import ProtocolError
 from midge.protocol.stream_parser import StreamParser
-from midge.server.clients.channel import Channel, ChannelOwner
+from midge.server.clients.channel import Channel
+from midge.server.clients.channel_owner import ChannelOwner
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.host import Host
 from midge.server.clients.loop_adapter import protocol_for
