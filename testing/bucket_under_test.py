@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from midge.testing.stream_under_test import Streams
+from midge.testing.stream_under_test import Streams, check_name
 
 if TYPE_CHECKING:
     from midge.server.embedded.threaded import ThreadedServer
@@ -68,9 +68,11 @@ class Buckets:
         """Make a bucket as every client does; `ttl` is in seconds, `config` of its stream.
 
         Raises:
+            MidgeError: a bucket cannot have this name.
             StreamRefusedError: JetStream does not want it so.
         """
         __tracebackhide__ = True
+        check_name("bucket", name, "[A-Za-z0-9_-]+")
         settings = {
             "max_msgs_per_subject": history,
             "max_age": ttl,

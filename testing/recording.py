@@ -26,6 +26,7 @@ def read_recording(directory: str | PathLike[str], pattern: str = ">") -> Iterat
     Raises:
         MidgeError: there is no recording there, or pyarrow is missing.
     """
+    __tracebackhide__ = True
     rows = _rows(Path(directory) / "messages")
     wanted = encode(pattern)
     is_whole = pattern.startswith(("$", "_INBOX"))
@@ -43,6 +44,7 @@ def read_recording(directory: str | PathLike[str], pattern: str = ">") -> Iterat
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
+    __tracebackhide__ = True
     try:
         import pyarrow.parquet  # noqa: PLC0415 - only tests that start from a recording need it
     except ModuleNotFoundError:

@@ -24,6 +24,7 @@ def restore(api: Api, name: str, directory: str | PathLike[str], changes: dict[s
     Raises:
         MidgeError: there is no backup, or it cannot be restored so.
     """
+    __tracebackhide__ = True
     folder = Path(directory)
     try:
         kept = json.loads((folder / _METADATA_NAME).read_text(encoding="utf-8"))

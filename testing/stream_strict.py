@@ -115,6 +115,8 @@ class StreamStrict:
             yield f"ack of {name}, which is not there"
         elif not consumer.takes_acks():
             yield f"ack of {name}, whose ack policy is none"
+        elif ack.seq > consumer.store.last_seq:
+            yield f"ack of {name}, which the stream has not got"
         else:
             yield from self._check_known(consumer, ack, name, (account, subject), body)
 

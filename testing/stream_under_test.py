@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import TYPE_CHECKING, Any, Self
 
+from midge.protocol.errors import MidgeError
 from midge.protocol.headers import parse_headers
 from midge.protocol.text import encode
 from midge.sublist.subjects import matches
@@ -93,6 +95,7 @@ class StreamUnderTest:
     def consumer(self, name: str, **config: Any) -> dict[str, Any]:
         """Make a durable consumer of these settings, times in seconds; return its info."""
         __tracebackhide__ = True
+        check_name("consumer", name)
         settings = {
             "durable_name": name,
             "ack_policy": "explicit",
@@ -133,9 +136,11 @@ class Streams:
         stream backup` wrote, it starts as that stream, consumers included.
 
         Raises:
+            MidgeError: a stream cannot have this name, or there is no such recording or backup.
             StreamRefusedError: JetStream does not want it so.
         """
         __tracebackhide__ = True
+        check_name("stream", name)
         if backup is not None:
             return self._restored(name, backup, subjects, config)
         given = [subjects] if isinstance(subjects, str) else list(subjects)
@@ -184,7 +189,15 @@ def in_nanoseconds(config: dict[str, Any], durations: frozenset[str]) -> dict[st
     }
 
 
+def check_name(kind: str, name: str, allowed: str = r"[^\s.*>/\\]+") -> None:
+    """Refuse a name that JetStream's subjects have no room for; raises MidgeError."""
+    __tracebackhide__ = True
+    if not re.fullmatch(allowed, name):
+        raise MidgeError(f"name of a {kind}: expected {allowed}, got {name!r}")
+
+
 def _on(messages: Iterable[Captured], patterns: list[str]) -> Iterator[Captured]:
+    __tracebackhide__ = True
     raw = [encode(one) for one in patterns]
     for message in messages:
         if any(matches(encode(message.subject), one) for one in raw):

@@ -112,6 +112,36 @@ def test_it(nats_stream, nats_capture):
     assert "orders.new  b'tea'  in ORDERS as 1" in shown
 
 
+def test_what_cannot_be_made_is_told_without_a_trace_of_midge(tmp_path: Path, root: Path) -> None:
+    source = """
+def test_stream(nats_stream):
+    nats_stream("a b")
+
+def test_bucket(nats_kv):
+    nats_kv("a.b")
+
+def test_consumer(nats_stream):
+    nats_stream("ORDERS").consumer("a.b")
+
+def test_backup(nats_stream, tmp_path):
+    nats_stream("ORDERS", backup=tmp_path)
+
+def test_recording(nats_stream, tmp_path):
+    nats_stream("ORDERS", recording=tmp_path)
+"""
+    shown = run(tmp_path, root, source)
+    for problem in (
+        "name of a stream: expected [^\\s.*>/\\\\]+, got 'a b'",
+        "name of a bucket: expected [A-Za-z0-9_-]+, got 'a.b'",
+        "name of a consumer: expected [^\\s.*>/\\\\]+, got 'a.b'",
+        "there is no backup in ",
+        "there is no recording in ",
+    ):
+        assert f"MidgeError: {problem}" in shown, f"{problem}\n{shown}"
+    assert "midge/testing/" not in shown, shown
+    assert "midge/server/" not in shown, shown
+
+
 HEAD = """
 import asyncio
 import pytest
@@ -157,6 +187,13 @@ MISTAKES = {
     "not a kind of ack": (
         "await message.ack_sync(); await nats_client.publish(message.reply, b'done')",
         "with the payload b'done', which means nothing",
+    ),
+    "no such message": (
+        (
+            "await message.ack(); await nats_client.publish("
+            "'$JS.ACK.ORDERS.workers.1.9.9.1700000000000000000.0', b'')"
+        ),
+        "ack of message 9 of consumer 'workers' (stream ORDERS), which the stream has not got",
     ),
     "no such consumer": (
         "nats_server.faults.delete_consumer('ORDERS', 'workers'); await message.ack()",
