@@ -238,7 +238,11 @@ class Delivering(Tracking):
         if deliveries == 1:
             self.next_seq = seq
             return
-        self.count_again(seq, self.redelivered.get(seq, 0) - 1)
+        again = self.redelivered.get(seq, 0) - 1
+        if again > 0:
+            self.count_again(seq, again)
+        else:
+            self.redelivered.pop(seq, None)
         entry = self.pending.get(seq)
         if entry is None:
             return

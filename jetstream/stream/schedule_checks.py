@@ -77,6 +77,9 @@ def _check_schedule(stream: StreamHost, message: Incoming) -> None:
     if not rollup:
         message.headers = headers.add(message.headers, names.ROLLUP, names.ROLLUP_SUBJECT)
         message.values = {**message.values, names.ROLLUP: names.ROLLUP_SUBJECT}
+        limit = stream.config.max_msg_size
+        if 0 <= limit < len(message.headers) + len(message.payload):
+            raise Refused(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
     elif rollup != names.ROLLUP_SUBJECT:
         raise Refused(errors.MESSAGE_SCHEDULES_ROLLUP_INVALID)
 

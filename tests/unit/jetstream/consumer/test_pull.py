@@ -148,6 +148,20 @@ def test_requests_beyond_the_caps() -> None:
     ]
 
 
+def test_what_could_not_be_sent_again_for_want_of_room_counts_as_delivered_once() -> None:
+    rig = Rig()
+    rig.publish("a.1", payload=b"x" * 50)
+    consumer = rig.create()
+    rig.pull(consumer, '{"batch":5,"max_bytes":150}')
+    (sent,) = rig.taken()
+    rig.ack(consumer, sent, b"-NAK")
+    assert rig.taken()[-1].status == b"409 Message Size Exceeds MaxBytes"
+    assert rig.info(consumer)["num_redelivered"] == 0
+    rig.pull(consumer)
+    assert [one.numbers[:2] for one in rig.taken()] == [(2, 1)]
+    assert rig.info(consumer)["num_redelivered"] == 1
+
+
 def test_max_bytes() -> None:
     rig = Rig()
     rig.publish("a.1", "a.1")

@@ -167,6 +167,17 @@ def test_a_schedule_may_publish_the_last_message_of_another_subject() -> None:
     assert (message.subject, message.payload) == (b"a.out", b"theirs")
 
 
+@pytest.mark.parametrize(("size", "stored"), [(17, 0), (18, 1)])
+def test_the_rollup_that_a_schedule_gets_counts_towards_its_size(size: int, stored: int) -> None:
+    rig = AccountRig()
+    headers = {"Nats-Schedule": "@every 2s", "Nats-Schedule-Target": "a.out"}
+    block = b"NATS/1.0\r\nNats-Schedule: @every 2s\r\nNats-Schedule-Target: a.out\r\n\r\n"
+    # A line ``Nats-Rollup: sub`` is added, of 18 bytes.
+    stream = rig.create(allow_msg_schedules=True, max_msg_size=len(block) + len(b"b") + size)
+    rig.publish("a.plan", b"b", headers)
+    assert stream.store.messages == stored
+
+
 def due(pattern: str, after: str, zone: str | None = None) -> str:
     after_ns = parse_time(after).ns
     ns, _ = next_time(pattern, zone_of(zone), after_ns, after_ns)
