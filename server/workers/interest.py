@@ -30,7 +30,8 @@ Key = tuple[bytes, bytes, "bytes | None", bool]
 last choice: members behind leaf nodes are."""
 
 NUMBERED_MAX = 1 << 16
-"""Most subscriptions with a number; each takes some 250 bytes here, 150 in each other worker."""
+"""Most subscriptions with a number: each takes 175 bytes here and 70 in each other worker, where it
+takes 264 more once a message has come (tracemalloc, 60,000 of them, compiled, Python 3.11)."""
 
 _NUMBER_MAX = (1 << 31) - 1  # a block's head has four bytes for it
 _HARMLESS = BEHIND | NO_ECHO | NO_HEADERS  # a block has no headers, and is of others' messages
