@@ -36,6 +36,7 @@ INLINE_ONLY = frozenset(
         "midge.protocol.lines",
         "midge.protocol.memory",
         "midge.server.jetstream.real_time",
+        "midge.server.routing.plain_socket",
         "midge.server.routing.reserved",
         "midge.server.routing.trace_headers",
         "midge.sublist.octets",

@@ -119,15 +119,16 @@ class Channel:
 
     def connection_made(self, transport: "Transport") -> None:
         """Start on `transport`; asyncio calls this once."""
-        self.bare_socket = None
         self._transport = self.reading.transport = transport
         self._tls = transport.get_extra_info("ssl_object")
+        plain = self.bare_socket if self._tls is None else None
+        self.bare_socket = None
         if self.state >= _CLOSING:
             transport.abort()  # its time was up in the turn of the loop that the handshake ended in
             return
         # Every byte the socket leaves behind counts, so that back-pressure is felt at once.
         transport.set_write_buffer_limits(high=0)
-        self.outbound.attach(transport)
+        self.outbound.attach(transport, -1 if plain is None else plain.fileno())
         self.become(_INTRODUCING)
         self.owner.opened()
         self.host.router.flush_unless_due()

@@ -148,7 +148,7 @@ class Faults(StreamFaults, Screen):
         fault.hits = 0
         if after_bytes == 0:
             fault.hits = 1
-            transport.abort()
+            connection.channel.abort()
         else:
             connection.outbound.attach(CuttingTransport(transport, after_bytes, fault))
         return self._begin(fault)

@@ -4,6 +4,7 @@ cimport cython
 
 from midge.protocol cimport lines, memory
 from midge.protocol.frame cimport Frame
+from midge.server.routing cimport plain_socket
 
 cdef int _SPACE, _CR, _LF
 cdef Py_ssize_t _CHUNK_BYTES, _CHUNKS_KEPT
@@ -21,6 +22,7 @@ cdef class ChunkPool:
 
 cdef class Outbound:
     cdef readonly bint behind
+    cdef int _descriptor
     cdef ChunkPool _pool
     cdef object _transport
     cdef Py_ssize_t _transport_bytes
@@ -31,7 +33,7 @@ cdef class Outbound:
     cdef Py_ssize_t _capacity
     cdef Py_ssize_t _used
 
-    cpdef void attach(self, object transport) except *
+    cpdef void attach(self, object transport, int descriptor=*) except *
     cpdef void detach(self) except *
     cpdef Py_ssize_t pending_bytes(self)
     @cython.locals(length=Py_ssize_t)
@@ -53,8 +55,10 @@ cdef class Outbound:
     cpdef void caught_up(self) except *
     cpdef void finish(self) except *
     cdef void _make_room(self, Py_ssize_t length) except *
-    @cython.locals(chunk=bytearray)
+    @cython.locals(sent=Py_ssize_t)
     cdef void _write_chunk(self) except *
+    @cython.locals(chunk=bytearray)
+    cdef void _pass_on(self, Py_ssize_t start) except *
     cdef void _fill(self, bytearray chunk) except *
     @cython.locals(left=Py_ssize_t)
     cdef void _write(self, object piece) except *
