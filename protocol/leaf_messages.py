@@ -24,10 +24,10 @@ class SubjectRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeafInfo(msgspec.Struct, kw_only=True):
-    """What the accepting server says of itself; an unset field is left out of the line.
+    """The INFO of the accepting server; an unset field is left out of the line.
 
-    `connect_info` marks the second one, which answers CONNECT and has what depends on who asks:
-    `import_` is what the other side may subscribe to, `export` what it may publish.
+    `connect_info` marks the second one, which answers CONNECT and has the fields that depend on the
+    connecting server: `import_` says what it may subscribe to, `export` what it may publish to.
     """
 
     server_id: str = ""
@@ -68,7 +68,7 @@ class LeafInfo(msgspec.Struct, kw_only=True):
 
 
 class LeafConnect(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What the connecting server says of itself."""
+    """The CONNECT of the connecting server."""
 
     version: str = ""
     nkey: str = ""

@@ -1,4 +1,4 @@
-"""What the dialects of links between servers have in common: messages as they lie in the buffer.
+"""Parsing shared by the dialects of links between servers: messages as they lie in the buffer.
 
 A message line names the account it belongs to where a link carries several, then the subject::
 

@@ -6,7 +6,7 @@ Both build their Arrow schemas from it, and the lake its first tables. Nothing h
 from typing import Final, Literal, NamedTuple
 
 Kind = Literal["time", "string", "binary", "headers", "int32", "int64", "bool"]
-"""What a column holds. `time` is in microseconds UTC; `headers` are names as they were sent, each
+"""The type of a column. `time` is in microseconds UTC; `headers` are names as they were sent, each
 with its values in order; the others are Arrow's own names of types."""
 
 

@@ -17,7 +17,7 @@ GOSSIP_OVERRIDE = 2
 
 
 class RouteInfo(msgspec.Struct, kw_only=True):
-    """What a server says of itself on a route, or of another one: then `server_id` is not its own.
+    """The INFO of a server on a route, or about another server: then `server_id` is not its own.
 
     An unset field is left out of the line. `ip` is the URL that other servers connect to. Only the
     INFO of a client port has a `client_id`. `midge_jetstream` says that a midge has streams, which
@@ -66,7 +66,7 @@ class RouteInfo(msgspec.Struct, kw_only=True):
 
 
 class RouteConnect(msgspec.Struct, kw_only=True):
-    """What the connecting server says of itself; `name` is its server id."""
+    """The CONNECT of the connecting server; `name` is its server id."""
 
     echo: bool = True
     verbose: bool = False

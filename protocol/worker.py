@@ -33,7 +33,7 @@ _ARGUMENTS = 4  # of an NS+
 
 
 class BlockHandler:
-    """What a WorkerParser calls, besides its handler."""
+    """Handler of a WorkerParser for blocks and numbered subscriptions, which routes do not have."""
 
     def take_block(
         self, data: bytearray, start: int, end: int, number: int, count: int, size: int

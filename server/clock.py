@@ -15,7 +15,7 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """What the server needs of time; all times are in seconds."""
+    """The clock and timers that the server uses; all times are in seconds."""
 
     def monotonic(self) -> float:
         """Give a time that only ever goes forward, from an unknown origin."""

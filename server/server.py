@@ -82,7 +82,7 @@ class Server:
 
     @property
     def broker(self) -> Broker:
-        """What the connections share; made on first use, within the loop."""
+        """The broker that the connections share; made on first use, within the loop."""
         if self._broker is None:
             soon = asyncio.get_running_loop().call_soon
             keys = None if self._part is None else self._part.keys

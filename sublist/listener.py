@@ -1,4 +1,4 @@
-"""What is told of an account's interest."""
+"""Interface for listeners to changes of an account's interest."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""What was published to a server, and delivered to its clients, kept for assertions.
+"""Messages published to a server, and delivered to its clients, kept for assertions.
 
 Like pytest's caplog, for messages.
 """

@@ -31,5 +31,5 @@ class Captured:
 
     @property
     def json(self) -> Any:
-        """What the payload says as JSON. Raises: ValueError."""
+        """The payload, parsed as JSON. Raises: ValueError."""
         return json.loads(self.payload)

@@ -1,4 +1,4 @@
-"""What a failed assertion of a capture says: what was expected, what there was, and how near."""
+"""The text of a capture's failed assertion: what was expected, what there was, and how near."""
 
 from __future__ import annotations
 

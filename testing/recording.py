@@ -1,4 +1,4 @@
-"""What midge recorded, for tests that start from it."""
+"""Messages recorded by midge, for tests that start from them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _SEQUENCES = (names.EXPECTED_LAST_SEQ, names.EXPECTED_LAST_SUBJECT_SEQ)
 
 
 class _Ack(NamedTuple):
-    """What the subject of an ack says."""
+    """The fields of an ack's subject."""
 
     stream: str
     consumer: bytes

@@ -1,4 +1,4 @@
-"""What streams store, shown to captures as soon as the streams themselves show it."""
+"""Shows captures the messages that streams store, as soon as the streams themselves show them."""
 
 from __future__ import annotations
 

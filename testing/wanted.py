@@ -1,4 +1,4 @@
-"""What an assertion of a capture looks for, and when it has been found."""
+"""Criteria of an assertion of a capture, and the check whether they are met."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Kind(TypedDict, total=False):
-    """What a message must be to count."""
+    """Conditions on a message for it to count."""
 
     payload: bytes | str | None
     """Exactly this payload."""
@@ -32,7 +32,7 @@ class Kind(TypedDict, total=False):
 
 
 class Criteria(Kind, total=False):
-    """What messages must be, how many must come, and in which time."""
+    """Conditions on messages, the number of them, and the time to wait."""
 
     count: int | None
     """So many, no more; None: one or more."""
@@ -41,29 +41,29 @@ class Criteria(Kind, total=False):
 
 
 class DeliveryKind(Kind, total=False):
-    """What a delivery must be to count."""
+    """Conditions on a delivery for it to count."""
 
     to: str | None
     """Deliveries to the client of this name."""
 
 
 class DeliveryCriteria(Criteria, DeliveryKind, total=False):
-    """What deliveries must be, how many must come, and in which time."""
+    """Conditions on deliveries, the number of them, and the time to wait."""
 
 
 class StoredKind(Kind, total=False):
-    """What a message must be to count, and where it is stored."""
+    """Conditions on a stored message for it to count, and its stream."""
 
     stream: str | None
     """Messages in the stream of this name."""
 
 
 class StoredCriteria(Criteria, StoredKind, total=False):
-    """What stored messages must be, how many must come, and in which time."""
+    """Conditions on stored messages, the number of them, and the time to wait."""
 
 
 class Verdict(enum.Enum):
-    """What the messages that there are say about an assertion."""
+    """Result of comparing the messages so far with an assertion."""
 
     TOO_FEW = enum.auto()
     RIGHT = enum.auto()
@@ -81,7 +81,7 @@ ANYTHING: Any = _Any()
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What an assertion looks for; made by `wanted`."""
+    """The criteria of one assertion; made by `wanted`."""
 
     what: str
     """`published`, `delivered` or `stored`."""
@@ -98,7 +98,7 @@ class Wanted:
 
     @property
     def waits(self) -> tuple[tuple[Verdict, float], ...]:
-        """What to wait for the end of, and how long, one after the other."""
+        """The verdicts whose end to wait for, in order, each with its longest wait in seconds."""
         return (Verdict.TOO_FEW, self.timeout_s), (Verdict.RIGHT, self.quiet_s)
 
     def matching(self, messages: Iterable[Captured]) -> list[Captured]:

@@ -31,7 +31,7 @@ class PageRequest:
 
 @dataclass(slots=True)
 class InfoRequest:
-    """What a stream's info should detail."""
+    """The details requested of a stream's info."""
 
     offset: int = 0
     deleted_details: bool = False
@@ -40,7 +40,7 @@ class InfoRequest:
 
 @dataclass(slots=True)
 class PurgeRequest:
-    """What to purge: below a sequence, of a subject, all but some."""
+    """The messages to purge: below a sequence, of a subject, all but the newest `keep`."""
 
     seq: int = 0
     filter: str = ""
@@ -68,7 +68,7 @@ class SnapshotRequest:
 
 @dataclass(slots=True)
 class RestoreState:
-    """What the state of a stream, when it was backed up, says of its size."""
+    """The size of a stream, from its state when it was backed up."""
 
     messages: int = 0
     bytes: int = 0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerCut:
-    """What a consumer was at one moment, before it is written."""
+    """A copy of a consumer's state at one moment, taken before it is written."""
 
     def __init__(self, consumer: Consumer) -> None:
         to_wall_ns = consumer.clock.wall_ns() - consumer.clock.monotonic_ns()

@@ -17,7 +17,7 @@ from midge.jetstream.archive.tar_restore import TarRestore
 from midge.jetstream.json.encode import text
 
 _MESSAGE_COST = 256
-"""What storing a message costs beside its bytes: some 5 us, see `Snapshot`."""
+"""Fixed cost of storing a message, besides its bytes: some 5 us, see `Snapshot`."""
 
 _PART_MAX = 16 << 20
 """The largest part of an entry that is waited for, unless messages may be larger: the state of a

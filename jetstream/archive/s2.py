@@ -12,7 +12,7 @@ from midge.jetstream.store.numbers import Octets
 from midge.protocol.errors import MidgeError
 
 BLOCK_MAX = 64 * 1024
-"""What `encode` takes at once: offsets fit 16 bits, and a block takes well below a millisecond."""
+"""Most bytes that `encode` takes at once: offsets fit 16 bits, a block takes well below 1 ms."""
 
 _HASH_BITS = 14
 _HASH_SHIFT = 32 - _HASH_BITS

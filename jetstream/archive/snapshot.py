@@ -28,7 +28,7 @@ _PURGE_MAX_MESSAGES = 2000
 us each."""
 
 _MESSAGE_COST = 128
-"""What a message costs beside its bytes: some 3 us, while 64 KiB take some 350 us to compress."""
+"""Fixed cost of a message, besides its bytes: some 3 us; 64 KiB take some 350 us to compress."""
 
 
 class SnapshotError(MidgeError):

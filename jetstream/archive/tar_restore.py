@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from midge.jetstream.archive.restored import RestoredStream
 
 _RECORD_COST = 512
-"""What reading and storing a message costs beside its bytes: some 10 us, see `Snapshot`."""
+"""Fixed cost of reading and storing a message, besides its bytes: some 10 us, see `Snapshot`."""
 
 _REMOVAL_COST = 64
 _FILE_MAX = 16 << 20

@@ -26,7 +26,7 @@ _TURN_BYTES = 256 << 10
 
 
 class Transfers:
-    """What is under way in one account, by the id in its subject.
+    """The snapshots and restores under way in one account, by the id in their subjects.
 
     `wait_turn` has work done in one of the next turns of the loop.
     """

@@ -1,7 +1,7 @@
-"""What a stream's configuration must be like, checked in nats-server's order and its words.
+"""Checks of a stream's configuration, in nats-server's order and with its error texts.
 
-`check` takes a configuration as it was asked for and returns it with its defaults. With `pedantic`
-it refuses what it would otherwise put right.
+`check` takes a configuration as requested and returns it with its defaults. With `pedantic` it
+refuses values that it would otherwise correct.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ SOURCING_HEARTBEAT_NS = SECOND_NS
 
 @dataclass(slots=True)
 class ConsumerConfig:
-    """What a consumer was asked to be, one attribute for each key of the JSON."""
+    """The configuration requested for a consumer, one attribute for each key of the JSON."""
 
     durable_name: str = ""
     name: str = ""
@@ -206,7 +206,7 @@ CREATE_REQUEST = Structure(
 
 @dataclass(slots=True)
 class Allowance:
-    """What the server and the account allow; 0 and less are no limit."""
+    """Limits of the server and the account on consumers; 0 or less means no limit."""
 
     server_max_ack_pending: int = 0
     account_max_ack_pending: int = 0

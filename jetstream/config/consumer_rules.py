@@ -1,4 +1,4 @@
-"""What a consumer's configuration may be, and what of it may change: nats-server's checks.
+"""Checks of a consumer's configuration and of changes to it, as nats-server makes them.
 
 The order of the checks is nats-server's, so that a request with several faults gets the same error.
 """

@@ -1,4 +1,4 @@
-"""What the mirror and the sources of a stream must be like; see `checks`."""
+"""Checks of the mirror and the sources in a stream's configuration; see `checks`."""
 
 from __future__ import annotations
 

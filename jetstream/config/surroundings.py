@@ -1,4 +1,4 @@
-"""What the configuration of a stream is checked against."""
+"""Interface to the account and the limits that a stream's configuration is checked against."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from midge.jetstream.config.stream import StreamConfig
 
 
 class Surroundings(Protocol):
-    """What a configuration is checked against: the account, and the server's limits."""
+    """The account and the server's limits, which a configuration is checked against."""
 
     @property
     def duplicate_window_max_ns(self) -> int:

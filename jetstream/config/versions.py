@@ -12,7 +12,7 @@ API_LEVEL = 5
 """The level of nats-server 2.15, whose features are all here."""
 
 SERVER_VERSION = COMPATIBLE_VERSION
-"""What `_nats.ver` shows: the nats-server whose API this is."""
+"""The value of `_nats.ver`: the version of nats-server whose API this is."""
 
 _DIGITS_MAX = 4000  # Python reads no more at once
 

@@ -1,4 +1,4 @@
-"""What an ack says: its kind, and the delay that comes with a NAK."""
+"""Parsing of an ack's payload: its kind, and the delay that comes with a NAK."""
 
 from __future__ import annotations
 

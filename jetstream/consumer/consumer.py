@@ -24,7 +24,7 @@ _STALE = 0xFFFFFFFFFFFFFFFF
 
 
 class FilterSubscription(Subscription):
-    """What has a consumer told of the messages of one filter.
+    """One filter of a consumer as a subscription, matched against the stream's messages.
 
     Those of one consumer form a chain by `before`, which takes less memory than a list of them.
     """

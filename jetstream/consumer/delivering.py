@@ -17,7 +17,8 @@ from midge.jetstream.environment.sink import Receiver
 from midge.jetstream.store.interface import StoredMessage
 
 MESSAGE_COST = 256
-"""What delivering a message takes of a turn besides its bytes: the time of copying so many."""
+"""Fixed cost of a delivery in a turn's budget, besides the message's bytes: the time of copying so
+many bytes."""
 
 _MESSAGE_COST = MESSAGE_COST  # C numbers where this is compiled
 _NO_ACKS = NO_ACKS

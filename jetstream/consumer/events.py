@@ -1,4 +1,4 @@
-"""What consumers tell about themselves: advisories, and metrics of acks."""
+"""The events of consumers: advisories, and metrics of acks."""
 
 from __future__ import annotations
 

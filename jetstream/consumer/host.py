@@ -1,4 +1,4 @@
-"""What a consumer's stream does for it: store, clock and sink, and the calls of a consumer."""
+"""Interface of a stream to its consumers: store, clock and sink, and the methods they call."""
 
 from __future__ import annotations
 

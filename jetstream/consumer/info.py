@@ -1,4 +1,4 @@
-"""What a consumer reports about itself."""
+"""The info of a consumer, as API answers and monitoring show it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a consumer is kept beside its stream: changes within 100 ms, confirmed acks at once."""
+"""Stored changes of a consumer: written beside its stream within 100 ms, confirmed acks at once."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _MILLISECOND_NS = 1_000_000
 _SWEEP_INTERVAL_NS = _SECOND_NS  # how often a full queue is searched for requests without interest
 
 REPLY_OF_IMPORT = b"_R_."
-"""What the reply subjects of other accounts' requests begin with."""
+"""Prefix of the reply subjects of requests from other accounts."""
 
 _NO_PRIORITY = 0
 _OVERFLOW = 1

@@ -23,7 +23,7 @@ class BadRequestError(MidgeError):
 
 
 class RequestBody:
-    """What a pull request asks for; `has_options` tells that it is more than a number."""
+    """The parsed body of a pull request; `has_options` tells that it is more than a number."""
 
     __slots__ = (
         "batch",

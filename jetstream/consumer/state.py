@@ -47,13 +47,13 @@ _USUAL: dict[str, Any] = {
     "num_replicas": 0,
     "metadata": {"_nats.req.level": "0"},
 }
-"""What a stored configuration leaves out: 220 of its 360 bytes, which every consumer also keeps in
-memory. Part of the file format: never to be changed."""
+"""Usual values, left out of a stored configuration: 220 of its 360 bytes, which every consumer also
+keeps in memory. Part of the file format: never to be changed."""
 
 
 @dataclass(slots=True)
 class StoredState:
-    """What was stored of a consumer. `pending` has consumer sequence and wall time of each."""
+    """The stored state of a consumer. `pending` has consumer sequence and wall time of each."""
 
     config: ConsumerConfig = field(default_factory=ConsumerConfig)
     created_ns: int = 0

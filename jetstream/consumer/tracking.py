@@ -1,4 +1,4 @@
-"""What a consumer has delivered: what awaits an ack, is to be delivered again, or was settled.
+"""A consumer's delivered messages: those awaiting an ack, due for redelivery, or settled.
 
 The rules are nats-server's; `progress.Progress` has the positions and floors.
 """
@@ -67,7 +67,7 @@ class Tracking(Progress):
 
     @property
     def events(self) -> ConsumerEvents:
-        """What tells of this consumer; made when there is something to tell."""
+        """The events of this consumer; the object is made on demand."""
         return ConsumerEvents(self.host, self.name)
 
     def takes_acks(self) -> bool:

@@ -1,1 +1,1 @@
-"""What JetStream is handed for the outside world: time, and where its messages go."""
+"""Interfaces of JetStream to the outside world: the clock, and the sink for its messages."""

@@ -12,7 +12,7 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """What JetStream needs of time.
+    """The clock and timers that JetStream runs on.
 
     Expiry, duplicate windows, pauses and schedules run on wall time; waits and heartbeats on the
     monotonic time, and so do the delays of `call_later`.

@@ -25,7 +25,7 @@ class JsonProblem(MidgeError):
 
 
 class Kind:
-    """What a field holds. `go_type` is its name in refusals.
+    """The type of a field's value. `go_type` is its name in refusals.
 
     `is_as_held` tells that a value is written as it is, and left out when it is false. A value of
     `plain_type` of `plain.read` stands for itself, too.

@@ -1,6 +1,6 @@
-"""What is found by a walk over the rows: how many messages match, and which sequences are gone.
+"""Walks over the rows, which count matching messages and find the sequences that are gone.
 
-That takes some 3 ns a message, where the look-up of each message by its sequence takes 44.
+A walk takes some 3 ns a message, where the look-up of each message by its sequence takes 44.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Write:
-    """What a committer is to do: write ``data[:used]`` at `position` of `file`, and sync.
+    """One task of a committer: write ``data[:used]`` at `position` of `file`, and sync.
 
     With `seal` the data is a group of the segment with this number, and its checksums, which begin
     with `seed`, are still to be put in. `with_directory` syncs the directory as well, for the file

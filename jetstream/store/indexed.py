@@ -1,4 +1,4 @@
-"""What memory and file stores share: the index, and every change to it.
+"""Base of the memory and file stores: the index, and every change to it.
 
 An implementation says where the bytes of a message go (`_place`) and how they are read. A `Run` is
 a stretch of a stream's sequences that lie in one chunk of memory or in one segment file.

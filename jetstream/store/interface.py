@@ -1,4 +1,4 @@
-"""What a stream's messages are kept in, as streams and consumers see it.
+"""The store of a stream's messages, as streams and consumers see it.
 
 `memory.py` and the file store implement exactly this. Everything that decides (limits, expected
 sequences, duplicates) uses the state as of the open group: `last_seq`, `messages`, `bytes` and the

@@ -1,4 +1,4 @@
-"""What is asked of a store's index: by sequence, subject, pattern and time."""
+"""Look-ups in a store's index: by sequence, subject, pattern and time."""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ _SPAN = 1 << _BITS
 _MASK = _SPAN - 1
 
 UNWANTED = 1
-"""What `next_wanted` passes over, in the byte of a subject."""
+"""Byte of a subject that `next_wanted` passes over."""
 
 WANTED = 2
-"""What is known to be wanted."""
+"""Byte of a subject that is known to be wanted."""
 
 _UNWANTED = UNWANTED  # a C number where this is compiled
 

@@ -1,4 +1,4 @@
-"""What a store removes: single messages, the oldest ones, or those of some subjects.
+"""Removal from a store: single messages, the oldest ones, or those of some subjects.
 
 A few messages are taken out of the index one after the other; many by a sweep over the rows. Either
 way all that is removed is gone when a method returns; only the names of subjects of which nothing

@@ -1,4 +1,4 @@
-"""What a stream sends, held until all that it rests on is durable.
+"""The messages that a stream sends, held until every change they rest on is durable.
 
 Acks, refusals, answers to requests and republished messages leave in the order they were made. None
 leaves before the group is durable that holds the last change of the stream: a duplicate or a wrong

@@ -15,7 +15,7 @@ from midge.jetstream.stream.surroundings import Surroundings
 
 
 class Woken(Protocol):
-    """What is told when a stream shows more than before."""
+    """Listener that is called when a stream shows more messages than before."""
 
     def wake(self) -> None:
         """Take note that more is visible."""

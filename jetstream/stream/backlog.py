@@ -1,4 +1,4 @@
-"""What a stream has taken and the disk does not have yet, held against limits.
+"""The messages of a stream that are not yet on the disk, held against limits.
 
 At most two groups wait at a time: one that is written, and the open one behind it.
 """

@@ -24,7 +24,7 @@ class DuplicateId(Refused):
 
 
 class Stage:
-    """What the messages of one batch would change."""
+    """The changes that the messages of one batch would make."""
 
     def __init__(self, stream: StreamHost) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""What the headers of a published message ask for, checked in nats-server's order."""
+"""Checks of the headers of a published message, in nats-server's order."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a stream holds: how much that may be, what goes to make room, and what is removed.
+"""The messages that a stream holds: their limits, and their removal, to make room or by request.
 
-Everything that leaves a stream leaves through here, so that the account's usage and the consumers
-hear of it once.
+Every removal from a stream passes through here, so that the account's usage and the consumers are
+told of it once.
 """
 
 from __future__ import annotations

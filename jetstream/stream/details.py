@@ -1,6 +1,6 @@
-"""What STREAM.INFO lists on request: subjects with their counts, and the sequences that are gone.
+"""The lists of STREAM.INFO made on request: subjects with their counts, and deleted sequences.
 
-A large stream is looked at in pieces, while it goes on. Its subjects are counted by ranges of the
+A large stream is read in pieces, while it stays in use. Its subjects are counted by ranges of the
 alphabet first; then those of the ranges that the page needs are gathered, so that no more than a
 page of a million subjects is ever sorted or held.
 """

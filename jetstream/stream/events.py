@@ -1,4 +1,4 @@
-"""What a stream tells about itself: advisories in its account."""
+"""The events of a stream: advisories in its account."""
 
 from __future__ import annotations
 

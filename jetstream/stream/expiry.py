@@ -25,7 +25,7 @@ PIECE_BYTES = 1 << 20
 """Read in one piece when TTLs are allowed: some 3 ms."""
 
 _READ_COST = 512
-"""What reading a message costs beside its bytes: 1.5 us, while a MiB takes some 3 ms."""
+"""Fixed cost of reading a message, besides its bytes: 1.5 us, while a MiB takes some 3 ms."""
 
 _PAUSE_S = 0.25
 """Least time between looks, as in nats-server: many small ones would slow down publishing."""

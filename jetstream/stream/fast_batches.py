@@ -31,7 +31,7 @@ _START, _APPEND, _COMMIT, _COMMIT_BEFORE, _PING = range(5)
 
 
 class _Request:
-    """What a reply subject says about its message."""
+    """The fields of a message's reply subject."""
 
     __slots__ = ("batch_id", "flow", "gap_ok", "operation", "sequence")
 

@@ -1,4 +1,4 @@
-"""What a request for stored messages asks for, by the API and directly."""
+"""The body of a request for stored messages, by the API or directly."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _MSG_ID = b"Msg-Id:"
 
 
 class HeaderScan:
-    """What was found last: the value of the message id is ``data[id_start:id_end]``."""
+    """Result of the last scan: the value of the message id is ``data[id_start:id_end]``."""
 
     __slots__ = ("id_end", "id_start")
 

@@ -1,4 +1,4 @@
-"""What a stream shares with its parts: its data, and what they have it do.
+"""Interface of a stream to its parts: its data, and the methods they call.
 
 Checks, batches, timers and followers know this class; `stream.Stream` puts them together.
 """

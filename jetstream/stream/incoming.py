@@ -36,7 +36,7 @@ _NONE: dict[bytes, bytes] = {}
 
 
 class Incoming:
-    """What is to be stored, and what the checks have found out about it.
+    """A message to be stored, with the findings of the checks.
 
     `values` holds the headers whose names begin with ``Nats-``. `is_sourced` says that the message
     comes from another stream or from the server itself, which is not held to what clients are. A

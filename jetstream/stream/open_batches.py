@@ -10,7 +10,7 @@ from midge.jetstream.json.times import SECOND_NS
 from midge.jetstream.stream.surroundings import BatchQuota
 
 Batch = TypeVar("Batch")
-"""What a stream keeps of one batch."""
+"""Type of the state that a stream keeps of one batch."""
 
 
 class OpenBatches(Generic[Batch]):

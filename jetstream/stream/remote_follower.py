@@ -57,7 +57,7 @@ _TOKENS_BEFORE = 2  # domain and account, in acks of the second form
 
 
 class Delivery(NamedTuple):
-    """What the ack subject of a delivery tells."""
+    """The fields of a delivery's ack subject."""
 
     consumer: bytes
     deliveries: int

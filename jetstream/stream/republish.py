@@ -14,7 +14,7 @@ from midge.sublist.subjects import is_valid_publish_subject
 
 
 class Republisher:
-    """What `republish` of a stream asks for."""
+    """The `republish` of a stream: subjects and headers of the messages published again."""
 
     def __init__(self, transform: Transform, headers_only: bool) -> None:
         self._transform = transform

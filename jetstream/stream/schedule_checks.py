@@ -1,4 +1,4 @@
-"""What a message that is a schedule, or that ends one, must say."""
+"""Checks of the headers of a message that is a schedule, or that ends one."""
 
 from __future__ import annotations
 

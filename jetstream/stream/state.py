@@ -1,4 +1,4 @@
-"""What answers say about a stream: its state, and the whole of its info."""
+"""A stream's state and its whole info, as answers show them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from midge.jetstream.json.times import ZERO_TIME, format_time
 from midge.jetstream.stream.stream import Stream
 
 LISTED_APART = -1
-"""What stands in a state for lists that are written for themselves, see `details`."""
+"""Placeholder in a state for a list that is written separately, see `details`."""
 
 
 def state(

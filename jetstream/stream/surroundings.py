@@ -1,4 +1,4 @@
-"""What all streams of an account share: the outside, time, chance, and the limits of batches."""
+"""Surroundings shared by an account's streams: sink, clock, random numbers, limits of batches."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Surroundings:
 
 
 class OriginNotes:
-    """What the operator should know of the origins in other domains; this one logs nothing."""
+    """Notices to the operator about the origins in other domains; this class logs nothing."""
 
     def gap(self, stream: str, origin: str, first_seq: int, last_seq: int) -> None:
         """Take note that a mirror lacks messages, for the origin has them no more."""

@@ -1,4 +1,4 @@
-"""What an account and the server use of one kind of storage, and how much they may."""
+"""Use of one kind of storage by an account and by the server, and the limits on it."""
 
 from __future__ import annotations
 

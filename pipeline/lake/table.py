@@ -1,4 +1,4 @@
-"""What a table of the lake is; `tables.py` has them all."""
+"""The description of a table of the lake; `tables.py` has them all."""
 
 from dataclasses import dataclass
 

@@ -15,10 +15,10 @@ from pyspark.sql import functions as sf
 LITERAL, PWC, FWC = "L", "*", ">"
 
 INVALID_PATTERN = r"^$|(^|\.)(\.|$)|(^|\.)>\.|[ \t\r\n]"
-"""What no valid pattern contains, as a regular expression of both Java and Python."""
+"""Regular expression that finds invalid patterns, for both Java and Python."""
 
 INVALID_SUBJECT = r"^$|(^|\.)(\.|$)"
-"""What no subject that matches anything contains: an empty token."""
+"""Regular expression that finds subjects with an empty token, which match nothing."""
 
 
 @dataclass(frozen=True, order=True)

@@ -46,7 +46,7 @@ class Client:
         """
         self.info: dict[str, Any] = {}
         self.errors: list[str] = []
-        """What the server complained about without closing the connection."""
+        """Texts of the server's errors that did not close the connection."""
         self._options = options
         self._reader = FrameReader()
         self._backlog: collections.deque[Message] = collections.deque()
@@ -80,7 +80,7 @@ class Client:
 
     @property
     def max_payload_bytes(self) -> int:
-        """What the server takes at most in one message, headers included."""
+        """The size of the largest message that the server takes, headers included."""
         return int(self.info.get("max_payload", 1 << 20))
 
     def subscribe(self, subject: bytes, queue: bytes = b"") -> bytes:

@@ -17,7 +17,7 @@ from midge.protocol.client_side import Message, publish_frame
 
 PULL_MESSAGES = 16_384
 PULL_BYTES = 16 << 20
-"""What may be under way at once, far below the 64 MiB at which a server drops a slow consumer."""
+"""Most under way at once, far below the 64 MiB at which a server drops a slow consumer."""
 _NANOSECONDS = 1_000_000_000
 _HEARTBEAT_S = 2.0
 _PULL_EXPIRES_S = 30

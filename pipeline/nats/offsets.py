@@ -19,7 +19,7 @@ _KAFKA_LATEST, _KAFKA_EARLIEST = -1, -2
 
 @dataclass(frozen=True)
 class StreamState:
-    """What a stream holds right now. With no messages, `first_seq` is `last_seq + 1`."""
+    """The current state of a stream. With no messages, `first_seq` is `last_seq + 1`."""
 
     name: str
     created: str

@@ -75,8 +75,8 @@ class AccountPlan(Struct, frozen=True, kw_only=True):
     service_imports: tuple[ServiceImport, ...] = ()
     is_system: bool = False
     jetstream: dict[str, AccountJetStream] = {}
-    """What the account may use of JetStream, by tier (one without a name is for all streams); empty
-    where it may not."""
+    """The account's limits on JetStream, by tier (one without a name is for all streams); empty
+    where it may not use JetStream."""
 
 
 def plan_accounts(

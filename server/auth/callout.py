@@ -46,10 +46,10 @@ _CLIENT_TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
 
 
 class Service(NamedTuple):
-    """Who decides: where it listens, whose signature counts, who it is itself.
+    """The authorization service: where it listens, the key whose signature counts, its own users.
 
     `account` is the name of its account, in operator mode the account's key. `issuer` signs answers
-    and users, and `accounts` are all there are, outside operator mode, where `operator` is None.
+    and users, and `accounts` names all accounts, outside operator mode, where `operator` is None.
     """
 
     account: str

@@ -100,7 +100,7 @@ class ScopedKey(Struct, frozen=True):
 
 
 class JetStreamLimitsClaim(Struct, frozen=True):
-    """What an account may use of JetStream; negative means unlimited, no storage at all none."""
+    """An account's limits on JetStream; negative means unlimited, no storage means no JetStream."""
 
     mem_storage: Int64 = 0
     disk_storage: Int64 = 0

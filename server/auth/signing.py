@@ -1,4 +1,4 @@
-"""What a server signs and seals with."""
+"""The keys that a server signs and seals with."""
 
 from __future__ import annotations
 

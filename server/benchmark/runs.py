@@ -29,7 +29,7 @@ _WINDOW_POLL_S = 0.001
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What to measure."""
+    """The parameters of one measurement."""
 
     target: Target
     subject: bytes

@@ -1,4 +1,4 @@
-"""What the connections of one server share: accounts, router, limits, central decisions.
+"""The broker that one server's connections share: accounts, router, limits, central decisions.
 
 Connections ask it for INFO and admission, and report what happens to them. Every refusal is decided
 by its Admission, so that no path around it exists.
@@ -54,7 +54,7 @@ __all__ = ["Broker", "Observer", "Screen", "Totals"]
 log = get_logger()
 
 TOO_MANY_TOKENS = "too many tokens"
-"""What the refusals of subscriptions with too many of them are counted as."""
+"""The name under which refusals of subscriptions with too many tokens are counted."""
 
 _EXPECTED_MAX = 65536
 """Numbers given for connections that have not come about, such as by a failed upgrade."""
@@ -148,7 +148,7 @@ class Broker(Host):
 
     @cached_property
     def rights(self) -> Rights:
-        """What clients may do, made on first use."""
+        """The checks of clients' permissions and limits, made on first use."""
         from midge.server.broker.rights import Rights  # noqa: PLC0415 - no start needs it
 
         return Rights(self)

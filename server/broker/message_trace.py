@@ -38,7 +38,8 @@ ONLY = "Nats-Trace-Only"
 PARENT = "traceparent"
 HOP = "Nats-Trace-Hop"
 TRACING_PROTOCOL = 3
-"""What a server of at least this protocol says of a message's way, and does not deliver a trace."""
+"""Least protocol of a server that supports message tracing: it reports a message's way, and does
+not deliver a message that is sent for its trace alone."""
 
 _ORIGIN_ACCOUNT = "Nats-Trace-Origin-Account"
 _DISABLED = "trace disabled"

@@ -1,4 +1,4 @@
-"""What an admitted client may do: subscribe, publish, name a reply subject, answer.
+"""The rights of an admitted client: to subscribe, publish, name a reply subject, answer.
 
 Everything that could refuse a subscription or a message asks here.
 """

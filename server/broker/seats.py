@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 NO_LIMIT = -1
 
 Claim = tuple[str, str, int]
-"""What a connection counts for: one of `ADDRESS`, `USER` and `ACCOUNT`, a name, and how many there
-may be; a negative number is no limit."""
+"""A limit that a connection counts towards: one of `ADDRESS`, `USER` and `ACCOUNT`, a name, and the
+most connections there may be; a negative number is no limit."""
 
 ADDRESS, USER, ACCOUNT = "connections_per_address", "connections_per_user", "account"
 """The first two are names of limits, too."""

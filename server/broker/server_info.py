@@ -1,4 +1,4 @@
-"""What the INFO of a server says of it, of its TLS and of the servers beside it."""
+"""The INFO of a server: facts about it, its TLS and the servers beside it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Neighbours(Protocol):
-    """What clients are told of the cluster that this server is in."""
+    """The cluster that this server is in, as clients are told of it."""
 
     name: str
     is_dynamic: bool

@@ -26,7 +26,7 @@ _GATE_LOOK_S = 1.0  # a gate tells by itself that it opens
 
 
 class Pressed(Protocol):
-    """What back-pressure is about: a Channel."""
+    """The attributes of a Channel that back-pressure uses."""
 
     @property
     def host(self) -> Host:
@@ -34,19 +34,19 @@ class Pressed(Protocol):
 
     @property
     def owner(self) -> Client:
-        """What publishes and receives by it."""
+        """The client that publishes and receives by it."""
 
     @property
     def outbound(self) -> Outbound:
-        """What is to be written."""
+        """The output that is to be written."""
 
     @property
     def reading(self) -> "Reading":
-        """What is read."""
+        """The control that halts and resumes reading."""
 
     @property
     def max_pending_bytes(self) -> int:
-        """What may wait to be written."""
+        """Most bytes that may wait to be written."""
 
     def close(self, reason: ClosedReason) -> None:
         """End."""

@@ -1,4 +1,4 @@
-"""What commands use up of a turn besides what the parser charges, in bytes copied.
+"""The cost of commands to a turn besides what the parser charges, in bytes copied.
 
 See protocol/costs.py for the unit, and for what the parser charges.
 """

@@ -1,4 +1,4 @@
-"""What services and the system account are told of a client."""
+"""The descriptions of a client for services and the system account."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from midge.server.clients.seams import Home
 
 CLIENT_TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
-"""What monitoring calls the clients of each kind of listener."""
+"""Monitoring's names for the clients of each kind of listener."""
 
 
 def user_of(connection: Connection) -> str:

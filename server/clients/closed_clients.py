@@ -1,4 +1,4 @@
-"""What is remembered of a connection after its end, for monitoring: nothing but facts."""
+"""The facts, and nothing else, that are kept of a connection after its end, for monitoring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What permissions keep from a client that has subscribed: messages on denied subjects."""
+"""Messages on denied subjects, which permissions keep from a client that has subscribed."""
 
 from midge.protocol import memory
 from midge.protocol.frame import Frame

@@ -1,4 +1,4 @@
-"""What the channels of one server share."""
+"""The state that the channels of one server share."""
 
 from collections import Counter
 from random import Random
@@ -16,11 +16,12 @@ log = get_logger()
 
 
 class Host:
-    """What a read, a publish and a close need; the server's Broker extends it.
+    """The state that a read, a publish and a close need; the server's Broker extends it.
 
-    `clock` and `random` are the only sources of such. `finishing` are the channels without a
-    transport whose input is not all done yet. `limit_hits` counts by name what has been refused or
-    ended for a limit, `stalled_clients` how often a publisher was read no further for a while.
+    `clock` and `random` are the only sources of time and of random numbers. `finishing` are the
+    channels without a transport whose input is not all done yet. `limit_hits` counts by name what
+    has been refused or ended for a limit, `stalled_clients` how often reading from a publisher was
+    halted for a while.
     `surplus` are connections that are one too many by the count of another process.
     """
 

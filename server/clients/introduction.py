@@ -1,4 +1,4 @@
-"""What a client says of itself in CONNECT: what of it no client may have, and what cookies add."""
+"""Checks of a client's CONNECT for options that no client may have; credentials from cookies."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _ROUND_TRIP_AGE_S = 3600.0  # a round-trip time older than this is measured agai
 
 
 class Kept(Protocol):
-    """What is kept alive."""
+    """The connection that a `Keepalive` pings and ends."""
 
     def send_ping(self) -> None:
         """Send PING."""

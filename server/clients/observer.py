@@ -1,4 +1,4 @@
-"""What an observer of a server is told: of accounts, clients and subscriptions."""
+"""The interface for observers of a server's accounts, clients and subscriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a channel tells the client at its other end."""
+"""The hooks of a client that its channel calls."""
 
 from midge.protocol.errors import ProtocolError
 from midge.server.routing.client import Client

@@ -39,7 +39,7 @@ _HELD_BYTES = 64 * 1024  # what may wait unparsed while the parser is halted
 
 
 class Resumable(Protocol):
-    """What goes on when its turn has come."""
+    """A channel that resumes when its turn has come."""
 
     def resume(self) -> None:
         """Parse what waits."""

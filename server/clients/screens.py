@@ -1,4 +1,4 @@
-"""What may hold, change or refuse messages on their way: screens, which are asked one by one."""
+"""Screens, which may delay, change or refuse messages on their way and are asked one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What connections are given by the rooms above them, as type checkers see it.
+"""The interfaces of what the rooms above give to connections, for type checkers.
 
 Nothing here runs: these are the shapes of the broker, of what it decides and of what waits for
 interceptors. They are generic in the class of the client that publishes and in that of the whole
@@ -30,7 +30,7 @@ Asking_contra = TypeVar("Asking_contra", contravariant=True)
 
 
 class Transport(outbound.Transport, Protocol):
-    """What a channel needs of an asyncio transport."""
+    """The methods of an asyncio transport that a channel uses."""
 
     def set_write_buffer_limits(self, *, high: int) -> None:
         """Say from how many waiting bytes on the writer is told to pause."""
@@ -58,7 +58,7 @@ class Transport(outbound.Transport, Protocol):
 
 
 class Trace(Protocol):
-    """What is told what one client says and is told."""
+    """Notes what one client sends and what is sent to it."""
 
     def received(self, line: str) -> None:
         """Note a line from the client."""
@@ -86,7 +86,7 @@ class Trace(Protocol):
 
 
 class Waiting(Protocol):
-    """What waits, of one client, for interceptors."""
+    """The commands of one client that wait for interceptors."""
 
     def defer(self, command: Callable[..., object], *arguments: Any) -> None:
         """Run `command` when all before it is done."""
@@ -137,7 +137,7 @@ class Rights(Protocol[Publisher_contra, Asking_contra]):
 
 
 class Subscribing(Protocol[Asking_contra]):
-    """What is asked before a client subscribes."""
+    """The interception of subscriptions, asked before a client subscribes."""
 
     def subscribe(
         self, connection: Asking_contra, subject: bytes, queue: bytes | None, sid: bytes
@@ -165,14 +165,14 @@ class Passing(Protocol[Asking_contra]):
 
 
 class Hinting(Protocol):
-    """What an operator is told once."""
+    """The hints to the operator, each logged once."""
 
     def jetstream_missed(self, options: Options, account: str, frame: Frame) -> None:
         """Log that a request to JetStream had no receiver."""
 
 
 class MessageTrace(Protocol):
-    """What follows one message that asks for it."""
+    """The trace of one message that asks for it."""
 
     @property
     def is_void(self) -> bool:
@@ -193,14 +193,14 @@ class MessageTrace(Protocol):
 
 
 class Tracing(Protocol[Publisher_contra]):
-    """What follows the messages that ask for it."""
+    """The source of traces for the messages that ask for them."""
 
     def begin(self, connection: Publisher_contra, frame: Frame) -> MessageTrace | None:
         """Return the trace that the headers of `frame` ask for, or None."""
 
 
 class Home(Protocol[Publisher_contra, Asking_contra]):
-    """What a connection needs of the broker, beside being a Host for its channel."""
+    """The members of the broker that a connection uses, besides those of a Host for its channel."""
 
     options: Options
     global_account: Account
@@ -232,7 +232,7 @@ class Home(Protocol[Publisher_contra, Asking_contra]):
 
     @property
     def rights(self) -> Rights[Publisher_contra, Asking_contra]:
-        """What clients may do."""
+        """The checks of clients' permissions and limits."""
 
     @property
     def interception(self) -> Subscribing[Asking_contra] | None:
@@ -240,7 +240,7 @@ class Home(Protocol[Publisher_contra, Asking_contra]):
 
     @property
     def screens(self) -> Passing[Asking_contra]:
-        """What messages pass."""
+        """The screens that messages pass."""
 
     @property
     def hints(self) -> Hinting:
@@ -248,7 +248,7 @@ class Home(Protocol[Publisher_contra, Asking_contra]):
 
     @property
     def traces(self) -> Tracing[Publisher_contra]:
-        """What messages that ask for it are followed by."""
+        """The source of traces for the messages that ask for them."""
 
     def ping_interval_s(self, listener_kind: str) -> float:
         """Return the seconds between PINGs to clients of a listener."""

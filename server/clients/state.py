@@ -40,7 +40,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     State.CLOSING: frozenset({State.CLOSED}),
     State.CLOSED: frozenset(),
 }
-"""What may follow each state. Another CONNECT re-authenticates a client."""
+"""The states that may follow each state. Another CONNECT re-authenticates a client."""
 
 
 _ALLOWED = frozenset(

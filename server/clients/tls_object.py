@@ -1,4 +1,4 @@
-"""What an SSL object knows after its transport is gone; asyncio's closed transports forget it."""
+"""Reads an SSL object after its transport is gone; asyncio's closed transports forget it."""
 
 import ssl
 from collections.abc import Iterator

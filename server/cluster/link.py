@@ -160,10 +160,11 @@ class RouteLink(Link):
 
 
 class RouteBranch(Client):
-    """What a route is to one account; messages of that account go over it and come from it.
+    """One account's part of a route; messages of that account go over it and come from it.
 
-    `interest` is what the other server has told, by subject, queue group and origin. `told` is what
-    it is told. `origin` is the cluster of the leaf node that the message at hand comes from.
+    `interest` is the interest that the other server has told, by subject, queue group and origin;
+    `told` is the interest that it is told. `origin` is the cluster of the leaf node that the
+    message at hand comes from.
     """
 
     def __init__(self, link: RouteLink, account: Account, name: bytes) -> None:

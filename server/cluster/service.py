@@ -82,7 +82,7 @@ class RouteListener(LinkListener):
 
     @property
     def authenticate(self) -> Callable[[AuthRequest], Verdict | Awaitable[Verdict]] | None:
-        """What checks who a server is; None where anybody may connect."""
+        """The check of a connecting server's credentials; None where any server may connect."""
         return None if self._own is None else self._own.authenticate
 
     def make_link(self, peer: tuple[str, int]) -> Link:

@@ -48,7 +48,7 @@ log = get_logger()
 
 
 class Dialler(Protocol):
-    """What connects to a server and keeps the route up."""
+    """Connects to a server and keeps the route up."""
 
     address: Address
     is_explicit: bool

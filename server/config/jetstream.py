@@ -89,7 +89,7 @@ class JetStream(Table, frozen=True, kw_only=True):
 
 
 class AccountJetStream(Table, frozen=True, kw_only=True):
-    """What an account may use of JetStream; negative means unlimited."""
+    """Whether an account may use JetStream, and its limits; negative means unlimited."""
 
     enabled: bool = False
     """Offer JetStream to the account; `$G` has it where there are no accounts."""

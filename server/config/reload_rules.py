@@ -42,7 +42,7 @@ _SPOKEN: dict[tuple[str, ...], str] = {
     ("cluster", "host"): "cluster host",
     ("cluster", "port"): "cluster port",
 }
-"""What nats-server calls settings in a refusal, where that is not their key."""
+"""nats-server's names for settings in a refusal, where they are not the keys."""
 
 
 class Change(NamedTuple):

@@ -22,7 +22,7 @@ ConnectionType = Literal[
 
 
 class SubjectPermissions(Table, frozen=True, kw_only=True):
-    """What one direction (publish or subscribe) allows and denies."""
+    """The subjects that one direction (publish or subscribe) allows and denies."""
 
     allow: tuple[str, ...] = ()
     """Subjects, or `subject queue` pairs for subscriptions; empty allows everything."""
@@ -40,7 +40,7 @@ class AllowResponses(Table, frozen=True, kw_only=True):
 
 
 class Permissions(Table, frozen=True, kw_only=True):
-    """What a user may publish and subscribe to."""
+    """The subjects that a user may publish and subscribe to."""
 
     publish: SubjectPermissions = SubjectPermissions()
     """Subjects that the user may publish to."""
@@ -81,7 +81,7 @@ class AuthCallout(Table, frozen=True, kw_only=True):
 
 
 class Authorization(Table, frozen=True, kw_only=True):
-    """Who may connect when no accounts are needed, and the rules shared by all."""
+    """The users that may connect when no accounts are needed, and the rules shared by all."""
 
     user: str = ""
     """The only user's name; not together with `token` or `users`."""
@@ -125,7 +125,7 @@ class Interceptors(Table, frozen=True, kw_only=True):
 
 
 class AccountLimits(Table, frozen=True, kw_only=True):
-    """What one account may use; negative means unlimited."""
+    """The limits of one account; negative means unlimited."""
 
     max_connections: int = -1
     """Most client connections of the account."""
@@ -138,7 +138,7 @@ class AccountLimits(Table, frozen=True, kw_only=True):
 
 
 class Export(Table, frozen=True, kw_only=True):
-    """What an account offers: exactly one of `stream` and `service`."""
+    """The stream or service that an account offers: exactly one of `stream` and `service`."""
 
     stream: str = ""
     """Subject whose messages others may import."""
@@ -164,7 +164,7 @@ class ImportSource(Table, frozen=True, kw_only=True):
 
 
 class Import(Table, frozen=True, kw_only=True):
-    """What an account takes from another: exactly one of `stream` and `service`."""
+    """The import from another account: exactly one of `stream` and `service`."""
 
     stream: ImportSource | None = None
     """Stream that is delivered to this account."""

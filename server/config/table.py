@@ -1,4 +1,4 @@
-"""What every table of options is made of: the base class, and the types that many fields share."""
+"""The base class of every table of options, and the types that many fields share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Secret = Annotated[str, Meta(extra={"secret": True})]
 """Text that no log line, monitoring page or `midge check` may show."""
 
 REDACTED = "[REDACTED]"
-"""What stands in place of a secret."""
+"""The text that stands in place of a secret."""
 
 Seconds = Annotated[float, Meta(ge=0)]
 """A duration in seconds; integers are welcome."""

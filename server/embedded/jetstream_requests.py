@@ -20,7 +20,7 @@ TIMEOUT_S = 5.0
 
 
 class PubAck(NamedTuple):
-    """What a stream says of a message that it has stored.
+    """A stream's acknowledgement of a message that it has stored.
 
     `is_duplicate`: a message with this id was stored before, as `seq`.
     """

@@ -22,7 +22,7 @@ _NO_MESSAGE = 10037
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """What a stream holds."""
+    """The state of a stream: its subjects, messages, bytes, sequences and consumers."""
 
     name: str
     subjects: tuple[str, ...]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from midge.server.config.security import Interceptors, Permissions
 
 EVENTS = ("connect", "subscribe", "publish", "deliver")
-"""What can be intercepted; the names of the settings too."""
+"""The events that can be intercepted; the names of the settings too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """What a published and a delivered message have in common."""
+    """The fields that published and delivered messages have in common."""
 
     client: ClientInfo | None
     subject: str

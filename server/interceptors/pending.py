@@ -1,4 +1,4 @@
-"""What waits for interceptors: what one client does, and what is delivered to one client."""
+"""The queues that wait for interceptors: one client's commands, and deliveries to one client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PendingCommands:
-    """What one client does, in its order; `connection` is None for the process itself.
+    """The commands of one client, in order; `connection` is None for the process itself.
 
     When nothing waits any more, `ended` is called with this.
     """
@@ -111,9 +111,9 @@ class PendingCommands:
 
 
 class PendingDeliveries:
-    """What is to be delivered to one client, in its order; `waiting` wait for room.
+    """The deliveries to one client, in order; the commands in `waiting` wait for room.
 
-    `advanced` is called with this after some of it has been delivered, or dropped.
+    `advanced` is called with this after some of them have been delivered, or dropped.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What is told of requests to the API: who asked, and in an advisory for each what came of it."""
+"""Advisories about requests to the API: each names the requester and the answer."""
 
 from __future__ import annotations
 

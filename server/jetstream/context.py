@@ -1,4 +1,4 @@
-"""What JetStream of one server shares among its accounts."""
+"""The state of one server's JetStream that its accounts share."""
 
 from __future__ import annotations
 

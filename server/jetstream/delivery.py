@@ -20,7 +20,8 @@ from midge.server.routing.role import Role
 from midge.server.routing.router import Router
 
 PORTION_BYTES = 256 * 1024
-"""What one consumer delivers before the next one: some 500 messages of 256 B with their cost."""
+"""Most that one consumer delivers before the next one: some 500 messages of 256 B and
+their cost."""
 
 _PORTION_BYTES = PORTION_BYTES  # a C number where this is compiled
 

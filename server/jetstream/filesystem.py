@@ -1,4 +1,4 @@
-"""What kind of file system a store lies on: some lose it whatever is synced."""
+"""The kind of file system that a store lies on: some lose the store even when it is synced."""
 
 from __future__ import annotations
 

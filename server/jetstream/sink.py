@@ -1,4 +1,4 @@
-"""What JetStream sends: into its account, by the router, written at the end of the loop's turn."""
+"""JetStream's output: into its account, by the router, written at the end of the loop's turn."""
 
 from collections.abc import Callable
 

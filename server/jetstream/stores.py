@@ -42,11 +42,11 @@ class Stores(Protocol):
 
     @property
     def gate(self) -> Gate | None:
-        """What is shut while the disk does not keep up with those who publish."""
+        """The gate that is shut while the disk does not keep up with publishers."""
 
     @property
     def turns(self) -> Turns:
-        """What takes long is done in these, a piece a turn."""
+        """The turns in which long work is done, a piece a turn."""
 
     def make(self, account: str, config: StreamConfig) -> StreamStore:
         """Return an empty store for a new stream."""

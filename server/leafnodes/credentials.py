@@ -1,4 +1,4 @@
-"""What a link proves itself with: names and secrets of a URL, a seed, a credentials file."""
+"""The credentials of a link: names and secrets of a URL, a seed, a credentials file."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class LeafNodeService:
 
     @property
     def make_link(self) -> Callable[[tuple[str, int]], LeafLink] | None:
-        """What makes the link of a leaf that comes by a WebSocket; None where none is taken."""
+        """The factory for links of leafs that come by WebSocket; None where none are accepted."""
         return None if self._listener is None else self._listener.make_websocket_link
 
     def _end_those_who(self, why_ended: WhyEnded) -> None:

@@ -1,4 +1,4 @@
-"""What both ends of a link do alike, whichever has connected."""
+"""Code shared by both ends of a link, whichever of them has connected."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _STALE = "Stale Leaf Node Connection - Closing"
 
 
 class Dialler(Protocol):
-    """What keeps the link up."""
+    """Connects to a remote and keeps the link up."""
 
     table: LeafRemote
     address: Address

@@ -1,1 +1,1 @@
-"""What all links to other servers have in common, whatever dialect they speak."""
+"""Code shared by all links to other servers, leaf nodes and routes alike."""

@@ -1,4 +1,4 @@
-"""What links of an account are told of interest in the streams that it exports.
+"""The interest in the streams that an account exports, as the links of that account are told it.
 
 A message that comes over a link is carried to the importers by the import itself. So the other side
 is told what their subscriptions ask for, under the exporter's subjects: each with its queue group,
@@ -43,7 +43,7 @@ class AnInterest(Protocol):
 
 
 class ImportedStream:
-    """What one importer wants of one stream, under the exporter's subjects.
+    """The interest of one importer in one stream, under the exporter's subjects.
 
     `exporter` is the interest in the exporter's account, whose links are told, and `importer` that
     in the other one.

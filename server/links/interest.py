@@ -1,4 +1,4 @@
-"""What the links of each account are told of: its clients, and what lies behind other links."""
+"""The interest that each account's links are told: its clients' and that behind other links."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What one link is told of interest, as its state and the lines say it.
+"""The interest that one link is told: its state, and the lines that tell it.
 
-Whose interest a link is told of depends on what kinds of link it and the other one are: see
-`WANTED`. A hub is told of what is here and of our own leafs, never of what another hub or a route
-wants; a route is told the same, since every server of a cluster has a route to every other one.
+Which interest a link is told depends on its kind and on that of the link where the interest lies:
+see `WANTED`. A hub is told the interest of this server and of its leafs, never that of another hub
+or a route; a route is told the same, since every server of a cluster has a route to every other
+one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Allows = "Callable[[bytes], bool]"
 """Tells whether interest in a subject may be told."""
 
 _LOOK_BYTES = 4096
-"""What a look at an interest, and perhaps a line, take of a turn: some 2.5 us."""
+"""Charge to a turn for a look at an interest, and perhaps a line: some 2.5 us."""
 
 _SHARDS = 256
 """Into how many parts what is told is divided: a dictionary of a million entries takes 100 ms to
@@ -37,7 +38,7 @@ _TURN_MAX_BYTES = 128 * PORTION_BYTES
 
 
 class Kind(Enum):
-    """What the server at the other end of a link is to this one."""
+    """The role of the server at the other end of a link, as seen from this one."""
 
     LEAF = "leaf"
     HUB = "hub"
@@ -60,11 +61,11 @@ WANTED: Mapping[Kind, frozenset[Kind]] = {
 
 
 class Link(Protocol):
-    """What is needed of a link, or of the part of it that belongs to one account."""
+    """The members that `Told` uses of a link, or of the part of it that belongs to one account."""
 
     @property
     def role(self) -> int:
-        """What it is: a route, a leaf node link, or a link to another worker."""
+        """Its role: a route, a leaf node link, or a link to another worker."""
 
     @property
     def cluster(self) -> str:
@@ -72,11 +73,11 @@ class Link(Protocol):
 
     @property
     def told(self) -> Told:
-        """What it is told."""
+        """The interest that it is told."""
 
     @property
     def interest(self) -> Mapping[Any, Interest]:
-        """What the other server has told."""
+        """The interest that the other server has told."""
 
     def send(self, piece: bytes) -> None:
         """Send a line."""
@@ -115,7 +116,7 @@ class Dialect(Protocol):
 
 
 class Told:
-    """What one link has been told, and is to be told, of interest.
+    """The interest that one link has been told, and is to be told.
 
     `kind` is what the link leads to, and `wanted` are the kinds of link whose interest it is told
     of besides that of the account itself. `allows` tells which interest may be told.

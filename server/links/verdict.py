@@ -1,4 +1,4 @@
-"""Who a server is that connects: the answer may be there at once, or take a while."""
+"""The verdict on a server that connects: it may be there at once, or take a while."""
 
 from __future__ import annotations
 

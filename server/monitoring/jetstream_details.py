@@ -1,4 +1,4 @@
-"""What JetStream holds, in all and by account, stream and consumer, as pages show it."""
+"""The contents of JetStream, in total and by account, stream and consumer, as pages show them."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""What the command line does: `midge-server`, and `midge serve`, `check` and `convert`.
+"""The commands `midge-server`, and `midge serve`, `check` and `convert`.
 
 `midge-server` behaves as nats-server does, down to the exit code 0 for an unknown flag; the
 sub-commands of `midge` print one line and exit with 1.

@@ -54,7 +54,7 @@ SIGNAL_TEXTS = {
     signal.SIGUSR1: "user defined signal 1",
     signal.SIGUSR2: "user defined signal 2",
 }
-"""What nats-server's log calls the signals."""
+"""The names of the signals in nats-server's log."""
 
 
 class ServerLike(Protocol):

@@ -1,4 +1,4 @@
-"""What this program is called, and which versions it has."""
+"""The name and the versions of this program."""
 
 from __future__ import annotations
 

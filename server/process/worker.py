@@ -49,7 +49,7 @@ _LISTENING = ("monitoring_http", "monitoring_https", "leafnodes", "cluster")
 
 
 class Worker:
-    """What a worker process does, from its first word with the parent to the last."""
+    """A worker process, from its first message to or from the parent to the last."""
 
     def __init__(self, control_socket: socket.socket, way: socket.socket) -> None:
         self._control_socket = control_socket

@@ -20,7 +20,7 @@ from midge.sublist.bounded_cache import BoundedCache
 HOUR_US = 3_600_000_000
 
 SKIPPED, BARE, WHOLE = 0, 1, 2
-"""What to record of a message: nothing, a row without its payload, a row with it."""
+"""The ways to record a message: nothing, a row without its payload, a row with it."""
 
 _SKIPPED, _WHOLE, _HOUR_US = SKIPPED, WHOLE, HOUR_US  # C constants in the compiled build
 _NOT_COUNTED, _WORKER = NOT_COUNTED, int(Role.WORKER)

@@ -23,7 +23,7 @@ class Mapper(Protocol):
 
 
 class InterestWatcher(Protocol):
-    """What sees every subscription come and go, such as to tell another process of it."""
+    """Watches subscriptions being added and removed, such as to tell another process of them."""
 
     def added(self, subscription: Subscription) -> None:
         """See a subscription that has come in."""

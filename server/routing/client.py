@@ -1,4 +1,4 @@
-"""What the router knows of a client: where its output goes, what to watch for, and its counts."""
+"""The router's view of a client: where its output goes, what to watch for, and its counts."""
 
 from typing import TYPE_CHECKING, Any
 

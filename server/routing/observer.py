@@ -1,4 +1,4 @@
-"""What an observer of a server's messages is told; of clients: `clients/observer.py`."""
+"""The interface for observers of a server's messages; of clients: `clients/observer.py`."""
 
 from __future__ import annotations
 

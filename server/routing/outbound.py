@@ -27,7 +27,7 @@ _CHUNKS_KEPT = 64  # as many as a fan-out of the usual width fills; the rest is 
 
 
 class Transport(Protocol):
-    """What is needed of an asyncio transport."""
+    """The methods of an asyncio transport that output uses."""
 
     def write(self, data: bytes | memoryview) -> None:
         """Send `data`, or keep it until the socket takes it; the caller does not change it."""

@@ -1,4 +1,4 @@
-"""What a plain socket takes at once, past the transport that owns it.
+"""Non-blocking send on a plain socket, bypassing the transport that owns it.
 
 This module is the interpreted twin of ``plain_socket.pxd``, which the compiled modules inline.
 """

@@ -1,4 +1,4 @@
-"""What a client is to the server, which is another question than by which listener it came in."""
+"""The role of a client to the server, independent of the listener that accepted it."""
 
 from enum import IntEnum
 

@@ -38,7 +38,7 @@ _READ_BYTES_MAX = 1 << 20
 REFUSED = 0
 TAKEN = 1
 FAILED = 2
-"""What becomes of a delivery."""
+"""The outcomes of a delivery."""
 
 SWALLOWED = Frame()
 """Returned by `Client.checked` for a frame that it delivers and counts later."""

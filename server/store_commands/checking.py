@@ -22,7 +22,7 @@ _LOST_SHOWN_MAX = 100
 
 @dataclass
 class CheckedStream:
-    """What one stream holds; `lost` has the sequences that cannot be read, the first 100."""
+    """The contents of one stream; `lost` has the sequences that cannot be read, the first 100."""
 
     account: str
     stream: str
@@ -37,7 +37,7 @@ class CheckedStream:
 
 @dataclass
 class Checked:
-    """What a store holds. `damages` says what of its files cannot be read."""
+    """The contents of a store. `damages` describes what cannot be read of its files."""
 
     streams: list[CheckedStream]
     damages: list[str]

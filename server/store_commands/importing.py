@@ -27,7 +27,7 @@ _PAYLOAD_MAX = 64 << 20
 
 @dataclass
 class Imported:
-    """What became of one stream. `error` is empty unless it could not be imported."""
+    """The result of importing one stream. `error` is empty unless it could not be imported."""
 
     account: str
     stream: str

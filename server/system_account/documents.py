@@ -1,4 +1,4 @@
-"""What the system account tells of the server and its clients: the documents of events and answers.
+"""The documents of the system account's events and answers, about the server and its clients.
 
 Field names and order are nats-server's.
 """

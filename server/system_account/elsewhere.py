@@ -46,7 +46,7 @@ log = get_logger()
 
 
 class Announced(msgspec.Struct):
-    """What a server tells of an account."""
+    """A server's announcement of the connections that an account has there."""
 
     acc: str
     conns: int = 0
@@ -70,7 +70,7 @@ class Heard(RoutedSubscription):
 
 
 class Events(Protocol):
-    """What publishes in the system account."""
+    """Publishes and subscribes in the system account."""
 
     def listen(self, subscription: RoutedSubscription) -> None:
         """Add a subscription of the server's own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Seat:
-    """What the parent knows of the load of one worker.
+    """The load of one worker, as the parent knows it.
 
     A worker tells how many connections it has, and how many it had been handed when it counted: the
     parent adds those that it has handed over since.

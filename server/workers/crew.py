@@ -35,7 +35,7 @@ _PING_S = 2.0
 _TRY_AGAIN_S = 5.0
 PATIENCE_S = 2.0  # for what one worker asks the others, such as for a page
 _LINK_BUFFER_BYTES = 2 << 20
-"""What a link's socket holds, as far as the system allows (net.core.wmem_max): a batch of reads
+"""Capacity of a link's socket, as far as the system allows (net.core.wmem_max): a batch of reads
 makes 1 MiB of messages, and what does not fit makes the next ones slower."""
 
 _RELINK_S = 0.1  # a link that ends most often means that a process does, which is soon known
@@ -44,7 +44,7 @@ log = get_logger()
 
 
 class Owner(Protocol):
-    """What a crew works for."""
+    """The owner of a crew: provides for its workers, and takes what they report."""
 
     def first_words(self, index: int) -> dict[str, Any]:
         """Return what worker `index` is told at its start."""

@@ -1,11 +1,11 @@
-"""What the other workers are told of interest: by account, of clients and of services of this one.
+"""The interest that other workers are told: by account, of clients and of services of this one.
 
 Every worker has the same imports between accounts, and each answers some requests itself, so those
-subscriptions are told to none. Each link is told every change at once, and what there is at its
+subscriptions are not told. Each link is told every change at once, and the interest at its
 beginning in turns.
 
-A client's subscription that is alone on its subject gets a number, which the others are told. What
-they send for it in blocks goes straight to the client while it has that number.
+A client's subscription that is alone on its subject gets a number, which the others are told. The
+messages that they send for it in blocks go straight to the client while it has that number.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ANSWERED_BY_EACH = frozenset({b"$SYS.REQ.USER.INFO"})
 
 
 class Sender(Protocol):
-    """What interest is told over."""
+    """The link over which interest is told."""
 
     def send(self, piece: bytes) -> None:
         """Send a line."""
@@ -140,7 +140,7 @@ class AccountWatch:
 
 
 class Told:
-    """What one link has been told, and is still to be told.
+    """The interest that one link has been told, and is still to be told.
 
     `done` is called whenever nothing is left to be told.
     """

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 Key = tuple[str, str]
-"""What is counted: a kind, and a name of that kind."""
+"""The key of a count: a kind, and a name of that kind."""
 
 
 class Ledger:

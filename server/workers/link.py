@@ -269,9 +269,9 @@ class Blocks(BlockHandler):
 
 
 class WorkerPart(Client):
-    """What a link is to one account: where messages to the other worker go, and come from.
+    """One account's part of a link: messages to and from the other worker go over it.
 
-    To links to other servers it is one whose interest they are told: `told` says so.
+    Links to other servers treat it as a link whose interest they are told: `told` says so.
     """
 
     def __init__(self, link: WorkerLink, account: Account, name: bytes) -> None:

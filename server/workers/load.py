@@ -1,4 +1,4 @@
-"""What a worker tells its parent of its load."""
+"""A worker's reports of its load to its parent."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class Mesh(Observer):
 
 
 class Side:
-    """What happens at this end of one link."""
+    """This end of one link."""
 
     link: WorkerLink
     told: Told

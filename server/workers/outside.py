@@ -47,7 +47,7 @@ class Outside:
 
 
 class NothingTold:
-    """What a worker is told as if it were another server: nothing, for `Interest` tells it all."""
+    """Tells a worker nothing of what other servers are told: `Interest` tells it everything."""
 
     kind = Kind.WORKER
 

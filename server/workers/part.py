@@ -1,4 +1,4 @@
-"""What makes a server one of several workers: its number, the names of the whole, its doors."""
+"""One worker's part in a server of several: its number, the names of the whole, its doors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _nothing(_: object) -> None:
 
 
 class KnownNeighbours:
-    """What the first worker has told of the cluster that the server is in."""
+    """The cluster that the server is in, as the first worker has told of it."""
 
     def __init__(self, name: str, urls: list[str], *, is_dynamic: bool) -> None:
         self.name = name

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 MODULE = "midge.server.process.worker"
-"""What a worker runs."""
+"""The module that a worker runs."""
 
 _LINE_MAX_BYTES = 1 << 20  # of a log line that never ends
 _READ_BYTES = 1 << 16

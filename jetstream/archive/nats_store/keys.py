@@ -93,7 +93,7 @@ class FileKey:
 
 
 class AccountKeys:
-    """What opens the `.key` files of one account; `keys` are those of the configuration."""
+    """Opens the `.key` files of one account; `keys` are those of the configuration."""
 
     def __init__(self, account: str, keys: tuple[bytes, ...]) -> None:
         self._account = account.encode("utf-8", "surrogateescape")

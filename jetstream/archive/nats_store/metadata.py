@@ -1,4 +1,4 @@
-"""What nats-server keeps of a stream and its consumers beside the messages."""
+"""Reads the files that nats-server keeps of a stream and its consumers besides the messages."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def read_meta(key: str, data: bytes, total: bytes, opener: Opener | None = None)
 
 
 class Index:
-    """What an `index.db` says of which sequences have no message.
+    """The sequences without a message, as an `index.db` lists them.
 
-    It is written when the server stops, and now and then; what it says is gone stays so.
+    The file is written when the server stops, and now and then; a sequence it lists stays deleted.
     `first_seq` is the stream's first sequence, `firsts` that of each block by its number, and
     `deleted` has those that were removed in between.
     """

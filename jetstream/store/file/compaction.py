@@ -28,7 +28,7 @@ SLICE_BYTES = 512 * 1024
 
 
 class Carried:
-    """What a segment says of one stream beside the messages left, if only how far it had come."""
+    """Data of one stream in a segment besides the messages left; at the least its bounds."""
 
     __slots__ = ("ids", "names", "purges", "removals")
 

@@ -1,7 +1,7 @@
-"""What the console does for who has its token: publish, ask, look into streams, tail.
+"""The actions of the console for holders of its token: publish, ask, look into streams, tail.
 
 Each is a POST of a JSON object with the token in a header, which no other site's page can send.
-What is wrong with one is answered in words; nothing is guessed, trimmed or mended.
+An error in one is answered in words; nothing is guessed, trimmed or mended.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _BAD_HEADER = (":", "\r", "\n")
 
 
 class WrongRequest(Exception):
-    """What is asked for cannot be; the text says why."""
+    """A request that cannot be carried out; the text says why."""
 
 
 class Post(msgspec.Struct, forbid_unknown_fields=True):
-    """What a page posts; each action reads what it needs."""
+    """The body of a page's POST; each action reads the fields that it needs."""
 
     account: str = GLOBAL_ACCOUNT
     subject: str = ""

@@ -1,4 +1,4 @@
-"""What the console shows of all clients at a glance."""
+"""The console's summary of all clients."""
 
 from __future__ import annotations
 
