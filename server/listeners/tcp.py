@@ -17,7 +17,6 @@ from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.loop_adapter import forget, protocol_for
 from midge.server.listeners.accepting import Acceptor
 from midge.server.listeners.tls import HandshakeLimit, TlsContexts, is_client_hello
-from midge.server.listeners.tls_alert import alerting
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
@@ -187,6 +186,8 @@ class Listener(Acceptor):
             if context is None:
                 await loop.connect_accepted_socket(lambda: protocol, accepted)
                 return
+            from midge.server.listeners.tls_alert import alerting  # noqa: PLC0415 - for TLS only
+
             # The connection's own timer, on the server's clock, must fire first.
             timeout_s = self._broker.options.tls.timeout_s + _GRACE_S
             with alerting(accepted):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from midge.server.errors import ConfigError
-from midge.server.listeners.tls_alert import AlertingSSLObject
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
@@ -94,6 +93,10 @@ def build_server_context(table: Tls, where: str = "tls") -> ssl.SSLContext:
     asks_for_certificate = table.verify or table.verify_and_map
     if asks_for_certificate and not table.ca_file:
         raise ConfigError("verifying clients needs a ca_file", key=f"{where}.ca_file")
+    from midge.server.listeners.tls_alert import (  # noqa: PLC0415 - for TLS only
+        AlertingSSLObject,
+    )
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.sslobject_class = AlertingSSLObject
     context.minimum_version = _VERSIONS[table.min_version]
