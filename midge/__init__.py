@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from midge.version import VERSION
-
 if TYPE_CHECKING:
     from midge.protocol.errors import MidgeError
     from midge.server.config.options import Options
@@ -18,8 +16,7 @@ if TYPE_CHECKING:
     from midge.server.embedded.threaded_subscription import ThreadedSubscription
     from midge.server.errors import ConfigError
     from midge.server.preflight import load_options
-
-__version__ = VERSION
+    from midge.version import __version__ as __version__
 
 __all__ = [
     "ConfigError",
@@ -39,6 +36,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "__version__": "midge.version",
     "ConfigError": "midge.server.errors",
     "ConnectionView": "midge.server.embedded.snapshots",
     "DirectSubscription": "midge.server.embedded.direct",
@@ -68,4 +66,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """List the public names, imported yet or not."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOMES})

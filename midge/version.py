@@ -1,3 +1,3 @@
-"""The version of midge, beside the package's face, for what that face imports."""
+"""The version of midge, for modules that `import midge` would lead round in a circle."""
 
-VERSION = "0.1.0"
+__version__ = "0.1.0"

@@ -13,7 +13,7 @@ from typing import Any
 from midge.pipeline.lake.settings import PipelineSettings
 from midge.pipeline.lake.storage import as_uri
 from midge.pipeline.lake.tables import TABLES, LakeError
-from midge.version import VERSION
+from midge.version import __version__
 
 FILE = "_lake.json"
 """Its place in the lake; the underscore hides it from readers of Parquet."""
@@ -52,7 +52,7 @@ class Description:
         chosen = {name: getattr(settings, name) for name in SHAPING_SETTINGS}
         chosen["records_directory"] = as_uri(settings.records_directory)
         columns = {table.name: table.columns for table in TABLES.values()}
-        versions = {"lake": LAKE_VERSION, "midge": VERSION, "spark": pyspark.__version__}
+        versions = {"lake": LAKE_VERSION, "midge": __version__, "spark": pyspark.__version__}
         return cls(chosen, columns, versions)
 
     @classmethod

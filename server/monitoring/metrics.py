@@ -16,7 +16,7 @@ from midge.server.monitoring.account_totals import server_totals
 from midge.server.monitoring.link_metrics import leafnode_metrics
 from midge.server.monitoring.route_metrics import route_metrics
 from midge.server.monitoring.stream_metrics import lines_by_name, totals
-from midge.version import VERSION
+from midge.version import __version__
 
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker, Totals
@@ -54,7 +54,7 @@ class HubCollector(Collector):
         broker = state.broker
         labels = {
             "version": COMPATIBLE_VERSION,
-            "midge": VERSION,
+            "midge": __version__,
             "server_id": broker.keys.server_id,
             "name": state.server_name,
         }

@@ -9,7 +9,7 @@ from midge.server.monitoring import go_format
 from midge.server.monitoring.account_totals import server_totals
 from midge.server.monitoring.leafz import links_of
 from midge.server.monitoring.routez import routes_of
-from midge.version import VERSION
+from midge.version import __version__
 
 if TYPE_CHECKING:
     from midge.server.config.options import Options
@@ -30,7 +30,7 @@ def _identity(state: "State") -> dict[str, Any]:
         "server_id": broker.keys.server_id,
         "server_name": state.server_name,
         "version": COMPATIBLE_VERSION,
-        "midge_version": VERSION,
+        "midge_version": __version__,
         "proto": 1,
         "git_commit": "",
         "go": "python",

@@ -21,7 +21,7 @@ from midge.server.auth.passwords import has_plain_ones
 from midge.server.log import logger as logging
 from midge.server.process.gc_pauses import shorten_pauses
 from midge.server.process.names import PROGRAM, is_compiled
-from midge.version import VERSION
+from midge.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -160,7 +160,7 @@ class Daemon:
 
     def _announce(self, loaded: Loaded, digest: str) -> None:
         log.info("server_starting", program=PROGRAM)
-        log.info("version_announced", version=VERSION)
+        log.info("version_announced", version=__version__)
         log.info("compatibility_announced", version=COMPATIBLE_VERSION)
         name = loaded.options.server_name or self._server.server_id
         log.info("name_announced", name=name)

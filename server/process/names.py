@@ -6,7 +6,7 @@ import os
 import sys
 
 from midge.protocol import COMPATIBLE_VERSION, Frame
-from midge.version import VERSION
+from midge.version import __version__
 
 PROGRAM = "midge-server"
 REAL = "nats-server"
@@ -41,4 +41,4 @@ def version_line() -> str:
     if executable_name() == REAL:
         return f"{REAL}: v{COMPATIBLE_VERSION}"
     build = "compiled" if is_compiled() else "interpreted"
-    return f"{PROGRAM}: v{VERSION} ({build}), compatible with {REAL} v{COMPATIBLE_VERSION}"
+    return f"{PROGRAM}: v{__version__} ({build}), compatible with {REAL} v{COMPATIBLE_VERSION}"
