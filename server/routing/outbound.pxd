@@ -55,10 +55,9 @@ cdef class Outbound:
     cpdef void caught_up(self) except *
     cpdef void finish(self) except *
     cdef void _make_room(self, Py_ssize_t length) except *
-    @cython.locals(sent=Py_ssize_t)
+    @cython.locals(chunk=bytearray, sent=Py_ssize_t)
     cdef void _write_chunk(self) except *
-    @cython.locals(chunk=bytearray)
-    cdef void _pass_on(self, Py_ssize_t start) except *
+    cdef void _pass_on(self, bytearray chunk, Py_ssize_t start) except *
     cdef void _fill(self, bytearray chunk) except *
     @cython.locals(left=Py_ssize_t)
     cdef void _write(self, object piece) except *

@@ -243,6 +243,7 @@ class Outbound:
 
     def _write_chunk(self) -> None:
         """Write the chunk; it can be filled again if the socket took all of it, else it is gone."""
+        chunk = self._taken_chunk()
         sent = 0
         if self._descriptor >= 0:
             sent = plain_socket.send(self._descriptor, self._data, self._used)
@@ -250,11 +251,10 @@ class Outbound:
                 self._used = 0
                 return
             sent = max(sent, 0)
-        self._pass_on(sent)
+        self._pass_on(chunk, sent)
 
-    def _pass_on(self, start: int) -> None:
+    def _pass_on(self, chunk: bytearray, start: int) -> None:
         """Pass the chunk from `start` on to the transport."""
-        chunk = self._taken_chunk()
         piece: bytes | memoryview
         if (self._used - start) * 64 <= _CHUNK_BYTES:  # to copy 1 KiB takes 50 ns, a view of it 400
             piece = memory.take(self._data, start, self._used)

@@ -8,8 +8,11 @@ from random import Random
 
 import pytest
 
+from midge.protocol.frame import compose
+from midge.protocol.worker import BLOCK_VERB
 from midge.server.broker.broker import Broker
 from midge.server.config.options import Options
+from midge.server.links.outbound import LinkOutbound
 from midge.server.routing.outbound import CHUNK_BYTES, ChunkPool, Outbound
 from midge.testing import ManualClock
 from tests.support.transports import Transport
@@ -33,12 +36,12 @@ class Keeping:
 class World:
     """An Outbound on one end of a pair of sockets."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[Outbound] = Outbound) -> None:
         self.near, self.far = socket.socketpair()
         for end in (self.near, self.far):
             end.setblocking(False)
         self.transport = Keeping()
-        self.outbound = Outbound(ChunkPool())
+        self.outbound = kind(ChunkPool())
         self.outbound.attach(self.transport, self.near.fileno())
 
     def arrived(self) -> bytes:
@@ -71,6 +74,18 @@ def test_what_the_socket_takes_does_not_go_through_the_transport(world: World) -
         world.outbound.flush()
     assert world.arrived() == b"0,1,2,"
     assert (world.transport.writes, world.outbound.pending_bytes()) == (0, 0)
+
+
+def test_the_head_of_a_block_is_filled_in_before_the_socket_gets_it() -> None:
+    world = World(LinkOutbound)
+    assert isinstance(world.outbound, LinkOutbound)
+    world.outbound.append_in_block(compose(b"a", b"xy"), 7, b"1")
+    world.outbound.flush()
+    arrived = world.arrived()
+    world.close()
+    line = b"MSG a 1 2\r\nxy\r\n"
+    numbers = (7, 1, len(line), 2)
+    assert arrived == BLOCK_VERB + b"".join(n.to_bytes(4, "little") for n in numbers) + line
 
 
 def test_a_full_chunk_is_filled_again(world: World) -> None:
