@@ -293,7 +293,8 @@ class Router:
 
     def flush_postponed(self) -> None:
         """Write what has been appended since `postpone`, which has returned True."""
-        self._flush_due()
+        self._is_flush_due = False  # and no turn has ended: it was no flush that the loop calls
+        self.flush()
 
     def flush_unless_due(self) -> None:
         """Write what has been appended, where this turn of the loop does not end with a flush."""

@@ -148,6 +148,17 @@ def test_a_postponed_flush_needs_no_turn_of_its_own() -> None:
     assert world.writes() == 2
 
 
+def test_a_postponed_flush_says_nothing_of_how_many_sockets_are_ready() -> None:
+    world = World()
+    for _ in range(4):
+        world.read()
+        assert world.soon.turn() == 1
+        assert world.router.postpone()
+        world.router.flush_postponed()
+    world.read()
+    assert (world.writes(), len(world.soon.due)) == (5, 0)
+
+
 def test_without_a_loop_nothing_is_postponed() -> None:
     assert not Router().postpone()
 
