@@ -20,7 +20,7 @@ def in_turns(
     pieces: Pieces[Result],
     done: Callable[[Result], object],
     refused: Callable[[ApiError], object],
-    failure: ApiError = errors.STREAM_PURGE_FAILED,
+    failure: ApiError = errors.STREAM_STORE_FAILED,
 ) -> None:
     """Do the first piece now and the others in later turns; `done` is told the result.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from midge.jetstream import errors
 from midge.jetstream.errors import ApiError
 from midge.jetstream.store.interface import StreamStore
 from midge.jetstream.stream.contents import Contents
@@ -47,7 +48,8 @@ def purge(
     if is_simple or store.messages <= PIECE_MESSAGES:
         done(purge_now(stream, subject, upto_seq, keep))
         return
-    in_turns(stream, _purging(stream, subject, upto_seq, keep), done, refused)
+    pieces = _purging(stream, subject, upto_seq, keep)
+    in_turns(stream, pieces, done, refused, errors.STREAM_PURGE_FAILED)
 
 
 def enforce(stream: StreamHost) -> None:

@@ -88,7 +88,7 @@ class Admission:
         self._of_tokens: TokenAccounts | None = None
         self.seats: Seats | None = None  # where another process counts connections
         # How many clients and leaf nodes of an account other servers have.
-        self.elsewhere: Callable[[str], tuple[int, int]] = _nowhere
+        self.elsewhere: Callable[[str], tuple[int, int]] = nowhere
         self._expiries: Expiries | None = None
         self._pending_auth = PendingAuth()
         self._scan_timer: Timer | None = None
@@ -504,5 +504,6 @@ def _tightest(*limits: int) -> int:
     return min([limit for limit in limits if limit >= 0], default=NO_LIMIT)
 
 
-def _nowhere(_: str) -> tuple[int, int]:
+def nowhere(_: str) -> tuple[int, int]:
+    """Count the connections of an account on other servers, where there are none."""
     return 0, 0

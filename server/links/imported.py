@@ -157,15 +157,8 @@ class ImportedStream:
         remotes = self._account.sublist.remotes
         if remotes is None:
             return 0
-        found = 0
-        for one in remotes.exactly(local, key[1]):
-            interest: Any = one
-            link = interest.remote
-            origin = interest.origin or link.cluster
-            heard = _counts(link) and told.hears_of(link, origin)
-            if heard and told.key_of(key[0], key[1], origin) == key:
-                found += interest.weight
-        return found
+        found: Any = remotes.exactly(local, key[1])
+        return told.count_behind((one for one in found if _counts(one.remote)), key)
 
 
 class Imports:

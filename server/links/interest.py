@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from midge.server.clients.observer import Observer
 from midge.server.links.imported import Imports
 from midge.server.links.told import Kind
-from midge.sublist.subscription import RemoteSubscription
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from midge.server.accounts.links import AccountLinks
     from midge.server.links.imported import ImportedStream
-    from midge.server.links.told import Key, Link
+    from midge.server.links.told import Key, Link, Told
     from midge.server.routing.account import Account
 
 
@@ -100,12 +99,7 @@ class AccountInterest:
                 own = count - self._count_imports(subject)
                 count = min(max(own, 0), 1) + (subject in self._also(told.kind))
         if sublist.remotes is not None:
-            for interest in sublist.remotes.exactly(subject, queue):
-                assert isinstance(interest, RemoteSubscription), "others are not remote"
-                source: Any = interest.remote
-                origin = interest.origin or source.cluster
-                if told.hears_of(source, origin) and told.key_of(subject, queue, origin) == key:
-                    count += interest.weight
+            count += told.count_behind(sublist.remotes.exactly(subject, queue), key)
         return count + sum(stream.count(told, key) for stream in self._imported_streams())
 
     def _imported_streams(self) -> list[ImportedStream]:
@@ -146,11 +140,17 @@ class AccountInterest:
 
     def look_behind(self, source: Link, subject: bytes, queue: bytes | None, origin: str) -> None:
         """Have interest of a kind that is behind `source` counted anew, and tell of changes."""
+        for told, key in self._hearing(source, subject, queue, origin):
+            told.look(key)
+
+    def _hearing(
+        self, source: Link, subject: bytes, queue: bytes | None, origin: str
+    ) -> Iterator[tuple[Told, Key]]:
+        """Yield what is told of interest behind `source`, each with the key that it has there."""
         origin = origin or source.cluster
         for link in self._links:
-            told = link.told
-            if told.hears_of(source, origin):
-                told.look(told.key_of(subject, queue, origin))
+            if link.told.hears_of(source, origin):
+                yield link.told, link.told.key_of(subject, queue, origin)
 
     # What links tell.
 
@@ -167,11 +167,8 @@ class AccountInterest:
         if self._imported_streams():
             self.look_behind(source, subject, queue, origin)
             return
-        origin = origin or source.cluster
-        for link in self._links:
-            told = link.told
-            if told.hears_of(source, origin):
-                told.change(told.key_of(subject, queue, origin), change)
+        for told, key in self._hearing(source, subject, queue, origin):
+            told.change(key, change)
 
 
 class Interests(Observer):

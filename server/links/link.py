@@ -241,10 +241,10 @@ class Link(ChannelOwner):
             self._view = None
             self._for_groups = self._queues_of(frame)
             self._is_unusual = self._needs_care(source.account, frame)
-        if frame.header_size >= 0 and self._take_traced(source, frame, self._queues_of(frame)):
+        if frame.header_size >= 0 and self._take_traced(source, frame, self._for_groups):
             return
         if self._is_unusual:
-            self._take_with_care(source, frame, self._queues_of(frame), None)
+            self._take_with_care(source, frame, self._for_groups, None)
             return
         view = self._match(source, frame)
         self._route(source, view, frame)

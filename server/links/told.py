@@ -159,6 +159,17 @@ class Told:
         """Return the key of interest that came over another link."""
         return subject, queue, origin if self._dialect.names_origins else ""
 
+    def count_behind(self, found: Iterable[Any], key: Key) -> int:
+        """Count the interest in `found`, all behind links, of which this link is told as `key`."""
+        subject, queue, _ = key
+        count = 0
+        for interest in found:
+            source = interest.remote
+            origin = interest.origin or source.cluster
+            if self.hears_of(source, origin) and self.key_of(subject, queue, origin) == key:
+                count += interest.weight
+        return count
+
     def begin(
         self,
         walk: Iterator[list[Key]],

@@ -1,6 +1,6 @@
 """An account: an isolated subject space with its own SubList and its own counts."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from midge.server.config.account_names import SYSTEM_ACCOUNT
 from midge.sublist.sublist import SubList, SubListError
@@ -74,39 +74,19 @@ class Account:
 
     def add_listener(self, listener: "InterestListener") -> None:
         """Tell `listener`, too, of what `interest_listener` is told."""
-        present = self.sublist.listener
-        if present is None:
-            self.sublist.listener = listener
-        elif isinstance(present, SeveralListeners):
-            present.listeners.append(listener)
-        else:
-            self.sublist.listener = SeveralListeners([present, listener])
+        self.sublist.listener = _with(self.sublist.listener, listener, SeveralListeners)
 
     def remove_listener(self, listener: "InterestListener") -> None:
         """Stop telling `listener`."""
-        present = self.sublist.listener
-        if present is listener:
-            self.sublist.listener = None
-        elif isinstance(present, SeveralListeners) and listener in present.listeners:
-            present.listeners.remove(listener)
+        self.sublist.listener = _without(self.sublist.listener, listener)
 
     def add_watcher(self, watcher: InterestWatcher) -> None:
         """Have `watcher`, too, see every subscription from now on."""
-        present = self.watcher
-        if present is None:
-            self.watcher = watcher
-        elif isinstance(present, SeveralWatchers):
-            present.watchers.append(watcher)
-        else:
-            self.watcher = SeveralWatchers([present, watcher])
+        self.watcher = _with(self.watcher, watcher, SeveralWatchers)
 
     def remove_watcher(self, watcher: InterestWatcher) -> None:
         """Show it nothing more."""
-        present = self.watcher
-        if present is watcher:
-            self.watcher = None
-        elif isinstance(present, SeveralWatchers) and watcher in present.watchers:
-            present.watchers.remove(watcher)
+        self.watcher = _without(self.watcher, watcher)
 
     def interest(self) -> list[tuple[bytes, bytes | None]]:
         """List the subjects that there is interest in, each plain or with a queue group."""
@@ -117,45 +97,65 @@ class Account:
         return f"<Account {self.name} {clients} clients {subscriptions} subscriptions>"
 
 
-class SeveralListeners:
-    """Several listeners of an account's interest as one, which is all that a SubList has."""
+class Several:
+    """Several listeners, or watchers, as one, which is all that there is room for."""
 
-    def __init__(self, listeners: "list[InterestListener]") -> None:
-        self.listeners = listeners
+    def __init__(self, members: list[Any]) -> None:
+        self.members = members
+
+
+class SeveralListeners(Several):
+    """Several listeners of an account's interest."""
 
     def interest_began(self, subject: bytes, queue: bytes | None) -> None:
         """Pass on that there is interest."""
-        for listener in tuple(self.listeners):
+        for listener in tuple(self.members):
             listener.interest_began(subject, queue)
 
     def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
         """Pass on that there is none any more."""
-        for listener in tuple(self.listeners):
+        for listener in tuple(self.members):
             listener.interest_ended(subject, queue)
 
     def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
         """Pass on how many members a queue group has."""
-        for listener in tuple(self.listeners):
+        for listener in tuple(self.members):
             listener.group_resized(subject, queue, members)
 
     def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
         """Pass on that a link has told something."""
-        for listener in tuple(self.listeners):
+        for listener in tuple(self.members):
             listener.remote_changed(subject, queue)
 
 
-class SeveralWatchers:
-    """Several watchers of an account as one, which is all that it has."""
-
-    def __init__(self, watchers: list[InterestWatcher]) -> None:
-        self.watchers = watchers
+class SeveralWatchers(Several):
+    """Several watchers of an account."""
 
     def added(self, subscription: Subscription) -> None:
         """Show a subscription that has come in."""
-        for watcher in tuple(self.watchers):
+        for watcher in tuple(self.members):
             watcher.added(subscription)
 
     def removed(self, subscription: Subscription) -> None:
         """Show one that has left."""
-        for watcher in tuple(self.watchers):
+        for watcher in tuple(self.members):
             watcher.removed(subscription)
+
+
+def _with(present: Any, one: Any, several: type[Several]) -> Any:
+    """Return what stands for `present`, which may be None, and for `one` more."""
+    if present is None:
+        return one
+    if isinstance(present, several):
+        present.members.append(one)
+        return present
+    return several([present, one])
+
+
+def _without(present: Any, one: Any) -> Any:
+    """Return what stands for `present` without `one`; None where that was all."""
+    if present is one:
+        return None
+    if isinstance(present, Several) and one in present.members:
+        present.members.remove(one)
+    return present

@@ -14,6 +14,7 @@ import msgspec
 
 from midge.protocol import errors
 from midge.protocol.frame import compose
+from midge.server.broker.admission import nowhere
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.observer import Observer
 from midge.server.log.logger import get_logger
@@ -104,7 +105,7 @@ class Elsewhere(Observer):
         """Tell and ask nothing more."""
         self._broker.system_account.remove_listener(self)
         self._broker.observers.remove(self)
-        self._broker.admission.elsewhere = _nowhere
+        self._broker.admission.elsewhere = nowhere
         self._again.cancel()
         self._left = []
 
@@ -205,7 +206,3 @@ class Elsewhere(Observer):
                     ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS, errors.MAXIMUM_ACCOUNT_CONNECTIONS
                 )
             self._broker.router.flush_unless_due()
-
-
-def _nowhere(_: str) -> tuple[int, int]:
-    return 0, 0

@@ -34,7 +34,8 @@ NUMBERED_MAX = 1 << 16
 takes 264 more once a message has come (tracemalloc, 60,000 of them, compiled, Python 3.11)."""
 
 _NUMBER_MAX = (1 << 31) - 1  # a block's head has four bytes for it
-_HARMLESS = BEHIND | NO_ECHO | NO_HEADERS  # a block has no headers, and is of others' messages
+HARMLESS = BEHIND | NO_ECHO | NO_HEADERS
+"""Checks of deliveries that no block needs: it has no headers, and is of others' messages."""
 
 _TELLING_BYTES = 256  # what a line of interest takes of a turn
 
@@ -102,7 +103,7 @@ class Interest:
             and subscription.max_messages == 0
             and client is not None
             and client.role == Role.CLIENT
-            and not client.deliver_checks & ~_HARMLESS
+            and not client.deliver_checks & ~HARMLESS
             and len(self.receivers) < NUMBERED_MAX
             and self._last_number < _NUMBER_MAX
             and self._gives_numbers()

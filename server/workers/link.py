@@ -20,9 +20,10 @@ from midge.server.links.outbound import Heads
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.role import Role
-from midge.server.routing.slow_path import BEHIND, NO_ECHO, NO_HEADERS
+from midge.server.routing.slow_path import BEHIND
 from midge.server.routing.subscription import RoutedSubscription
 from midge.server.workers.barrier import Round
+from midge.server.workers.interest import HARMLESS
 from midge.sublist.subscription import RemoteSubscription
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _NOTHING = bytearray()
 _UNLIMITED = 1 << 62
 _LINE_MAX_BYTES = 1 << 16
 _PUB_BYTES = 4  # with its blank
-_HARMLESS = BEHIND | NO_ECHO | NO_HEADERS  # a block has no headers, and is of others' messages
+_HARMLESS = HARMLESS  # a C number where this is compiled
 
 
 class WorkerLink(Link):

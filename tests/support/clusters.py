@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, Self
 
@@ -141,6 +141,15 @@ async def settle(clients: Sequence[Client]) -> None:
         await client.flush()
 
 
+@contextlib.contextmanager
+def clustered(program: str, accounts: str) -> Iterator[Server]:
+    """Run "midge" or the "real" server alone in the cluster C1, with these `accounts`."""
+    config = f'server_name: R1\ncluster {{ name: C1, listen: "127.0.0.1:-1" }}\n{accounts}'
+    with Server(command_of(program), config) as server:
+        server.wait_ready()
+        yield server
+
+
 class Peer:
     """A server of the cluster that a test speaks for."""
 
@@ -154,6 +163,14 @@ class Peer:
         """Connect, and take INFO."""
         peer = cls(*await asyncio.open_connection("127.0.0.1", port))
         peer.info = json.loads((await peer.line()).removeprefix("INFO "))
+        return peer
+
+    @classmethod
+    async def join(cls, server: Server) -> Peer:
+        """Connect to `server`, and have it take this for a server of its cluster."""
+        peer = await cls.dial(await asyncio.to_thread(route_port, server))
+        peer.connect()
+        peer.introduce()
         return peer
 
     def say(self, *lines: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,9 +11,9 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from midge.testing import SettlingClient
-from tests.support.clusters import Cluster, Peer, route_port, settle
+from tests.support.clusters import Cluster, Peer, clustered, settle
 from tests.support.leafnodes import until
-from tests.support.processes import Server, command_of
+from tests.support.processes import Server
 
 ACCOUNTS = """
 accounts {
@@ -29,18 +28,14 @@ TOLD = "RMSG SYS $SYS.SERVER.ACCOUNT.A.CONNS "
 
 @pytest.fixture(scope="module", params=["real", "midge"])
 def server(request: pytest.FixtureRequest):
-    config = f'server_name: R1\ncluster {{ name: C1, listen: "127.0.0.1:-1" }}\n{ACCOUNTS}'
-    with Server(command_of(request.param), config) as server:
-        server.wait_ready()
+    with clustered(request.param, ACCOUNTS) as server:
         yield server
 
 
 @pytest.fixture
 async def joined(server: Server) -> AsyncIterator[Peer]:
     """A peer that hears of connections, with an id of its own: a nats-server remembers counts."""
-    peer = await Peer.dial(await asyncio.to_thread(route_port, server))
-    peer.connect()
-    peer.introduce()
+    peer = await Peer.join(server)
     peer.say("RS+ SYS $SYS.SERVER.ACCOUNT.*.CONNS")
     await peer.settle()
     yield peer

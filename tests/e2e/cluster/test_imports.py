@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 
@@ -12,9 +11,9 @@ from nats.aio.subscription import Subscription
 from nats.errors import NoRespondersError
 
 from midge.testing import SettlingClient
-from tests.support.clusters import Cluster, Peer, route_port, settle
+from tests.support.clusters import Cluster, Peer, clustered, settle
 from tests.support.leafnodes import Inbox, until
-from tests.support.processes import Server, command_of
+from tests.support.processes import Server
 
 ACCOUNTS = """
 accounts {
@@ -45,9 +44,7 @@ TOLD_AT_THE_END = (
 
 @pytest.fixture(scope="module", params=["real", "midge"])
 def server(request: pytest.FixtureRequest):
-    config = f'server_name: R1\ncluster {{ name: C1, listen: "127.0.0.1:-1" }}\n{ACCOUNTS}'
-    with Server(command_of(request.param), config) as server:
-        server.wait_ready()
+    with clustered(request.param, ACCOUNTS) as server:
         yield server
 
 
@@ -65,9 +62,7 @@ async def clients(server: Server) -> AsyncIterator[dict[str, Client]]:
 @pytest.fixture
 async def joined(server: Server) -> AsyncIterator[Peer]:
     """A peer that takes part."""
-    peer = await Peer.dial(await asyncio.to_thread(route_port, server))
-    peer.connect()
-    peer.introduce()
+    peer = await Peer.join(server)
     await peer.settle()
     yield peer
     await peer.close()
