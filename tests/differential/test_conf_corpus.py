@@ -95,7 +95,7 @@ RANDOM_WORDS = {"export_twice"}
 RANDOM_ORDER = {"unknown_at_three_levels"}
 """Broken files whose errors nats-server lists in any order, for the same reason."""
 
-RANDOM_PLACES = {"duplicate_user_across_accounts"}
+RANDOM_PLACES = {"duplicate_user_across_accounts", "leafnode_two_keys"}
 """Broken files in which nats-server blames either of two places, for the same reason."""
 
 SAME_PLACE = re.compile(r"^[^:]+:\d+:\d+(?=: )", re.MULTILINE)
