@@ -6,6 +6,8 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING
 
+from midge.server.listeners.sockets import bound_receive_buffer, is_loopback
+
 if TYPE_CHECKING:
     from midge.server.clock import Clock
 
@@ -33,6 +35,8 @@ async def dial(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.
         try:
             await loop.sock_connect(bare, where)
             bare.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if is_loopback(str(where[0])):
+                bound_receive_buffer(bare)
         except OSError as error:
             bare.close()
             failure = error

@@ -13,6 +13,14 @@ _NO_IPV6 = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 _MAPPED = "::ffff:"
 """Prefix of IPv4 addresses on an IPv6 socket."""
 
+LOCAL_RECEIVE_BYTES = 256 * 1024
+"""Receive buffer of a connection from this machine.
+
+By itself it would grow to tens of MiB (`net.ipv4.tcp_rmem`) as soon as the peer is the faster one,
+and each read would copy what has left the CPU's cache meanwhile: publishing 16 B took 15 ns a
+message of CPU instead of 7. Over a loopback no window is too small, as it has no delay to fill.
+"""
+
 
 def listen(host: str, port: int, backlog: int) -> tuple[socket.socket, tuple[str, int]]:
     """Listen on `host` and `port`, 0 or -1 for a free one; return the socket and the address.
@@ -49,7 +57,20 @@ def accept(listener: socket.socket) -> tuple[socket.socket, tuple[str, int]]:
     number, address = listener._accept()  # type: ignore[attr-defined]  # noqa: SLF001 - see above
     accepted = socket.socket(listener.family, socket.SOCK_STREAM, socket.IPPROTO_TCP, number)
     accepted.setblocking(False)
-    return accepted, peer_of(address)
+    peer = peer_of(address)
+    if is_loopback(peer[0]):
+        bound_receive_buffer(accepted)
+    return accepted, peer
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether the address `host` is one of this machine's loopback."""
+    return host.startswith("127.") or host == "::1"
+
+
+def bound_receive_buffer(connected: socket.socket) -> None:
+    """Keep the kernel from growing the buffer of a connection from this machine."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LOCAL_RECEIVE_BYTES)
 
 
 def peer_of(address: tuple[str, int] | tuple[str, int, int, int]) -> tuple[str, int]:

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from midge.server.listeners import sockets as binding
-from midge.server.listeners.sockets import listen, peer_of
+from midge.server.listeners.sockets import (
+    LOCAL_RECEIVE_BYTES,
+    accept,
+    is_loopback,
+    listen,
+    peer_of,
+)
 
 
 def accepted_from(host: str, bound: socket.socket, port: int) -> tuple[str, int]:
@@ -65,3 +71,21 @@ def test_peers_of_ipv4_are_named_as_such() -> None:
     assert peer_of(("::ffff:10.0.0.1", 5, 0, 0)) == ("10.0.0.1", 5)
     assert peer_of(("fe80::1", 5, 0, 0)) == ("fe80::1", 5)
     assert peer_of(("10.0.0.1", 5)) == ("10.0.0.1", 5)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_the_receive_buffer_of_a_loopback_connection_does_not_grow(host: str) -> None:
+    listener, (_, port) = listen(host, 0, 4)
+    with listener, socket.socket() as alike, socket.create_connection(("127.0.0.1", port)):
+        alike.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LOCAL_RECEIVE_BYTES)
+        accepted, _ = accept(listener)
+        with accepted:
+            sizes = [
+                each.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) for each in (accepted, alike)
+            ]
+    assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "fe80::1", "1.27.0.0", "::"])
+def test_other_addresses_are_no_loopback(host: str) -> None:
+    assert not is_loopback(host)
