@@ -80,7 +80,7 @@ class AccountJetStream:
         account.add_listener(self.interest)
         self.sink = AccountSink(account, context.publisher, self.interest)
         self.deliveries = Deliveries(
-            context.turns, account, self.sink.turn, context.publisher.router
+            context.turns, account, self.sink.turn, context.publisher.router, context.clock
         )
         self._context = context
         self._own: list[RoutedSubscription] = []

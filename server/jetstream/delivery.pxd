@@ -11,11 +11,13 @@ from midge.server.routing.account cimport Account
 from midge.server.routing.router cimport Router
 
 cdef Py_ssize_t _PORTION_BYTES
+cdef long long _BUSY_NS
 
 
 cdef class Deliveries:
     cdef FairTurns _turns
     cdef Router _router
+    cdef object _clock
     cdef Account _account
     cdef ProducersTurn _turn
     cdef object _ready
@@ -27,7 +29,7 @@ cdef class Deliveries:
     @cython.locals(pull=PullConsumer, left=Py_ssize_t)
     cdef bint _delivers_at_once(self, Consumer consumer) except -1
     cdef void _wait(self) except *
-    @cython.locals(left=Py_ssize_t, consumer=Consumer)
+    @cython.locals(left=Py_ssize_t, consumer=Consumer, now_ns="long long", ends_at_ns="long long")
     cdef void _take_turn(self) except *
     @cython.locals(producer=Producer)
     cdef Py_ssize_t _deliver_portion(self, Consumer consumer, Py_ssize_t portion) except -1

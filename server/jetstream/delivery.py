@@ -2,28 +2,34 @@
 
 A consumer that is ready waits for a turn of the server's, as a connection does that has more to
 say. A turn's share is divided among the consumers that are ready, one portion each in the order in
-which they became so.
+which they became so. A turn ends with its share, or when it has taken as long as one connection may
+take: a consumer that passes over most of what it reads costs more time than it is charged.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from functools import partial
+from typing import TYPE_CHECKING
 
 from midge.jetstream.consumer.host import Deliverer
 from midge.jetstream.consumer.pull import PullConsumer
-from midge.server.clients.fair_turns import FairTurns
+from midge.server.clients.fair_turns import BUSY_S, FairTurns
 from midge.server.internal.producer import Producer
 from midge.server.jetstream.receiver import ProducersTurn
 from midge.server.routing.account import Account
 from midge.server.routing.role import Role
 from midge.server.routing.router import Router
 
+if TYPE_CHECKING:
+    from midge.server.jetstream.clock import NanosecondClock
+
 PORTION_BYTES = 256 * 1024
 """Most that one consumer delivers before the next one: some 500 messages of 256 B and
 their cost."""
 
-_PORTION_BYTES = PORTION_BYTES  # a C number where this is compiled
+_PORTION_BYTES = PORTION_BYTES  # C numbers where this is compiled
+_BUSY_NS = int(BUSY_S * 1e9)
 
 
 class Deliveries:
@@ -35,9 +41,15 @@ class Deliveries:
     """
 
     def __init__(
-        self, turns: FairTurns, account: Account, turn: ProducersTurn, router: Router
+        self,
+        turns: FairTurns,
+        account: Account,
+        turn: ProducersTurn,
+        router: Router,
+        clock: NanosecondClock,
     ) -> None:
         self._turns = turns
+        self._clock = clock
         self._router = router
         self._account = account
         self._turn = turn
@@ -81,12 +93,24 @@ class Deliveries:
                 self._router.flush_postponed()
 
     def _take_turn(self) -> None:
-        """Have the consumers that are ready deliver, as long as this turn's share lasts."""
+        """Have the consumers that are ready deliver, as long as this turn lasts.
+
+        The clock is read only where several portions are delivered: a consumer that follows what is
+        published mostly has one.
+        """
         self._is_waiting = False
         left = self._turns.share()
+        ends_at_ns = 0
         while left > 0 and self._ready:
             consumer = self._ready.popleft()
             left -= self._deliver_portion(consumer, min(left, _PORTION_BYTES))
+            if not self._ready:
+                break
+            now_ns = self._clock.monotonic_ns()
+            if not ends_at_ns:
+                ends_at_ns = now_ns + _BUSY_NS
+            elif now_ns >= ends_at_ns:
+                break
         self._turns.give_back(max(left, 0))
         self._wait()
 

@@ -63,7 +63,7 @@ class TurnedClock:
             if call.callback is not None:
                 call.callback(*call.arguments)
                 after_each()
-        self.now_ns = end_ns
+        self.now_ns = max(self.now_ns, end_ns)  # a call may take time
 
     def waiting(self) -> int:
         """Return how many calls are still to be made."""

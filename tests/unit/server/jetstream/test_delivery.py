@@ -20,14 +20,17 @@ from tests.support.consumer_rig import CollectingSink, TurnedClock
 
 
 class WritingSink(CollectingSink):
-    """Has what it delivers written soon, as the sink of an account does."""
+    """Has what it delivers written soon, as the sink of an account does; each takes `takes_ns`."""
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, clock: TurnedClock) -> None:
         super().__init__()
         self._router = router
+        self._clock = clock
+        self.takes_ns = 0
 
     def deliver(self, *message: bytes) -> bool:  # type: ignore[override]
         self._router.flush_soon()
+        self._clock.now_ns += self.takes_ns
         return super().deliver(*message)
 
 
@@ -42,8 +45,14 @@ class Place:
         turns = FairTurns(self.clock)  # type: ignore[arg-type]
         self.soon: list[object] = []
         self.router = Router(soon=self.soon.append)
-        self.sink = WritingSink(self.router)
-        deliveries = Deliveries(turns, Account("A"), ProducersTurn(), self.router)
+        self.sink = WritingSink(self.router, self.clock)
+        deliveries = Deliveries(
+            turns,
+            Account("A"),
+            ProducersTurn(),
+            self.router,
+            self.clock,  # type: ignore[arg-type]
+        )
         config = StreamConfig(name="S", subjects=["a"], num_replicas=1, storage="memory")
         around = Surroundings(
             self.sink, self.clock, random.Random(1), deliveries.ready, self.store.remove
@@ -129,3 +138,15 @@ def test_a_turn_leaves_the_writing_to_a_flush_that_is_due(place: Place) -> None:
     place.clock.advance(0)
     assert len(place.delivered()) == 2
     assert (len(place.soon), place.router.batches) == (1, 0)
+
+
+def test_a_turn_ends_when_it_has_taken_long(place: Place) -> None:
+    place.sink.takes_ns = 1_000_000
+    order = [b"%d" % number for number in range(8)]
+    for name in order:
+        place.create(name.decode()).request(name, b"2")
+    turns = []
+    while len(turns) < 8 and sum(map(len, turns)) < 8:
+        place.clock.advance(0)
+        turns.append([to for to, sequence in place.delivered() if sequence == 2])
+    assert turns == [order[:4], order[4:]], "the first, and others for 5 ms more"
