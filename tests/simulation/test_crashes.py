@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from midge.jetstream.store.file import compaction, directory, log
-from tests.simulation.world import EncryptedWorld, FullWorld, IntervalWorld, run
+from tests.simulation.world import EncryptedWorld, FullWorld, IntervalWorld, PassingWorld, run
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +35,18 @@ def test_crashes_of_an_encrypted_store(seed: int) -> None:
     world = run(seed, 50, EncryptedWorld)
     assert isinstance(world, EncryptedWorld)
     assert world.generation > 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_crashes_between_consumers_that_come_and_go(seed: int) -> None:
+    run(seed, 50, PassingWorld)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(4000, 4040))
+def test_crashes_between_consumers_that_come_and_go_in_their_long_form(seed: int) -> None:
+    run(seed, 500, PassingWorld)
 
 
 @pytest.mark.full

@@ -15,7 +15,7 @@ from midge.jetstream.store.file.recovery import Replay
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import StoreError
 from midge.testing.simulated_disk import SimulatedCommitter, SimulatedDisk, SimulatedFile
-from tests.simulation.world import EncryptedWorld, World, WrongState, run
+from tests.simulation.world import EncryptedWorld, PassingWorld, World, WrongState, run
 
 Patch = pytest.MonkeyPatch
 
@@ -170,16 +170,25 @@ def purges_dropped_early(patch: Patch) -> None:
     patch.setattr(directory, "FileStore", Store)
 
 
+def deletions_of_consumers_dropped_early(patch: Patch) -> None:
+    class Store(FileStore):
+        def needs_deletion(self, name: bytes, segment: Segment) -> bool:
+            return False
+
+    patch.setattr(directory, "FileStore", Store)
+
+
 def ids_forgotten(patch: Patch) -> None:
     class Store(FileStore):
         def carry(
             self,
+            segment: Segment,
             names: set[bytes],
             removals: list[int],
             ids: list[Any],
             purges: dict[bytes, int],
         ) -> None:
-            FileStore.carry(self, names, removals, [], purges)
+            FileStore.carry(self, segment, names, removals, [], purges)
 
     patch.setattr(directory, "FileStore", Store)
 
@@ -234,6 +243,11 @@ def test_a_planted_fault_is_found(monkeypatch: Patch, fault: Callable[[Patch], N
 
 def test_what_is_visible_before_it_is_durable_is_found() -> None:
     assert is_found(Visible)
+
+
+def test_a_deletion_of_a_consumer_dropped_early_is_found(monkeypatch: Patch) -> None:
+    deletions_of_consumers_dropped_early(monkeypatch)
+    assert is_found(PassingWorld)
 
 
 @pytest.mark.parametrize("fault", [same_data_key, both_identities_at_once])

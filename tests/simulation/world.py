@@ -374,6 +374,29 @@ class FullWorld(World):
             super().do_something()
 
 
+class PassingWorld(World):
+    """Has consumers that come and go, none with the name of another, beside few messages."""
+
+    def consume(self, stream: FileStore, model: StreamModel) -> None:
+        random = self.random
+        if random.random() < 0.5 or not model.consumers:
+            self.clock += 1
+            name = b"passing %d" % self.clock
+            state = random.randbytes(random.choice([10, 500]))
+            stream.save_consumer(name, state)
+            model.consumers[name] = (state, ())
+        else:
+            name = random.choice(list(model.consumers))
+            stream.delete_consumer(name)
+            del model.consumers[name]
+
+    def append(self, stream: FileStore, model: StreamModel) -> None:
+        if self.random.random() < 0.3:
+            super().append(stream, model)
+        else:
+            self.consume(stream, model)
+
+
 class IntervalWorld(World):
     """Syncs now and then: what is written counts, and outlives the process, not the machine."""
 

@@ -107,7 +107,9 @@ class Compaction:
         for number, carried in sorted(self._carried.items()):
             stream = self._streams.get(number)
             if stream is not None:
-                stream.carry(carried.names, carried.removals, carried.ids, carried.purges)
+                stream.carry(
+                    self.segment, carried.names, carried.removals, carried.ids, carried.purges
+                )
         for number in sorted(self._stream_deletions):
             self.log.write_deletion(number)
         self.log.barrier(partial(self.log.sync_written, self._kept))
@@ -304,7 +306,6 @@ class Compaction:
         segment.end = self._used
         segment.allocated = self._used
         segment.message_bytes = segment.live_bytes
-        segment.is_rewritten = True
         self._move()
         self.log.chore(self._directory_sync(old), self._replaced)
 
@@ -312,6 +313,8 @@ class Compaction:
         """Forget what has been left out: nothing refers to it any more."""
         if is_well:
             self.segment.purged_group = self._group
+            self.segment.is_rewritten = True
+            self._forget_deletions()
         self._done(is_well)
 
     def _removed(self, is_well: bool) -> None:
@@ -319,9 +322,16 @@ class Compaction:
             self.log.segments.remove(self.segment)
             for stream in self._streams.values():
                 stream.forget_segment(self.segment)
+            self._forget_deletions()
         else:
             self.segment.is_damaged = True  # it may be gone from the directory or not
         self._done(is_well)
+
+    def _forget_deletions(self) -> None:
+        for number, carried in self._carried.items():
+            stream = self._streams.get(number)
+            if stream is not None:
+                stream.forget_deletions(carried.names, self.segment)
 
     def _directory_sync(self, closing: DiskFile) -> Write:
         """Return a write of nothing, which syncs the directory and lets go of a file.

@@ -203,6 +203,7 @@ class Log:
             and self._chore is None
             and self.failure is None
             and self.synced_position != self.marked_position
+            and not self.segments[-1].is_unsynced
         ):
             self._begin()
             self.flush()
@@ -257,6 +258,8 @@ class Log:
         segment.is_unsynced = segment.end > end
         self.synced_segment = segment.number
         self.synced_position = end
+        if end == self.marked_position + records.GROUP_HEAD:  # nothing but the mark itself
+            self.marked_position = end
         then()
 
     def write_deletion(self, number: int) -> None:
@@ -395,8 +398,8 @@ class Log:
         if self.sync_each:
             self.synced_segment = segment.number
             self.synced_position = segment.end
-            if group.count == 1:
-                self.marked_position = segment.end
+        if group.count == 1:
+            self.marked_position = self.synced_position
         self.durable = group.number
         for stream, last in zip(group.streams, group.lasts, strict=True):
             stream.made_durable(last)

@@ -16,6 +16,8 @@ cdef int _MESSAGE
 cdef class ReplayedStore(RecordWriter):
     cdef public dict _consumers
     cdef public dict _operations
+    cdef public dict _written_in
+    cdef tuple _latest
     cdef public list _ids
     cdef public list _ttls
     cdef unsigned long long _removed_below

@@ -17,13 +17,16 @@ class ReplayedStore(RecordWriter):
     """Becomes what its records say.
 
     `_consumers` has the last saved state of each consumer, and `_operations` those since, of
-    consumers that have any.
+    consumers that have any. `_written_in` says in which segments there are records of a name, from
+    the first to the last, other than of its deletion.
     """
 
     def __init__(self, log: Log, number: int, seed: int) -> None:
         super().__init__(log, number, seed)
         self._consumers: dict[bytes, bytes] = {}
         self._operations: dict[bytes, list[bytes]] = {}
+        self._written_in: dict[bytes, tuple[int, int]] = {}
+        self._latest = (0, 0)
         self._ids: list[tuple[bytes, int, int]] = []
         self._ttls: list[tuple[int, int]] = []
         self._removed_below = 0
@@ -53,7 +56,7 @@ class ReplayedStore(RecordWriter):
         elif kind == records.STREAM:
             self._replay_config(seq, bytes(data[at + _HEAD : end]))
         else:
-            self._replay_consumer(kind, seq, bytes(data[at + _HEAD : end]))
+            self._replay_consumer(kind, seq, bytes(data[at + _HEAD : end]), segment)
 
     def lose(self, seq: int) -> None:
         """Take note that the message of a sequence cannot be read, unless it is gone anyway."""
@@ -77,6 +80,7 @@ class ReplayedStore(RecordWriter):
         self.lost.clear()
         self._consumers.clear()
         self._operations.clear()
+        self._written_in.clear()
         self._ids = []
         self._ttls = []
         self._removals = bytearray()
@@ -132,9 +136,11 @@ class ReplayedStore(RecordWriter):
         self.name = body[4 : 4 + length]
         self._config = body[4 + length :]
 
-    def _replay_consumer(self, kind: int, seq: int, body: bytes) -> None:
+    def _replay_consumer(self, kind: int, seq: int, body: bytes, segment: Segment) -> None:
         length = int.from_bytes(body[:2], "little")
         name = body[2 : 2 + length]
+        if kind != records.CONSUMER_DELETED:
+            self._note_written(name, segment)
         if kind == records.CONSUMER:
             self._keep_consumer(name, body[2 + length :])
         elif kind == records.CONSUMER_DELETED:
@@ -143,6 +149,14 @@ class ReplayedStore(RecordWriter):
             self._keep_operation(name, body[2 + length :])
             if seq:
                 self._forget(seq)
+
+    def _note_written(self, name: bytes, segment: Segment) -> None:
+        """Take note that a segment has a record of a consumer, not of its deletion."""
+        first, last = self._written_in.get(name, (segment.number, 0))
+        if segment.number != last:
+            if self._latest != (first, segment.number):
+                self._latest = (first, segment.number)
+            self._written_in[name] = self._latest  # the same object for many names: 30 B a name
 
     def _keep_consumer(self, name: bytes, state: bytes) -> None:
         self._consumers[name] = state

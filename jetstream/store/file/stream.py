@@ -88,14 +88,13 @@ class FileStore(ReplayedStore):
         """Replace all that is stored for a consumer: its state and the operations on it."""
         self._admit()
         self._keep_consumer(name, state)
-        self._write(records.CONSUMER, 0, 0, len(name).to_bytes(2, "little") + name + state)
+        self._write_consumer(records.CONSUMER, 0, name, state)
 
     def log_consumer(self, name: bytes, operation: bytes, remove_seq: int = 0) -> None:
         """Add an operation to what is stored for a consumer."""
         self._admit()
         self._keep_operation(name, operation)
-        body = len(name).to_bytes(2, "little") + name + operation
-        self._write(records.CONSUMER_STEP, remove_seq, 0, body)
+        self._write_consumer(records.CONSUMER_STEP, remove_seq, name, operation)
         if remove_seq:
             self._drop(remove_seq)
 
@@ -103,7 +102,7 @@ class FileStore(ReplayedStore):
         """Forget a consumer."""
         self._admit()
         if self._drop_consumer(name):
-            self._write(records.CONSUMER_DELETED, 0, 0, len(name).to_bytes(2, "little") + name)
+            self._write(records.CONSUMER_DELETED, 0, 0, _prefixed(name))
 
     def consumers(self) -> Iterator[tuple[bytes, bytes, list[bytes]]]:
         """Iterate over the stored consumers: name, state and the operations since."""
@@ -128,6 +127,7 @@ class FileStore(ReplayedStore):
         self._write(records.STREAM_DELETED, 0, 0, b"")
         self._consumers.clear()
         self._operations.clear()
+        self._written_in.clear()
         self._log.buffers.emptied(self)
         self.drop_ahead()
 
@@ -182,14 +182,33 @@ class FileStore(ReplayedStore):
                 return True
         return False
 
+    def needs_deletion(self, name: bytes, segment: Segment) -> bool:
+        """Tell whether a consumer's deletion, noted in `segment`, must be kept in mind.
+
+        It need not when what else was written of that name was only in `segment`, which goes, or in
+        others that are gone or have been rewritten: a rewritten one has no record of a consumer.
+        """
+        first, last = self._written_in.get(name, (0, 0))
+        return any(
+            first <= one.number <= last and one is not segment and not one.is_rewritten
+            for one in self._log.segments
+        )
+
+    def forget_deletions(self, names: set[bytes], segment: Segment) -> None:
+        """Forget where records of deleted consumers were, now that `segment` has none of them."""
+        for name in names:
+            if name not in self._consumers and not self.needs_deletion(name, segment):
+                self._written_in.pop(name, None)
+
     def carry(
         self,
+        segment: Segment,
         names: set[bytes],
         removals: list[int],
         ids: list[tuple[bytes, int, int]],
         purges: dict[bytes, int],
     ) -> None:
-        """Write down again what a segment that is to go says beside its messages.
+        """Write down again what `segment`, which is to go, says beside its messages.
 
         That is the configuration, the bounds, the consumers of these names, these removals, these
         ids, and these purges by their subject.
@@ -198,7 +217,7 @@ class FileStore(ReplayedStore):
         self._write_config()
         self._moved()
         for name in sorted(names):
-            self._carry_consumer(name)
+            self._carry_consumer(name, segment)
         for seq in removals:
             self._removed(seq, False)
         for subject, upto in purges.items():
@@ -206,12 +225,19 @@ class FileStore(ReplayedStore):
         for msg_id, seq, time_ns in ids:
             self._write(records.MESSAGE_ID, seq, time_ns, msg_id)
 
-    def _carry_consumer(self, name: bytes) -> None:
-        prefix = len(name).to_bytes(2, "little") + name
+    def _carry_consumer(self, name: bytes, segment: Segment) -> None:
         state = self._consumers.get(name)
-        if state is None:
-            self._write(records.CONSUMER_DELETED, 0, 0, prefix)
-            return
-        self._write(records.CONSUMER, 0, 0, prefix + state)
-        for operation in self._operations.get(name, ()):
-            self._write(records.CONSUMER_STEP, 0, 0, prefix + operation)
+        if state is not None:
+            self._write_consumer(records.CONSUMER, 0, name, state)
+            for operation in self._operations.get(name, ()):
+                self._write_consumer(records.CONSUMER_STEP, 0, name, operation)
+        elif self.needs_deletion(name, segment):
+            self._write(records.CONSUMER_DELETED, 0, 0, _prefixed(name))
+
+    def _write_consumer(self, kind: int, remove_seq: int, name: bytes, body: bytes) -> None:
+        self._write(kind, remove_seq, 0, _prefixed(name) + body)
+        self._note_written(name, self._log.opened().segment)
+
+
+def _prefixed(name: bytes) -> bytes:
+    return len(name).to_bytes(2, "little") + name

@@ -38,6 +38,11 @@ class Store:
         self.settle()
         self.directory.log.leave_segment()
 
+    def count(self, part: bytes) -> int:
+        """Return how often `part` is in the log."""
+        segments = self.directory.log.segments
+        return sum(bytes(one.file.read(0, one.end)).count(part) for one in segments)
+
     def after_a_kill(self) -> FileStore:
         """Return the first stream as the next process finds it."""
         return next(Store(self.disk.killed()).directory.streams())
@@ -101,3 +106,55 @@ def test_with_an_interval_a_start_syncs_all_that_was_written(seed: int) -> None:
     restarted = Store(store.disk.killed())
     again = next(Store(restarted.disk.power_failed()).directory.streams())
     assert (again.first_seq, again.last_seq, again.messages) == (1, 5, 5)
+
+
+def test_the_deletion_of_a_consumer_leaves_the_log_with_what_it_deletes() -> None:
+    store = Store(SimulatedDisk())
+    stream = store.directory.create_stream(b"$G", b"S", b"{}")
+    stream.save_consumer(b"consumer", b"state")
+    stream.append(b"left", b"", bytes(5000), 1)
+    store.in_next_segment()
+    stream.delete_consumer(b"consumer")
+    store.in_next_segment()
+    store.directory.compact()
+    store.settle()
+    assert store.count(b"consumer") == 2, "the first segment, which stays, would bring it back"
+    assert list(store.after_a_kill().consumers()) == []
+    stream.purge(None, 0)
+    store.in_next_segment()
+    store.directory.compact()
+    store.settle()
+    assert store.count(b"consumer") == 0
+    assert list(store.after_a_kill().consumers()) == []
+
+
+def test_a_consumer_that_came_and_went_leaves_nothing() -> None:
+    store = Store(SimulatedDisk())
+    stream = store.directory.create_stream(b"$G", b"S", b"{}")
+    stream.append(b"left", b"", bytes(5000), 1)
+    store.in_next_segment()
+    stream.save_consumer(b"consumer", b"state")
+    stream.delete_consumer(b"consumer")
+    store.in_next_segment()
+    store.directory.compact()
+    store.settle()
+    assert store.count(b"consumer") == 0
+    stream.save_consumer(b"consumer", b"another")
+    store.settle()
+    assert list(store.after_a_kill().consumers()) == [(b"consumer", b"another", [])]
+
+
+def test_with_an_interval_an_idle_store_writes_nothing() -> None:
+    store = Store(SimulatedDisk())
+    store.directory.set_sync_interval(3)
+    store.directory.create_stream(b"$G", b"S", b"{}")
+    for _ in range(12):
+        store.directory.tick()
+        store.settle()
+    written, end = store.directory.log.written_groups, store.directory.log.segments[-1].end
+    assert written == 2, "the stream, and how far it is synced"
+    for _ in range(12):
+        store.directory.tick()
+        store.settle()
+    assert store.directory.log.written_groups == written
+    assert store.directory.log.segments[-1].end == end
