@@ -28,6 +28,7 @@ cdef class Connection(PublishingClient):
     cdef readonly bint introduced
     cdef public bint owes_info
     cdef public bint is_unsettled
+    cdef public object late_pongs
     cdef bint _told_info
     cdef DeliverDenials _denials
     cdef object _auth_timer

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from midge.server.auth.permissions import Permissions
     from midge.server.clients.host import Host
     from midge.server.clients.seams import Home, Trace, Waiting
+    from midge.server.clients.settling import LatePongs
     from midge.server.clock import Timer
 
 _PONG = b"PONG\r\n"
@@ -64,7 +65,8 @@ class Connection(PublishingClient):
     `listener_kind` is STANDARD or WEBSOCKET. `identity` is that of the authenticated user, `info`
     what interceptors are told of it, `pending` what waits for them; each None while there is none.
     `subscriptions` are its own, by sid. With `is_unsettled` other workers may not know yet what it
-    subscribes to, and the next PONG waits until they do.
+    subscribes to, and the next PONG waits until they do. `late_pongs` answers each PING after the
+    first, where there are several workers and the client sends PING ahead of what it covers.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class Connection(PublishingClient):
         self.introduced = False  # whether a CONNECT has been accepted, and be another on its way
         self.owes_info = False  # whether INFO goes out when there is a transport
         self.is_unsettled = False
+        self.late_pongs: LatePongs | None = None
         self._told_info = False
         self._denials: DeliverDenials | None = None
         self._auth_timer: Timer | None = None
@@ -125,8 +128,9 @@ class Connection(PublishingClient):
         self._drop_subscriptions(self.channel.go_on_finishing)
 
     def is_busy(self) -> bool:
-        """Tell whether commands wait for interceptors."""
-        return self.pending is not None
+        """Tell whether commands wait for interceptors, or PONGs for other workers."""
+        is_late = self.late_pongs is not None and self.late_pongs.is_due()
+        return is_late or self.pending is not None
 
     def broke_protocol(self, error: ProtocolError) -> None:
         """Log the error; a client that sends something else before CONNECT counts as refused."""
@@ -138,6 +142,7 @@ class Connection(PublishingClient):
     def lost(self) -> None:
         """Leave the broker; the transport is gone, or there never was one."""
         self.stop_auth_timer()
+        self.late_pongs = None
         PublishingClient.lost(self)
         self.broker.connection_lost(self)
 
@@ -218,6 +223,12 @@ class Connection(PublishingClient):
         if options.verbose:
             self.send_ok()
         self.channel.keepalive.connected()
+        if self.broker.barrier is not None:
+            from midge.server.clients.settling import (  # noqa: PLC0415 - only with several workers
+                make_late_pongs,
+            )
+
+            self.late_pongs = make_late_pongs(self, self.options.lang, self.broker.settle)
         self.broker.client_connected(self)
         self.spend(_CONNECT_BYTES)
 
@@ -230,7 +241,7 @@ class Connection(PublishingClient):
     # PING and INFO.
 
     def on_ping(self) -> None:
-        """Send PONG; the first time, also the INFO for the authenticated client."""
+        """Answer with PONG, at once or when every worker knows what this client subscribes to."""
         if self.pending is not None:
             self.pending.defer(self.on_ping)  # the answer tells that all before it is done
             return
@@ -238,9 +249,13 @@ class Connection(PublishingClient):
             self.tracer.received("PING")
             self.tracer.sent("PONG")
             self.spend(2 * LOG_LINE_BYTES)
-        self._answer(self._send_pong)
+        if self.late_pongs is not None and self._told_info:
+            self.late_pongs.ping()
+        else:
+            self._answer(self.send_pong)
 
-    def _send_pong(self) -> None:
+    def send_pong(self) -> None:
+        """Send PONG; the first time, also the INFO for the authenticated client."""
         self.send(_PONG)
         if self.introduced and not self._told_info:
             self._told_info = True

@@ -250,6 +250,10 @@ class Home(Protocol[Publisher_contra, Asking_contra]):
     def traces(self) -> Tracing[Publisher_contra]:
         """The source of traces for the messages that ask for them."""
 
+    @property
+    def barrier(self) -> Callable[[Callable[[], None]], None] | None:
+        """What `settle` waits by; None with a single process."""
+
     def ping_interval_s(self, listener_kind: str) -> float:
         """Return the seconds between PINGs to clients of a listener."""
 

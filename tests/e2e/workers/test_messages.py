@@ -146,6 +146,20 @@ async def test_pong_says_that_all_workers_know_the_subscription(server: Server) 
     await other.close()
 
 
+async def test_pong_covers_what_nats_py_sends_behind_its_ping(server: Server) -> None:
+    one, other = await Raw.open(server.url), await Raw.open(server.url)
+    await one.connect(lang="python3")
+    await other.connect()
+    for i in range(100):
+        one.send(b"PING", b"SUB behind.%d 1" % i)
+        assert await one.until_pong() == b""
+        assert await other.ask(b"PUB behind.%d 1\r\nx" % i) == b""
+        one.send(b"PING", b"UNSUB 1")
+        assert await one.until_pong() == b"MSG behind.%d 1 1\r\nx\r\n" % i
+    await one.close()
+    await other.close()
+
+
 async def test_ok_says_it_too(server: Server) -> None:
     one, other = await Raw.open(server.url), await Raw.open(server.url)
     await one.connect(verbose=True)
