@@ -51,6 +51,7 @@ cdef class Channel:
     @cython.locals(now=double)
     cdef void _begin_batch(self, Py_ssize_t count) except *
     cdef void _finish_batch(self, Py_ssize_t read_bytes) except *
+    cdef bint _is_busy(self) except -1
     @cython.locals(owner=Owner)
     cpdef void fell_behind(self) except *
     @cython.locals(pending=Py_ssize_t)

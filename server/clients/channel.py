@@ -6,6 +6,7 @@ mean is not known here: the parser passes them to the owner.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from midge.protocol import errors
@@ -181,11 +182,20 @@ class Channel:
     def eof_received(self) -> bool:
         """Called when the peer has closed its side; what it has asked for is still answered."""
         self.host.router.flush_unless_due()
-        if self._is_busy() and self.state < _CLOSING:
-            self._eof = True  # it, or what it has sent, is still being looked at
-            return self.tls_facts() is None  # a TLS transport ends now, whatever is answered
+        if self.state < _CLOSING:
+            is_busy = self._is_busy()
+            if is_busy or not self.host.departures.admit():
+                self._eof = True  # it, or what it has sent, is still being looked at
+                if not is_busy:
+                    self.host.departures.wait(self._end_for_eof)
+                return self._tls is None  # a TLS transport ends now, whatever is answered
         self.close(ClosedReason.CLIENT_CLOSED)
         return False
+
+    def _end_for_eof(self) -> None:
+        """Close, now that it is this channel's turn, unless it works on what came before."""
+        if not self._is_busy():
+            self.close(ClosedReason.CLIENT_CLOSED)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Release the transport; continue if the peer closed in order and input is left."""
@@ -195,7 +205,17 @@ class Channel:
             if self._is_busy() and self._may_finish():
                 self._finish()
                 return
-        self.close(ClosedReason.READ_ERROR if error else ClosedReason.CLIENT_CLOSED)
+        reason = ClosedReason.READ_ERROR if error else ClosedReason.CLIENT_CLOSED
+        if self._is_busy() or self.host.departures.admit():
+            self._end_for_loss(reason)
+            return
+        self._forget_transport()
+        self.reading.halt(ENDED)
+        self.host.departures.wait(partial(self._end_for_loss, reason))
+
+    def _end_for_loss(self, reason: ClosedReason) -> None:
+        """End without a transport, now that it is this channel's turn."""
+        self.close(reason)
         self.let_go()
 
     def _is_busy(self) -> bool:
@@ -216,11 +236,15 @@ class Channel:
         self._finishes = True
         self.host.finishing.add(self)
         self._eof = True
+        self._forget_transport()
+        self.reading.halt(FINISHING)
+        self.owner.finishing()
+
+    def _forget_transport(self) -> None:
+        """Write and deliver nothing any more: there is no transport."""
         self.owner.deliver_checks |= CLOSED
         self.outbound.detach()
         self._transport = self.reading.transport = None
-        self.reading.halt(FINISHING)
-        self.owner.finishing()
 
     @property
     def finishes(self) -> bool:

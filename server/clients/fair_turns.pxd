@@ -1,6 +1,6 @@
 # C types for fair_turns.py.
 
-cdef Py_ssize_t _TURN, _LEAST_SHARE, _DRAWN_BYTES, _RENEWED_BELOW_BYTES
+cdef Py_ssize_t _TURN, _LEAST_SHARE, _DRAWN_BYTES, _RENEWED_BELOW_BYTES, _ENDED_BYTES
 
 
 cdef class FairTurns:
@@ -14,3 +14,15 @@ cdef class FairTurns:
     cpdef Py_ssize_t share(self) except -1
     cpdef void give_back(self, Py_ssize_t count) except *
     cdef Py_ssize_t _use(self, Py_ssize_t count) except -1
+
+
+cdef class Departures:
+    cdef FairTurns _turns
+    cdef object _clock
+    cdef object _waiting
+    cdef Py_ssize_t _budget
+    cdef bint _is_due
+
+    cpdef bint admit(self) except -1
+    cpdef void wait(self, object end) except *
+    cdef void _ask_for_a_turn(self) except *

@@ -1,7 +1,7 @@
 # C types for host.py.
 
 from midge.protocol.inbound cimport SharedBuffer
-from midge.server.clients.fair_turns cimport FairTurns
+from midge.server.clients.fair_turns cimport Departures, FairTurns
 from midge.server.routing.outbound cimport ChunkPool
 from midge.server.routing.router cimport Router
 
@@ -12,6 +12,7 @@ cdef class Host:
     cdef readonly object random
     cdef readonly Router router
     cdef public FairTurns turns
+    cdef readonly Departures departures
     cdef public SharedBuffer shared_buffer
     cdef readonly ChunkPool chunks
     cdef readonly set finishing

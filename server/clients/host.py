@@ -5,7 +5,7 @@ from random import Random
 
 from midge.protocol.errors import ProtocolError
 from midge.protocol.inbound import SharedBuffer
-from midge.server.clients.fair_turns import FairTurns
+from midge.server.clients.fair_turns import Departures, FairTurns
 from midge.server.clock import Clock
 from midge.server.config.options import Options
 from midge.server.log.logger import get_logger
@@ -31,6 +31,7 @@ class Host:
         self.random = random
         self.router = router
         self.turns = FairTurns(clock)
+        self.departures = Departures(self.turns, clock)
         self.shared_buffer = SharedBuffer()
         self.chunks = ChunkPool()
         self.finishing: set[object] = set()

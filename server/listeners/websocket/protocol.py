@@ -96,6 +96,8 @@ class FrameProtocol(asyncio.Protocol):
             connection.channel.connection_lost(exc)
         if connection is None or connection.reason is not None:
             self._let_go()
+        elif not connection.channel.finishes:
+            connection.channel.more_input = self._go_on  # its end waits for a turn, and calls this
 
     def pause_writing(self) -> None:
         """Called by asyncio when the write buffer fills; passed on to the Connection."""
