@@ -30,6 +30,8 @@ cdef class SubListResult:
 
     @cython.locals(count=Py_ssize_t)
     cpdef Py_ssize_t fan_out(self)
+    @cython.locals(count=Py_ssize_t)
+    cpdef Py_ssize_t count_run_deliveries(self)
     @cython.locals(group=QueueGroup, count=Py_ssize_t)
     cpdef Py_ssize_t reach(self)
     @cython.locals(group=QueueGroup)

@@ -75,6 +75,11 @@ class SubListResult:
         count = len(self.plain) + len(self.queues)
         return count if self.remotes is None else count + len(self.remotes.plain)
 
+    def count_run_deliveries(self) -> int:
+        """Count what each message of a run is appended to: `fan_out`, and groups behind links."""
+        count = self.fan_out()
+        return count if self.remotes is None else count + len(self.remotes.queues)
+
     def reach(self) -> int:
         """Count every subscription in the result, members of queue groups included."""
         count = len(self.plain)

@@ -106,7 +106,7 @@ class PublishingClient(ChannelOwner):
         """
         if not self.publish_checks:
             result = self._match(frame)
-            deliveries = result.fan_out() * (frame.end + _DELIVERY_IN_RUN_BYTES)
+            deliveries = result.count_run_deliveries() * (frame.end + _DELIVERY_IN_RUN_BYTES)
             cost = deliveries + frame.end  # which the parser charges
             channel = self.channel
             if not channel.reading.may_spend(cost * count):

@@ -63,7 +63,7 @@ cdef class RouteBranch(Client):
     @cython.locals(origin=str, head=bytes)
     cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1
     cpdef bint takes_run(self, Client publisher, Frame frame) except -1
-    cpdef void forward_run(self, Frame frame, Py_ssize_t count) except *
+    cpdef void forward_run(self, Frame frame, Py_ssize_t count, list queues) except *
 
 
 @cython.locals(cluster=str)

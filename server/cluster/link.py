@@ -228,9 +228,9 @@ class RouteBranch(Client):
             return False
         return self.link.sends_run(frame)
 
-    def forward_run(self, frame: Frame, count: int) -> None:
+    def forward_run(self, frame: Frame, count: int, queues: list[bytes] | None) -> None:
         """Send `count` messages, `frame` the first, that differ in their payloads only."""
-        self.link.send_run(frame, self._heads, count)
+        self.link.send_run(frame, self._heads, count, queues)
 
 
 def _origin_of(publisher: Any) -> str:

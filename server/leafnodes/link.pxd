@@ -31,4 +31,4 @@ cdef class LeafLink(Link):
     cpdef bint reaches(self, Client link, str origin) except -1
     cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1
     cpdef bint takes_run(self, Client publisher, Frame frame) except -1
-    cpdef void forward_run(self, Frame frame, Py_ssize_t count) except *
+    cpdef void forward_run(self, Frame frame, Py_ssize_t count, list queues) except *

@@ -82,6 +82,6 @@ class LeafLink(Link):
         """Tell whether nothing but the subject decides, and that is allowed."""
         return self.sends_run(frame)
 
-    def forward_run(self, frame: Frame, count: int) -> None:
+    def forward_run(self, frame: Frame, count: int, queues: list[bytes] | None) -> None:
         """Send `count` messages, `frame` the first, that differ in their payloads only."""
-        self.send_run(frame, _HEADS, count)
+        self.send_run(frame, _HEADS, count, queues)

@@ -96,7 +96,9 @@ cdef class Link(ChannelOwner):
     ) except -1
     @cython.locals(checks=int)
     cpdef bint sends_run(self, Frame frame) except -1
-    cpdef void send_run(self, Frame frame, Heads heads, Py_ssize_t count) except *
+    cpdef void send_run(
+        self, Frame frame, Heads heads, Py_ssize_t count, list queues
+    ) except *
     cpdef void note_sent(self, Frame frame, Py_ssize_t count) except *
     @cython.locals(checks=int, subject=bytes, reply=bytes)
     cpdef Frame sendable(self, Client publisher, Frame frame)

@@ -255,7 +255,7 @@ class Link(ChannelOwner):
             count = trace_headers.count_untraced(frame, count)
         if count and not self._is_unusual:
             view = self._match(source, frame)
-            deliveries = view.fan_out() * (frame.end + _DELIVERY_IN_RUN_BYTES)
+            deliveries = view.count_run_deliveries() * (frame.end + _DELIVERY_IN_RUN_BYTES)
             cost = deliveries + frame.end  # which the parser charges
             if not self.channel.reading.may_spend(cost * count):
                 count = max(self.parser.budget // cost + 1, 1)
@@ -458,9 +458,9 @@ class Link(ChannelOwner):
             return True
         return not checks
 
-    def send_run(self, frame: Frame, heads: Heads, count: int) -> None:
+    def send_run(self, frame: Frame, heads: Heads, count: int, queues: list[bytes] | None) -> None:
         """Send `count` messages, `frame` the first, that differ in their payloads only."""
-        self.link_outbound.append_plain_run(frame, heads, count)
+        self.link_outbound.append_run_over(frame, heads, count, queues)
         self.note_sent(frame, count)
 
     def note_sent(self, frame: Frame, count: int) -> None:

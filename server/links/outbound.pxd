@@ -35,15 +35,20 @@ cdef class LinkOutbound(Outbound):
     cdef void _forget_chunk(self) except *
     @cython.locals(verb=bytes, base=Py_ssize_t, subject_length=Py_ssize_t, length=Py_ssize_t,
                    data="unsigned char *", at=Py_ssize_t)
-    cpdef void append_plain(self, Frame frame, Heads heads) except *
+    cpdef Py_ssize_t append_plain(self, Frame frame, Heads heads) except -1
     @cython.locals(verb=bytes, names=bytes, sign=bytes, base=Py_ssize_t,
                    subject_length=Py_ssize_t, reply_length=Py_ssize_t, sizes=Py_ssize_t,
                    head_length=Py_ssize_t, length=Py_ssize_t, data="unsigned char *",
                    at=Py_ssize_t)
-    cpdef void append_with_queues(self, Frame frame, Heads heads, list queues) except *
+    cpdef Py_ssize_t append_with_queues(
+        self, Frame frame, Heads heads, list queues
+    ) except -1
     @cython.locals(reply=bytes, words=list)
     cpdef void append_from_leaf(self, Frame frame, bytes head, list queues) except *
     @cython.locals(length=Py_ssize_t, at=Py_ssize_t, left=Py_ssize_t, size=Py_ssize_t)
     cpdef void append_as_it_lies(self, Frame frame, Py_ssize_t count) except *
-    @cython.locals(base=Py_ssize_t, i=Py_ssize_t)
-    cpdef void append_plain_run(self, Frame frame, Heads heads, Py_ssize_t count) except *
+    @cython.locals(base=Py_ssize_t, last=Py_ssize_t, body=Py_ssize_t,
+                   data="unsigned char *", at=Py_ssize_t, length=Py_ssize_t, start=Py_ssize_t)
+    cpdef void append_run_over(
+        self, Frame frame, Heads heads, Py_ssize_t count, list queues
+    ) except *

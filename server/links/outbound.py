@@ -44,8 +44,8 @@ class LinkOutbound(Outbound):
         self._block_size = 0
         self._block_end = 0
 
-    def append_plain(self, frame: Frame, heads: Heads) -> None:
-        """Add `frame` for the plain subscriptions of the other side."""
+    def append_plain(self, frame: Frame, heads: Heads) -> int:
+        """Add `frame` for the plain subscriptions of the other side; return how many bytes."""
         verb = heads.plain if frame.header_size < 0 else heads.with_headers
         base = frame.base
         subject_length = frame.subject_end - frame.subject_start
@@ -62,9 +62,10 @@ class LinkOutbound(Outbound):
         at += 1
         memory.copy(data, at, frame.data, base + frame.tail, base + frame.end)
         self._used += length
+        return length
 
-    def append_with_queues(self, frame: Frame, heads: Heads, queues: list[bytes]) -> None:
-        """Add `frame` for a member of each of `queues` too; there must be one at least."""
+    def append_with_queues(self, frame: Frame, heads: Heads, queues: list[bytes]) -> int:
+        """Add `frame` for a member of each of `queues` too, one at least; return how many bytes."""
         verb = heads.plain if frame.header_size < 0 else heads.with_headers
         names = b" ".join(queues)
         base = frame.base
@@ -99,6 +100,7 @@ class LinkOutbound(Outbound):
         at += 1
         memory.copy(data, at, frame.data, base + sizes, base + frame.end)
         self._used += length
+        return length
 
     def append_from_leaf(self, frame: Frame, head: bytes, queues: list[bytes] | None) -> None:
         """Add `frame` as an LMSG, which names the cluster of the leaf node that it comes from.
@@ -193,10 +195,33 @@ class LinkOutbound(Outbound):
         self._block = _NO_BLOCK
         Outbound._forget_chunk(self)  # noqa: SLF001 - likewise
 
-    def append_plain_run(self, frame: Frame, heads: Heads, count: int) -> None:
-        """Add `count` messages, `frame` the first, that differ in their payloads only."""
+    def append_run_over(
+        self, frame: Frame, heads: Heads, count: int, queues: list[bytes] | None
+    ) -> None:
+        """Add `count` messages, `frame` the first, that differ in their payloads only.
+
+        They lie one behind the other, each `frame.end` bytes long, and each is for a member of each
+        of `queues` too.
+        """
         base = frame.base
-        for _ in range(count):
-            self.append_plain(frame, heads)
+        last = base + (count - 1) * frame.end
+        body = frame.end - frame.payload
+        while True:
+            if queues:
+                length = self.append_with_queues(frame, heads, queues)
+            else:
+                length = self.append_plain(frame, heads)
+            # The others that have room too begin like this one.
+            data = self._data
+            at = self._used
+            while frame.base < last and self._capacity - at >= length:
+                frame.base += frame.end
+                start = frame.base + frame.payload
+                memory.copy(data, at, data, at - length, at - body)
+                memory.copy(data, at + length - body, frame.data, start, start + body)
+                at += length
+            self._used = at
+            if frame.base == last:
+                break
             frame.base += frame.end
         frame.base = base

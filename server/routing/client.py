@@ -97,5 +97,8 @@ class Client(Handler):
         """Tell whether `forward_run` may stand for as many calls of `forward`."""
         return False
 
-    def forward_run(self, frame: "Frame", count: int) -> None:
-        """Send `count` messages, `frame` the first, that differ in their payloads only."""
+    def forward_run(self, frame: "Frame", count: int, queues: list[bytes] | None) -> None:
+        """Send `count` messages, `frame` the first, that differ in their payloads only.
+
+        Each is for what `forward` says.
+        """

@@ -23,14 +23,20 @@ cpdef Py_ssize_t forward(
 cpdef Py_ssize_t send_to_all(tuple links, Client publisher, Frame frame) except -1
 
 
-@cython.locals(remotes=Remotes, links=tuple, link=Client)
+@cython.locals(remotes=Remotes, links=tuple, link=Client, chosen=Client)
 cpdef bint links_take_run(SubListResult result, Client publisher, Frame frame) except -1
 
 
-@cython.locals(remotes=Remotes, links=tuple, link=Client, sent=Py_ssize_t)
+@cython.locals(remotes=Remotes, links=tuple, link=Client, sent=Py_ssize_t, chosen=Client,
+               group=QueueGroup)
 cpdef Py_ssize_t forward_run(
     SubListResult result, Client publisher, Frame frame, Py_ssize_t count
 ) except -1
+
+
+@cython.locals(only=Client, weight="long long", members=tuple, member=RemoteSubscription,
+               group=QueueGroup)
+cdef Client _only_link(Remotes remotes, Client publisher)
 
 
 @cython.locals(remotes=Remotes, picked=dict, group=QueueGroup, chosen=Client, here=Py_ssize_t)

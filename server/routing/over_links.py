@@ -17,7 +17,7 @@ from typing import Any
 from midge.protocol.frame import Frame
 from midge.server.routing.client import Client
 from midge.server.routing.role import Role
-from midge.sublist.result import QueueGroup, SubListResult
+from midge.sublist.result import QueueGroup, Remotes, SubListResult
 
 _ROUTE = int(Role.ROUTE)
 
@@ -75,10 +75,17 @@ def send_to_all(links: tuple[Any, ...], publisher: Client | None, frame: Frame) 
 
 
 def links_take_run(result: SubListResult, publisher: Client | None, frame: Frame) -> bool:
-    """Tell whether all links in `result` get all messages of the run that `frame` begins."""
+    """Tell whether all links in `result` get all messages of the run that `frame` begins.
+
+    Of queue groups there may be one, with all its members behind one link.
+    """
     remotes = result.remotes
-    if remotes is None or remotes.queues:
+    if remotes is None:
         return False
+    if remotes.queues:
+        chosen = None if result.queues else _only_link(remotes, publisher)
+        if chosen is None or not chosen.takes_run(publisher, frame):
+            return False
     links: tuple[Any, ...] = remotes.plain
     for link in links:
         if link is not publisher and not link.takes_run(publisher, frame):
@@ -91,12 +98,34 @@ def forward_run(result: SubListResult, publisher: Client | None, frame: Frame, c
     remotes = result.remotes
     assert remotes is not None, "what lies behind links is asked for only where there is some"
     sent = 0
+    chosen = _only_link(remotes, publisher) if remotes.queues else None
     links: tuple[Any, ...] = remotes.plain
     for link in links:
-        if link is not publisher:
-            link.forward_run(frame, count)
+        if link is not publisher and link is not chosen:
+            link.forward_run(frame, count, None)
             sent += 1
+    if chosen is not None:
+        group: QueueGroup = remotes.queues[0]
+        chosen.forward_run(frame, count, [group.name])
+        sent += 1
     return sent
+
+
+def _only_link(remotes: Remotes, publisher: Client | None) -> Client | None:
+    """Return the link with all members of the only queue group; None where there are several."""
+    if len(remotes.queues) != 1:
+        return None
+    only: Client | None = None
+    weight = 0
+    group: QueueGroup = remotes.queues[0]
+    members: tuple[Any, ...] = group.members
+    for member in members:
+        if publisher is None or publisher.reaches(member.remote, member.origin):
+            if only is not None and only is not member.remote:
+                return None
+            only = member.remote
+            weight += member.weight
+    return only if weight > 0 else None
 
 
 def pick_links(

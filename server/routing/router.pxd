@@ -14,10 +14,11 @@ from midge.server.routing.over_links cimport (
     pick_links,
     send_to_all,
 )
+from midge.server.routing.runs cimport append_run_in_turn, takes_run
 from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.result cimport QueueGroup, Remotes, SubListResult
 
-cdef int BEHIND, DENIED_SUBJECTS, NO_HEADERS
+cdef int BEHIND, NO_HEADERS
 cdef Py_ssize_t _DIRTY_CHUNKS_MAX, _READ_BYTES_MAX
 cdef int REFUSED, TAKEN, FAILED
 
@@ -75,8 +76,10 @@ cdef class Router:
     @cython.locals(members=tuple, count=Py_ssize_t, start=Py_ssize_t, i=Py_ssize_t,
                    chosen=Py_ssize_t, outcome=int, member=RoutedSubscription)
     cdef int _deliver_to_group(self, QueueGroup group, Client publisher, Frame frame) except -1
-    @cython.locals(client=Client, checks=int)
-    cdef bint _takes_run(self, RoutedSubscription subscription, Frame frame) except -1
+    @cython.locals(served=tuple, member=RoutedSubscription, client=Client)
+    cdef Py_ssize_t _route_run_in_turn(
+        self, SubListResult result, Frame frame, Py_ssize_t count
+    ) except -1
     @cython.locals(subscriptions=tuple, subscription=RoutedSubscription, client=Client,
                    crossed=Py_ssize_t)
     cdef void _append_run(

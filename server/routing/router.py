@@ -26,7 +26,8 @@ from midge.server.routing.over_links import (
     send_to_all,
     take_carried,
 )
-from midge.server.routing.slow_path import BEHIND, DENIED_SUBJECTS, NO_HEADERS
+from midge.server.routing.runs import append_run_in_turn, takes_run
+from midge.server.routing.slow_path import BEHIND, NO_HEADERS
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.result import EMPTY_RESULT, QueueGroup, SubListResult
 
@@ -213,15 +214,17 @@ class Router:
         happened, when each of them has to be looked at.
         """
         observer = self.observer
-        if result.queues or (observer is not None and not observer.sees_runs()):
+        if observer is not None and (result.queues or not observer.sees_runs()):
             return 0
+        if result.queues:
+            return self._route_run_in_turn(result, frame, count)
         if result.remotes is not None and not links_take_run(result, publisher, frame):
             return 0
         internal = None
         subscriptions: tuple[Any, ...] = result.plain
         for subscription in subscriptions:
             if subscription.client is not None:
-                if not self._takes_run(subscription, frame):
+                if not takes_run(subscription, frame):
                     return 0
             elif internal is None and subscription.max_messages == 0 and subscription.takes_runs():
                 internal = subscription
@@ -377,18 +380,25 @@ class Router:
 
     # Runs.
 
-    def _takes_run(self, subscription: RoutedSubscription, frame: Frame) -> bool:
-        """Tell whether a client's subscription gets all messages of the run that `frame` begins."""
-        client = subscription.client
-        if client is None or subscription.max_messages > 0:
-            return False
-        checks = client.deliver_checks
-        if checks & ~(NO_HEADERS | DENIED_SUBJECTS):
-            return False
-        if checks & NO_HEADERS and frame.header_size >= 0:
-            return False
-        # All have one subject, so that one answer counts for all.
-        return not checks & DENIED_SUBJECTS or client.checked(subscription, None, frame) is frame
+    def _route_run_in_turn(self, result: SubListResult, frame: Frame, count: int) -> int:
+        """Deliver a run to the members of one queue group, and to no others; return how many.
+
+        0, and then nothing has happened, when each message has to be looked at.
+        """
+        if (
+            len(result.queues) != 1
+            or result.plain
+            or result.remotes is not None
+            or self.chooser is not None
+        ):
+            return 0
+        served = append_run_in_turn(result.queues[0], frame, count)
+        for member in served:
+            client = member.client
+            self.touch(client)
+            if client.outbound.behind:
+                client.flushed()
+        return count if served else 0
 
     def _append_run(
         self,
@@ -430,8 +440,11 @@ class Router:
         """Deliver as many messages of a run to everyone as `internal` takes; return how many.
 
         If it fails, what it took before counts; the message with which it failed goes to the
-        others, and is not offered to it again.
+        others, and is not offered to it again. It takes none where there are groups behind links,
+        as it may be an import, whose groups are to be looked at with those for each message.
         """
+        if result.remotes is not None and result.remotes.queues:
+            return 0
         base = frame.base
         has_failed = False
         try:
@@ -461,7 +474,7 @@ class Router:
         """Tell whether the clients in `result` still get all messages of a run."""
         subscriptions: tuple[Any, ...] = result.plain
         for subscription in subscriptions:
-            if subscription.client is not None and not self._takes_run(subscription, frame):
+            if subscription.client is not None and not takes_run(subscription, frame):
                 return False
         return result.remotes is None or links_take_run(result, None, frame)
 

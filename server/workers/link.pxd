@@ -87,7 +87,7 @@ cdef class WorkerPart(Client):
     @cython.locals(link=WorkerLink)
     cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1
     cpdef bint takes_run(self, Client publisher, Frame frame) except -1
-    cpdef void forward_run(self, Frame frame, Py_ssize_t count) except *
+    cpdef void forward_run(self, Frame frame, Py_ssize_t count, list queues) except *
     cpdef bint run_goes_on(self, unsigned long long generation) except -1
     cpdef void hold_for(self, Client receiver) except *
 
@@ -102,7 +102,7 @@ cdef class Numbered(Client):
     @cython.locals(link=WorkerLink)
     cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1
     cpdef bint takes_run(self, Client publisher, Frame frame) except -1
-    cpdef void forward_run(self, Frame frame, Py_ssize_t count) except *
+    cpdef void forward_run(self, Frame frame, Py_ssize_t count, list queues) except *
 
 
 cdef class NumberedSubscription(RemoteSubscription):

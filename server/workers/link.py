@@ -307,12 +307,12 @@ class WorkerPart(Client):
         """Tell whether nothing but the subject decides."""
         return self.link.sends_run(frame)
 
-    def forward_run(self, frame: Frame, count: int) -> None:
+    def forward_run(self, frame: Frame, count: int, queues: list[bytes] | None) -> None:
         """Send `count` messages, `frame` the first, that differ in their payloads only."""
-        if _is_plain_publish(frame):
-            self.link.send_as_they_lie(self, frame, count)
+        if queues or not _is_plain_publish(frame):
+            self.link.send_run(frame, self._heads, count, queues)
         else:
-            self.link.send_run(frame, self._heads, count)
+            self.link.send_as_they_lie(self, frame, count)
 
     # As a publisher it is the link.
 
@@ -354,12 +354,12 @@ class Numbered(Client):
         """Tell whether nothing but the subject decides."""
         return self.link.sends_run(frame)
 
-    def forward_run(self, frame: Frame, count: int) -> None:
+    def forward_run(self, frame: Frame, count: int, queues: list[bytes] | None) -> None:
         """Send `count` messages, `frame` the first, that differ in their payloads only."""
-        if _is_bare(frame):
-            self.link.send_in_block(self, frame, count)
+        if queues or not _is_bare(frame):
+            self.part.forward_run(frame, count, queues)
         else:
-            self.part.forward_run(frame, count)
+            self.link.send_in_block(self, frame, count)
 
 
 class NumberedSubscription(RemoteSubscription):

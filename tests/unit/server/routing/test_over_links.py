@@ -25,6 +25,7 @@ class Link(Client):
         self.name = name
         self.sent: list[tuple[bytes, list[bytes] | None]] = []
         self.runs: list[int] = []
+        self.queues_of_runs: list[list[bytes] | None] = []
         self.refuses = False
 
     def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:
@@ -36,8 +37,9 @@ class Link(Client):
     def takes_run(self, publisher: Client | None, frame: Frame) -> bool:
         return not self.refuses
 
-    def forward_run(self, frame: Frame, count: int) -> None:
+    def forward_run(self, frame: Frame, count: int, queues: list[bytes] | None) -> None:
         self.runs.append(count)
+        self.queues_of_runs.append(queues)
 
 
 class World:
@@ -200,10 +202,72 @@ def test_a_run_goes_over_each_link_as_one(world: World) -> None:
     assert local.out_messages == 5
     world.west.refuses = True
     assert world.router.route_run(world.account, result, None, frame, 5) == 0
-    world.tell(world.east, b"a", b"q")
-    world.west.refuses = False
+
+
+def route_run(world: World, publisher: Client | None = None) -> int:
+    """Publish a run of five messages to "a"; return how many are routed as one."""
+    frame = whole(bytearray(b"PUB a 1\r\nx\r\n" * 5))
     result = world.account.sublist.match(b"a")
-    assert world.router.route_run(world.account, result, None, frame, 5) == 0
+    return world.router.route_run(world.account, result, publisher, frame, 5)
+
+
+def test_a_run_for_a_group_behind_one_link_goes_as_one(world: World) -> None:
+    world.tell(world.east, b"a", b"q", 3)
+    world.tell(world.east, b"a", b"q", 2, origin="far")
+    world.tell(world.west, b"a")
+    local = world.subscribe(b"a")
+    assert route_run(world) == 5
+    assert (world.east.runs, world.west.runs) == ([5], [5])
+    assert (world.east.queues_of_runs, world.west.queues_of_runs) == ([[b"q"]], [None])
+    assert local.out_messages == 5
+    world.tell(world.east, b"a")
+    assert route_run(world) == 5
+    assert world.east.runs == [5, 5], "once, for plain subscriptions and the group"
+    world.east.refuses = True
+    assert route_run(world) == 0
+
+
+@pytest.mark.parametrize(
+    "interest",
+    [
+        [("east", b"q", 1), ("west", b"q", 1)],
+        [("east", b"q", 1), ("east", b"r", 1)],
+        [("east", b"q", 0)],
+        [("here", b"q", 1), ("east", b"q", 1)],
+    ],
+    ids=["two links", "two groups", "no members", "a member here"],
+)
+def test_a_run_for_groups_that_share_it_out_goes_one_by_one(
+    world: World, interest: list[tuple[str, bytes, int]]
+) -> None:
+    for place, queue, weight in interest:
+        if place == "here":
+            world.subscribe(b"a", queue)
+        else:
+            world.tell(getattr(world, place), b"a", queue, weight)
+    assert route_run(world) == 0
+
+
+def test_a_run_for_a_group_does_not_go_back_to_where_it_came_from(world: World) -> None:
+    world.tell(world.east, b"a", b"q")
+    assert route_run(world, world.east) == 0
+    world.tell(world.west, b"a", b"q")
+    assert route_run(world, world.east) == 5
+    assert (world.east.runs, world.west.runs) == ([], [5])
+
+
+def test_a_run_that_an_import_may_carry_on_goes_one_by_one(world: World) -> None:
+    class Import(RoutedSubscription):
+        def takes_runs(self) -> bool:
+            return True
+
+        def receive(self, publisher: Client | None, frame: Frame) -> bool:
+            return True
+
+    world.account.add(Import(b"a"))
+    assert route_run(world) == 5
+    world.tell(world.east, b"a", b"q")
+    assert route_run(world) == 0
 
 
 def whole(data: bytearray) -> Frame:

@@ -323,9 +323,50 @@ def test_one_client_with_two_subscriptions_gets_them_in_turn(account: Account) -
 
 
 def test_a_run_for_a_queue_group_is_shared_out(account: Account) -> None:
-    members = [subscribe(account, queue=b"q") for _ in range(5)]
+    members = [subscribe(account, queue=b"q") for _ in range(3)]
+    assert feed_run(account) == [4]
+    assert sorted(payloads_of(member) for member in members) == [
+        [b"0", b"3"],
+        [b"1", b"4"],
+        [b"2"],
+    ]
+    for member in members:
+        count = len(payloads_of(member))
+        assert member.delivered == member.client.out_messages == member.client.out_bytes == count
+    assert feed_run(account) == [4]
+    assert sorted(member.delivered for member in members) == [3, 3, 4], "the next had its turn"
+
+
+def payloads_of(member: RoutedSubscription) -> list[bytes]:
+    """Return the payloads that the client of `member` has been sent."""
+    return member.client.wire.written.split(b"\r\n")[1::2]
+
+
+def test_a_run_is_shared_out_among_the_members_whose_turn_it_is(account: Account) -> None:
+    members = [subscribe(account, queue=b"q") for _ in range(7)]
+    assert feed_run(account) == [4]
+    left = [member for member in members if member.delivered == 0]
+    assert len(left) == 2
+    for member in left:
+        member.max_messages = 9  # each message counts
+    assert feed_run(account) == [0], "it is the turn of these two"
+    assert sorted(member.delivered for member in members) == [1, 1, 1, 1, 2, 2, 2]
+
+
+def test_one_client_with_several_members_gets_a_run_in_order(account: Account) -> None:
+    member = subscribe(account, queue=b"q")
+    other = RoutedSubscription(b"*", b"q", b"2", member.client)
+    assert account.add(other) is None
+    assert feed_run(account) == [4]
+    assert payloads_of(member) == [b"0", b"1", b"2", b"3", b"4"]
+    assert (member.delivered, other.delivered) in {(3, 2), (2, 3)}
+
+
+def test_a_run_with_other_receivers_or_chosen_members_goes_one_by_one(account: Account) -> None:
+    subscribe(account, queue=b"q")
+    assert feed_run(account, Router(Random(1))) == [0]
+    subscribe(account)
     assert feed_run(account) == [0]
-    assert [member.delivered for member in members] == [1] * 5
 
 
 class Store(RoutedSubscription):
