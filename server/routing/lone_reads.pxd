@@ -2,16 +2,21 @@
 
 cimport cython
 
-cdef int _LONE_TURNS, _READS
+cdef int _LONE_TURNS, _TURNS_AT_ONCE
+cdef Py_ssize_t _READS_MAX
 
 
 @cython.final
 cdef class LoneReads:
     cdef public bint is_reading
+    cdef Py_ssize_t _before
+    cdef Py_ssize_t _each
+    cdef bint _is_shared
     cdef int _turns
-    cdef int _left
+    cdef Py_ssize_t _left
 
     cpdef bint are_expected(self)
+    cpdef void begin_read(self, Py_ssize_t receivers)
     @cython.locals(is_lone=bint)
-    cpdef bint end_read(self)
+    cpdef bint end_read(self, Py_ssize_t receivers)
     cpdef void end_turn(self, Py_ssize_t batches)

@@ -3,7 +3,7 @@
 Each plain subscription gets the message, and so does one member of each queue group: the next in
 turn, or a random one, that can take it. Frames are only appended here; a flush writes once to every
 connection that got something, when all sockets that were ready in one poll of the loop have been
-read, or, where that has been one at a time, at the end of its read.
+read, or at the end of each read where these have had no receiver in common.
 """
 
 from collections.abc import Callable
@@ -59,8 +59,8 @@ class Router:
 
     `soon` is the loop's `call_soon`. With it, the first client that something is appended for has a
     flush called once all sockets that are ready now have been read, so that each receiver gets one
-    write for all of them; while one socket at a time is ready, its batch ends with a flush. Without
-    it every batch of reads does, and code that appends outside of one calls `flush_unless_due`.
+    write for all of them; while these have none in common, each batch ends with a flush. Without it
+    every batch of reads does, and code that appends outside of one calls `flush_unless_due`.
     """
 
     __slots__ = (
@@ -306,17 +306,17 @@ class Router:
 
     def begin_batch(self) -> None:
         """Note that a batch of reads begins; `end_batch` follows, whatever happens."""
-        self._lone_reads.is_reading = True
+        self._lone_reads.begin_read(len(self._dirty))
 
     def end_batch(self, read_bytes: int) -> None:
         """Note the end of a batch of reads, of so many bytes; write at once what has become much.
 
-        Without `soon`, or where no other socket is expected to be ready, write it in any case.
+        Without `soon`, or where no other read is expected to share a receiver, write in any case.
         """
         self.batches += 1
         self._read_bytes += read_bytes
         if (
-            self._lone_reads.end_read()
+            self._lone_reads.end_read(len(self._dirty))
             or self.soon is None
             or len(self._dirty) > _DIRTY_CHUNKS_MAX
             or self._read_bytes > _READ_BYTES_MAX

@@ -250,29 +250,70 @@ def test_outside_of_such_a_read_the_turn_ends_with_a_flush_as_ever() -> None:
     assert world.writes() == 5
 
 
-def test_after_some_reads_it_is_seen_again_how_many_sockets_are_ready() -> None:
+def test_sockets_without_a_receiver_in_common_are_written_to_at_the_end_of_each_read() -> None:
     world = World(2)
+    for count in range(1, 5):
+        world.read(0)
+        world.read(1)
+        assert world.soon.turn() == 1
+        assert world.writes() == 2 * count
+    for count in range(9, 9 + 16):
+        world.read(count % 2)
+        assert (world.writes(), world.soon.due) == (count, [])
+
+
+def test_after_some_reads_it_is_seen_again_whether_receivers_are_shared() -> None:
+    world = World()
     world.lone_turns()
     for _ in range(8):
         world.read()
     assert world.writes() == 12
-    world.read(0)
-    world.read(1)
+    world.read()
+    world.read()
     assert world.writes() == 12
     assert world.soon.turn() == 1
-    assert world.writes() == 14
-    for _ in range(3):
+    assert world.writes() == 13
+    for _ in range(4):
         world.read()
-        assert world.soon.turn() == 1, "several were ready a moment ago"
+        assert world.soon.turn() == 1, "two shared a receiver a moment ago"
+    world.read()
+    assert world.soon.due == []
 
 
-def test_a_turn_with_two_sockets_is_no_lone_one() -> None:
-    world = World(2)
+def test_two_sockets_with_a_receiver_in_common_share_its_writes() -> None:
+    world = World(3)
     for _ in range(10):
         world.read(0)
         world.read(1)
+        world.read(0)
         assert world.soon.turn() == 1
     assert world.writes() == 20
+
+
+def test_a_read_that_adds_fewer_receivers_than_the_first_shares_some_with_it() -> None:
+    world = World(3)
+    for _ in range(10):
+        world.router.begin_batch()
+        world.publish(0)
+        world.publish(1)
+        world.router.end_batch(100)
+        world.router.begin_batch()
+        world.publish(1)
+        world.publish(2)
+        world.router.end_batch(100)
+        assert world.soon.turn() == 1
+    assert world.writes() == 30
+
+
+def test_a_read_without_output_says_nothing_of_receivers() -> None:
+    world = World()
+    for _ in range(4):
+        world.router.begin_batch()
+        world.router.end_batch(100)
+        world.read()
+        assert world.soon.turn() == 1
+    world.read()
+    assert world.soon.due == []
 
 
 def test_a_fault_in_a_lone_read_leaves_nothing_unwritten() -> None:
