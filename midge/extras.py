@@ -1,4 +1,4 @@
-"""What to install for a part of midge that an installation was made without."""
+"""Name the optional packages that a part of midge needs and an installation lacks."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ MidgeError
     |   +-- AuthorizationError it refused the credentials, or a permission is missing
     +-- StreamError            JetStream refused a request
     |   +-- StreamNotFoundError
-    +-- DataLossError          messages that were asked for are no longer there
+    +-- DataLossError          messages that were asked for have been removed
     +-- PublishError           a row could not be written; names it
 """
 

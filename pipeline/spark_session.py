@@ -60,7 +60,7 @@ def spark_session(
     default; `spark.driver.extraJavaOptions` are added to ours.
 
     Raises:
-        JavaNotFoundError: there is no Java 17 or newer.
+        JavaNotFoundError: no Java 17 or newer is installed.
         OptionError: `master` is not a master URL of Spark, or does not answer.
         PipelineError: PySpark is not installed, or Spark did not start.
 

@@ -17,7 +17,7 @@ def decode_user_seed(seed: str) -> bytes:
     """Return the 32 bytes of a user's Ed25519 seed from its nkey form (``SU…``).
 
     Raises:
-        ValueError: it is none; the message says why, without the seed.
+        ValueError: it is not a seed; the message says why, without the seed.
     """
     body = decode_nkey(seed)
     if len(body) != _SEED_BYTES or not seed.startswith("SU"):

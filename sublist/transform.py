@@ -16,6 +16,10 @@ or hash such tokens:
 ``{{left(n, size)}}``                   the first `size` bytes of the token
 ``{{right(n, size)}}``                  the last `size` bytes of the token
 ======================================  ============================================================
+
+`jetstream.transform` is another reader, of the destinations of streams: what nats-server accepts
+and refuses there, and in which words, is part of JetStream's API. Zero or less, for one, stands for
+the first token; here it is an error.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class Captured:
 
     @property
     def text(self) -> str:
-        """The payload as text; bytes that are no UTF-8 are shown as escapes."""
+        """The payload as text; bytes that are not UTF-8 are shown as escapes."""
         return self.payload.decode("utf-8", "backslashreplace")
 
     @property

@@ -24,7 +24,7 @@ def read_recording(directory: str | PathLike[str], pattern: str = ">") -> Iterat
     out unless `pattern` begins so.
 
     Raises:
-        MidgeError: there is no recording there, or pyarrow is missing.
+        MidgeError: the recording does not exist, or pyarrow is missing.
     """
     __tracebackhide__ = True
     rows = _rows(Path(directory) / "messages")

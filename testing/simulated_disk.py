@@ -173,7 +173,7 @@ class SimulatedDisk(SuppliedDisk):
         self.steps += 1
 
     def pump(self) -> bool:
-        """Complete the write that is under way; False when there is none."""
+        """Complete the write that is under way; False without one."""
         done = [committer.work() for committer in self.committers]
         return any(done)
 
@@ -298,7 +298,7 @@ class SimulatedCommitter:
             self.work()
 
     def work(self) -> bool:
-        """Complete the write that is under way; False when there is none."""
+        """Complete the write that is under way; False without one."""
         job = self.job
         if job is None:
             return False

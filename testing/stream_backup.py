@@ -22,7 +22,7 @@ def restore(api: Api, name: str, directory: str | PathLike[str], changes: dict[s
     """Make the stream `name` of a backup, its configuration changed by `changes`.
 
     Raises:
-        MidgeError: there is no backup, or it cannot be restored so.
+        MidgeError: the backup does not exist, or cannot be restored so.
     """
     __tracebackhide__ = True
     folder = Path(directory)

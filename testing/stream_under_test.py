@@ -54,7 +54,7 @@ class StreamUnderTest:
         return self._get({"seq": seq})
 
     def last(self, subject: str) -> Captured | None:
-        """Return the last message of a subject; None when there is none."""
+        """Return the last message of a subject, or None."""
         return self._get({"last_by_subj": subject})
 
     def _get(self, wanted: dict[str, Any]) -> Captured | None:
@@ -136,7 +136,7 @@ class Streams:
         stream backup` wrote, it starts as that stream, consumers included.
 
         Raises:
-            MidgeError: a stream cannot have this name, or there is no such recording or backup.
+            MidgeError: a stream cannot have this name, or the recording or backup does not exist.
             StreamRefusedError: JetStream does not want it so.
         """
         __tracebackhide__ = True

@@ -148,7 +148,7 @@ def wanted(  # noqa: PLR0913 - the keywords of every assertion
     """Return what the keywords of an assertion describe; see `Criteria`.
 
     Raises:
-        ValueError: the pattern is no subject, or `quiet_s` stands without `count`.
+        ValueError: the pattern is not a subject, or `quiet_s` stands without `count`.
     """
     if not is_valid_subject(encode(pattern)):
         raise ValueError(f"pattern: expected tokens separated by dots, got {pattern!r}")

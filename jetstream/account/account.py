@@ -31,7 +31,7 @@ StoreMaker = Callable[[StreamConfig], StreamStore]
 class JetStreamAccount:
     """JetStream of one account.
 
-    `limits` holds the account's limits by tier; `NO_TIER` alone when there are no tiers.
+    `limits` holds the account's limits by tier; `NO_TIER` alone without tiers.
     `stream_added` and `stream_removed` are told of streams that begin or cease to take messages,
     `stream_changed` of those with a new configuration. `delete_store` deletes a stream's store.
     """
@@ -73,7 +73,7 @@ class JetStreamAccount:
         return self.server_limits.duplicate_window_max_ns
 
     def config_of(self, name: str) -> StreamConfig | None:
-        """Return the configuration of a stream; None when there is none."""
+        """Return the configuration of a stream, or None if it does not exist."""
         stream = self.streams.get(name)
         return stream.config if stream is not None else None
 
@@ -100,7 +100,7 @@ class JetStreamAccount:
         """Return a stream by name.
 
         Raises:
-            JetStreamError: there is none.
+            JetStreamError: the stream does not exist.
         """
         stream = self.streams.get(name)
         if stream is None:

@@ -10,7 +10,7 @@ UNLIMITED = -1
 
 @dataclass(slots=True)
 class AccountLimits:
-    """The limits of an account; -1 is none, and so is 0 of the bytes of one stream."""
+    """The limits of an account; -1 means unlimited, and so does 0 for the bytes of one stream."""
 
     max_memory: int = UNLIMITED
     max_storage: int = UNLIMITED
@@ -39,7 +39,7 @@ def tier_of(replicas: int) -> str:
 class ServerLimits:
     """The limits of the server, and what of them streams have reserved by `max_bytes`.
 
-    Those of duplicate windows and of consumers are none when they are 0.
+    For duplicate windows and consumers, 0 means unlimited.
     """
 
     max_memory: int = UNLIMITED

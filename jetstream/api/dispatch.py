@@ -67,7 +67,7 @@ def handle(
     The call may come later, when what was asked for is durable.
 
     Returns:
-        False when there is no such request: nothing is answered.
+        False if the request is unknown: nothing is answered.
     """
     tokens = text(subject[len(PREFIX) :]).split(".")
     family = find(tokens)

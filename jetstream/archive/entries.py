@@ -78,7 +78,7 @@ class EntryReader:
         """Return the next entry; None when it is not there as a whole yet.
 
         Raises:
-            ArchiveError: this is no archive, or an entry is too large.
+            ArchiveError: this is not an archive, or an entry is too large.
         """
         if not self._has_begun:
             if self.left() < len(MAGIC):

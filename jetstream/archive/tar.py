@@ -54,7 +54,7 @@ class TarReader:
         """Return the next piece; None when more is needed, or behind the end.
 
         Raises:
-            ArchiveError: this is no archive, or it holds more than files.
+            ArchiveError: this is not an archive, or it holds more than files.
         """
         while not self._has_file:
             if not self._next_head():

@@ -110,7 +110,7 @@ class TarRestore:
         )
 
     def _take_piece(self) -> int:
-        """Take a piece of a file; return what that cost, 0 when there is none."""
+        """Take a piece of a file; return its cost, 0 if nothing is left to take."""
         piece = self._tar.next_piece()
         if piece is None:
             return 0

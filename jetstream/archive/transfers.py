@@ -72,7 +72,7 @@ class Transfers:
         return receiving
 
     def take(self, subject: bytes, reply: bytes, payload: bytes) -> bool:
-        """Take a message to a subject below `PREFIX`; False when there is no such transfer."""
+        """Take a message to a subject below `PREFIX`; False if the transfer does not exist."""
         tokens = subject.split(b".")
         if len(tokens) == 5 and subject.startswith(RESTORE_PREFIX):
             receiving = self.receiving.get(tokens[4])

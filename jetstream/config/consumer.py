@@ -103,7 +103,7 @@ class ConsumerConfig:
 
 
 class _Priority(Choice):
-    """The priority policy, left out when there is none."""
+    """The priority policy, left out if none is set."""
 
     def is_empty(self, value: Any) -> bool:
         """See `Kind.is_empty`."""

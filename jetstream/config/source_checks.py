@@ -30,7 +30,7 @@ def check_filters(config: StreamConfig) -> None:
     """Refuse malformed filters, which a new stream learns of after everything else.
 
     Raises:
-        JetStreamError: a filter of the mirror or of a source is no subject.
+        JetStreamError: a filter of the mirror or of a source is not a valid subject.
     """
     mirror = config.mirror
     if mirror is not None and not _is_filter(mirror):

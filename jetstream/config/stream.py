@@ -141,7 +141,7 @@ class StreamConfig:
         versions.set_required_level(self.metadata, self.required_level())
 
     def transform(self) -> SubjectTransform | None:
-        """Return the transform of incoming subjects, None when there is none to make."""
+        """Return the transform of incoming subjects, or None if they stay as they are."""
         given = self.subject_transform
         return given if given is not None and given.destination else None
 

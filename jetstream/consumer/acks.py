@@ -57,7 +57,7 @@ _OPTIONS = Structure(
 
 
 def nak_delay_ns(body: bytes) -> int | None:
-    """Return the delay of a NAK, None for one without; one that cannot be read is none."""
+    """Return the delay of a NAK, or None without one; a delay that cannot be parsed is ignored."""
     argument = body[len(_NAK) :].strip(_BLANKS)
     if not argument:
         return None

@@ -96,7 +96,7 @@ def change(consumer: Progress, changed: Iterable[int], *, had_counts: bool = Tru
     """Return the positions, and the state of the messages that have `changed`.
 
     `had_counts` tells that delivery counts were stored, so that some may have to be forgotten.
-    Where there are no counts, what is not above the floor has no state: that is most of what
+    Without counts, what is not above the floor has no state: that is most of what
     changes while acks come quickly.
     """
     entries = consumer.pending.entries
@@ -158,7 +158,7 @@ def _apply(stored: StoredState, operation: bytes) -> None:
 def take_up(consumer: Progress, stored: StoredState) -> list[Entry]:
     """Load the stored state into a consumer that has not started yet.
 
-    Returns the entries of messages that are no longer there, for the consumer to forget.
+    Returns the entries of messages that are gone, for the consumer to forget.
     """
     consumer.created_ns = stored.created_ns
     for name, value in zip(_POSITIONS, stored.positions, strict=True):

@@ -178,7 +178,7 @@ def _can_not_unmarshal(_: Node, raw: bytes) -> str:
 
 
 class Time(Kind):
-    """A pointer to a time in RFC 3339; None is no time."""
+    """A pointer to a time in RFC 3339; None stands for null."""
 
     go_type = "time.Time"
 
@@ -205,7 +205,7 @@ class Time(Kind):
 
 
 class PlainTime(Time):
-    """A time that is no pointer: null leaves it alone."""
+    """A time by value, not by pointer: null leaves it unchanged."""
 
     def decode_null(self, node: Node, place: Place, current: Any) -> Any:
         """See `Kind.decode_null`."""
@@ -313,7 +313,7 @@ class Field:
 class Structure(Kind):
     """A struct: `make` gives one with its zero values.
 
-    As the kind of a field it is a pointer, None when there is none, unless `is_value`.
+    As the kind of a field it is a pointer, None if missing, unless `is_value`.
     """
 
     def __init__(

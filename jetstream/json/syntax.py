@@ -50,7 +50,7 @@ _ESCAPES = {
 
 
 class SyntaxProblem(MidgeError):
-    """The text is no JSON; `offset` is how many bytes were read, or None where it ends early."""
+    """The text is not JSON; `offset` is how many bytes were read, or None if it ends early."""
 
     def __init__(self, text: str, offset: int | None = None) -> None:
         super().__init__(text)
@@ -63,7 +63,7 @@ class SyntaxProblem(MidgeError):
 
 
 def skip_blanks(data: bytes, at: int) -> int:
-    """Return where the first byte that is no white space stands, from `at` on."""
+    """Return the position of the first byte from `at` on that is not white space."""
     found = _BLANKS.match(data, at)
     return found.end() if found else at
 
@@ -72,7 +72,7 @@ def read_value(data: bytes, at: int) -> Node:
     """Read the value that begins at or after `at`.
 
     Raises:
-        SyntaxProblem: there is none, or it is malformed.
+        SyntaxProblem: the value is missing or malformed.
     """
     reader = _Reader(data)
     return reader.read(at)
@@ -248,7 +248,7 @@ class _Reader:
 
 
 def decode_text(raw: bytes) -> str:
-    """Decode UTF-8; each byte that is none becomes U+FFFD."""
+    """Decode UTF-8; each invalid byte becomes U+FFFD."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

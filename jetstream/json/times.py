@@ -20,7 +20,7 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
 class TimeProblem(MidgeError):
-    """A text is no time or no duration; the message is Go's."""
+    """A text is not a time or duration; the message is Go's."""
 
 
 class Timestamp(NamedTuple):
@@ -95,7 +95,7 @@ def parse_time(text: str) -> Timestamp:
     """Read RFC 3339 as Go's `time.Parse` does.
 
     Raises:
-        TimeProblem: it is none; the message is Go's.
+        TimeProblem: the text is not a time; the message is Go's.
     """
     numbers = []
     at = 0
@@ -185,7 +185,7 @@ def parse_duration(text: str) -> int:
     """Read a duration such as ``1h30m`` or ``1.5s`` as Go does; return nanoseconds.
 
     Raises:
-        TimeProblem: it is none, or it is too long for Go.
+        TimeProblem: the text is not a duration, or it is too long for Go.
     """
     if text in {"0", "+0", "-0"}:
         return 0

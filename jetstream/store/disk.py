@@ -1,6 +1,6 @@
 """The directory that a file store lives in, as an object: the simulation has another one.
 
-Names are names of files in the one directory; there are no others below it. Every operation raises
+Names are names of files in the one directory, without subdirectories. Every operation raises
 OSError as the operating system does.
 """
 

@@ -151,7 +151,7 @@ class AtomicBatches:
 
 
 def check_room(stream: StreamHost, message: Incoming) -> None:
-    """Refuse a message of a batch for which there is no room; raises Refused."""
+    """Refuse a message of a batch if the limit of bytes is exceeded; raises Refused."""
     if stream.usage.is_exceeded(0):
         raise Refused(errors.INSUFFICIENT_RESOURCES)
     if stream.usage.would_exceed_account(stream.contents.size_of(message)):

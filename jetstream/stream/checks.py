@@ -89,7 +89,7 @@ def check_source_header(message: Incoming) -> None:
 
 
 def expected_number(value: bytes) -> int:
-    """Return the sequence that an expectation names; what is no number is one that never is."""
+    """Return the sequence that an expectation names, an impossible one if it is not a number."""
     return parse_number(value) % _UINT64
 
 

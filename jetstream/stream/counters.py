@@ -28,7 +28,7 @@ def apply(stream: StreamHost, message: Incoming) -> None:
     """Turn an increment into the new total of its subject.
 
     Raises:
-        Refused: what is stored, or what comes, is no counter.
+        Refused: the stored or the new message is not a counter.
     """
     if message.increment is None:
         if stream.config.allow_msg_counter:
@@ -61,7 +61,7 @@ def read(last: StoredMessage | None) -> tuple[int, Sources]:
     """Return the total that a stored message holds, and what came from which stream.
 
     Raises:
-        Refused: the message is no counter.
+        Refused: the message is not a counter.
     """
     if last is None:
         return 0, {}

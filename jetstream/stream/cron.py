@@ -40,7 +40,7 @@ _NAMED = {
 
 
 class PatternProblem(MidgeError):
-    """A pattern or a time zone is none."""
+    """A pattern or a time zone is invalid."""
 
 
 class ZoneProblem(MidgeError):
@@ -63,7 +63,7 @@ def next_time(pattern: str, zone: tzinfo | None, after_ns: int, now_ns: int) -> 
     A repeating one is due after `after_ns`, and after `now_ns` if it has been missed meanwhile.
 
     Raises:
-        PatternProblem: it is no pattern.
+        PatternProblem: it is not a pattern.
     """
     if pattern.startswith("@at "):
         if zone is not None:

@@ -77,13 +77,13 @@ class Schedules:
         self._arm()
 
     def is_schedule(self, subject: bytes) -> bool | None:
-        """Tell whether the last message of a subject is a schedule; None when there is none."""
+        """Tell whether the last message of a subject is a schedule; None without a message."""
         store = self._stream.store
         last = store.load(store.last_for_subject(subject))
         return None if last is None else bool(headers.find(last.headers, names.SCHEDULE))
 
     def _take(self, subject: bytes, seq: int, values: dict[bytes, bytes], time_ns: int) -> bool:
-        """Keep a schedule; False when the message is none."""
+        """Keep a schedule; False if the message is not a schedule."""
         try:
             due_ns = schedule_checks.due_ns(values, time_ns, self._stream.clock.wall_ns())
         except Refused:
@@ -145,7 +145,7 @@ class Schedules:
         self._arm()
 
     def _fire(self, schedule: StoredMessage, due_ns: int, now_ns: int) -> Incoming | None:
-        """Return the message that a schedule publishes; None when it is no schedule."""
+        """Return the message that a schedule publishes; None if it is not a schedule."""
         values = headers.nats_headers(schedule.headers) or {}
         pattern = text(values.get(names.SCHEDULE, b""))
         target = values.get(names.SCHEDULE_TARGET, b"")

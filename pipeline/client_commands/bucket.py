@@ -46,10 +46,10 @@ class Bucket:
         self._prefix = f"$KV.{name}."
 
     def get(self, key: str, revision: int = 0) -> Entry | None:
-        """Return the last entry of a key, or the one of a revision; None when there is none.
+        """Return the last entry of a key, or the one of a revision; None if it does not exist.
 
         Raises:
-            StreamError: JetStream refused, or there is no such bucket.
+            StreamError: JetStream refused, or the bucket does not exist.
 
         """
         subject = self._subject(key)

@@ -181,7 +181,7 @@ def _next_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _next(session: Session) -> int:
-    """Take messages; the exit code is 1 when there was none."""
+    """Take messages; the exit code is 1 if none came."""
     args = session.args
     seen = 0
     for message in _pulled(session):

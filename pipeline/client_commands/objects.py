@@ -147,7 +147,7 @@ def _subject_of(bucket: str, key: str) -> str:
 
 
 def _find(session: Session, key: str) -> dict[str, Any] | None:
-    """Return the metadata of an object; None when there is none."""
+    """Return the metadata of an object, or None if it does not exist."""
     bucket = session.args.bucket
     body = {"last_by_subj": _subject_of(bucket, key)}
     try:

@@ -18,7 +18,7 @@ def payload_of(args: argparse.Namespace) -> bytes:
     """Return the payload that was given as a word, else what standard input holds.
 
     Raises:
-        OptionError: there is none, and standard input is a terminal.
+        OptionError: the payload is missing, and standard input is a terminal.
     """
     if args.payload is not None and args.payload != "-":
         return bytes(args.payload.encode("utf-8", "surrogateescape"))

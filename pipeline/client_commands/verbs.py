@@ -102,7 +102,7 @@ def confirm(args: argparse.Namespace, what: str) -> None:
     """Ask for confirmation on the terminal before `what` is done, unless `--yes` was given.
 
     Raises:
-        OptionError: the answer is no, or there is no terminal to ask on.
+        OptionError: the answer is no, or standard input is not a terminal.
     """
     if args.yes:
         return

@@ -54,9 +54,9 @@ class LakeJob:
     """Fills the lake of `settings` from its records; with `rebuild`, from nothing.
 
     Raises:
-        RecordsError: there is no record directory.
+        RecordsError: the record directory does not exist.
         LakeError: the lake was made with other settings, tables or versions, or rebuilding it would
-            lose what is no longer recorded.
+            lose data that the records do not hold any more.
     """
 
     def __init__(

@@ -84,7 +84,7 @@ def clear(lake: Lake, records: Storage) -> None:
     """Delete the tables, checkpoint and description of a lake that the records can restore.
 
     Raises:
-        LakeError: segments that are in the lake are no longer among the records.
+        LakeError: segments that are in the lake are missing among the records.
     """
     here = {file.place for file in records.files("")}
     known = {segment for name in DATA_SETS for segment in _segments(lake, f"bronze/{name}")}

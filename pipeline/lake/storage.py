@@ -75,7 +75,7 @@ class Storage:
             stream.close()
 
     def delete(self, place: str) -> None:
-        """Delete a file or a directory with all that is in it; what is not there is no error."""
+        """Delete a file, or a directory with its content; not an error if it does not exist."""
         self._fs.delete(self._path(place), True)
 
     def delete_siblings(self, place: str, keep: Collection[str] = ()) -> None:

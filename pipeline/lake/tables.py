@@ -255,7 +255,7 @@ class Lake:
         """Return a table; one that was never written is empty. Growing ones have a column `batch`.
 
         Raises:
-            LakeError: there is no table of this name.
+            LakeError: no table has this name.
         """
         table = table_named(name)
         columns = f"{table.columns}, batch bigint" if table.is_growing else table.columns

@@ -49,7 +49,7 @@ def match(
     ones to return, of either side, all by default: there are many pairs, so fewer is much faster.
 
     Raises:
-        OptionError: a column is missing, stands on both sides, or there is no such strategy.
+        OptionError: a column is missing or stands on both sides, or the strategy is unknown.
     """
     _check(messages, patterns, strategy, scope, columns)
     if strategy == "auto":

@@ -48,7 +48,7 @@ def parse_deliveries(messages: list[Message]) -> Deliveries:
     They read `$JS.ACK.[domain.account.]stream.consumer.n.seq.cseq.time.pending[.token]`.
 
     Raises:
-        ServerError: one is no such subject.
+        ServerError: one is not a valid subject.
     """
     replies = [message.reply.split(b".") for message in messages]
     seq = 5 if len(replies[0]) == _ACK_TOKENS else 7
@@ -291,7 +291,7 @@ def checked_answer(answer: Message, asked: str) -> dict[str, Any]:
     Raises:
         StreamNotFoundError: the stream is not there, or JetStream is off.
         StreamError: JetStream refused.
-        ServerError: the answer is no JSON object.
+        ServerError: the answer is not a JSON object.
 
     """
     result = _json_object(answer.payload, asked)

@@ -67,7 +67,7 @@ class Offset:
 
 @dataclass(frozen=True)
 class Loss:
-    """Messages that should be read and are no longer there."""
+    """Messages that should be read but have been removed."""
 
     text: str
 

@@ -26,12 +26,12 @@ from midge.pipeline.records.format import (
 
 
 class RecordsError(PipelineError):
-    """There are no records in a place; the text names it and what was expected."""
+    """A place has no records; the text names it and what was expected."""
 
 
 @dataclass(frozen=True)
 class BadSegment:
-    """A file under a data set that is no readable segment of it."""
+    """A file under a data set that is not a readable segment of it."""
 
     path: Path
     reason: str
@@ -138,7 +138,7 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of `data_set`, segment by segment in order of time.
 
-    A file that is no good segment is given to `on_bad` and left out as a whole.
+    A damaged file is given to `on_bad` and left out as a whole.
     """
     for path in list_segments(root, data_set):
         yield from read_segment(path, data_set, columns, on_bad)

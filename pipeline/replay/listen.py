@@ -1,7 +1,7 @@
 """Record the traffic of any NATS server by listening to it, in the format that midge records in.
 
 A listener does not know who published a message nor who else received it: `cid` is 0, both counts
-of deliveries are 0, and there is no interest and no clients. Rates, sizes, subjects, latencies and
+of deliveries are 0, and interest and clients are missing. Rates, sizes, subjects, latencies and
 replay work on such records; `midge serve --record` records all of it.
 """
 

@@ -41,7 +41,7 @@ def replay_from_spark(
     There cannot be more connections than the cluster has slots, which is the default.
 
     Raises:
-        RecordsError: there are no records.
+        RecordsError: records are missing.
         ServerError: the server cannot be reached.
     """
     root = Path(records)

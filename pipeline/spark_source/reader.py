@@ -177,5 +177,5 @@ class RangeReader:
 
 
 def header_pairs(raw: bytes) -> list[tuple[str, list[str]]] | None:
-    """Return a header block as the pairs of an Arrow map, None when there is none."""
+    """Return a header block as the pairs of an Arrow map, or None without headers."""
     return list(parse_headers(raw).fields.items()) if raw else None

@@ -108,7 +108,7 @@ def account_tables(claims: dict[str, Claims[AccountBody]], now_s: float) -> list
 def jetstream_tiers(limits: AccountLimitsClaim) -> dict[str, AccountJetStream]:
     """Return what an account may use of JetStream by tier, as a plan has it.
 
-    Limits for all streams count only where there are no tiers, as in nats-server.
+    Limits for all streams count only without tiers, as in nats-server.
     """
     tiers = limits.tiered_limits or {"": limits}
     if not any(tier.mem_storage or tier.disk_storage for tier in tiers.values()):

@@ -2,7 +2,7 @@
 
 An import is valid only when the other account exports the subjects it covers, publicly or to this
 account, and with the same kind; no chain of imports may form a cycle, or be longer than
-`CHAIN_MAX`. Every fault is an error: there are no warnings.
+`CHAIN_MAX`. Every fault is an error, none a warning.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class CertificateNames(Struct, frozen=True):
     alternatives: tuple[str, ...]
     """Subject alternative names: e-mail addresses, then DNS names, then URIs."""
     subject: DistinguishedName
-    """The subject's distinguished name; empty when there is none."""
+    """The subject's distinguished name, or empty."""
 
 
 def read_names(certificate: bytes) -> CertificateNames | None:

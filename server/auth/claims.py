@@ -224,7 +224,7 @@ class ActivationBody(Struct, frozen=True):
 
 
 class ResponseBody(Struct, frozen=True):
-    """The ``nats`` part of what an auth callout answers: a user's token, or why there is none."""
+    """The ``nats`` part of an auth callout's answer: a user's token, or why it refuses."""
 
     jwt: str = ""
     error: str = ""

@@ -42,7 +42,7 @@ def load_callable(name: str) -> Callable[..., object]:
     """Import the callable that ``module:function`` names.
 
     Raises:
-        ValueError: there is no such module, or nothing callable of that name in it.
+        ValueError: the module does not exist, or has nothing callable of that name.
     """
     module_name, _, attribute = name.partition(":")
     try:
@@ -101,7 +101,7 @@ class AuthHook:
         return self._judge(request, call.result())
 
     async def _call(self, request: AuthRequest) -> object:
-        """Return the hook's answer; an exception is an answer like any other that is no `User`."""
+        """Return the hook's answer; an exception counts like any other answer but a `User`."""
         try:
             answer = self._function(request)
             return await answer if isinstance(answer, Awaitable) else TypeError("not awaitable")

@@ -48,7 +48,7 @@ class AuthRequest(Struct, frozen=True, kw_only=True):
     connection_type: str = "STANDARD"
     """How the client reached the server."""
     certificate: bytes = b""
-    """Client certificate in DER that the TLS handshake verified; empty when there is none."""
+    """Client certificate in DER that the TLS handshake verified; empty without one."""
     certificate_chain: tuple[bytes, ...] = ()
     """The verified chain in DER, the client's certificate first."""
     tls: tuple[str, str] | None = None

@@ -58,7 +58,7 @@ class OperatorMode:
         """Read the operators' tokens and set up the resolver of `settings`.
 
         Raises:
-            ConfigError: an operator's token is invalid, or there is no resolver.
+            ConfigError: an operator's token is invalid, or a resolver is missing.
         """
         operators = [_read_operator(i, text) for i, text in enumerate(settings.jwts)]
         self.trusted_keys = frozenset(
@@ -84,7 +84,7 @@ class OperatorMode:
         """Return the claims of the account with public `key`.
 
         Raises:
-            BadTokenError: there is no such account, or its token is not valid at `now_s`.
+            BadTokenError: the account is unknown, or its token is not valid at `now_s`.
         """
         token = self._resolver.fetch(key)
         if token is None:
@@ -120,7 +120,7 @@ class OperatorMode:
         """Return the account of that `key`, if a service decides on its users.
 
         Raises:
-            BadTokenError: there is no such account, or its token is not valid at `now_s`.
+            BadTokenError: the account is unknown, or its token is not valid at `now_s`.
         """
         account = self.account(key, now_s)
         external = account.nats.authorization
@@ -167,7 +167,7 @@ class OperatorMode:
     def why_ended(
         self, identity: Identity, now_s: float, known: dict[str, Claims[AccountBody]] | None = None
     ) -> Refusal | None:
-        """Return why a connected `identity` is no longer valid at `now_s`, or None.
+        """Return why a connected `identity` is not valid any more at `now_s`, or None.
 
         Called for every connection of an account whose token has changed; `known` caches the
         accounts for the calls of one such round.
@@ -396,12 +396,12 @@ def _identity(
 
 
 def _rules(limits: UserLimits, account: Claims[AccountBody]) -> PermissionRules | None:
-    """Compile the user's permissions, or the account's defaults when there are none."""
+    """Compile the user's permissions, or the account's defaults without any."""
     return rules_of(limits) or rules_of(account.nats.default_permissions)
 
 
 def rules_of(chosen: UserLimits | DefaultPermissions) -> PermissionRules | None:
-    """Compile the permissions in a token; None when there are none."""
+    """Compile the permissions in a token; None if it has none."""
     if chosen.pub == SubjectLists() and chosen.sub == SubjectLists() and chosen.resp is None:
         return None
     responses = None
@@ -418,6 +418,6 @@ def rules_of(chosen: UserLimits | DefaultPermissions) -> PermissionRules | None:
 
 
 def _lower(one: int, other: int) -> int:
-    """Return the lower of two limits; -1 is none, and all else below 0 lets nothing through."""
+    """Return the lower of two limits; -1 means unlimited, any other negative number means 0."""
     limited = [max(limit, 0) for limit in (one, other) if limit != UNLIMITED]
     return min(limited, default=UNLIMITED)

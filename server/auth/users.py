@@ -25,7 +25,7 @@ class KnownUser(Struct, frozen=True, kw_only=True):
     identity: Identity
     """The identity of a client that authenticates as this user."""
     password: str
-    """The password, plain or bcrypt; empty when there is none."""
+    """The password, plain or bcrypt; empty without one."""
     connection_types: tuple[ConnectionType, ...]
     """How the user may connect; empty allows every way."""
 

@@ -49,7 +49,7 @@ class CurveKey:
         """Decrypt what the owner of the public key `sender` has sealed for this one.
 
         Raises:
-            BoxError: it is no box, too large, or of another sender.
+            BoxError: it is not a box, is too large, or comes from another sender.
         """
         if len(box) <= _OVERHEAD_BYTES or not box.startswith(_VERSION):
             raise BoxError("nkeys: encrypted input is not valid")

@@ -122,7 +122,7 @@ async def request(plan: Plan, outcome: Outcome) -> None:
     """Send requests with all clients, so many in flight each, and time the replies.
 
     Raises:
-        BenchError: a connection broke or was refused, or there is no responder.
+        BenchError: a connection broke or was refused, or nothing responds.
     """
     async with _clients(plan) as clients:
         for _ in range(plan.responders):
@@ -188,7 +188,7 @@ class _Reception:
         """Messages published so far, by all publishers of the measurement."""
 
     def outstanding(self) -> int:
-        """Return how many messages the slowest subscriber is behind; 0 when there is none."""
+        """Return how many messages the slowest subscriber is behind; 0 without subscribers."""
         received = min((tally.messages for tally in self._tallies), default=self.published)
         return self.published - received
 

@@ -49,7 +49,7 @@ _NONCE_BYTES = 11
 NO_LIMIT = -1
 
 WhyEnded = Callable[[Identity], Refusal | None]
-"""Tells why an identity is no longer valid, or that it is."""
+"""Tells whether an identity is still valid, and if not, why."""
 
 log = get_logger()
 
@@ -500,10 +500,10 @@ def _user_key(identity: Identity) -> str:
 
 
 def _tightest(*limits: int) -> int:
-    """Return the smallest of `limits`, where a negative one is none."""
+    """Return the smallest of `limits`, where a negative one means unlimited."""
     return min([limit for limit in limits if limit >= 0], default=NO_LIMIT)
 
 
 def nowhere(_: str) -> tuple[int, int]:
-    """Count the connections of an account on other servers, where there are none."""
+    """Return zero connections: without a cluster, other servers hold none of an account."""
     return 0, 0

@@ -172,7 +172,7 @@ class AuthCallout:
     async def _answer(
         self, service: Service, asked: bytes, headers: bytes | None, timeout_s: float
     ) -> bytes | None:
-        """Publish a request; return the first answer to it, None when there is none in time."""
+        """Publish a request; return the first answer to it, or None if none comes in time."""
         answered: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
         inbox = _Inbox(f"{self._inbox}.{secrets.token_hex(8)}".encode(), answered)
         account = self._account(service.account)

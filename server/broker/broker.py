@@ -66,7 +66,7 @@ class Broker(Host):
     """The shared state of one server's connections; `clock` and `random` are its only such sources.
 
     `soon` has a function called in a later turn of the loop, if there is one. `internal` is the
-    way to the router of all that is no connection.
+    way to the router of everything but connections.
 
     `clients` are the live connections by cid, `closed` the last ones that went, oldest first.
     `closed_by_reason` and `errors_sent` (by kind) count what they say. `barrier` is how `settle`
@@ -163,7 +163,7 @@ class Broker(Host):
         return traces
 
     def publish_traces(self, send: Send | None) -> None:
-        """Publish traces by `send` from now on; None where there are none."""
+        """Publish traces by `send` from now on; None stops them."""
         self._send_trace = send
         if "traces" in self.__dict__:
             self.traces.send = send

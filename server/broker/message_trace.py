@@ -74,7 +74,7 @@ class Sampling(Struct, frozen=True):
 
 
 class MessageTraces:
-    """The traces of one server; `send` publishes them, and without it there are none.
+    """The traces of one server; `send` publishes them, and without it nothing is traced.
 
     `claim` returns what the token of an account says of traces, None without one, and
     `find_account` the account of a name.

@@ -26,7 +26,7 @@ NO_LIMIT = -1
 
 Claim = tuple[str, str, int]
 """A limit that a connection counts towards: one of `ADDRESS`, `USER` and `ACCOUNT`, a name, and the
-most connections there may be; a negative number is no limit."""
+most connections there may be; a negative number means unlimited."""
 
 ADDRESS, USER, ACCOUNT = "connections_per_address", "connections_per_user", "account"
 """The first two are names of limits, too."""

@@ -42,7 +42,7 @@ class Farewell:
     def _close(self) -> None:
         """Close, and cut when the peer does not take its last words within the write deadline.
 
-        It is no longer in `clients`, so no other timer would close it.
+        It has left `clients`, so no other timer would close it.
         """
         deadline_s = self._host.options.limits.write_deadline_s
         self._timer = self._host.clock.call_later(deadline_s, self._cut)

@@ -29,7 +29,7 @@ SHOWN = frozenset(field.encode_name for field in fields(ConnectOptions)) - {
     "sig",
     "proxy_sig",
 }
-"""Fields of CONNECT that are no secrets. Unknown fields are not shown: they may be."""
+"""Fields of CONNECT that are not secret. Unknown fields are not shown: they may be."""
 
 
 class Tracer:

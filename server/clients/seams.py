@@ -252,7 +252,7 @@ class Home(Protocol[Publisher_contra, Asking_contra]):
 
     @property
     def barrier(self) -> Callable[[Callable[[], None]], None] | None:
-        """What `settle` waits by; None with a single process."""
+        """Calls a function when other workers have settled; None with a single process."""
 
     def ping_interval_s(self, listener_kind: str) -> float:
         """Return the seconds between PINGs to clients of a listener."""

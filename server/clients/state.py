@@ -7,7 +7,7 @@ CONNECTING ──> INTRODUCING <──> CONNECTED
     └──────────────────────> CLOSED
 ```
 
-What halts the parser, stops reading, or has ended on one side only is no state: it may come and go
+Halts of the parser, stops of reading and a half-closed stream are not states: they may come and go
 in several of them.
 """
 
@@ -18,7 +18,7 @@ class State(IntEnum):
     """State of a connection; `Channel.state` holds it as a C integer."""
 
     CONNECTING = 0
-    """There is no transport yet; a TLS handshake may be under way."""
+    """The transport is not made yet; a TLS handshake may be under way."""
 
     INTRODUCING = 1
     """The client is not authenticated yet, or re-authenticates by another CONNECT."""

@@ -12,6 +12,6 @@ def parse_address(url: str) -> Address:
     """Read the URL of a route, or a bare ``host[:port]``.
 
     Raises:
-        ValueError: it is none; the message says why, without what may be a password.
+        ValueError: it is not an address; the message says why, without what may be a password.
     """
     return split_url(url, SCHEMES, DEFAULT_PORT, "a route")[1]

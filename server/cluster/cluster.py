@@ -42,7 +42,7 @@ Each takes some 400 bytes, so that a hostile server can take 200 MB.
 """
 
 UNKNOWN_ACCOUNTS_MAX = 4096
-"""Most accounts of one route whose interest is kept although there is no such account here."""
+"""Most accounts of one route whose interest is kept although this server does not know them."""
 
 URLS_MAX = 64
 """Most addresses for clients that are taken from one server."""
@@ -168,7 +168,7 @@ class Cluster(Observer):
     # The name of the cluster.
 
     def refuses_name(self, name: str, *, is_dynamic: bool, server_id: str) -> bool:
-        """Tell whether a server of a cluster called `name` is none of this one.
+        """Tell whether a server of a cluster called `name` does not belong to this cluster.
 
         A name from the settings outweighs one that was made up, and of two made-up ones the one
         that comes later in the alphabet does: the other server is joined then.
@@ -247,7 +247,7 @@ class Cluster(Observer):
     # Accounts.
 
     def account_of(self, name: bytes, known: int) -> Account | None:
-        """Return the account called `name`; one that nobody is in if there is none yet.
+        """Return the account called `name`, or an empty one if it does not exist yet.
 
         None, if a route that has `known` accounts already names too many.
         """

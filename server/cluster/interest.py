@@ -24,7 +24,7 @@ class RouteDialect:
         return b" ".join(words) + b"\r\n"
 
     def ended(self, key: Key) -> bytes:
-        """Write that there is none any more."""
+        """Write that interest has ended."""
         subject, queue, origin = key
         words = [*self._words(b"-", origin), subject]
         if queue is not None:

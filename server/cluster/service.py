@@ -283,7 +283,7 @@ class ClusterService:
 
 
 def _nothing(_: Cluster) -> None:
-    """Tell nobody: there is no other worker."""
+    """Do nothing: this is the only worker."""
 
 
 def _address_of(index: int, url: str) -> Address:

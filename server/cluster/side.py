@@ -157,7 +157,7 @@ class RouteSide:
         """Note which interest the other server takes.
 
         Raises:
-            ProtocolError: what it says of that are no subjects.
+            ProtocolError: what it says of that are not subjects.
         """
         rules = info.export or SubjectRules()
         try:
@@ -240,7 +240,7 @@ class RouteSide:
         self.cluster.broker.limit_hits["route_subscriptions"] += 1
 
     def refuse_subject(self, link: RouteLink) -> None:
-        """Count interest in what is no subject."""
+        """Count interest in something that is not a valid subject."""
         self.cluster.broker.limit_hits["route_subjects"] += 1
 
     def refuse_message(self, link: RouteLink, subject: bytes) -> None:

@@ -30,7 +30,7 @@ class Telling:
         """Read `permissions`.
 
         Raises:
-            ValueError: an entry is no subject.
+            ValueError: an entry is not a subject.
         """
         self._broker = broker
         self.permissions = permissions

@@ -16,7 +16,7 @@ from midge.server.config.table import Count, Seconds, Secret, Table
 
 
 class ClusterAuthorization(Table, frozen=True, kw_only=True):
-    """Who may connect as a server of the cluster; without a user, anybody who reaches the port."""
+    """Credentials for servers of the cluster; without a user, any server is let in."""
 
     user: str = ""
     """User name that other servers give."""
@@ -27,7 +27,7 @@ class ClusterAuthorization(Table, frozen=True, kw_only=True):
 
 
 class ClusterPermissions(Table, frozen=True, kw_only=True):
-    """What interest is told over routes; messages follow it."""
+    """Subjects whose interest crosses routes; messages follow it."""
 
     imports: SubjectPermissions = SubjectPermissions()
     """Subjects that other servers are told of interest in."""
@@ -51,9 +51,9 @@ class Cluster(Table, frozen=True, kw_only=True):
     routes: SecretUrls = ()
     """Servers to connect to: `nats-route://user:password@host:6222`; the others are learnt."""
     authorization: ClusterAuthorization = ClusterAuthorization()
-    """Who may connect as a server of the cluster."""
+    """Credentials that servers of the cluster must present."""
     permissions: ClusterPermissions = ClusterPermissions()
-    """What interest is told over routes."""
+    """Subjects whose interest crosses routes."""
     tls: Tls = Tls()
     """Certificates of routes, for both directions; the other side's is always asked for."""
     connect_retries: Count = 0

@@ -28,7 +28,7 @@ def read_toml_file(file: str | PathLike[str]) -> Layer:
     """Read the settings in `file`.
 
     Raises:
-        ConfigError: it cannot be read, or is no TOML.
+        ConfigError: it cannot be read, or is not TOML.
     """
     text = read_text(file).removeprefix("\ufeff")  # a byte order mark, from editors on Windows
     deep = _DEEP_KEY.search(text)

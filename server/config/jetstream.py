@@ -63,7 +63,7 @@ class JetStream(Table, frozen=True, kw_only=True):
     prev_encryption_key: Secret = ""
     """Key before `encryption_key`, needed for the first start with a new one."""
     cipher: Literal["chacha", "aes"] = "chacha"
-    """What file streams are encrypted with: ChaCha20, or AES-256 where the processor has it."""
+    """Cipher of file streams: ChaCha20, or AES-256 where the processor has it."""
     strict: bool = True
     """Refuse unknown fields in API requests."""
     max_buffered_messages: Count = 0
@@ -92,7 +92,7 @@ class AccountJetStream(Table, frozen=True, kw_only=True):
     """Whether an account may use JetStream, and its limits; negative means unlimited."""
 
     enabled: bool = False
-    """Offer JetStream to the account; `$G` has it where there are no accounts."""
+    """Offer JetStream to the account; without accounts, `$G` has it."""
     max_memory_bytes: int = -1
     """Most bytes of the account's memory streams."""
     max_file_bytes: int = -1

@@ -147,7 +147,7 @@ class Keywords(TypedDict, total=False):
     server_tags: abc.Sequence[str]
     """Words such as `az:1` in monitoring, by which system requests choose servers."""
     server_metadata: Any
-    """What else monitoring shows of the server: texts by name."""
+    """Further texts that monitoring shows of the server, by name."""
     system_account: str
     """Account that gets the system's events; empty means `$SYS`."""
     server_workers: int | Literal["auto"]
@@ -407,7 +407,7 @@ class Keywords(TypedDict, total=False):
     jetstream_prev_encryption_key: str
     """Key before `encryption_key`, needed for the first start with a new one."""
     jetstream_cipher: Literal["aes", "chacha"]
-    """What file streams are encrypted with: ChaCha20, or AES-256 where the processor has it."""
+    """Cipher of file streams: ChaCha20, or AES-256 where the processor has it."""
     jetstream_strict: bool
     """Refuse unknown fields in API requests."""
     jetstream_max_buffered_messages: int

@@ -87,11 +87,11 @@ class LeafUser(Table, frozen=True, kw_only=True):
     account: str = ""
     """Account that links of this user belong to; empty takes that of the table around it."""
     permissions: Permissions | None = None
-    """What such a link may publish and subscribe to; unset restricts nothing."""
+    """Subjects that such a link may publish and subscribe to; unset restricts nothing."""
 
 
 class LeafAuthorization(Table, frozen=True, kw_only=True):
-    """Who may connect as a leaf node; without any, those that may connect as clients."""
+    """Users of leaf nodes; without any, the users of clients."""
 
     user: str = ""
     """The only user's name; not together with `users`."""
@@ -119,7 +119,7 @@ class LeafNodes(Table, frozen=True, kw_only=True):
     no_advertise: bool = False
     """Tell leaf nodes no address to come back to."""
     authorization: LeafAuthorization = LeafAuthorization()
-    """Who may connect as a leaf node."""
+    """Credentials that leaf nodes must present."""
     tls: Tls = Tls()
     """Certificates of the port; `handshake_first = "auto"` is that of clients only."""
     min_version: str = ""

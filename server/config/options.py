@@ -170,7 +170,7 @@ class Shutdown(Table, frozen=True, kw_only=True):
 
 
 class Logging(Table, frozen=True, kw_only=True):
-    """What is logged, where and how."""
+    """Level, format and destination of the log."""
 
     debug: bool = False
     """Log what helps to find a fault."""
@@ -197,7 +197,7 @@ class Logging(Table, frozen=True, kw_only=True):
 
 
 class WebSocketAuthorization(Table, frozen=True, kw_only=True):
-    """Who may connect by WebSocket; a name here replaces all of the same in `authorization`."""
+    """Users of the WebSocket listener; a name here replaces all of the same in `authorization`."""
 
     user: str = ""
     """The only user's name of this listener; not where there are users or accounts' users."""
@@ -250,7 +250,7 @@ class WebSocket(Table, frozen=True, kw_only=True):
     jwt_cookie: str = ""
     """Cookie that holds the user JWT; needs operator mode."""
     authorization: WebSocketAuthorization = WebSocketAuthorization()
-    """Who may connect here, where that differs from the rest of the server."""
+    """Users of this listener, where they differ from those of the rest of the server."""
 
 
 class Console(Table, frozen=True, kw_only=True):
@@ -365,7 +365,7 @@ class Options(Table, frozen=True, kw_only=True):
     server_tags: tuple[str, ...] = ()
     """Words such as `az:1` in monitoring, by which system requests choose servers."""
     server_metadata: dict[str, str] = {}  # noqa: RUF012 - msgspec copies the default
-    """What else monitoring shows of the server: texts by name."""
+    """Further texts that monitoring shows of the server, by name."""
     system_account: str = ""
     """Account that gets the system's events; empty means `$SYS`."""
     server: ServerProcesses = ServerProcesses()
@@ -381,9 +381,9 @@ class Options(Table, frozen=True, kw_only=True):
     shutdown: Shutdown = Shutdown()
     """How the server ends."""
     logging: Logging = Logging()
-    """What is logged, where and how."""
+    """Level, format and destination of the log."""
     authorization: Authorization = Authorization()
-    """Who may connect when no accounts are needed, and the rules shared by all."""
+    """Users where no accounts are needed, and rules that hold for all users."""
     interceptors: Interceptors = Interceptors()
     """Python functions that see what clients do, and may change or refuse it."""
     accounts: tuple[Account, ...] = ()

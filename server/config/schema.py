@@ -146,7 +146,7 @@ def is_setting(path: tuple[str, ...]) -> bool:
 
 
 def options_of(raw: dict[str, Any]) -> Options:
-    """Return the options of plain values, in which there is no problem.
+    """Return the options of plain values, which must be valid.
 
     Only what is given is converted: to know the types of all that could be takes 2 ms.
     """

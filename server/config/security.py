@@ -200,7 +200,7 @@ class MessageTrace(Table, frozen=True, kw_only=True):
     """Traces of messages that come with a sampled `traceparent` header."""
 
     destination: str = ""
-    """Subject that they go to; empty means there are none."""
+    """Subject that they go to; empty turns them off."""
     sampling_percent: Annotated[int, Meta(ge=1, le=100)] = 100
     """How many of a hundred messages are traced."""
 
@@ -221,9 +221,9 @@ class Account(Table, frozen=True, kw_only=True):
     mappings: tuple[Mapping, ...] = ()
     """Subject mappings inside this account."""
     limits: AccountLimits = AccountLimits()
-    """What the account may use."""
+    """Connections, subscriptions and bytes that the account may use."""
     jetstream: AccountJetStream = AccountJetStream()
-    """What the account may use of JetStream."""
+    """Streams, consumers and bytes that the account may use in JetStream."""
     msg_trace: MessageTrace = MessageTrace()
     """Traces that headers of OpenTelemetry ask for."""
     default_permissions: Permissions | None = None

@@ -32,7 +32,7 @@ class Entry(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The value as text; bytes that are no UTF-8 are shown as escapes."""
+        """The value as text; bytes that are not UTF-8 are shown as escapes."""
         return self.value.decode("utf-8", "backslashreplace")
 
 

@@ -287,7 +287,7 @@ class Server:
 
         Raises:
             MidgeError: streams are off.
-            ValueError: there is no such account.
+            ValueError: the account does not exist.
         """
         from midge.server.embedded.jetstream import JetStream  # noqa: PLC0415 - few need it
 

@@ -221,7 +221,7 @@ class StreamFaults(FaultHost):
         return accounts[account]
 
     def _stream(self, name: str, account: str) -> Stream:
-        """Find a stream. Raises: ValueError when there is none of this name."""
+        """Find a stream. Raises: ValueError if none has this name."""
         streams = self._jetstream(account).streams.streams
         if name not in streams:
             known = ", ".join(sorted(streams))
@@ -230,7 +230,7 @@ class StreamFaults(FaultHost):
         return streams[name]
 
     def _consumer(self, stream: str, name: str, account: str) -> Consumer:
-        """Find a consumer. Raises: ValueError when there is none of this name."""
+        """Find a consumer. Raises: ValueError if none has this name."""
         consumers = self._stream(stream, account).consumers
         found = consumers.get(to_bytes(name))
         if found is None:

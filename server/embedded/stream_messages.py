@@ -32,7 +32,7 @@ class StoredMessage(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The payload as text; bytes that are no UTF-8 are shown as escapes."""
+        """The payload as text; bytes that are not UTF-8 are shown as escapes."""
         return self.payload.decode("utf-8", "backslashreplace")
 
 
@@ -66,12 +66,12 @@ class StreamMessage:
 
     @property
     def text(self) -> str:
-        """The payload as text; bytes that are no UTF-8 are shown as escapes."""
+        """The payload as text; bytes that are not UTF-8 are shown as escapes."""
         return self._message.text
 
     @property
     def headers(self) -> dict[str, list[str]]:
-        """The headers by name; empty when there are none."""
+        """The headers by name, or empty."""
         return self._message.headers
 
     def stored(self) -> StoredMessage:

@@ -66,7 +66,7 @@ class Stream:
         return await publish(self._jetstream, subject, payload, fields)
 
     async def state(self) -> StreamState:
-        """Return what the stream holds; raises JetStreamError when there is none."""
+        """Return what the stream holds; raises JetStreamError if it does not exist."""
         info = await self._jetstream.call(f"STREAM.INFO.{self.name}")
         config, state = info["config"], info["state"]
         return StreamState(
@@ -80,11 +80,11 @@ class Stream:
         )
 
     async def get(self, seq: int) -> StoredMessage | None:
-        """Return the message of a sequence; None when there is none."""
+        """Return the message of a sequence, or None."""
         return await self._get({"seq": seq})
 
     async def last(self, subject: str) -> StoredMessage | None:
-        """Return the last message of a subject; None when there is none."""
+        """Return the last message of a subject, or None."""
         return await self._get({"last_by_subj": subject})
 
     async def _get(self, body: dict[str, Any]) -> StoredMessage | None:
@@ -144,5 +144,5 @@ class Stream:
         return int(answer["purged"])
 
     async def delete(self) -> None:
-        """Delete the stream with all it holds; raises JetStreamError when there is none."""
+        """Delete the stream with all it holds; raises JetStreamError if it does not exist."""
         await self._jetstream.call(f"STREAM.DELETE.{self.name}")

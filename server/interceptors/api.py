@@ -87,13 +87,13 @@ class _Message:
     reply: str | None
     """Subject to answer to, or None."""
     header_block: bytes | None
-    """Headers as they are on the wire, blank line included; None when there are none."""
+    """Headers as they are on the wire, blank line included, or None."""
     payload: bytes
     """Payload, without the headers."""
 
     @property
     def headers(self) -> dict[str, list[str]]:
-        """The headers by name, made anew each time; empty when there are none."""
+        """The headers by name, made anew each time, or empty."""
         return parse_headers(self.header_block) if self.header_block else {}
 
     def with_headers(self, headers: Mapping[str, str | Iterable[str]] | None) -> Self:

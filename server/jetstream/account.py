@@ -201,7 +201,7 @@ class AccountJetStream:
     def _take_flow_control(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> bool:
-        """Take the answer to a flow control request; False when there is no such consumer."""
+        """Take the answer to a flow control request; False if the consumer does not exist."""
         return routes.take_flow_control(self.streams, subject, headers)
 
     def _take_transfer(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
@@ -233,7 +233,7 @@ class AccountJetStream:
             self.account.remove(subscription)
 
     def _listen(self, stream: Stream, config: StreamConfig) -> None:
-        """Subscribe to a stream's subjects, and no longer to what is none of them."""
+        """Subscribe to a stream's subjects, and unsubscribe from all others."""
         held = self._of_streams[stream]
         for subject in [one for one in held if one not in config.subjects]:
             self.account.remove(held.pop(subject))

@@ -78,7 +78,7 @@ def backlog_limits(options: JetStream) -> BacklogLimits:
 
 
 def _cgroup_limit(path: Path, total: int) -> int:
-    """Return the memory limit of a control group; `total` where there is none."""
+    """Return the memory limit of a control group; `total` without one."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):  # no such file, or `max`

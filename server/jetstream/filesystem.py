@@ -13,7 +13,7 @@ _REMOTE = frozenset(
 
 
 def weakness_of(directory: Path, mounts: Path = _MOUNTS) -> str:
-    """Say why a directory is no good place for a store; empty where nothing is known against it."""
+    """Say why a directory does not suit a store; empty if nothing is known against it."""
     kind = kind_of(directory, mounts)
     if kind in _VOLATILE:
         return f"{kind} is memory: nothing outlives the machine"

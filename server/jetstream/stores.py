@@ -103,7 +103,7 @@ class MemoryStores:
         return set()
 
     def adopt(self, store: StreamStore, config: StreamConfig) -> None:
-        """Do nothing: there are no such stores."""
+        """Do nothing: such stores do not exist."""
 
     def delete(self, store: StreamStore) -> None:
         """Delete a stream's store."""

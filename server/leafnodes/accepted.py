@@ -156,7 +156,7 @@ class Accepted(Side):
             self._ask(link)
 
     def _refusal(self, connect: LeafConnect) -> str | None:
-        """Say why a server that says this of itself is no leaf, if so."""
+        """Say why a server that says this of itself cannot be a leaf, if so."""
         if connect.lang:
             return _WRONG_PORT
         if connect.gateway:
@@ -333,6 +333,6 @@ def _table_of(identity: Identity) -> object:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """Give the numbers of a version, to compare; none where it is no version."""
+    """Return the numbers of a version, to compare; empty if it is not a version."""
     numbers = text.lstrip("v").partition("-")[0].split(".")
     return tuple(int(number) for number in numbers) if all(n.isdecimal() for n in numbers) else ()

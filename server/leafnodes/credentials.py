@@ -25,7 +25,7 @@ def parse_address(url: str) -> Address:
     """Read the URL of a remote, or a bare ``host[:port]``.
 
     Raises:
-        ValueError: it is none; the message says why, without what may be a password.
+        ValueError: it is not valid; the message says why, without what may be a password.
     """
     parts, address = split_url(url, SCHEMES, DEFAULT_PORT, "a remote")
     is_websocket = parts.scheme in {"ws", "wss"}

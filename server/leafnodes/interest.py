@@ -21,7 +21,7 @@ class LeafDialect:
         return b"LS+ %b %b %d\r\n" % (subject, queue, weight)
 
     def ended(self, key: Key) -> bytes:
-        """Write that there is none any more."""
+        """Write that interest has ended."""
         subject, queue, _ = key
         if queue is None:
             return b"LS- %b\r\n" % subject

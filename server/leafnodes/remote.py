@@ -39,7 +39,7 @@ class Remote:
         """Read the addresses.
 
         Raises:
-            ValueError: one of them is none.
+            ValueError: one of them is invalid.
         """
         self.table = table
         self._nodes = nodes

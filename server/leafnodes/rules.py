@@ -65,7 +65,7 @@ def rules_of(
     Entries may have a queue group, which means nothing here.
 
     Raises:
-        ValueError: an entry is no subject.
+        ValueError: an entry is not a subject.
     """
     subjects = SubjectPermissions(
         allow=tuple(entry.split(" ")[0] for entry in allow),

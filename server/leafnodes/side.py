@@ -122,7 +122,7 @@ class Side:
         link.send_error(errors.MAXIMUM_SUBSCRIPTIONS)
 
     def refuse_subject(self, link: LeafLink) -> None:
-        """Say that interest was told in what is no subject."""
+        """Send an error: the subject of the interest told is not valid."""
         link.send_error("Invalid Subscription")
 
     def refuse_message(self, link: LeafLink, subject: bytes) -> None:

@@ -32,7 +32,7 @@ def split_url(
     """Read the URL `of` something, or a bare ``host[:port]``, which is of the first of `schemes`.
 
     Raises:
-        ValueError: it is none; the message says why, without what may be a password.
+        ValueError: it is not an address; the message says why, without what may be a password.
     """
     parts = urlsplit(url if "://" in url else f"{schemes[0]}://{url}")
     if parts.scheme not in schemes:

@@ -211,7 +211,7 @@ class Imports:
         self.streams = []
 
     def count_streams(self, subject: bytes) -> int:
-        """Count the imports of exactly `subject`, which are no interest by themselves."""
+        """Count the imports of exactly `subject`, which are not interest by themselves."""
         return self._links.count_streams(self._account.name, subject)
 
     # The account's own subscriptions: an import hides where the first one comes and the last goes.

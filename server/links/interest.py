@@ -106,7 +106,7 @@ class AccountInterest:
         return [] if self.imported is None else self.imported.streams
 
     def _count_imports(self, subject: bytes) -> int:
-        """Count the imports of exactly `subject`, which are no interest by themselves."""
+        """Count the imports of exactly `subject`, which are not interest by themselves."""
         return 0 if self.imported is None else self.imported.count_streams(subject)
 
     # What the account tells.
@@ -116,7 +116,7 @@ class AccountInterest:
         self._change((subject, queue, ""), 1)
 
     def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
-        """Pass on that there is none any more."""
+        """Pass on that interest has ended."""
         self._change((subject, queue, ""), -1)
 
     def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
@@ -212,4 +212,4 @@ class Interests(Observer):
 
 
 def _ignore(*_: object) -> None:
-    """Pass nothing on: there is no other worker."""
+    """Do nothing: this is the only worker."""

@@ -112,7 +112,7 @@ class Dialect(Protocol):
         """Write that there is interest, or that a queue group has another weight."""
 
     def ended(self, key: Key) -> bytes:
-        """Write that there is none any more."""
+        """Write that interest has ended."""
 
 
 class Told:

@@ -52,7 +52,7 @@ def accept(listener: socket.socket) -> tuple[socket.socket, tuple[str, int]]:
     as TCP, the socket gets TCP_NODELAY by either event loop.
 
     Raises:
-        OSError: none waits, or there is no room for it.
+        OSError: none waits, or the process has no room for it.
     """
     number, address = listener._accept()  # type: ignore[attr-defined]  # noqa: SLF001 - see above
     accepted = socket.socket(listener.family, socket.SOCK_STREAM, socket.IPPROTO_TCP, number)

@@ -144,7 +144,7 @@ class HandshakeLimit:
 
 
 def _cipher_names(suites: tuple[str, ...], where: str) -> list[str]:
-    """Return OpenSSL's names for `suites`, or for all that are safe when there are none."""
+    """Return OpenSSL's names for `suites`, or for all safe ones if it is empty."""
     names = []
     for suite in suites:
         name = _OPENSSL_NAMES.get(_ALIASES.get(suite, suite))

@@ -21,7 +21,7 @@ def accountz(state: "State", arguments: Arguments) -> dict[str, Any]:
     """Return the list of accounts, or the page of one.
 
     Raises:
-        BadArgument: there is no such account.
+        BadArgument: the account does not exist.
     """
     broker = state.broker
     page: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """Limits on monitoring, for the sake of clients: one page at a time, and few unread ones.
 
 A request for a page that is already queued shares it: the page is made after both requests, so it
-is no older than one of their own would be.
+is not older than one of their own would be.
 """
 
 import asyncio

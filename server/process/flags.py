@@ -248,7 +248,7 @@ def _values_of(one: Given) -> Iterator[tuple[tuple[str, ...], str, Any]]:
 def cluster_listen(url: str) -> dict[str, Any]:
     """Return the settings in the URL of `-cluster`: where to listen, and who may connect.
 
-    Raises: ConfigError if it is no URL.
+    Raises: ConfigError if it is not a URL.
     """
     from urllib.parse import unquote, urlsplit  # noqa: PLC0415 - few flags hold a URL
 

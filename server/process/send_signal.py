@@ -27,7 +27,7 @@ _PROC = Path("/proc")
 def send_signal(text: str, *, proc: Path = _PROC) -> None:
     """Send the signal `command[=pid or pid file]`; `command=12*` means all servers `12…`.
 
-    Raises: ConfigError when there is no such command or process, or more than one process.
+    Raises: ConfigError if the command is unknown, or not exactly one process fits.
     """
     command, _, target = text.partition("=")
     pids = _pids_of(target, proc)

@@ -188,7 +188,7 @@ class Worker:
 
     @staticmethod
     def _take_neighbours(server: Server, told: dict[str, Any]) -> None:
-        """Take what the first worker says of the cluster; nothing, where there is none."""
+        """Take what the first worker says of the cluster; nothing without a cluster."""
         if told:
             server.broker.cluster = KnownNeighbours(**told)
 

@@ -49,7 +49,7 @@ def check_store(path: Path, key: bytes = b"") -> Checked:
     """Read all of a store and verify every checksum; `key` opens an encrypted one.
 
     Raises:
-        StoreError: there is no store, it is in use, or nothing of it can be read.
+        StoreError: the store does not exist, is in use, or cannot be read at all.
     """
     disk = ReadOnlyDisk(_find(path))
     try:

@@ -100,7 +100,7 @@ class StoredStream:
         return Block(self.name, index, data if key is None else key.decrypt(data))
 
     def _find_key(self, path: Path, context: str) -> FileKey | None:
-        """Return the key in a file; None when there is none, as nothing is encrypted."""
+        """Return the key in a file, or None if nothing is encrypted."""
         stored = _read(path)
         if not stored:
             return None
@@ -142,7 +142,7 @@ def find_streams(directory: Path) -> Iterator[Path]:
     """Yield where the streams of a store directory are, those of one account together.
 
     Raises:
-        MidgeError: this is no store directory of nats-server.
+        MidgeError: this is not a store directory of nats-server.
     """
     root = directory / "jetstream" if (directory / "jetstream").is_dir() else directory
     found = sorted(path.parent for path in root.glob("*/streams/*/meta.inf"))

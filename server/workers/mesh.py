@@ -194,7 +194,7 @@ class Side:
         return True
 
     def refuse_surplus(self, link: WorkerLink) -> None:
-        """Do nothing: there is no limit to reach."""
+        """Do nothing: the number of connections is unlimited."""
 
     def refuse_subject(self, link: WorkerLink) -> None:
         """Log what cannot be: the other worker has checked it."""

@@ -77,7 +77,7 @@ class WorkerProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether there is no such process any more."""
+        """Whether the process has ended."""
         return self._has_ended
 
     def hand_over(self, note: handover.Note, handed: socket.socket) -> bool:

@@ -29,7 +29,7 @@ _BACKLOG = 1024
 _STOP_S = 5.0  # to stop JetStream, besides what writing takes
 
 _OWN_CIDS = 1 << 40
-"""Above the numbers that the parent gives; each process has 2**24 of them for what is no client."""
+"""Above the numbers that the parent gives; each process has 2**24 for all but clients."""
 
 _SCHEMES = {
     "nats": ("nats", "nats"),

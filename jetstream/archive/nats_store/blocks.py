@@ -2,8 +2,8 @@
 
 A record is its length (the top bit: it has headers), its sequence, its time and the length of its
 subject, little-endian; the subject; with headers their length and they; the payload; a checksum.
-The two top bits of a sequence mark what is no message: one that was erased, or skipped, and a
-tombstone, which says that a message of an earlier block is gone.
+The two top bits of a sequence mark entries without a message: one that was erased, or skipped, and
+a tombstone, which says that a message of an earlier block is gone.
 """
 
 from __future__ import annotations

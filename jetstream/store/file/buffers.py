@@ -35,5 +35,5 @@ class ReadBuffers:
             oldest.drop_ahead()
 
     def emptied(self, owner: Owner) -> None:
-        """Take note that a buffer is no more."""
+        """Note that a buffer was freed."""
         self.total_bytes -= self._sizes.pop(owner, 0)

@@ -54,7 +54,7 @@ class Space:
 
         The part grows with the segment, so that a store in which little happens stays small. As
         long as the disk has plenty of room, the file is made longer only later. On a disk that is
-        nearly full a message gets little ahead, and what is no message takes the last there is.
+        nearly full a message gets little ahead, and only other records take the last of it.
         """
         size = pages(needed + ahead_of(segment))
         if segment.allocated > 0 and self._disk.free_bytes() > _PLENTY:
@@ -71,7 +71,7 @@ class Space:
         return error
 
     def begin(self, segment: Segment, old: Segment, end: int) -> bool:
-        """Ensure the reserve of a new segment; False when there is no room for it.
+        """Ensure the reserve of a new segment; False if the disk has no room for it.
 
         On a disk that is nearly full it gets what `old` has behind its end.
         """

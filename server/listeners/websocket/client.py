@@ -30,7 +30,7 @@ class WebSocketClient(FrameProtocol):
     """The asyncio protocol of a connection to `host`, which is upgraded at `path` for `owner`.
 
     `compress` offers compressed frames, `no_masking` to leave out the masks, which protect nothing
-    between servers. When `upgraded` is done, `failure` says why there was no upgrade, if so.
+    between servers. When `upgraded` is done, `failure` says why the upgrade failed, if so.
     """
 
     def __init__(

@@ -87,7 +87,7 @@ class Request:
         self.headers.setdefault(key, []).append(value.decode("latin-1").strip(" \t"))
 
     def header(self, name: str) -> str:
-        """Return the first value of a header, empty when there is none."""
+        """Return the first value of a header, or empty."""
         return self.headers.get(name, [""])[0]
 
     @property

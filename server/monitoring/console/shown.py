@@ -11,7 +11,7 @@ _CHARACTER_MAX_BYTES = 4
 
 
 def payload_of(payload: bytes, limit_bytes: int) -> dict[str, Any]:
-    """Return a payload as text, or as base64 where it is none, cut off at `limit_bytes`."""
+    """Return a payload as text, or else as base64, cut off at `limit_bytes`."""
     kept, is_cut = payload[:limit_bytes], len(payload) > limit_bytes
     shown: dict[str, Any] = {"size": len(payload), "cut": is_cut}
     text = _as_text(kept, is_cut=is_cut)

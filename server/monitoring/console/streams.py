@@ -38,7 +38,7 @@ _INT64_MAX = (1 << 63) - 1
 
 
 def stream_of(state: State, account: str, name: str) -> Stream | None:
-    """Return a stream of an account by name; None when there is none."""
+    """Return a stream of an account by name, or None."""
     home = _home(state, account)
     return None if home is None else home.streams.streams.get(name)
 
@@ -73,7 +73,7 @@ async def messages(
     Without either these are the newest. `next` is where to go on, 0 at the end.
 
     Raises:
-        ValueError: `since` is no time.
+        ValueError: `since` is not a time.
     """
     store = stream.store
     filters = (pattern,) if pattern and pattern != b">" else ()

@@ -1,6 +1,6 @@
 """Tails of the console: what passes in an account, looked at from outside.
 
-A tail is an observer: it is no subscription, counts as no interest and stops no run. It lives while
+A tail is an observer: not a subscription, not interest, and it stops no run. It lives while
 a page asks for it, so it also comes back by itself after the server was started anew.
 """
 
