@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 
@@ -151,11 +152,24 @@ SECOND_INFOS = (
 def test_a_hub_whose_info_cannot_be_is_left(victim: Victim, second: dict) -> None:
     with socket.create_server(("127.0.0.1", 0)) as hub:
         url = f"nats-leaf://127.0.0.1:{hub.getsockname()[1]}"
-        with victim(f'leafnodes {{ remotes: [ {{ url: "{url}" }} ] }}\n'):
-            leaf, _ = hub.accept()
-            with leaf:
-                leaf.settimeout(20)
-                leaf.sendall(f"INFO {json.dumps({**INFO, 'info_on_connect': True})}\r\n".encode())
-                assert read_until(leaf, b"PING\r\n").startswith(b"CONNECT ")
-                leaf.sendall(f"INFO {json.dumps({**INFO, **second})}\r\n".encode())
-                read_to_end(leaf)
+        config = f'leafnodes {{ remotes: [ {{ url: "{url}" }} ] }}\n'
+        with victim(config), greeted(hub) as leaf:
+            leaf.sendall(f"INFO {json.dumps({**INFO, **second})}\r\n".encode())
+            read_to_end(leaf)
+
+
+def greeted(hub: socket.socket) -> socket.socket:
+    """Return a leaf's connection on which it has sent CONNECT.
+
+    The first ones may be closed: a leaf dials while the bystanders start, and does not wait for
+    long.
+    """
+    for _ in range(10):
+        leaf, _ = hub.accept()
+        leaf.settimeout(20)
+        with contextlib.suppress(ConnectionError):
+            leaf.sendall(f"INFO {json.dumps({**INFO, 'info_on_connect': True})}\r\n".encode())
+            if read_until(leaf, b"PING\r\n").startswith(b"CONNECT "):
+                return leaf
+        leaf.close()
+    raise AssertionError("no leaf connected")
