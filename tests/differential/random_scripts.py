@@ -40,11 +40,14 @@ HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
 ODD_HEADERS = (
     b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nA:b\r\nA: c\r\n\r\n", b"NATS/1.0 503\r\n\r\n", b"X",
 )  # fmt: skip
+_LAST_LINE = b"-ERR 'x'"
+"""Ends a connection; what follows still takes effect in nats-server if the same read holds it."""
+
 ODD_LINES = (
     b"PING", b"ping  ", b"PONG", b"+OK", b"SUB", b"SUB a", b"SUB a b c d", b"UNSUB", b"UNSUB 1 x",
     b"UNSUB 99", b"PUB", b"PUB a x\r\nhello", b"PUB a -1", b"PUB a 1 2 3", b"HPUB a 1",
     b"HPUB a 9 2\r\n12", b"MSG a 1 0\r\n", b"INFO {}", b"CONNECT {", b"CONNECT {}", b"CONNECT []",
-    b"-ERR 'x'", b"WHAT a", b"P", b"PUB a 99999999999", b"SUB\ta\t1", b"PUB\ta\t0\r\n",
+    _LAST_LINE, b"WHAT a", b"P", b"PUB a 99999999999", b"SUB\ta\t1", b"PUB\ta\t0\r\n",
     b"PUB  a   0 \r\n",
 )  # fmt: skip
 
@@ -128,7 +131,10 @@ def wire(name: str, random: Random, _: Random) -> Script:
     """Draw commands, of which the last client's may be in bad form."""
     steps = talk(random, [{}], odd=0.2)
     if random.random() < 0.6:
-        lines = b"\r\n".join(random.choices(ODD_LINES, k=random.randint(1, 3))) + b"\r\n"
+        odd = random.choices(ODD_LINES, k=random.randint(1, 3))
+        if _LAST_LINE in odd:
+            del odd[odd.index(_LAST_LINE) + 1 :]
+        lines = b"\r\n".join(odd) + b"\r\n"
         steps.append(unsynced("z", connect(**options(random)) + commands(random) + lines))
         steps.append(HalfClose("z"))
     return _script(name, steps, PLAIN)

@@ -76,9 +76,13 @@ class Key(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A key for a feature that midge does not have; only `false` is accepted."""
+    """A key for a feature that midge does not have.
+
+    Only `false` is accepted, and that only where nats-server takes it, for a switch.
+    """
 
     feature: str
+    is_switch: bool = True
 
 
 Handler = Key | Missing | Callable[[Section, "Node"], None]
@@ -114,7 +118,7 @@ def _read_entry(
         if not entry.is_used:
             raise ConfError(unknown.format(quote(name.encode())), where=entry.where)
     elif isinstance(handler, Missing):
-        if entry.value is not False:
+        if entry.value is not False or not handler.is_switch:
             text = f'field "{name}": midge does not support {handler.feature}'
             raise ConfError(text, where=entry.where)
     else:
