@@ -20,9 +20,9 @@ import msgspec
 
 from midge.protocol.frame import Frame, compose, with_subject
 from midge.server.accounts.mapping import Mappings
-from midge.server.routing.over_links import CarriedGroup
+from midge.server.routing.over_links import AFTER_ALL, CarriedGroup, pick_link
 from midge.server.routing.reserved import REPLY_PREFIX
-from midge.server.routing.role import Role
+from midge.server.routing.role import BEHIND_ROUTES, Role
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.result import QueueGroup, Remotes, SubListResult
 
@@ -81,7 +81,7 @@ class AccountLinks:
         self.carry = carry
         self.clock = clock
         self.describe = describe
-        self._random = random
+        self.random = random
         self._account = account
         self.plans: dict[str, AccountPlan] = {}
         self.applied: Callable[[], object] = lambda: None
@@ -113,7 +113,7 @@ class AccountLinks:
             before = self.plans.get(plan.name)
             if before is None or before.mappings != plan.mappings:
                 account = self._account(plan.name)
-                account.mapper = Mappings(plan.mappings, self._random) if plan.mappings else None
+                account.mapper = Mappings(plan.mappings, self.random) if plan.mappings else None
             for stream in plan.stream_imports:
                 if stream not in self._links:
                     self._link(stream, StreamLink(self, stream, self._account(plan.name)))
@@ -198,38 +198,64 @@ class StreamLink(RoutedSubscription):
         if not result:
             return False
         seen = with_subject(frame, subject) if by is None else frame
-        plain = result.plain
-        there = Remotes(_reached(result, publisher)) if result.remotes is not None else None
-        if result.queues or there is not None:
-            self._carry_groups(result, publisher, frame, seen)
-            result = SubListResult(plain, (), there if there is not None and there.plain else None)
-        return bool(result) and self._route(result, seen, publisher) > 0
+        behind = _groups_behind(result, publisher, self._turn)
+        reached = _reached(result, publisher)
+        crossing = Crossing(reached, publisher, seen) if behind else None
+        if result.queues or behind:
+            self._carry_groups(result, publisher, frame, seen, behind, crossing)
+        remotes = Remotes(reached) if reached and crossing is None else None
+        plain = SubListResult(result.plain, (), remotes)
+        taken = self._route(plain, seen, publisher) if plain else 0
+        return taken > 0 or (crossing is not None and bool(reached))
 
     def _carry_groups(
-        self, result: SubListResult, publisher: Client | None, frame: Frame, seen: Frame
+        self,
+        result: SubListResult,
+        publisher: Client | None,
+        frame: Frame,
+        seen: Frame,
+        behind: dict[bytes, QueueGroup],
+        crossing: Crossing | None,
     ) -> None:
-        """Have the router choose among the members of the queue groups in `result`."""
+        """Have the router choose among the members of the queue groups in `result` and `behind`."""
         self._turn += 1
-        behind = _groups_behind(result, publisher, self._turn)
         for name in dict.fromkeys([*(group.name for group in result.queues), *behind]):
             if publisher is not None and not publisher.names_group(name):
                 continue
-            here: Any = result.group(name)
-            there: Any = behind.get(name)
-            part = SubListResult(
-                (),
-                () if here is None else (here,),
-                None if there is None else Remotes((), (there,)),
-            )
-            deliver = partial(self._deliver_to_group, part, seen, publisher)
+            here, there = result.group(name), behind.get(name)
+            deliver = partial(self._deliver_to_group, here, there, seen, publisher, crossing)
             members = 0 if here is None else len(here.members)
             if there is not None:
-                near = (one for one in there.members if not one.is_last_choice)
-                members += sum(one.weight for one in near)
+                far: tuple[Any, ...] = there.members
+                members += sum(one.weight for one in far if not one.is_last_choice)
             self._links.carry(CarriedGroup(frame, name, members, deliver, self._turn))
+        if crossing is not None:
+            self._links.carry(CarriedGroup(frame, AFTER_ALL, 0, crossing.go, self._turn))
 
-    def _deliver_to_group(self, part: SubListResult, seen: Frame, publisher: Client | None) -> bool:
-        return self._route(part, seen, publisher) > 0
+    def _deliver_to_group(
+        self,
+        here: QueueGroup | None,
+        there: QueueGroup | None,
+        seen: Frame,
+        publisher: Client | None,
+        crossing: Crossing | None,
+    ) -> bool:
+        """Deliver to a member `here`, or name the group on the link of one that is `there`."""
+        if there is None or crossing is None:
+            return here is not None and self._route_to_group(here, seen, publisher)
+        chooser = self._links.random
+        members = 0 if here is None else len(here.members)
+        link = pick_link(there, publisher, chooser, members)
+        if link is None and here is not None:
+            if self._route_to_group(here, seen, publisher):
+                return True
+            link = pick_link(there, publisher, chooser)
+        if link is not None:
+            crossing.name(link, there.name)
+        return link is not None
+
+    def _route_to_group(self, group: QueueGroup, seen: Frame, publisher: Client | None) -> bool:
+        return self._route(SubListResult((), (group,)), seen, publisher) > 0
 
     def _route(self, result: SubListResult, seen: Frame, publisher: Client | None) -> int:
         """Route `seen` in the importer's account, and through no other import."""
@@ -253,11 +279,41 @@ class StreamLink(RoutedSubscription):
         return [shown] * count
 
 
+class Crossing:
+    """The links that a message goes over in an importer's account, once over each.
+
+    `links` have plain interest in it. What goes to the routers of other workers is marked, for they
+    must not pass it on to the other servers of a cluster, which have the import, too.
+    """
+
+    def __init__(self, links: tuple[Client, ...], publisher: Client | None, seen: Frame) -> None:
+        self._publisher = publisher
+        self._seen = seen
+        self._names: dict[Any, list[bytes] | None] = dict.fromkeys(links)
+
+    def name(self, link: Client, queue: bytes) -> None:
+        """Have a member of the group `queue` get the message behind `link`."""
+        marked = _marked(link)
+        self._names[marked] = [*(self._names.get(marked) or ()), queue]
+
+    def go(self) -> bool:
+        """Send the message; False, for what takes it has been counted."""
+        for link, queues in self._names.items():
+            link.forward(self._publisher, self._seen, queues)
+        return False
+
+
 def _reached(result: SubListResult, publisher: Client | None) -> tuple[Client, ...]:
     """Return the links that a message goes on over in an importer's account; no routes are."""
     remotes = result.remotes
     links: tuple[Any, ...] = () if remotes is None else remotes.plain
-    return tuple([link for link in links if _may_go_over(link, "", publisher)])
+    return tuple([_marked(link) for link in links if _may_go_over(link, "", publisher)])
+
+
+def _marked(link: Any) -> Client:
+    """Return `link`, or what marks messages over it as carried by an import."""
+    marked: Client = link.carried() if link.role == Role.WORKER else link
+    return marked
 
 
 def _groups_behind(
@@ -277,7 +333,7 @@ def _groups_behind(
 
 def _may_go_over(link: Any, origin: str, publisher: Client | None) -> bool:
     """Tell whether a message that an import has carried may go over `link`."""
-    if link.role == Role.ROUTE:
+    if link.role == Role.ROUTE or origin.startswith(BEHIND_ROUTES):
         return False  # the other server has the import, too
     return publisher is None or publisher.reaches(link, origin)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from midge.server.clients.observer import Observer
 from midge.server.links.imported import Imports
 from midge.server.links.told import Kind
+from midge.server.routing.role import BEHIND_ROUTES, LAST_CHOICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ class AccountInterest:
         self,
         account: Account,
         also: Callable[[Kind], list[bytes]],
-        outside: Callable[[Account, bytes, bytes | None, int, bool], None] | None = None,
+        outside: Callable[[Account, bytes, bytes | None, int, str], None] | None = None,
     ) -> None:
         self.account = account
         self.imported: Imports | None = None
@@ -160,8 +161,8 @@ class AccountInterest:
         """Pass on to the other links that `source` has told of more, or less, interest."""
         kind = source.told.kind
         if self._outside is not None and kind is not Kind.WORKER:
-            is_last_choice = queue is not None and (kind is not Kind.ROUTE or bool(origin))
-            self._outside(self.account, subject, queue, change, is_last_choice)
+            from_where = "" if queue is None else _from_where(kind, origin)
+            self._outside(self.account, subject, queue, change, from_where)
         for stream in self.streams:
             stream.link_changed(source, subject, queue, origin)
         if self._imported_streams():
@@ -176,13 +177,13 @@ class Interests(Observer):
 
     `extra` has, by kind of link, what gives the subjects that such a link of an account is told of
     without a subscription. `outside` is told of interest behind links to other servers: account,
-    subject, queue group, change, and whether its members are of last choice.
+    subject, queue group, change, and where its members are, see role.py.
     """
 
     def __init__(self, imports: AccountLinks | None = None) -> None:
         self._imports = imports
         self.extra: dict[Kind, Callable[[Account], list[bytes]]] = {}
-        self.outside: Callable[[Account, bytes, bytes | None, int, bool], None] = _ignore
+        self.outside: Callable[[Account, bytes, bytes | None, int, str], None] = _ignore
         self._accounts: dict[str, AccountInterest] = {}
 
     def of(self, account: Account) -> AccountInterest:
@@ -206,9 +207,16 @@ class Interests(Observer):
             interest.accounts_planned()
 
     def _pass_on(
-        self, account: Account, subject: bytes, queue: bytes | None, change: int, is_last: bool
+        self, account: Account, subject: bytes, queue: bytes | None, change: int, from_where: str
     ) -> None:
-        self.outside(account, subject, queue, change, is_last)
+        self.outside(account, subject, queue, change, from_where)
+
+
+def _from_where(kind: Kind, origin: str) -> str:
+    """Say where members of a queue group are, behind a link of `kind`, that come from `origin`."""
+    if kind is Kind.ROUTE:
+        return BEHIND_ROUTES + (LAST_CHOICE if origin else "")
+    return LAST_CHOICE
 
 
 def _ignore(*_: object) -> None:

@@ -21,6 +21,9 @@ from midge.sublist.result import QueueGroup, Remotes, SubListResult
 
 _ROUTE = int(Role.ROUTE)
 
+AFTER_ALL = b""
+"""In place of the name of a CarriedGroup: its `deliver` is called after those of all groups."""
+
 
 def forward(
     result: SubListResult,
@@ -248,6 +251,8 @@ def take_carried(waiting: list[CarriedGroup], frame: Frame) -> dict[bytes, list[
     for group in waiting:
         if group.frame is frame:
             found.setdefault(group.name, []).append(group)
+    if AFTER_ALL in found:
+        found[AFTER_ALL] = found.pop(AFTER_ALL)
     waiting[:] = [group for group in waiting if group.frame is not frame]
     return found
 

@@ -12,3 +12,9 @@ class Role(IntEnum):
     LEAF = 3
     ROUTE = 4
     WORKER = 5
+
+
+BEHIND_ROUTES = "~"
+LAST_CHOICE = "_"
+"""Where members of a queue group are that a worker tells the others of, as origin of that interest:
+on other servers of the cluster, and behind leaf nodes, which are the last choice; or both."""

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from midge.server.routing.account import Account
     from midge.sublist.subscription import Subscription
 
-Key = tuple[bytes, bytes, "bytes | None", bool]
-"""The name of an account, a subject, the queue group of members' interest, and whether those are of
-last choice: members behind leaf nodes are."""
+Key = tuple[bytes, bytes, "bytes | None", bytes]
+"""The name of an account, a subject, the queue group of members' interest, and where those are that
+are behind links to other servers, see role.py."""
 
 NUMBERED_MAX = 1 << 16
 """Most subscriptions with a number: each takes 175 bytes here and 70 in each other worker, where it
@@ -131,13 +131,13 @@ class AccountWatch:
     def added(self, subscription: Subscription) -> None:
         """Count a subscription."""
         if is_told(subscription):
-            key = (self._name, subscription.subject, subscription.queue, False)
+            key = (self._name, subscription.subject, subscription.queue, b"")
             self._interest.change(key, 1, subscription)
 
     def removed(self, subscription: Subscription) -> None:
         """Count it no longer."""
         if is_told(subscription):
-            self._interest.change((self._name, subscription.subject, subscription.queue, False), -1)
+            self._interest.change((self._name, subscription.subject, subscription.queue, b""), -1)
 
 
 class Told:
@@ -206,16 +206,16 @@ def is_told(subscription: Subscription) -> bool:
 
 
 def _began(key: Key, count: int) -> bytes:
-    account, subject, queue, is_last_choice = key
+    account, subject, queue, from_where = key
     if queue is None:
         return b"RS+ %b %b\r\n" % (account, subject)
-    verb = b"LS+ _" if is_last_choice else b"RS+"
+    verb = b"LS+ " + from_where if from_where else b"RS+"
     return b"%b %b %b %b %d\r\n" % (verb, account, subject, queue, count)
 
 
 def _ended(key: Key) -> bytes:
-    account, subject, queue, is_last_choice = key
+    account, subject, queue, from_where = key
     if queue is None:
         return b"RS- %b %b\r\n" % (account, subject)
-    verb = b"LS- _" if is_last_choice else b"RS-"
+    verb = b"LS- " + from_where if from_where else b"RS-"
     return b"%b %b %b %b\r\n" % (verb, account, subject, queue)

@@ -12,8 +12,9 @@ from midge.server.routing.client cimport Client
 from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.subscription cimport RemoteSubscription
 
-cdef int _WORKER, BEHIND, _HARMLESS
+cdef int _WORKER, _ROUTE, BEHIND, _HARMLESS
 cdef bytearray _NOTHING
+cdef bytes _CARRIED
 cdef Py_ssize_t _PUB_BYTES
 
 
@@ -29,6 +30,7 @@ cdef class WorkerLink(Link):
 
     @cython.locals(part=WorkerPart)
     cpdef WorkerPart part_of(self, bytes name)
+    cdef WorkerPart _carried_part_of(self, bytes marked)
     cpdef list parts(self)
     cpdef void lost(self) except *
     cdef WorkerPart _present(self)
@@ -37,7 +39,7 @@ cdef class WorkerLink(Link):
     cpdef void drop_interest(self) except *
     cpdef void send_ping(self) except *
     cpdef void on_pong(self) except *
-    @cython.locals(part=WorkerPart, told=RemoteSubscription)
+    @cython.locals(part=WorkerPart, told=RemoteSubscription, from_where=str)
     cpdef void on_link_subscribe(self, bytes subject, bytes queue, long long weight) except *
     @cython.locals(part=WorkerPart)
     cpdef void on_link_unsubscribe(self, bytes subject, bytes queue) except *
@@ -80,16 +82,22 @@ cdef class WorkerPart(Client):
     cdef public dict interest
     cdef readonly str cluster
     cdef public object told
+    cdef readonly bytes name
     cdef readonly bytes announcement
     cdef Heads _heads
 
     cpdef bint reaches(self, Client link, str origin) except -1
+    cpdef WorkerPart carried(self)
     @cython.locals(link=WorkerLink)
     cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1
     cpdef bint takes_run(self, Client publisher, Frame frame) except -1
     cpdef void forward_run(self, Frame frame, Py_ssize_t count, list queues) except *
     cpdef bint run_goes_on(self, unsigned long long generation) except -1
     cpdef void hold_for(self, Client receiver) except *
+
+
+cdef class CarriedPart(WorkerPart):
+    cpdef bint reaches(self, Client link, str origin) except -1
 
 
 cdef class Numbered(Client):
@@ -99,6 +107,7 @@ cdef class Numbered(Client):
     cdef readonly bytes sid
     cdef readonly str cluster
 
+    cpdef Client carried(self)
     @cython.locals(link=WorkerLink)
     cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1
     cpdef bint takes_run(self, Client publisher, Frame frame) except -1

@@ -19,7 +19,7 @@ from midge.server.links.link import Link
 from midge.server.links.outbound import Heads
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
-from midge.server.routing.role import Role
+from midge.server.routing.role import LAST_CHOICE, Role
 from midge.server.routing.slow_path import BEHIND
 from midge.server.routing.subscription import RoutedSubscription
 from midge.server.workers.barrier import Round
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
 
 _WORKER = int(Role.WORKER)
+_ROUTE = int(Role.ROUTE)
 _NOTHING = bytearray()
 _UNLIMITED = 1 << 62
 _LINE_MAX_BYTES = 1 << 16
 _PUB_BYTES = 4  # with its blank
+_CARRIED = b"\0"  # before the name of an account: what imports have carried there
 _HARMLESS = HARMLESS  # a C number where this is compiled
 
 
@@ -77,14 +79,21 @@ class WorkerLink(Link):
         """Return what the link is to the account called `name`."""
         part = self._parts.get(name)
         if part is None:
+            if name[:1] == _CARRIED:
+                return self._carried_part_of(name)
             account = self.broker.account(name.decode())
             part = self._parts[name] = WorkerPart(self, account, name)
             self.side.part_made(part)
         return part
 
+    def _carried_part_of(self, marked: bytes) -> "WorkerPart":
+        """Return the publisher and receiver of what imports have carried to an account."""
+        part = self._parts[marked] = CarriedPart(self, self.part_of(marked[1:]).account, marked)
+        return part
+
     def parts(self) -> "list[WorkerPart]":
         """List what the link is to the accounts that it has carried so far."""
-        return list(self._parts.values())
+        return [part for name, part in self._parts.items() if name[:1] != _CARRIED]
 
     def _present(self) -> "WorkerPart":
         """Return the part of the account that the line at hand names."""
@@ -143,12 +152,13 @@ class WorkerLink(Link):
     def on_link_subscribe(self, subject: bytes, queue: bytes | None, weight: int) -> None:
         """Note that there is interest, or that a queue group has another weight."""
         part = self._present()
-        is_last_choice = bool(self.parser.origin)
-        told = RemoteSubscription(subject, queue, part, weight, "", is_last_choice)
+        from_where = self.parser.origin.decode()
+        is_last_choice = from_where.endswith(LAST_CHOICE)
+        told = RemoteSubscription(subject, queue, part, weight, from_where, is_last_choice)
         if queue is None:
             self._note_plain(part, told)
         else:
-            self.begin_interest(part, part.interest, (subject, queue, is_last_choice), told)
+            self.begin_interest(part, part.interest, (subject, queue, from_where), told)
 
     def take_numbered(self, subject: bytes, number: int, sid: bytes) -> None:
         """Note that there is interest, of one subscription."""
@@ -157,7 +167,7 @@ class WorkerLink(Link):
 
     def _note_plain(self, part: "WorkerPart", told: RemoteSubscription) -> None:
         """Note interest of no queue group, in place of what was known of it."""
-        key = (told.subject, None, False)
+        key = (told.subject, None, "")
         known = part.interest.get(key)
         if known is None:
             self.begin_interest(part, part.interest, key, told)
@@ -170,7 +180,7 @@ class WorkerLink(Link):
     def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
         """Forget interest."""
         part = self._present()
-        self.end_interest(part, part.interest, (subject, queue, bool(self.parser.origin)))
+        self.end_interest(part, part.interest, (subject, queue, self.parser.origin.decode()))
 
     def on_publish(self, frame: Frame) -> None:
         """Route a message to plain subscriptions, or to a queue group that its line names."""
@@ -282,6 +292,7 @@ class WorkerPart(Client):
         self.interest: dict[Any, RemoteSubscription] = {}
         self.cluster = ""
         self.told: Any = None
+        self.name = name
         self.announcement = b"A+ %b\r\n" % name
         self._heads = Heads(b"RMSG %b " % name, b"HMSG %b " % name)
 
@@ -292,6 +303,10 @@ class WorkerPart(Client):
     def reaches(self, link: Any, origin: str) -> bool:
         """Tell whether a message from the other worker may go on over `link`: not to a third."""
         return bool(link.role != _WORKER)
+
+    def carried(self) -> "WorkerPart":
+        """Return the way over this link for what an import has carried to the account."""
+        return self.link.part_of(_CARRIED + self.name)
 
     def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:
         """Send `frame` to the other worker, and tell whether it goes."""
@@ -325,6 +340,14 @@ class WorkerPart(Client):
         self.link.hold_for(receiver)
 
 
+class CarriedPart(WorkerPart):
+    """The way over a link of what an import has carried to an account."""
+
+    def reaches(self, link: Any, origin: str) -> bool:
+        """Tell whether a message may go on over `link`: not to servers that have the import."""
+        return bool(link.role != _WORKER and link.role != _ROUTE)
+
+
 class Numbered(Client):
     """The subscription `number` of the other worker, called `sid` by its client, as a receiver.
 
@@ -339,6 +362,10 @@ class Numbered(Client):
         self.number = number
         self.sid = sid
         self.cluster = ""
+
+    def carried(self) -> Client:
+        """Return itself: what is for a client alone goes nowhere else."""
+        return self
 
     def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:
         """Send `frame` to the other worker, and tell whether it goes."""

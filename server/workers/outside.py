@@ -41,15 +41,18 @@ class Outside:
         interest.link_changed(part, told.subject, told.queue, change)
 
     def _wanted_outside(
-        self, account: Account, subject: bytes, queue: bytes | None, change: int, is_last: bool
+        self, account: Account, subject: bytes, queue: bytes | None, change: int, from_where: str
     ) -> None:
-        self._own.change((account.name.encode(), subject, queue, is_last), change)
+        self._own.change((account.name.encode(), subject, queue, from_where.encode()), change)
 
 
 class NothingTold:
     """Tells a worker nothing of what other servers are told: `Interest` tells it everything."""
 
     kind = Kind.WORKER
+
+    def __init__(self) -> None:
+        self.allows = _nothing
 
     def hears_of(self, source: object, origin: str) -> bool:
         """Say that interest of other links is not for it."""
@@ -59,6 +62,9 @@ class NothingTold:
         """Tell nothing."""
 
     def change(self, key: object, change: int) -> None:
+        """Tell nothing."""
+
+    def look(self, key: object) -> None:
         """Tell nothing."""
 
     def end(self) -> None:

@@ -25,8 +25,10 @@ from midge.server.config.options import (
 from midge.server.internal.publisher import InternalPublisher
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
+from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.router import Router
 from midge.server.routing.subscription import RoutedSubscription
+from midge.sublist.subscription import RemoteSubscription
 
 
 class Clock:
@@ -79,6 +81,18 @@ class Probe(RoutedSubscription):
         reply = self.got[-1][1]
         assert reply is not None
         return reply.encode()
+
+
+class NotingLink(Client):
+    """A link that notes the payload and the queue groups of what goes over it."""
+
+    def __init__(self, account: Account) -> None:
+        Client.__init__(self, 1, account, ChunkPool())
+        self.sent: list[tuple[bytes, list[bytes] | None]] = []
+
+    def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:
+        self.sent.append((frame.payload_bytes(), queues))
+        return True
 
 
 class World:
@@ -147,6 +161,22 @@ class TestStreams:
         probe = world.subscribe("B", "pre.st.*")
         assert world.publish("A", "st.x", reply="r", payload=b"1", headers=b"NATS/1.0\r\n\r\n") == 1
         assert probe.got == [("pre.st.x", "r", b"1", b"NATS/1.0\r\n\r\n")]
+
+    def test_a_message_goes_once_over_a_link_for_plain_subscriptions_and_groups(self) -> None:
+        world = World(A, importing(stream="st.>", prefix="pre"))
+        link = NotingLink(world.account("B"))
+        for subject, queue in ((b"pre.st.>", None), (b"pre.st.x", b"q"), (b"pre.st.*", b"r")):
+            told = RemoteSubscription(subject, queue, link)
+            world.account("B").sublist.insert_remote(told)
+        own = world.subscribe("B", "pre.st.x", "r")
+        assert world.publish("A", "st.x", payload=b"1")
+        assert link.sent == [(b"1", [b"q"])]
+        assert own.subjects == ["pre.st.x"]
+        own.takes = False
+        assert world.publish("A", "st.x", payload=b"2")
+        payload, queues = link.sent[-1]
+        assert (payload, sorted(queues or ())) == (b"2", [b"q", b"r"])
+        assert len(link.sent) == 2
 
     def test_a_delivery_keeps_what_it_shows_and_other_messages_do_not(self) -> None:
         """What a receiver of a delivery publishes meanwhile is a message like any other."""

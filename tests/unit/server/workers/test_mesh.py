@@ -12,9 +12,11 @@ import pytest
 from midge.protocol.frame import compose
 from midge.protocol.handler import Handler
 from midge.protocol.parser import Parser
+from midge.server.accounts.plan import plan_accounts
 from midge.server.broker.broker import Broker
 from midge.server.clock import LoopClock
-from midge.server.config.options import Options
+from midge.server.config.options import Account as Table
+from midge.server.config.options import Export, Import, ImportSource, Options
 from midge.server.routing.subscription import RoutedSubscription
 from midge.server.workers.mesh import Mesh
 
@@ -227,3 +229,29 @@ async def test_runs_cross_whole_however_they_fit_into_chunks(
     assert three.publish_run(0, b"PUB s %d\r\n" % size, payloads) == count
     await three.settled()
     assert held.found == payloads
+
+
+async def test_what_an_import_carries_crosses_once_for_plain_subscribers_and_groups(
+    three: Workers,
+) -> None:
+    source = ImportSource(account="EX", subject="ex.>")
+    tables = [
+        Table(name="EX", exports=(Export(stream="ex.>"),)),
+        Table(name="IM", imports=(Import(stream=source, to="imp.>"),)),
+    ]
+    for broker in three.brokers:
+        broker.admission.links.apply(plan_accounts(tables))
+    plain = [Taking(b"imp.a"), Taking(b"imp.*")]
+    members = [Taking(b"imp.>", b"q") for _ in range(3)]
+    for one in (*plain, *members):
+        three.brokers[1].account("IM").add(one)
+    members.append(Taking(b"ex.*", b"q"))
+    three.brokers[0].account("EX").add(members[-1])
+    await three.settled()
+    sent = [b"%d" % i for i in range(40)]
+    for payload in sent:
+        three.publish(0, b"ex.a", payload, "EX")
+    await three.settled()
+    assert [one.found for one in plain] == [sent, sent]
+    assert sorted(data for one in members for data in one.found) == sorted(sent)
+    assert all(one.found for one in members)
