@@ -24,6 +24,7 @@ from tests.support.processes import Server, midge_command
 from tests.support.raw import Raw
 
 TIMEOUT_S = 90  # a worker that keeps ending is started again after up to 30 s
+PAUSES = 100
 LONG = [pytest.mark.full, pytest.mark.timeout(1500)]
 _STARTED = re.compile(r"Worker started: worker=(\d) worker_pid=(\d+)")
 _WITHOUT_AN_ACK = (
@@ -41,6 +42,10 @@ async def killed(server: Server, worker: int) -> None:
     """Kill a worker; return when another has taken its place."""
     before = pids(server)[worker]
     os.kill(before, signal.SIGKILL)
+    await _replaced(server, worker, before)
+
+
+async def _replaced(server: Server, worker: int, before: int) -> None:
     async with asyncio.timeout(TIMEOUT_S):
         while pids(server)[worker] == before:
             await asyncio.sleep(0.005)
@@ -154,6 +159,33 @@ async def test_workers_are_killed_under_load(rounds: int) -> None:
             assert max(found.values()) == 1  # what is lost with a worker is; nothing comes twice
         children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text()
         assert len(children.split()) == 3
+
+
+# nats.py forgets a stream that it has connected to a paused worker and given up on.
+@pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
+@pytest.mark.full
+@pytest.mark.timeout(1500)
+async def test_workers_are_paused_under_load() -> None:
+    chosen = random.Random(1)
+    with Server(midge_command(), 'write_deadline: "2s"\n', ("--workers", "3")) as server:
+        crowd = Crowd(server)
+        await crowd.join(6)
+        try:
+            for number in range(PAUSES):
+                worker = chosen.randrange(3)
+                before = pids(server)[worker]
+                os.kill(before, signal.SIGSTOP)
+                if number % 10:
+                    await asyncio.sleep(chosen.uniform(0, 0.3))  # what waits for it waits on
+                    os.kill(before, signal.SIGCONT)
+                else:
+                    await _replaced(server, worker, before)  # it has answered nothing for too long
+                await crowd.whole()
+                await crowd.judge(f"round {number}")
+        finally:
+            await crowd.leave()
+        for found in (*crowd.found, crowd.grouped):
+            assert max(found.values()) == 1
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(6, marks=LONG)])
