@@ -11,8 +11,9 @@ from midge.jetstream.config.names import to_bytes
 from midge.jetstream.json.encode import blob, text
 from midge.jetstream.json.structure import is_empty_request
 from midge.jetstream.json.times import format_time
-from midge.jetstream.store.interface import StoredMessage
+from midge.jetstream.stream import searching
 from midge.jetstream.stream.get_request import GET, GetRequest
+from midge.jetstream.stream.pieces import Pieces, in_turns
 from midge.jetstream.stream.stream import Stream
 
 
@@ -24,9 +25,17 @@ def get(call: Call) -> None:
     if request.batch > 0 or request.max_bytes > 0 or _is_contradictory(request):
         raise errors.BAD_REQUEST.error()
     stream = call.account.lookup(call.tokens[3])
-    message = _find(stream, request)
+    pieces = _find(stream, request)
+    in_turns(stream, pieces, lambda seq: _show(call, stream, request, seq), call.refuse)
+
+
+def _show(call: Call, stream: Stream, request: GetRequest, seq: int) -> None:
+    """Answer with the message of a sequence, if that is visible."""
+    store = stream.store
+    message = store.load(seq) if 0 < seq <= store.visible_seq else None
     if message is None:
-        raise errors.NO_MESSAGE_FOUND.error()
+        call.refuse(errors.NO_MESSAGE_FOUND)
+        return
     fields: dict[str, Any] = {"subject": text(message.subject), "seq": message.seq}
     if message.headers and not request.no_hdr:
         fields["hdrs"] = blob(message.headers)
@@ -65,22 +74,24 @@ def _is_contradictory(request: GetRequest) -> bool:
     )
 
 
-def _find(stream: Stream, request: GetRequest) -> StoredMessage | None:
-    """Return the message that a request names, among those that are visible."""
+def _find(stream: Stream, request: GetRequest) -> Pieces[int]:
+    """Return the sequence of the message that a request names; 0 for none."""
     store = stream.store
     visible = store.visible_seq
     if not visible:
-        return None
+        return 0
     seq = request.seq
     if request.start_time is not None:
         seq = store.seq_at_time(request.start_time.ns)
     if request.next_by_subj:
         if seq > visible:
-            return None
-        return store.load_next((to_bytes(request.next_by_subj),), max(seq, 1), visible)
+            return 0
+        subject = to_bytes(request.next_by_subj)
+        return (yield from searching.next_matching(store, subject, max(seq, 1), visible))
     if not seq:
-        seq = store.last_matching(to_bytes(request.last_by_subj), visible)
-    return store.load(seq) if 0 < seq <= visible else None
+        subject = to_bytes(request.last_by_subj)
+        seq = yield from searching.last_matching(store, subject, visible)
+    return seq
 
 
 def _no_such_message(stream: Stream, seq: int) -> errors.ApiError:

@@ -23,7 +23,8 @@ cdef class Filters:
     cdef bytearray noted(self)
     @cython.locals(pattern=Pattern)
     cpdef bint takes_all(self) except -1
-    @cython.locals(limit=Py_ssize_t, left=Py_ssize_t, pattern=Pattern)
     cdef bytearray note_all(self)
+    @cython.locals(limit=Py_ssize_t, left=Py_ssize_t, pattern=Pattern, no=int)
+    cdef void note_some(self, Py_ssize_t start, Py_ssize_t end) except *
     @cython.locals(pattern=Pattern, found=bint)
     cdef bint _compare(self, Py_ssize_t subject) except -1

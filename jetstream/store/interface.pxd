@@ -93,7 +93,7 @@ cdef class StreamStore:
     cpdef unsigned long long last_for_subject(self, bytes subject) except? 0
     cpdef unsigned long long count_for_subject(self, bytes subject) except? 0
     cpdef unsigned long long last_matching(
-        self, bytes subject, unsigned long long upto_seq=*
+        self, bytes subject, unsigned long long upto_seq=*, bint is_near=*
     ) except? 0
     cpdef unsigned long long count_subjects(self, bytes subject=*) except? 0
     cpdef unsigned long long count_pending(

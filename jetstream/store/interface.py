@@ -289,8 +289,11 @@ class StreamStore:
         """Return how many messages of a literal subject are stored."""
         raise NotImplementedError
 
-    def last_matching(self, subject: bytes, upto_seq: int = 0) -> int:
-        """Return the last sequence, up to `upto_seq`, that matches `subject`; 0 for none."""
+    def last_matching(self, subject: bytes, upto_seq: int = 0, is_near: bool = False) -> int:
+        """Return the last sequence, up to `upto_seq`, that matches `subject`; 0 for none.
+
+        With `is_near` only the last messages are looked at, some 4,000: it may be 0 all the same.
+        """
         raise NotImplementedError
 
     def subjects(self, subject: bytes = b">") -> Iterator[SubjectState]:
@@ -313,6 +316,32 @@ class StreamStore:
         """Return the subjects that match, in no order, of `count` numbers from `number`.
 
         Behind them stands the number to go on with; -1 when there are no more.
+        """
+        raise NotImplementedError
+
+    def note_subjects(self, filters: tuple[bytes, ...], number: int, count: int) -> int:
+        """Compare `count` subjects from `number` with filters, for what is asked of them next.
+
+        Returns the number to go on with; -1 when there are no more.
+        """
+        raise NotImplementedError
+
+    def newest(
+        self, filters: tuple[bytes, ...], number: int, count: int, upto_seq: int
+    ) -> tuple[list[int], int]:
+        """Return the last sequences up to `upto_seq` of `count` subjects from `number` that match.
+
+        They are in no order. Behind them stands the number to go on with; -1 when there are no
+        more. That looks at every message behind `upto_seq`.
+        """
+        raise NotImplementedError
+
+    def newest_between(
+        self, filters: tuple[bytes, ...], start_seq: int, end_seq: int, upto_seq: int
+    ) -> list[int]:
+        """Return the sequences from `start_seq` to `end_seq` that match and are last.
+
+        Last means: of the messages of their subject up to `upto_seq`.
         """
         raise NotImplementedError
 

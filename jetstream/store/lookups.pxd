@@ -54,10 +54,21 @@ cdef class SearchableStore(RemovingStore):
     cpdef tuple crowded(self, unsigned long long limit, Py_ssize_t number, Py_ssize_t count)
     @cython.locals(wanted=Filters, end=Py_ssize_t, one=Py_ssize_t)
     cpdef tuple subject_names(self, bytes subject, Py_ssize_t number, Py_ssize_t count)
+    @cython.locals(end=Py_ssize_t)
+    cpdef Py_ssize_t note_subjects(self, tuple filters, Py_ssize_t number, Py_ssize_t count)
+    @cython.locals(wanted=Filters, end=Py_ssize_t, one=Py_ssize_t, seq="unsigned long long")
+    cpdef tuple newest(
+        self, tuple filters, Py_ssize_t number, Py_ssize_t count, unsigned long long upto_seq
+    )
+    @cython.locals(seq="unsigned long long", after="unsigned long long")
+    cpdef list newest_between(
+        self, tuple filters, unsigned long long start_seq, unsigned long long end_seq,
+        unsigned long long upto_seq
+    )
     @cython.locals(upto="unsigned long long", wanted=Filters, number=Py_ssize_t,
                    seq="unsigned long long", looked=Py_ssize_t)
     cpdef unsigned long long last_matching(
-        self, bytes subject, unsigned long long upto_seq=*
+        self, bytes subject, unsigned long long upto_seq=*, bint is_near=*
     ) except? 0
     @cython.locals(start="unsigned long long", end="unsigned long long", wanted=Filters,
                    number=Py_ssize_t)

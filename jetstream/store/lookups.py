@@ -142,8 +142,11 @@ class SearchableStore(RemovingStore):
         number = self._subjects.find(subject, 0, len(subject))
         return self._subjects.count(number) if number >= 0 else 0
 
-    def last_matching(self, subject: bytes, upto_seq: int = 0) -> int:
-        """Return the last sequence, up to `upto_seq`, that matches `subject`; 0 for none."""
+    def last_matching(self, subject: bytes, upto_seq: int = 0, is_near: bool = False) -> int:
+        """Return the last sequence, up to `upto_seq`, that matches `subject`; 0 for none.
+
+        With `is_near` only the last messages are looked at.
+        """
         upto = min(upto_seq, self.last_seq) if upto_seq else self.last_seq
         if b"*" not in subject and b">" not in subject:
             number = self._subjects.find(subject, 0, len(subject))
@@ -156,7 +159,7 @@ class SearchableStore(RemovingStore):
         looked = 0
         while seq and not wanted.takes_all() and not wanted.is_match(self._subject_number(seq)):
             if looked == _ROWS_MAX:
-                return self._last_of_all(wanted, seq)
+                return 0 if is_near else self._last_of_all(wanted, seq)
             looked += 1
             seq = self._index.previous_live(seq - 1)
         return seq
@@ -195,6 +198,42 @@ class SearchableStore(RemovingStore):
             if self._is_wanted(wanted, one):
                 found.append(self._subjects.name(one))
         return found, end if end < self._subjects.limit() else -1
+
+    def note_subjects(self, filters: tuple[bytes, ...], number: int, count: int) -> int:
+        """Compare `count` subjects from `number` with filters, for what is asked of them next."""
+        end = min(number + count, self._subjects.limit())
+        self._filters_of(filters).note_some(number, end)
+        return end if end < self._subjects.limit() else -1
+
+    def newest(
+        self, filters: tuple[bytes, ...], number: int, count: int, upto_seq: int
+    ) -> tuple[list[int], int]:
+        """Return the last sequences up to `upto_seq` of `count` subjects from `number` that match.
+
+        Behind them stands the number to go on with; -1 when there are no more.
+        """
+        wanted = self._filters_of(filters)
+        found = []
+        end = min(number + count, self._subjects.limit())
+        for one in range(number, end):
+            if self._is_wanted(wanted, one):
+                seq = self._last_upto(one, upto_seq)
+                if seq:
+                    found.append(seq)
+        return found, end if end < self._subjects.limit() else -1
+
+    def newest_between(
+        self, filters: tuple[bytes, ...], start_seq: int, end_seq: int, upto_seq: int
+    ) -> list[int]:
+        """Return the sequences from `start_seq` to `end_seq` that are last up to `upto_seq`."""
+        found = []
+        seq = self.next_seq(filters, start_seq, end_seq)
+        while seq:
+            after = self._index.after(seq)
+            if after == 0 or seq + after > upto_seq:
+                found.append(seq)
+            seq = self.next_seq(filters, seq + 1, end_seq) if seq < end_seq else 0
+        return found
 
     def stretch_end(self, start_seq: int, messages: int) -> int:
         """Return a sequence before which lie at least so many messages from `start_seq` on."""

@@ -85,7 +85,8 @@ cdef class SubjectIndex:
     cdef void _narrow(self, Py_ssize_t start, Py_ssize_t end) except *
     @cython.locals(subject=Py_ssize_t)
     cpdef void note(
-        self, Pattern pattern, bytearray notes, unsigned char yes, unsigned char no
+        self, Pattern pattern, bytearray notes, unsigned char yes, unsigned char no,
+        Py_ssize_t start, Py_ssize_t end
     ) except *
     cpdef Py_ssize_t size(self) noexcept
     @cython.locals(subject=Py_ssize_t, notes=bytearray)

@@ -224,9 +224,14 @@ class SubjectIndex:
         end = start + numbers.u32_at(self._rows, row + _LENGTH)
         return pattern.is_match(self._names, start, end)
 
-    def note(self, pattern: Pattern, notes: bytearray, yes: int, no: int) -> None:
-        """Compare each stored subject whose byte in `notes` is zero; note `yes` or `no` there."""
-        for subject in range(self._used):
+    def note(
+        self, pattern: Pattern, notes: bytearray, yes: int, no: int, start: int, end: int
+    ) -> None:
+        """Compare each stored subject whose byte in `notes` is zero; note `yes` or `no` there.
+
+        That goes for the subjects with the numbers from `start` up to but not including `end`.
+        """
+        for subject in range(start, min(end, self._used)):
             if notes[subject] == 0 and self.count(subject) > 0:
                 notes[subject] = yes if self.is_match(subject, pattern) else no
 

@@ -9,6 +9,7 @@ cdef long long _SECOND_NS
 
 
 cdef class DirectGet:
+    cdef object _stream
     cdef StreamStore _store
     cdef Sink _sink
     cdef long long _max_bytes
@@ -17,13 +18,14 @@ cdef class DirectGet:
     cdef bytes _second_text
 
     cpdef void get(self, bytes reply, bytes body) except *
-    @cython.locals(seq="unsigned long long", message=StoredMessage)
     cpdef void get_last(self, bytes reply, bytes subject, bytes body) except *
-    @cython.locals(message=StoredMessage)
+    @cython.locals(seq="unsigned long long")
     cdef void _answer(self, bytes reply, object request) except *
-    @cython.locals(seq="unsigned long long", found="unsigned long long")
-    cdef StoredMessage _find(self, object request)
-    cdef unsigned long long _last_matching(self, bytes subject) except? 0
+    @cython.locals(visible="unsigned long long")
+    cdef void _answer_last(self, bytes reply, object request, bytes subject) except *
+    cdef void _in_turns(self, bytes reply, object pieces) except *
+    @cython.locals(message=StoredMessage)
+    cdef void _answer_one(self, bytes reply, object request, unsigned long long seq) except *
     cdef StoredMessage _next(self, tuple filters, unsigned long long seq)
     cdef StoredMessage _load(self, unsigned long long seq)
     cdef bytes _headers(self, StoredMessage message)

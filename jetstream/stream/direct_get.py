@@ -1,23 +1,30 @@
 """Messages read without the JSON of the API: as messages, one, by subject, in batches.
 
-Nothing is copied that was not asked for: a batch reads one message after the other, and the newest
-messages of many subjects are found by walking the sequences that are their subjects' last.
+Nothing is copied that was not asked for: a batch reads one message after the other. Large batches,
+and searches of large streams by patterns, are done in pieces.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.json import structure
 from midge.jetstream.json.times import format_time
 from midge.jetstream.store.interface import StoredMessage
+from midge.jetstream.stream import searching
 from midge.jetstream.stream.get_request import GET, GetRequest
 from midge.jetstream.stream.host import StreamHost
+from midge.jetstream.stream.pieces import Pieces, in_turns
 
 _SUBJECTS_MAX = 1024
 """Most subjects of one request for the newest message of each, as in nats-server."""
+
+PIECE_BYTES = 1 << 20
+"""Sent of a batch in one piece: 3 ms."""
+
+_MESSAGE_COST = 512
+"""Fixed cost of sending a message, beside its bytes: 1.3 us, while a MiB takes some 3 ms."""
 
 _USUAL_FIELDS: dict[str, type] = {
     "seq": int,
@@ -49,6 +56,7 @@ class DirectGet:
     """
 
     def __init__(self, stream: StreamHost, max_bytes: int = 64 * 1024 * 1024) -> None:
+        self._stream = stream
         self._store = stream.store
         self._sink = stream.sink
         self._max_bytes = max_bytes
@@ -80,34 +88,57 @@ class DirectGet:
         if not subject or request.says_more_than_headers():
             self._status(reply, _BAD_REQUEST)
             return
-        seq = self._last_matching(subject)
-        message = self._load(seq) if seq else None
+        self._answer_last(reply, request, subject)
+
+    def _answer(self, reply: bytes, request: GetRequest) -> None:
+        if request.multi_last:
+            self._in_turns(reply, self._answer_newest(reply, request))
+        elif request.batch > 0:
+            self._in_turns(reply, self._answer_batch(reply, request))
+        elif request.next_by_subj:
+            self._in_turns(reply, self._answer_next(reply, request))
+        elif seq := self._start(request):
+            self._answer_one(reply, request, seq)
+        else:
+            self._answer_last(reply, request, to_bytes(request.last_by_subj))
+
+    def _in_turns(self, reply: bytes, pieces: Pieces[None]) -> None:
+        """Do the first piece now, which is nearly always all of them."""
+        in_turns(self._stream, pieces, _ignore, lambda _: self._status(reply, _NOT_FOUND))
+
+    def _answer_one(self, reply: bytes, request: GetRequest, seq: int) -> None:
+        """Answer with the message of a sequence."""
+        message = self._load(seq)
         if message is None:
             self._status(reply, _NOT_FOUND)
         else:
             self._send(reply, message, b"" if request.no_hdr else self._headers(message))
 
-    def _answer(self, reply: bytes, request: GetRequest) -> None:
-        if request.multi_last:
-            self._answer_newest(reply, request)
-        elif request.batch > 0:
-            self._answer_batch(reply, request)
-        else:
-            message = self._find(request)
-            if message is None:
-                self._status(reply, _NOT_FOUND)
-            else:
-                self._send(reply, message, b"" if request.no_hdr else self._headers(message))
+    def _answer_next(self, reply: bytes, request: GetRequest) -> Pieces[None]:
+        """Answer with the first message of a subject from a sequence on."""
+        store = self._store
+        start, visible = max(self._start(request), 1), store.visible_seq
+        subject = to_bytes(request.next_by_subj)
+        seq = 0
+        if start <= visible:
+            seq = yield from searching.next_matching(store, subject, start, visible)
+        self._answer_one(reply, request, seq)
 
-    def _find(self, request: GetRequest) -> StoredMessage | None:
-        """Return the one message that a request is for."""
-        seq = self._start(request)
-        if request.next_by_subj:
-            return self._next(self._filters(request), seq)
-        if seq:
-            return self._load(seq)
-        found = self._last_matching(to_bytes(request.last_by_subj))
-        return self._load(found) if found else None
+    def _answer_last(self, reply: bytes, request: GetRequest, subject: bytes) -> None:
+        """Answer with the newest message of a subject."""
+        visible = self._store.visible_seq
+        if not visible:
+            self._answer_one(reply, request, 0)
+        elif searching.is_pattern(subject):
+            self._in_turns(reply, self._search_last(reply, request, subject))
+        else:
+            self._answer_one(reply, request, self._store.last_matching(subject, visible))
+
+    def _search_last(self, reply: bytes, request: GetRequest, subject: bytes) -> Pieces[None]:
+        """Answer with the newest message that matches a pattern."""
+        store = self._store
+        seq = yield from searching.last_matching(store, subject, store.visible_seq)
+        self._answer_one(reply, request, seq)
 
     def _start(self, request: GetRequest) -> int:
         if request.start_time is not None:
@@ -117,16 +148,22 @@ class DirectGet:
     def _filters(self, request: GetRequest) -> tuple[bytes, ...]:
         return (to_bytes(request.next_by_subj),) if request.next_by_subj else ()
 
-    def _answer_batch(self, reply: bytes, request: GetRequest) -> None:
+    def _answer_batch(self, reply: bytes, request: GetRequest) -> Pieces[None]:
         """Answer with several messages and what ends them."""
         store = self._store
         filters = self._filters(request)
         seq = self._start(request)
+        if not searching.is_quick(store, filters):
+            yield from searching.compare(store, filters)
         visible = store.visible_seq
         pending = store.count_pending(filters, seq, False, visible) if visible else 0
         most_bytes = request.max_bytes or self._max_bytes
         last = sent = 0
+        room = PIECE_BYTES
         for i in range(request.batch):
+            if room <= 0:
+                room = PIECE_BYTES
+                yield
             message = self._next(filters, seq)
             if message is None:
                 if i == 0 or request.batch == 1:
@@ -140,7 +177,9 @@ class DirectGet:
             self._send(reply, message, block)
             last = message.seq
             seq = last + 1
-            sent += len(message.subject) + len(message.headers) + len(message.payload)
+            size = len(message.subject) + len(message.headers) + len(message.payload)
+            sent += size
+            room -= size + _MESSAGE_COST
             if sent >= most_bytes:
                 break
         self._status(
@@ -149,7 +188,7 @@ class DirectGet:
             % (pending, last),
         )
 
-    def _answer_newest(self, reply: bytes, request: GetRequest) -> None:
+    def _answer_newest(self, reply: bytes, request: GetRequest) -> Pieces[None]:
         """Answer with the newest message of each subject that matches."""
         store = self._store
         upto = request.up_to_seq
@@ -162,17 +201,16 @@ class DirectGet:
         upto = upto or store.visible_seq
         filters = tuple(to_bytes(one) for one in request.multi_last)
         limit = min(upto, store.visible_seq)
-        total = self._count_newest(filters, limit)
-        if total > _SUBJECTS_MAX:
-            self._status(reply, _TOO_MANY)
-            return
-        if not total:
-            self._status(reply, _NO_RESULTS)
+        found: list[int] = []
+        if limit:
+            found = yield from searching.newest(store, filters, limit, _SUBJECTS_MAX)
+        if not 0 < len(found) <= _SUBJECTS_MAX:
+            self._status(reply, _TOO_MANY if found else _NO_RESULTS)
             return
         most_bytes = request.max_bytes or self._max_bytes
-        pending = total
+        pending = len(found)
         last = sent = count = 0
-        for seq in self._newest(filters, limit):
+        for seq in found:
             pending -= 1
             if seq < request.seq:
                 continue
@@ -190,29 +228,6 @@ class DirectGet:
             b"NATS/1.0 204 EOB\r\nNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n"
             b"Nats-UpTo-Sequence: %d\r\n\r\n" % (pending, last, upto),
         )
-
-    def _count_newest(self, filters: tuple[bytes, ...], upto: int) -> int:
-        """Count the subjects that match and have a message up to `upto`; stop beyond the limit."""
-        count = 0
-        for _ in self._newest(filters, upto):
-            count += 1
-            if count > _SUBJECTS_MAX:
-                break
-        return count
-
-    def _newest(self, filters: tuple[bytes, ...], upto: int) -> Iterator[int]:
-        """Yield the sequences, in order, that are their subjects' last up to `upto`."""
-        store = self._store
-        seq = store.next_last_seq(filters, 1, upto) if upto else 0
-        while seq:
-            yield seq
-            seq = store.next_last_seq(filters, seq + 1, upto) if seq < upto else 0
-
-    def _last_matching(self, subject: bytes) -> int:
-        store = self._store
-        if not store.visible_seq:
-            return 0
-        return store.last_matching(subject, store.visible_seq)
 
     def _next(self, filters: tuple[bytes, ...], seq: int) -> StoredMessage | None:
         store = self._store
@@ -266,6 +281,10 @@ class DirectGet:
 
     def _status(self, reply: bytes, block: bytes) -> None:
         self._sink.send(reply, b"", block, b"")
+
+
+def _ignore(_: None) -> None:
+    """Be told that all is done."""
 
 
 def _read(body: bytes) -> GetRequest | None:

@@ -47,6 +47,7 @@ class Expiry:
         self._stream = stream
         self._due: list[tuple[int, int]] = []
         self._has_immortal = False
+        self._mortal_from = 1  # what is left below never expires
         self._timer: Timer | None = None
 
     def start(self) -> None:
@@ -150,13 +151,23 @@ class Expiry:
         store = self._stream.store
         if not self._has_immortal:
             return store.first_time_ns()
-        seq = store.next_seq((), store.first_seq)
-        while seq:
+        left = _TURN_MESSAGES
+        while left > 0:
+            seq = self._next_mortal()
+            if not seq:
+                return 0
             message = store.load(seq)
             if message is not None and not _is_immortal(message.headers):
                 return message.time_ns
-            seq = store.next_seq((), seq + 1) if seq < store.last_seq else 0
-        return 0
+            self._mortal_from = seq + 1
+            left -= 1
+        return store.first_time_ns()  # it may be later; the next look goes on from here
+
+    def _next_mortal(self) -> int:
+        """Return the first sequence that may expire; 0 for none."""
+        store = self._stream.store
+        start = max(store.first_seq, self._mortal_from)
+        return store.next_seq((), start) if store.messages and start <= store.last_seq else 0
 
     def _expire_old(self, now_ns: int, limit: int) -> int:
         """Remove what is older than the limit; return how much of `limit` is left."""
@@ -167,17 +178,17 @@ class Expiry:
         before_ns = now_ns - max_age_ns + 1
         if not self._has_immortal and not self._marker_ttl_s():
             return limit - stream.store.expire(before_ns, limit)
-        store = stream.store
-        end_seq = store.last_seq
-        seq = store.next_seq((), store.first_seq, end_seq) if store.messages else 0
-        while seq and limit > 0:
-            message = store.load(seq)
+        end_seq = stream.store.last_seq  # what comes behind is a marker
+        while limit > 0:
+            seq = self._next_mortal()
+            message = stream.store.load(seq) if 0 < seq <= end_seq else None
             if message is None or message.time_ns >= before_ns:
                 break
-            if not _is_immortal(message.headers):
+            if _is_immortal(message.headers):
+                self._mortal_from = seq + 1
+            else:
                 self._remove(seq, message.subject, message.headers)
-                limit -= 1
-            seq = store.next_seq((), seq + 1, end_seq) if seq < end_seq else 0
+            limit -= 1
         return limit
 
     def _expire_due(self, now_ns: int, limit: int) -> int:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.consumer.info import info_of
 from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.json.times import format_time
 from midge.jetstream.stream import state as shown_state
+from midge.jetstream.stream.details import subject_page
 from midge.protocol.text import decode
 from midge.server.monitoring.console.shown import headers_of, payload_of
 from midge.server.routing.subscription import RoutedSubscription
@@ -18,10 +20,13 @@ from midge.server.routing.subscription import RoutedSubscription
 if TYPE_CHECKING:
     from midge.jetstream.consumer.consumer import Consumer
     from midge.jetstream.store.interface import StoredMessage
+    from midge.jetstream.stream.pieces import Pieces
     from midge.jetstream.stream.stream import Stream
     from midge.server.jetstream.account import AccountJetStream
     from midge.server.monitoring.state import State
     from midge.sublist.result import SubListResult
+
+Result = TypeVar("Result")
 
 STREAMS_MAX = 200
 CONSUMERS_MAX = 200
@@ -103,15 +108,31 @@ async def messages(
 
 async def keys(stream: Stream, pattern: bytes) -> dict[str, Any]:
     """Return the last message of each subject that matches, at most `KEYS_MAX`, by subject."""
-    found = sorted(stream.store.subjects(pattern), key=lambda one: one.subject)
+    store = stream.store
+    page, total = await _in_turns(
+        subject_page(store, stream.surroundings.random, pattern, 0, KEYS_MAX)
+    )
     shown = []
-    for number, one in enumerate(found[:KEYS_MAX]):
-        message = stream.store.load(one.last_seq)
+    for number, subject in enumerate(chain.from_iterable(page)):
+        seq = store.last_for_subject(subject)
+        message = store.load(seq) if seq else None
         if message is not None:
-            shown.append({**_message(one.last_seq, message, _VALUE_MAX_BYTES), "count": one.count})
+            count = store.count_for_subject(subject)
+            shown.append({**_message(seq, message, _VALUE_MAX_BYTES), "count": count})
         if number % _PER_TURN == 0:
             await asyncio.sleep(0)
-    return {"total": len(found), "keys": shown}
+    return {"total": total, "keys": shown}
+
+
+async def _in_turns(pieces: Pieces[Result]) -> Result:
+    """Do work in pieces, one a turn; return its result."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        await asyncio.sleep(0)
 
 
 async def _start_of_last(stream: Stream, pattern: bytes, count: int) -> int:

@@ -18,6 +18,7 @@ from tests.support.processes import Server
 
 COUNT = 1_000_000
 STEP = 20_000
+ENDS = (b"NATS/1.0 204", b"NATS/1.0 404")
 HELD_S = 0.03
 """20 ms of processor time on a machine of its own; half as much more beside other work on it."""
 
@@ -58,6 +59,12 @@ class Client:
         )
         assert "error" not in answer, answer
         return answer
+
+    async def direct(self, subject: str, **body: Any) -> None:
+        """Ask for messages, and wait for what ends them."""
+        message = await self.request("$JS.API." + subject, json.dumps(body).encode())
+        while message.sid != b"1" or not bytes(message.headers).startswith(ENDS):
+            message = await self.message()
 
     def reset(self) -> None:
         LONGEST.pack_into(self._shared, 0, 0.0, 0.0)
@@ -110,7 +117,7 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
 @pytest.mark.parametrize("storage", ["memory", "file"])
 async def test_nobody_waits_long(client: Client, storage: str) -> None:
     client.reset()
-    config = await client.fill("S", storage)
+    config = await client.fill("S", storage, allow_direct=True)
     held = {"filling": await client.held_s()}
     consumer = {"stream_name": "S", "config": {"durable_name": "C", "filter_subject": "S.*.5"}}
     steps: list[tuple[str, dict[str, Any]]] = [
@@ -119,13 +126,20 @@ async def test_nobody_waits_long(client: Client, storage: str) -> None:
         ("CONSUMER.CREATE.S.C", consumer),
         ("CONSUMER.DELETE.S.C", {}),
         ("STREAM.UPDATE.S", {**config, "allow_msg_ttl": True}),
+        ("DIRECT.GET.S", {"seq": 1, "batch": 100_000}),
+        ("DIRECT.GET.S", {"next_by_subj": "S.*.x"}),
+        ("DIRECT.GET.S", {"last_by_subj": "S.*.y"}),
+        ("DIRECT.GET.S", {"multi_last": ["S.*.z"]}),
         ("STREAM.PURGE.S", {"filter": "S.*.7"}),
         ("STREAM.PURGE.S", {"filter": "S.1.>", "keep": 400_000}),
         ("STREAM.INFO.S", {"deleted_details": True}),
     ]
     for subject, body in steps:
         client.reset()
-        await client.api(subject, **body)
+        if subject.startswith("DIRECT"):
+            await client.direct(subject, **body)
+        else:
+            await client.api(subject, **body)
         held[f"{subject} {list(body)}"] = await client.held_s()
     client.reset()
     archive, answer = await backed_up(client)
