@@ -95,17 +95,17 @@ class Expiry:
         """Plan the next look."""
         if self._stream.is_closed:
             return
-        due_ns = self._next_due_ns()
+        old_ns = self._next_old_ns()
+        due_ns = self._due[0][0] if self._due else 0
+        if old_ns:
+            due_ns = min(due_ns or old_ns, old_ns)
         self._cancel()
-        self._stream.is_expiry_armed = True
+        # Without a message that may age, the next one that is stored is to be waited for as well.
+        self._stream.is_expiry_armed = old_ns > 0 or self._stream.config.max_age_ns <= 0
         if due_ns:
             clock = self._stream.clock
             delay_s = (due_ns - clock.wall_ns()) / SECOND_NS
             self._plan(delay_s if clock.is_exact else min(max(delay_s, _PAUSE_S), _LONGEST_S))
-        elif self._stream.config.max_age_ns > 0:
-            self._stream.is_expiry_armed = (
-                False  # the next message that is stored is the one to wait for
-            )
 
     def look(self) -> None:
         """Remove what is due, and plan the next look."""
@@ -135,16 +135,13 @@ class Expiry:
             self._timer.cancel()
             self._timer = None
 
-    def _next_due_ns(self) -> int:
-        """Return when the next message is due; 0 for none."""
-        stream = self._stream
-        max_age_ns = stream.config.max_age_ns
-        due_ns = self._due[0][0] if self._due else 0
-        if max_age_ns > 0 and stream.store.messages > 0:
-            oldest_ns = self._oldest_ns()
-            if oldest_ns and (not due_ns or oldest_ns + max_age_ns < due_ns):
-                due_ns = oldest_ns + max_age_ns
-        return due_ns
+    def _next_old_ns(self) -> int:
+        """Return when the next message is beyond the age limit; 0 for none."""
+        max_age_ns = self._stream.config.max_age_ns
+        if max_age_ns <= 0 or self._stream.store.messages == 0:
+            return 0
+        oldest_ns = self._oldest_ns()
+        return oldest_ns + max_age_ns if oldest_ns else 0
 
     def _oldest_ns(self) -> int:
         """Return when the oldest message that may age was stored; 0 for none."""

@@ -1,6 +1,6 @@
 """Run random programs on a live server, many at once, and write down what it answered.
 
-    python -m tests.differential.jetstream.live [--first SEED] [--count N] [--at-once N]
+    python -m tests.differential.jetstream.live [--first SEED] [--count N] [--at-once N] [--timed]
 
 runs them on nats-server and on midge, prints each program that differs with its seed and the first
 step that does, and in the end how many there were. A program that differs is run again beside
@@ -16,10 +16,11 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from tests.differential.jetstream.random_programs import INBOXES, Program, Step
+from tests.differential.jetstream.timed_programs import TimedProgram
 from tests.differential.jetstream.wire import Message, Wire
 from tests.support.processes import Server, midge_command, nats_server_command
 
@@ -55,6 +56,7 @@ _NEVER_USED = re.compile(r'"first_seq":1,(?="first_ts":"0001-01-01T00:00:00Z","l
 _NOT_THERE = re.compile(r'"num_deleted":1,("deleted":\[0\],)?(?="consumer_count")')
 
 Answers = list[Any]
+Maker = Callable[[int], "Program | TimedProgram"]
 
 
 def masked(text: str) -> str:
@@ -155,6 +157,28 @@ class Run:
         headers = f"NATS/1.0\r\n{block}\r\n".encode() if lines else b""
         return _brief(await self._wire.request(subject, body.encode(), headers))
 
+    async def _publishes(self, messages: list[list[Any]]) -> Any:
+        """Publish several messages without a pause."""
+        return [await self._publish(*message) for message in messages]
+
+    async def _quietly(self, subject: str, body: Any) -> None:
+        """Ask for a change; how much of it a timer has done before is not compared."""
+        await self._api(subject, body)
+
+    async def _settled(self, wait_s: float) -> Answers:
+        """Wait until what was due is done; return what is left.
+
+        What falls due at once goes, and leaves its markers, in no particular order.
+        """
+        await asyncio.sleep(wait_s if self._quiet_s == QUIET_S else 2 * wait_s)
+        info, *messages = await self.final()
+        shown = []
+        for text in messages:
+            message = json.loads(text).get("message", {})
+            message.pop("seq", None)
+            shown.append(json.dumps(message, sort_keys=True))
+        return [info, sorted(shown)]
+
     async def _direct(self, subject: str, body: Any) -> Any:
         text = b"" if body is None else json.dumps(body).encode()
         inbox = self._inboxes[0]
@@ -207,7 +231,8 @@ class Difference(NamedTuple):
 class Pair:
     """Both servers, each with a store of its own that outlives a restart."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Maker = Program) -> None:
+        self._program = program
         commands = {"nats-server": nats_server_command(), "midge": midge_command()}
         self._directory = tempfile.TemporaryDirectory(prefix="midge-live-")
         self._commands = commands
@@ -237,7 +262,7 @@ class Pair:
 
     async def run(self, seed: int, quiet_s: float) -> dict[str, Answers]:
         """Run a program on both."""
-        steps = Program(seed).steps()
+        steps = self._program(seed).steps()
         runs = [Run(wire, seed, quiet_s).answers(steps) for wire in self.wires.values()]
         return dict(zip(self.wires, await asyncio.gather(*runs), strict=True))
 
@@ -251,9 +276,11 @@ class Pair:
             await wire.api(f"STREAM.DELETE.X{seed}")
 
 
-def difference(seed: int, answers: dict[str, Answers]) -> Difference | None:
+def difference(
+    seed: int, answers: dict[str, Answers], program: Maker = Program
+) -> Difference | None:
     """Return the first step with different answers."""
-    steps = [*Program(seed).steps(), "final"]
+    steps = [*program(seed).steps(), "final"]
     real, found = answers.values()
     for number, (one, other) in enumerate(zip(real, found, strict=True)):
         if one != other:
@@ -264,14 +291,15 @@ def difference(seed: int, answers: dict[str, Answers]) -> Difference | None:
 class Comparison:
     """Programs compared; `differences` holds those that differed twice."""
 
-    def __init__(self, at_once: int) -> None:
+    def __init__(self, at_once: int, program: Maker = Program) -> None:
         self._at_once = at_once
+        self._program = program
         self.differences: list[Difference] = []
         self.programs = 0
 
     async def run(self, seeds: Iterable[int], *, restarts: bool) -> None:
         """Run programs in a pair of servers; with `restarts`, look at all again after one."""
-        pair = Pair()
+        pair = Pair(self._program)
         await pair.start()
         waiting = list(seeds)
         kept: list[int] = []
@@ -280,7 +308,7 @@ class Comparison:
             while waiting:
                 seed = waiting.pop(0)
                 self.programs += 1
-                if difference(seed, await pair.run(seed, QUIET_S)):
+                if difference(seed, await pair.run(seed, QUIET_S), self._program):
                     suspects.append(seed)
                 elif restarts:
                     kept.append(seed)
@@ -302,7 +330,7 @@ class Comparison:
         """Run those that differed again, with more patience."""
         while suspects:
             seed = suspects.pop(0)
-            again = difference(seed, await pair.run(seed, PATIENT_S))
+            again = difference(seed, await pair.run(seed, PATIENT_S), self._program)
             await pair.remove(seed)
             if again:
                 self.differences.append(again)
@@ -323,8 +351,10 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=200, help="how many programs")
     parser.add_argument("--at-once", type=int, default=20, help="how many at a time")
     parser.add_argument("--batch", type=int, default=500, help="how many in a pair of servers")
+    parser.add_argument("--timed", action="store_true", help="programs with timers")
     options = parser.parse_args()
-    comparison = Comparison(options.at_once)
+    program: Maker = TimedProgram if options.timed else Program
+    comparison = Comparison(options.at_once, program)
     end = options.first + options.count
     for number, first in enumerate(range(options.first, end, options.batch)):
         told = len(comparison.differences)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from .live import Comparison
+from .timed_programs import TimedProgram
 
 QUICK = range(2000, 2150)
 FULL = range(10_000, 30_000)
+TIMED = range(1, 501)
 BATCH = 500
 
 
@@ -27,4 +29,12 @@ async def test_many_random_programs_do_the_same() -> None:
     for number, first in enumerate(range(FULL.start, FULL.stop, BATCH)):
         seeds = range(first, first + BATCH)
         await comparison.run(seeds, restarts=number % 10 == 9)
+    assert [str(one) for one in comparison.differences] == []
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+async def test_programs_with_timers_come_to_the_same() -> None:
+    comparison = Comparison(at_once=50, program=TimedProgram)
+    await comparison.run(TIMED, restarts=False)
     assert [str(one) for one in comparison.differences] == []

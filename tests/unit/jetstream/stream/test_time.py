@@ -92,6 +92,17 @@ def test_a_message_that_never_expires_outlives_the_limit() -> None:
     assert subjects_of(rig) == {"a.1": 1}
 
 
+def test_messages_age_while_the_ttl_of_one_that_is_gone_is_far_ahead() -> None:
+    rig = AccountRig()
+    rig.create(allow_msg_ttl=True, max_age=SECOND_NS)
+    rig.publish("a.1", b"x", {"Nats-TTL": "1h"})
+    rig.clock.advance(5)
+    assert subjects_of(rig) == {}
+    rig.publish("a.2", b"x")
+    rig.clock.advance(5)
+    assert subjects_of(rig) == {}
+
+
 def test_the_last_message_of_a_subject_leaves_a_marker_which_goes_as_well() -> None:
     rig = AccountRig()
     stream = rig.create(max_age=SECOND_NS, subject_delete_marker_ttl=2 * SECOND_NS)
