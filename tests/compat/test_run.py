@@ -138,6 +138,12 @@ def test_the_page_says_what_only_one_server_passes(tmp_path: Path) -> None:
     assert (
         "Nothing that passes with nats-server: v2 fails with midge-server: v1" in page.read_text()
     )
+    three = {"nats-server: v2": real, "midge-server: v1": real, "interpreted": ours[1:]}
+    write_report(page, tmp_path, three)
+    text = page.read_text()
+    assert "| core | 1 of 1 | 1 of 1 |  |" in text
+    assert "What passes with nats-server: v2 and not with interpreted:" in text
+    assert "- nats.py, core: `a`" not in text
 
 
 def test_the_table_counts_by_suite_and_group() -> None:
