@@ -15,6 +15,8 @@ from midge.server.embedded.streams import Stream
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+HISTORY_MAX = 64  # as for every client
+
 
 class JetStream(Requests):
     """The streams of one account of a server in the process."""
@@ -56,7 +58,10 @@ class JetStream(Requests):
 
         Raises:
             JetStreamError: it is refused.
+            ValueError: clients keep between 1 and 64 values.
         """
+        if not 1 <= history <= HISTORY_MAX:
+            raise ValueError(f"history: expected 1 to {HISTORY_MAX}, got {history}")
         made = {
             "discard": "new",
             "max_msgs_per_subject": history,

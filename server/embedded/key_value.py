@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from midge.jetstream.errors import JetStreamError
@@ -19,6 +20,9 @@ _OPERATION = "KV-Operation"
 _MARKER_REASON = "Nats-Marker-Reason"
 _OF_REASON = {"Remove": DELETE, "MaxAge": PURGE, "Purge": PURGE}
 _WRONG_SEQUENCES = (10071, 10164)
+
+_KEY = re.compile(r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*")
+"""Keys as all clients know them."""
 
 
 class Entry(NamedTuple):
@@ -47,7 +51,7 @@ class KeyValue:
 
     async def get(self, key: str) -> Entry | None:
         """Return a key's value; None when it has none."""
-        message = await self._stream.last(self._prefix + key)
+        message = await self._stream.last(self._subject(key))
         entry = None if message is None else self._entry(message)
         return entry if entry is not None and entry.operation == PUT else None
 
@@ -66,7 +70,7 @@ class KeyValue:
         except JetStreamError as error:
             if error.api.err_code not in _WRONG_SEQUENCES:
                 raise
-            message = await self._stream.last(self._prefix + key)
+            message = await self._stream.last(self._subject(key))
             if message is None or self._entry(message).operation == PUT:
                 raise
             return await self.update(key, value, message.seq)
@@ -98,6 +102,7 @@ class KeyValue:
 
     async def history(self, key: str) -> list[Entry]:
         """Return what is kept of a key, the oldest first."""
+        self._subject(key)
         return [entry async for entry in self._entries(key, "all", follow=False)]
 
     async def watch(self, pattern: str = ">", *, new_only: bool = False) -> AsyncIterator[Entry]:
@@ -128,5 +133,14 @@ class KeyValue:
         return Entry(key, message.payload, message.seq, message.time_ns, operation)
 
     async def _publish(self, key: str, value: bytes | str, headers: dict[str, Any]) -> int:
-        subject = self._prefix + key
-        return (await publish(self._jetstream, subject, value, headers)).seq
+        return (await publish(self._jetstream, self._subject(key), value, headers)).seq
+
+    def _subject(self, key: str) -> str:
+        """Return the subject of a key.
+
+        Raises:
+            ValueError: clients would not take it for a key.
+        """
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"key: expected letters, digits and -/_=. inside, got {key!r}")
+        return self._prefix + key

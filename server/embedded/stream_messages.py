@@ -83,16 +83,16 @@ class StreamMessage:
         assert self._message.reply is not None
         await self._jetstream.ask(self._message.reply, b"+ACK")
 
-    def nak(self, delay_s: float = 0.0) -> None:
+    async def nak(self, delay_s: float = 0.0) -> None:
         """Ask for it again, after `delay_s` seconds."""
         delay = json.dumps({"delay": round(delay_s * 1e9)}) if delay_s else ""
         self._message.respond(f"-NAK {delay}".strip())
 
-    def term(self) -> None:
+    async def term(self) -> None:
         """Say that it shall not come again, though it was not done."""
         self._message.respond(b"+TERM")
 
-    def in_progress(self) -> None:
+    async def in_progress(self) -> None:
         """Ask for more time before it comes again."""
         self._message.respond(b"+WPI")
 

@@ -75,12 +75,12 @@ async def test_a_consumer_hands_out_and_is_acknowledged(server: midge.Server) ->
         assert messages.pending == 2
         first = await messages.next()
         assert (first.text, first.seq, first.delivered) == ("0", 1, 1)
-        first.nak()
+        await first.nak()
         again = [await messages.next(), await messages.next()]
         assert sorted((one.text, one.delivered) for one in again) == [("0", 2), ("2", 1)]
-        again[0].in_progress()
+        await again[0].in_progress()
         await again[0].ack()
-        again[1].term()
+        await again[1].term()
         with pytest.raises(TimeoutError):
             await messages.next(timeout_s=0.05)
     assert (await stream.state()).consumers == 1
@@ -170,3 +170,19 @@ async def test_waits_run_on_the_servers_clock() -> None:
                 clock.advance(30)
                 await asyncio.sleep(0)
             assert (await waiting).delivered == 2
+
+
+@pytest.mark.parametrize("key", ["", "a b", "*", "a.>", ".a", "a.", "a..b"])
+async def test_what_no_client_takes_for_a_key_is_refused(key: str) -> None:
+    async with midge.Server(port=-1, jetstream=True) as server:
+        bucket = await server.jetstream.add_key_value("b")
+        for asked in (bucket.get(key), bucket.put(key, "1"), bucket.history(key)):
+            with pytest.raises(ValueError, match="key: expected letters"):
+                await asked
+
+
+@pytest.mark.parametrize("history", [0, 65])
+async def test_a_history_that_no_client_makes_is_refused(history: int) -> None:
+    async with midge.Server(port=-1, jetstream=True) as server:
+        with pytest.raises(ValueError, match="history: expected 1 to 64"):
+            await server.jetstream.add_key_value("b", history=history)
