@@ -127,16 +127,20 @@ def _whole(
 
 
 def _enforcing(contents: Contents, number: int) -> Pieces[int]:
-    """Remove what is beyond the limits in pieces; a later change of them ends it."""
+    """Remove what is beyond the limits in pieces; a later change of them ends it.
+
+    As in nats-server the limits of all come first, and then that of each subject: where both are
+    lowered less may be left than either allows.
+    """
     store = contents.store
+    while contents.enforce_some(PIECE_MESSAGES):
+        yield
+        if contents.enforcing != number:
+            return 0
     at = 0
     while at >= 0 and contents.max_per_subject > 0:
         crowded, at = store.crowded(contents.max_per_subject, at, PIECE_MESSAGES)
         yield from _trimming(contents, crowded, number)
-        yield
-        if contents.enforcing != number:
-            return 0
-    while contents.enforce_some(PIECE_MESSAGES):
         yield
         if contents.enforcing != number:
             return 0

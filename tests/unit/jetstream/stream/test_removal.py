@@ -177,3 +177,13 @@ def test_stretches_end_behind_as_many_messages_as_asked_for() -> None:
     assert store.stretch_end(3001, 9000) == 5 * 1024 + 1
     assert store.stretch_end(9000, 1) > 9000
     assert MemoryStore().stretch_end(1, 5) > 1
+
+
+def test_lowered_limits_of_all_come_before_that_of_each_subject() -> None:
+    rig = AccountRig()
+    stream = rig.create()
+    for name in "abcbdb":
+        rig.publish(f"a.{name}")
+    rig.api("STREAM.UPDATE.A", {**stream.config.fields(), "max_msgs": 3, "max_msgs_per_subject": 1})
+    kept = {one.subject: one.last_seq for one in stream.store.subjects(b">")}
+    assert kept == {b"a.d": 5, b"a.b": 6}
