@@ -153,7 +153,7 @@ class Consuming:
             return
         self._subscription.unsubscribe()
         for message in self._unread():
-            message.nak()
+            await message.nak()
         self._subscription = None
         if self._is_temporary:
             subject = f"$JS.API.CONSUMER.DELETE.{self._stream}.{self._name}"
