@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -121,6 +123,18 @@ def test_words_without_end_are_cheap(victim: Victim) -> None:
                 ask(leaf, *[line] * 2_000)
 
 
+def test_an_announced_payload_takes_no_room(victim: Victim) -> None:
+    with victim(PORT) as target:
+        before = target.rss_bytes()
+        leafs = [joined(target, f"EVIL{i}") for i in range(50)]
+        for leaf in leafs:
+            leaf.sendall(b"LMSG a | q 1048576\r\nx")
+        ask(target.dial())
+        assert target.rss_bytes() - before < len(leafs) * 64 * 1024 + 8 * MIB
+        for leaf in leafs:
+            leaf.close()
+
+
 @pytest.mark.full
 def test_leafs_that_never_connect_are_bounded(victim: Victim) -> None:
     with victim(PORT) as target:
@@ -144,21 +158,11 @@ SECOND_INFOS = (
 )
 
 
-@pytest.mark.parametrize(
-    "second",
-    [SECOND_INFOS[0], *(pytest.param(one, marks=pytest.mark.full) for one in SECOND_INFOS[1:])],
-    ids=str,
-)
-def test_a_hub_whose_info_cannot_be_is_left(victim: Victim, second: dict) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as hub:
-        url = f"nats-leaf://127.0.0.1:{hub.getsockname()[1]}"
-        config = f'leafnodes {{ remotes: [ {{ url: "{url}" }} ] }}\n'
-        with victim(config), greeted(hub) as leaf:
-            leaf.sendall(f"INFO {json.dumps({**INFO, **second})}\r\n".encode())
-            read_to_end(leaf)
+def inform(**fields: Any) -> bytes:
+    return b"INFO " + json.dumps({**INFO, **fields}).encode()
 
 
-def greeted(hub: socket.socket) -> socket.socket:
+def greeted(hub: socket.socket, *, waits: bool) -> socket.socket:
     """Return a leaf's connection on which it has sent CONNECT.
 
     The first ones may be closed: a leaf dials while the bystanders start, and does not wait for
@@ -167,9 +171,42 @@ def greeted(hub: socket.socket) -> socket.socket:
     for _ in range(10):
         leaf, _ = hub.accept()
         leaf.settimeout(20)
-        with contextlib.suppress(ConnectionError):
-            leaf.sendall(f"INFO {json.dumps({**INFO, 'info_on_connect': True})}\r\n".encode())
+        with suppress(ConnectionError):
+            leaf.sendall(inform(info_on_connect=waits) + b"\r\n")
             if read_until(leaf, b"PING\r\n").startswith(b"CONNECT "):
                 return leaf
         leaf.close()
     raise AssertionError("no leaf connected")
+
+
+@contextmanager
+def dialled(victim: Victim, *, waits: bool) -> Iterator[tuple[Target, socket.socket]]:
+    """Run a leaf node of a hub that is spoken by hand, which has got its CONNECT.
+
+    If it `waits` for a second INFO, that is for two seconds.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as hub:
+        url = f"nats-leaf://127.0.0.1:{hub.getsockname()[1]}"
+        config = f'leafnodes {{ remotes: [ {{ url: "{url}" }} ] }}\n'
+        with victim(config) as target, greeted(hub, waits=waits) as leaf:
+            yield target, leaf
+
+
+@pytest.mark.parametrize(
+    "second",
+    [SECOND_INFOS[0], *(pytest.param(one, marks=pytest.mark.full) for one in SECOND_INFOS[1:])],
+    ids=str,
+)
+def test_a_hub_whose_info_cannot_be_is_left(victim: Victim, second: dict) -> None:
+    with dialled(victim, waits=True) as (_, leaf):
+        leaf.sendall(inform(**second) + b"\r\n")
+        read_to_end(leaf)
+
+
+def test_of_very_many_addresses_that_a_hub_tells_few_are_kept(victim: Victim) -> None:
+    urls = [f"127.{i >> 16 | 1}.{i >> 8 & 255}.{i & 255}:1" for i in range(40_000)]
+    with dialled(victim, waits=False) as (target, leaf):
+        before = target.rss_bytes()
+        for _ in range(10):
+            ask(leaf, inform(connect_info=True, leafnode_urls=urls))
+        assert target.rss_bytes() - before < 10 * MIB

@@ -141,6 +141,7 @@ WITHOUT_SETTING = {
         ("max_outstanding_catchup", "info_queue_limit", "meta_compact", "meta_compact_size"),
         "none; only servers with replicated streams use it",
     ),
+    "accounts": "none; one route carries all accounts",
     "pool_size": "none; a route is one connection, and nats-server is told so",
     "remotes": "`leafnodes.remotes`",
     **dict.fromkeys(

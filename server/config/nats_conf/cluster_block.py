@@ -22,6 +22,7 @@ from midge.server.config.nats_conf.values import (
     secret,
     show,
     text,
+    texts,
 )
 
 if TYPE_CHECKING:
@@ -95,6 +96,11 @@ def _pool_size(_: Section, node: Node) -> None:
     integer(node)
 
 
+def _accounts(_: Section, node: Node) -> None:
+    """Accept accounts with routes of their own: each route carries all of them."""
+    texts(node)
+
+
 def _ping_interval(section: Section, node: Node) -> None:
     interval_s = seconds(node)
     if interval_s > PING_INTERVAL_MAX_S:
@@ -138,7 +144,7 @@ CLUSTER: dict[str, Handler] = {
     "connect_backoff": Key("connect_backoff", boolean),
     "permissions": _permissions,
     "pool_size": _pool_size,
-    "accounts": Missing("routes of one account alone"),
+    "accounts": _accounts,
     "compression": read_compression,
     "ping_interval": _ping_interval,
     "write_deadline": _DEADLINE,

@@ -236,6 +236,21 @@ def test_queue_members_have_their_share_by_weight(world: World) -> None:
     assert len([line for line in route.take() if line.startswith("RMSG")]) == 3000
 
 
+def test_a_new_route_says_what_a_group_weighs_from_now_on(world: World) -> None:
+    members = [world.subscribe(b"a", b"g") for _ in range(3)]
+    world.joined().say("RS+ A a g 7", "-ERR 'x'")
+    for member in members[1:]:
+        world.account.remove(member)
+    route = world.accept()
+    route.connect(name="NPEER").introduce()
+    assert [line for line in route.take() if line.startswith("RS+ A a")] == ["RS+ A a g 1"]
+    route.say("RS+ A a g 1")
+    for _ in range(100):
+        assert world.publish(b"a") == 1
+    assert members[0].delivered == 50
+    assert len([line for line in route.take() if line.startswith("RMSG")]) == 50
+
+
 def test_a_message_of_a_leaf_node_names_its_cluster(world: World) -> None:
     leaf = LeafLink(world.broker, 99, ("h", 1), None)
     leaf.account, leaf.cluster = world.account, "EDGE"
@@ -304,6 +319,21 @@ def test_a_server_that_answers_no_ping_is_left(world: World) -> None:
     assert "PING" in route.take()
     world.clock.advance(200)
     assert not route.is_up
+
+
+@pytest.mark.parametrize("wall_s", [0.0, 4e9])
+def test_a_jump_of_the_wall_clock_ends_no_route(
+    world: World, monkeypatch: pytest.MonkeyPatch, wall_s: float
+) -> None:
+    route = world.joined()
+    world.clock.advance(5)
+    assert "PING" in route.take()
+    monkeypatch.setattr(world.clock, "wall", lambda: wall_s)
+    monkeypatch.setattr(world.clock, "wall_ns", lambda: int(wall_s * 1e9))
+    route.say("PONG")
+    world.clock.advance(60)
+    assert route.take().count("PING") == 2, "one in thirty seconds, as before"
+    assert route.is_up
 
 
 @pytest.mark.parametrize("line", ["PUB a 1\r\nx", "SUB a 1", "UNSUB 1", "HPUB a 1 1\r\nx"])
