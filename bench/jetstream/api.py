@@ -1,6 +1,8 @@
 """Requests to `$JS.API` over a raw socket, for what happens before and after the clock runs."""
 
+import itertools
 import json
+import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -12,7 +14,7 @@ from bench.servers import Server
 
 Answer = Mapping[str, Any]
 
-_INBOX = b"_INBOX.benchApi"
+_NUMBERS = itertools.count(1)
 _RECEIVE_BYTES = 64 * 1024
 
 
@@ -22,7 +24,9 @@ class Api:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._pending = b""
-        sock.sendall(frames.sub(_INBOX, b"1"))
+        # An inbox of its own: connections that share one read each other's answers.
+        self._inbox = b"_INBOX.benchApi.%d.%d" % (os.getpid(), next(_NUMBERS))
+        sock.sendall(frames.sub(self._inbox, b"1"))
         wire.round_trip(sock)
 
     def ask(self, name: str, request: object = None) -> Answer:
@@ -32,7 +36,7 @@ class Api:
             ScenarioError: the server answers with an error.
         """
         payload = b"" if request is None else json.dumps(request).encode()
-        self._sock.sendall(frames.pub(f"$JS.API.{name}".encode(), payload, reply=_INBOX))
+        self._sock.sendall(frames.pub(f"$JS.API.{name}".encode(), payload, reply=self._inbox))
         answer: Answer = json.loads(self._next_payload())
         if error := answer.get("error"):
             raise ScenarioError(f"$JS.API.{name}: {error}")
