@@ -9,6 +9,8 @@ from midge.jetstream.store.file.log cimport Log
 from midge.jetstream.store.file.stream cimport FileStore
 
 cdef Py_ssize_t _HEAD, _GROUP_HEAD, _MOVE
+cdef int _GROUP, _MESSAGE, _WHOLE
+cdef unsigned int _NONE
 
 
 @cython.final
@@ -35,14 +37,18 @@ cdef class Compaction:
     cdef Py_ssize_t _used
     cdef unsigned long long _group
     cdef object _file
+    cdef unsigned int _number
+    cdef FileStore _stream
 
     @cython.locals(size=Py_ssize_t)
     cdef bint _sort_slice(self) except -1
     @cython.locals(at=Py_ssize_t, end=Py_ssize_t, seed="unsigned int", segment=Segment,
-                   whole=int, length=Py_ssize_t)
+                   has_head=bint, length=Py_ssize_t)
     cdef bint _sort(self, bytearray old) except -1
     @cython.locals(kind=int)
-    cdef bint _sort_record(self, bytearray old, Py_ssize_t at, int whole) except -1
+    cdef bint _sort_record(self, bytearray old, Py_ssize_t at) except -1
+    @cython.locals(number="unsigned long long", position=Py_ssize_t)
+    cdef bint _is_whole(self, bytearray old, Py_ssize_t at) except -1
     cdef void _copy(self, bytearray old, Py_ssize_t at, Py_ssize_t size) except *
     @cython.locals(at=Py_ssize_t)
     cdef void _note_move(
@@ -52,7 +58,7 @@ cdef class Compaction:
     cdef void _move(self) except *
     @cython.locals(number="unsigned int", stream=FileStore, seq="unsigned long long",
                    length=Py_ssize_t)
-    cdef bint _sort_message(self, bytearray old, Py_ssize_t at, int whole) except -1
+    cdef bint _sort_message(self, bytearray old, Py_ssize_t at) except -1
     @cython.locals(extra=Py_ssize_t, start=Py_ssize_t)
     cdef void _keep_id(
         self, FileStore stream, bytearray old, Py_ssize_t at, unsigned long long seq,

@@ -21,6 +21,11 @@ from midge.jetstream.store.file.stream import FileStore
 _HEAD = 48
 _GROUP_HEAD = 80
 
+_GROUP = 1  # records.GROUP and records.MESSAGE, as C numbers
+_MESSAGE = 2
+_WHOLE = 2
+_NONE = 0xFFFFFFFF  # the number of no stream
+
 _MOVE = 24  # bytes noted of a message: number of its stream 8, sequence 8, from 4, to 4
 
 SLICE_BYTES = 512 * 1024
@@ -67,6 +72,8 @@ class Compaction:
         self._erasures = segment.erasures
         self._position = 0
         self._read_group = 0
+        self._number = _NONE  # of the stream of the last message
+        self._stream: FileStore | None = None
 
     def start(self) -> None:
         """Read the segment in turns, and write down again what is to be kept in mind."""
@@ -121,57 +128,70 @@ class Compaction:
         end = len(old)
         seed = self.log.seed
         segment = self.segment
+        self._number = _NONE  # streams may have been deleted since the last slice
         while at < end:
-            whole = records.check(old, at, end, seed, segment.number, self._position + at)
-            if whole != 2 and self._position + end < segment.end:
+            has_head = records.check_head(old, at, end, seed, segment.number, self._position + at)
+            length = numbers.u32_at(old, at + 8) if has_head else 0
+            if (not has_head or length > end - at) and self._position + end < segment.end:
                 if at > 0:
                     break  # the next slice begins with it
-                length = numbers.u32_at(old, 8)
-                if whole == 1 and length > end and self._position + length <= segment.end:
+                if has_head and self._position + length <= segment.end:
                     return self._sort(bytearray(segment.file.read(self._position, length)))
-            if whole == 0 or not self._sort_record(old, at, whole):
+            if not has_head or not self._sort_record(old, at):
                 return False
-            at += records.padded(numbers.u32_at(old, at + 8))
+            at += (length + 7) & ~7
         self._position += at
         return True
 
-    def _sort_record(self, old: bytearray, at: int, whole: int) -> bool:
-        """Sort one record; False when it cannot be read."""
+    def _sort_record(self, old: bytearray, at: int) -> bool:
+        """Sort one record, of which the head is whole; False when the rest of it is needed and not.
+
+        The body of a message that is gone is not looked at, unless it has an id.
+        """
         kind = old[at + 12]
-        if kind == records.GROUP:
+        if kind == _GROUP:
             self._read_group = numbers.u64_at(old, at + 24)
-        elif kind == records.MESSAGE:
-            return self._sort_message(old, at, whole)
-        elif whole == 2:
+        elif kind == _MESSAGE:
+            return self._sort_message(old, at)
+        elif self._is_whole(old, at):
             self._sort_other(old, at, kind, self._read_group)
         else:
             return False
         return True
 
-    def _sort_message(self, old: bytearray, at: int, whole: int) -> bool:
+    def _is_whole(self, old: bytearray, at: int) -> bool:
+        """Tell whether the body of a record is as it was written."""
+        number = self.segment.number
+        position = self._position + at
+        return records.check(old, at, len(old), self.log.seed, number, position) == _WHOLE
+
+    def _sort_message(self, old: bytearray, at: int) -> bool:
         """Copy a message if it is left; keep what another one says: its id, or the last sequence.
 
         The record of the stream's last message may be all that tells how far its sequences go: a
         removal that names one of them does not.
         """
         number = numbers.u32_at(old, at + 16)
-        stream = self._streams.get(number)
+        if number != self._number:
+            self._number = number
+            self._stream = self._streams.get(number)
+        stream = self._stream
         if stream is None:
             return True
         seq = numbers.u64_at(old, at + 24)
         length = numbers.u32_at(old, at + 8)
         if stream.is_at(seq, self.segment, self._position + at):
-            if whole != 2:
+            if not self._is_whole(old, at):
                 return False
             self._copy(old, at, records.padded(length))
             self._note_move(number, seq, self._position + at)
             self._used += records.padded(length)
-        elif seq in stream.lost:
+        elif stream.lost and seq in stream.lost:
             return False
         else:
             if seq == stream.last_seq:
                 self._of(number)  # has the bounds carried
-            if whole == 2:
+            if numbers.u32_at(old, at + 40) > 0 and self._is_whole(old, at):
                 self._keep_id(stream, old, at, seq, length)
         return True
 
@@ -204,8 +224,6 @@ class Compaction:
 
     def _keep_id(self, stream: FileStore, old: bytearray, at: int, seq: int, length: int) -> None:
         extra = numbers.u32_at(old, at + 40)
-        if extra == 0:
-            return
         start = at + length - extra + (8 if old[at + 13] & records.FLAG_TTL else 0)
         self._note_id(stream, bytes(old[start : at + length]), seq, numbers.u64_at(old, at + 32))
 

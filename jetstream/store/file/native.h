@@ -174,14 +174,21 @@ static void midge_seal_group(unsigned char *data, long long used, uint32_t store
     midge_seal_record(data, store_seed, segment, position);
 }
 
+/* Return 1 for the head of a record, 0 for none. */
+static int midge_check_head(const unsigned char *record, long long available,
+                            uint32_t store_seed, uint64_t segment, uint64_t position) {
+    if (available < MIDGE_HEAD) return 0;
+    uint32_t seed = midge_seed(store_seed, segment, position);
+    return midge_u32(record) == midge_crc(record + 4, MIDGE_HEAD - 4, seed) &&
+           midge_u32(record + 8) >= MIDGE_HEAD;
+}
+
 /* Return 2 for a whole record, 1 for one of which only the head is, 0 for none. */
 static int midge_check_record(const unsigned char *record, long long available,
                               uint32_t store_seed, uint64_t segment, uint64_t position) {
-    if (available < MIDGE_HEAD) return 0;
+    if (!midge_check_head(record, available, store_seed, segment, position)) return 0;
     uint32_t seed = midge_seed(store_seed, segment, position);
-    if (midge_u32(record) != midge_crc(record + 4, MIDGE_HEAD - 4, seed)) return 0;
     uint32_t length = midge_u32(record + 8);
-    if (length < MIDGE_HEAD) return 0;
     if (length > available) return 1;
     uint32_t body = midge_crc(record + MIDGE_HEAD, length - MIDGE_HEAD, seed);
     return midge_u32(record + 4) == body ? 2 : 1;

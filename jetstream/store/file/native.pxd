@@ -34,6 +34,10 @@ cdef extern from "midge/jetstream/store/file/native.h":
         unsigned char *data, long long used, unsigned int store_seed,
         unsigned long long segment, unsigned long long position
     ) noexcept nogil
+    int midge_check_head(
+        const unsigned char *record, long long available, unsigned int store_seed,
+        unsigned long long segment, unsigned long long position
+    ) noexcept nogil
     int midge_check_record(
         const unsigned char *record, long long available, unsigned int store_seed,
         unsigned long long segment, unsigned long long position
@@ -83,6 +87,13 @@ cdef inline int check_record(
     unsigned long long segment, unsigned long long position
 ) noexcept:
     return midge_check_record(data + at, end - at, store_seed, segment, position)
+
+
+cdef inline bint check_head(
+    const unsigned char *data, Py_ssize_t at, Py_ssize_t end, unsigned int store_seed,
+    unsigned long long segment, unsigned long long position
+) noexcept:
+    return midge_check_head(data + at, end - at, store_seed, segment, position)
 
 
 cdef inline midge_writer *start(int wake_fd) except NULL:

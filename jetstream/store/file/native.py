@@ -64,23 +64,31 @@ def seal_group(data: bytearray, used: int, store_seed: int, segment: int, positi
     seal_record(data, 0, store_seed, segment, position)
 
 
+def check_head(
+    data: Octets, at: int, end: int, store_seed: int, segment: int, position: int
+) -> bool:
+    """Tell whether ``data[at:end]`` begins with the head of a record."""
+    if end - at < _HEAD:
+        return False
+    head = data[at : at + _HEAD]
+    found = zlib.crc32(head[4:], place_seed(store_seed, segment, position))
+    if int.from_bytes(head[:4], "little") != found:
+        return False
+    return int.from_bytes(head[8:12], "little") >= _HEAD
+
+
 def check_record(
     data: Octets, at: int, end: int, store_seed: int, segment: int, position: int
 ) -> int:
     """Return 2 for a whole record in ``data[at:end]``, 1 for one with only its head, 0 for none."""
-    if end - at < _HEAD:
+    if not check_head(data, at, end, store_seed, segment, position):
         return 0
-    seed = place_seed(store_seed, segment, position)
-    head = data[at : at + _HEAD]
-    if int.from_bytes(head[:4], "little") != zlib.crc32(head[4:], seed):
-        return 0
-    length = int.from_bytes(head[8:12], "little")
-    if length < _HEAD:
-        return 0
+    length = int.from_bytes(data[at + 8 : at + 12], "little")
     if length > end - at:
         return 1
+    seed = place_seed(store_seed, segment, position)
     body = zlib.crc32(data[at + _HEAD : at + length], seed)
-    return 2 if int.from_bytes(head[4:8], "little") == body else 1
+    return 2 if int.from_bytes(data[at + 4 : at + 8], "little") == body else 1
 
 
 class _Writer:

@@ -20,6 +20,10 @@ cpdef int check(
     const unsigned char *data, Py_ssize_t at, Py_ssize_t end, unsigned int seed,
     unsigned long long segment, unsigned long long position
 ) noexcept
+cpdef bint check_head(
+    const unsigned char *data, Py_ssize_t at, Py_ssize_t end, unsigned int seed,
+    unsigned long long segment, unsigned long long position
+) noexcept
 cpdef void seal(
     bytearray data, Py_ssize_t used, unsigned int seed, unsigned long long segment,
     unsigned long long position

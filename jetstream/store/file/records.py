@@ -109,6 +109,11 @@ def check(data: Octets, at: int, end: int, seed: int, segment: int, position: in
     return native.check_record(data, at, end, seed, segment, position)
 
 
+def check_head(data: Octets, at: int, end: int, seed: int, segment: int, position: int) -> bool:
+    """Tell whether ``data[at:end]`` begins with the head of a record; the rest is not read."""
+    return native.check_head(data, at, end, seed, segment, position)
+
+
 def seal(data: bytearray, used: int, seed: int, segment: int, position: int) -> None:
     """Put the checksums into the group in ``data[:used]``."""
     native.seal_group(data, used, seed, segment, position)
