@@ -56,13 +56,11 @@ cdef class IndexedStore(StreamStore):
     cpdef unsigned long long append_frame(self, Frame frame, long long time_ns) except 0
 
     @cython.locals(length=Py_ssize_t, offset="unsigned long long", size="unsigned long long")
-    cdef void _store(self, Incoming incoming) except *
-    @cython.locals(subjects=SubjectIndex, seq="unsigned long long", number=Py_ssize_t,
-                   position=Py_ssize_t, count="unsigned long long",
-                   distance="unsigned long long", run=Run)
-    cdef void _enter(
+    cdef bint _store(self, Incoming incoming) except -1
+    @cython.locals(subjects=SubjectIndex, seq="unsigned long long", number=Py_ssize_t, run=Run)
+    cdef bint _enter(
         self, Incoming incoming, unsigned long long offset, unsigned long long size
-    ) except *
+    ) except -1
     @cython.locals(position=Py_ssize_t, size="unsigned long long", i=Py_ssize_t, run=Run,
                    following="unsigned long long")
     cdef bint _drop(self, unsigned long long seq) except -1

@@ -167,22 +167,11 @@ class IndexedStore(StreamStore):
         """Put a message, of which the bytes are in their place, into the index."""
         subjects = self._subjects
         seq = incoming.seq
-        number = subjects.ensure(incoming.subject, incoming.subject_start, incoming.subject_end)
-        position = self._index.add(seq, incoming.time_ns)
-        count = subjects.count(number)
-        distance = seq - subjects.last(number) if count > 0 else 0
-        if distance < _FAR:
-            self._index.block.fill(position, offset, size, number, distance)
-        else:
-            self._index.block.fill(position, offset, size, number, 0)
-            self._index.set_before(seq, distance)
-        if count > 0:
-            self._index.set_after(seq - distance, distance)
-        else:
-            subjects.set_first(number, seq)
-            self.subject_count = subjects.subject_count
-        subjects.set_last(number, seq)
-        subjects.set_count(number, count + 1)
+        number = subjects.append(
+            incoming.subject, incoming.subject_start, incoming.subject_end, seq
+        )  # fmt: skip
+        self._index.enter(seq, incoming.time_ns, offset, size, number, subjects.before)
+        self.subject_count = subjects.subject_count
         run = self._runs[-1]
         run.live += 1
         run.live_bytes += size

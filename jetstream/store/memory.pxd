@@ -6,6 +6,7 @@ from midge.jetstream.store cimport numbers
 from midge.jetstream.store.indexed cimport Incoming, Run
 from midge.jetstream.store.interface cimport MessageView
 from midge.jetstream.store.lookups cimport SearchableStore
+from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame
 
 cdef Py_ssize_t _HEAD, _CHUNK_MIN, _CHUNK_MAX, _FIXED
@@ -20,6 +21,7 @@ cdef class Chunk:
 cdef class MemoryStore(SearchableStore):
     cdef bytes _config
     cdef list _thin
+    cdef Chunk _chunk
 
     cpdef unsigned long long append(
         self, bytes subject, bytes headers, bytes payload, long long time_ns,
@@ -45,6 +47,7 @@ cdef class MemoryStore(SearchableStore):
     ) except -1
     @cython.locals(chunk=Chunk, left=Py_ssize_t)
     cdef void _lost_bytes(self, Py_ssize_t i, Run run, unsigned long long size) except *
+    cdef void _lost_run(self, Run run) except *
     @cython.locals(run=Run, i=Py_ssize_t)
     cpdef bint shrink_next(self) except -1
     @cython.locals(following=Run, before=Run, end="unsigned long long", old=Chunk, new=Chunk,

@@ -13,6 +13,7 @@ from midge.jetstream.store.indexed import Incoming, Run
 from midge.jetstream.store.interface import MessageView
 from midge.jetstream.store.lookups import SearchableStore
 from midge.jetstream.store.turns import Turns
+from midge.protocol import memory
 from midge.protocol.frame import Frame
 
 _HEAD = 16  # bytes before a message: time 8, length of the headers 4, of the payload 4
@@ -29,7 +30,7 @@ class Chunk:
     __slots__ = ("data", "used")
 
     def __init__(self, capacity: int) -> None:
-        self.data = bytearray(capacity)
+        self.data = memory.allocate(capacity)
         self.used = 0
 
 
@@ -40,6 +41,7 @@ class MemoryStore(SearchableStore):
         super().__init__(seed, turns)
         self._config = b""
         self._thin: list[Run] = []
+        self._chunk: Chunk | None = None  # of the last run, where there is one
 
     def append(
         self,
@@ -118,7 +120,10 @@ class MemoryStore(SearchableStore):
     def _place(self, incoming: Incoming) -> int:
         middle = _HEAD + incoming.headers_end - incoming.headers_start
         length = middle + incoming.payload_end - incoming.payload_start
-        chunk = self._chunk_for(incoming.seq, length)
+        chunk = self._chunk
+        if chunk is None or chunk.used + length > len(chunk.data):
+            chunk = self._chunk_for(incoming.seq, length)
+            self._chunk = chunk
         data = chunk.data
         offset = chunk.used
         numbers.set_u64_at(data, offset, incoming.time_ns)
@@ -134,12 +139,10 @@ class MemoryStore(SearchableStore):
         return offset
 
     def _chunk_for(self, seq: int, length: int) -> Chunk:
-        """Return the chunk with room for `length` more bytes that belongs to the last run."""
+        """Return a chunk with room for `length` more bytes, in which the last one has none."""
         if self._runs:
             run = self._runs[-1]
             chunk: Chunk = run.place
-            if chunk.used + length <= len(chunk.data):
-                return chunk
             if len(chunk.data) * 2 <= _CHUNK_MAX:  # a small stream takes little memory
                 numbers.resize(chunk.data, max(len(chunk.data) * 2, chunk.used + length))
                 return chunk
@@ -184,6 +187,9 @@ class MemoryStore(SearchableStore):
             self._thin.append(run)
             if len(self._thin) == 1:
                 self._turns.add(self.shrink_next)
+
+    def _lost_run(self, run: Run) -> None:
+        self._chunk = None
 
     def shrink_next(self) -> bool:
         """Copy what is left of a thin chunk; False when there is none.

@@ -23,8 +23,11 @@ cdef class Block:
     cpdef Py_ssize_t position(self, Py_ssize_t place) except? -1
     @cython.locals(keys=bytearray, low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t)
     cpdef Py_ssize_t bisect(self, Py_ssize_t place) except? -1
-    @cython.locals(position=Py_ssize_t)
-    cpdef Py_ssize_t add(self, Py_ssize_t place) except -1
+    @cython.locals(rows=bytearray, at=Py_ssize_t, position=Py_ssize_t)
+    cdef bint append(
+        self, Py_ssize_t place, unsigned long long offset, unsigned long long size,
+        Py_ssize_t subject, unsigned int before
+    ) except -1
     @cython.locals(i=Py_ssize_t)
     cpdef void discard(self, Py_ssize_t place) except *
     @cython.locals(rows=bytearray, keys=bytearray, kept=Py_ssize_t, i=Py_ssize_t,
@@ -37,10 +40,6 @@ cdef class Block:
     cpdef unsigned long long size(self, Py_ssize_t position) noexcept
     cpdef Py_ssize_t subject(self, Py_ssize_t position) noexcept
     cpdef void set_offset(self, Py_ssize_t position, unsigned long long offset) noexcept
-    cpdef void fill(
-        self, Py_ssize_t position, unsigned long long offset, unsigned long long size,
-        Py_ssize_t subject, unsigned int before
-    ) noexcept
     @cython.locals(i=Py_ssize_t, position=Py_ssize_t)
     cpdef Py_ssize_t next_place(self, Py_ssize_t place) except? -1
     @cython.locals(i=Py_ssize_t, position=Py_ssize_t)
@@ -62,8 +61,14 @@ cdef class MessageIndex:
     cpdef void clear(self) except *
     @cython.locals(number="unsigned long long", i=Py_ssize_t, block=Block)
     cpdef Py_ssize_t locate(self, unsigned long long seq) except? -1
-    @cython.locals(number="unsigned long long", tail=Block)
-    cpdef Py_ssize_t add(self, unsigned long long seq, long long time_ns) except -1
+    @cython.locals(block=Block, distance="unsigned long long", number="unsigned long long",
+                   is_far=bint, position=Py_ssize_t)
+    cpdef bint enter(
+        self, unsigned long long seq, long long time_ns, unsigned long long offset,
+        unsigned long long size, Py_ssize_t subject, unsigned long long before
+    ) except -1
+    @cython.locals(number="unsigned long long")
+    cdef Block _tail_for(self, unsigned long long seq, long long time_ns)
     @cython.locals(block=Block)
     cpdef void discard(self, unsigned long long seq) except *
     @cython.locals(position=Py_ssize_t, value="unsigned long long")
@@ -98,8 +103,6 @@ cdef class MessageIndex:
     cpdef unsigned long long stretch_end(
         self, unsigned long long seq, Py_ssize_t count
     ) except? 0
-    @cython.locals(block=Block, place=Py_ssize_t)
-    cpdef unsigned long long seq_number(self, unsigned long long count) except? 0
     @cython.locals(block=Block)
     cpdef void drop_empty(self) except *
     cpdef unsigned long long before(self, unsigned long long seq) except? 0

@@ -75,16 +75,24 @@ class Block:
                 high = middle
         return low
 
-    def add(self, place: int) -> int:
-        """Make the row of a place after all others; return its byte position."""
+    def append(self, place: int, offset: int, size: int, subject: int, before: int) -> None:
+        """Make the row of a place after all others.
+
+        `before` is the distance to the message before it of its subject.
+        """
         self.live += 1
-        position = place * _ROW
+        rows = self.rows
         if self.keys is not None:
-            position = len(self.rows)
-            numbers.resize(self.keys, len(self.keys) + 2)
-            numbers.set_u16(self.keys, (len(self.keys) >> 1) - 1, place)
-        numbers.resize(self.rows, position + _ROW)
-        return position
+            at = numbers.grow(self.keys, 2)
+            numbers.set_u16(self.keys, at >> 1, place)
+        elif len(rows) < place * _ROW:
+            numbers.resize(rows, place * _ROW)
+        position = numbers.grow(rows, _ROW)
+        numbers.set_u32_at(rows, position + _OFFSET, offset)
+        numbers.set_u32_at(rows, position + _SIZE, size)
+        numbers.set_u32_at(rows, position + _SUBJECT, subject)
+        numbers.set_u32_at(rows, position + _BEFORE, before)
+        numbers.set_u32_at(rows, position + _AFTER, 0)
 
     def discard(self, place: int) -> None:
         """Remove the row of a place, which is there."""
@@ -149,13 +157,6 @@ class Block:
     def set_offset(self, position: int, offset: int) -> None:
         """Note that the message whose row begins at `position` has moved."""
         numbers.set_u32_at(self.rows, position + _OFFSET, offset)
-
-    def fill(self, position: int, offset: int, size: int, subject: int, before: int) -> None:
-        """Write a new row; `before` is the distance to the message before it of its subject."""
-        numbers.set_u32_at(self.rows, position + _OFFSET, offset)
-        numbers.set_u32_at(self.rows, position + _SIZE, size)
-        numbers.set_u32_at(self.rows, position + _SUBJECT, subject)
-        numbers.set_u32_at(self.rows, position + _BEFORE, before)
 
     def next_place(self, place: int) -> int:
         """Return the first place from `place` on that has a message; -1 for none."""
@@ -258,17 +259,36 @@ class MessageIndex:
             self.block = block
         return self.block.position((seq - 1) & _MASK)
 
-    def add(self, seq: int, time_ns: int) -> int:
-        """Make the row of a sequence after all others, all zero; return its byte position."""
+    def enter(
+        self, seq: int, time_ns: int, offset: int, size: int, subject: int, before: int
+    ) -> None:
+        """Make the row of a sequence after all others.
+
+        `before` is the last sequence of its subject so far, 0 for none.
+        """
+        block = self.block
+        if block.number != (seq - 1) >> _BITS or block.live == 0:
+            block = self._tail_for(seq, time_ns)
+        distance = seq - before if before > 0 else 0
+        is_far = distance >= _FAR
+        block.append((seq - 1) & _MASK, offset, size, subject, 0 if is_far else distance)
+        if is_far:
+            self.set_before(seq, distance)
+            self.set_after(before, distance)
+        elif distance > 0:
+            number = (before - 1) >> _BITS
+            if block.number != number:
+                block = self._blocks[self._bisect(number)]
+            position = block.position((before - 1) & _MASK)
+            numbers.set_u32_at(block.rows, position + _AFTER, distance)
+
+    def _tail_for(self, seq: int, time_ns: int) -> Block:
+        """Return the block of a sequence after all others, a new one if there is none."""
         number = (seq - 1) >> _BITS
-        if self._blocks:
-            tail = self._blocks[-1]
-            if tail.number == number:
-                self.block = tail
-                return tail.add((seq - 1) & _MASK)
-        self.block = Block(number, time_ns)
-        self._blocks.append(self.block)
-        return self.block.add((seq - 1) & _MASK)
+        if not self._blocks or self._blocks[-1].number != number:
+            self._blocks.append(Block(number, time_ns))
+        self.block = self._blocks[-1]
+        return self.block
 
     def discard(self, seq: int) -> None:
         """Remove the row of a sequence that has one."""
@@ -292,19 +312,6 @@ class MessageIndex:
     def block_at_or_after(self, seq: int) -> int:
         """Return the index of the first block that does not end before `seq`."""
         return self._bisect((seq - 1) >> _BITS)
-
-    def seq_number(self, count: int) -> int:
-        """Return the sequence of message number `count`, of which there must be as many."""
-        for block in self._blocks:
-            if count > block.live:
-                count -= block.live
-                continue
-            place = block.next_place(0)
-            while count > 1:
-                place = block.next_place(place + 1)
-                count -= 1
-            return (block.number << _BITS) + place + 1
-        return 0
 
     def stretch_end(self, seq: int, count: int) -> int:
         """Return a sequence before which lie at least `count` messages from `seq` on.

@@ -69,6 +69,12 @@ cdef inline int resize(bytearray data, Py_ssize_t size) except -1:
     return 0
 
 
+cdef inline Py_ssize_t grow(bytearray data, Py_ssize_t size) except -1:
+    cdef Py_ssize_t before = PyByteArray_GET_SIZE(data)
+    PyByteArray_Resize(data, before + size)
+    return before
+
+
 cdef inline void put(
     bytearray target, Py_ssize_t position, const unsigned char *data, Py_ssize_t start,
     Py_ssize_t end

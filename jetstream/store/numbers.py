@@ -56,6 +56,13 @@ def resize(data: bytearray, size: int) -> None:
         data.extend(bytes(size - len(data)))
 
 
+def grow(data: bytearray, size: int) -> int:
+    """Make `data` `size` bytes longer; return where they begin. They must be written before use."""
+    before = len(data)
+    data.extend(bytes(size))
+    return before
+
+
 def put(target: bytearray, position: int, data: Octets, start: int, end: int) -> None:
     """Copy ``data[start:end]`` into `target` at byte `position`."""
     target[position : position + end - start] = data[start:end]

@@ -44,13 +44,14 @@ cdef class SubjectIndex:
     cdef readonly Py_ssize_t subject_count
     cdef list _watched
     cdef readonly unsigned long long narrowed
+    cdef readonly unsigned long long before
 
     @cython.locals(notes=bytearray)
     cpdef void clear(self) except *
     cpdef void watch(self, bytearray notes) except *
     cpdef void unwatch_all(self) except *
     @cython.locals(hashed="unsigned int", mask="size_t", slot="size_t", entry="unsigned int",
-                   row=Py_ssize_t)
+                   row=Py_ssize_t, table=bytearray, rows=bytearray)
     cpdef Py_ssize_t find(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
     ) except? -1
@@ -58,6 +59,10 @@ cdef class SubjectIndex:
                    hashed="unsigned int")
     cpdef Py_ssize_t ensure(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+    ) except -1
+    @cython.locals(subject=Py_ssize_t, rows=bytearray, row=Py_ssize_t, count="unsigned long long")
+    cpdef Py_ssize_t append(
+        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, unsigned long long seq
     ) except -1
     @cython.locals(row=Py_ssize_t, count="unsigned long long")
     cpdef void shorten(self, Py_ssize_t subject, unsigned long long first) except *

@@ -46,12 +46,14 @@ class SubjectIndex:
         "_vacated",
         "_waste",
         "_watched",
+        "before",
         "narrowed",
         "subject_count",
     )
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
+        self.before = 0
         self._watched: list[bytearray] = []
         self.narrowed = 0  # grows whenever `are_all_below` may answer otherwise than before
         self.clear()
@@ -87,17 +89,19 @@ class SubjectIndex:
     def find(self, data: numbers.Octets, start: int, end: int) -> int:
         """Return the number of the subject ``data[start:end]``, or -1."""
         hashed = numbers.seeded_hash(data, start, end, self._seed)
-        mask = (len(self._table) >> 2) - 1
+        table = self._table
+        rows = self._rows
+        mask = (len(table) >> 2) - 1
         slot = hashed & mask
         while True:
-            entry = numbers.u32(self._table, slot)
+            entry = numbers.u32(table, slot)
             if entry == 0:
                 return -1
             row = (entry - 1) * _ROW
             if (
-                numbers.u32_at(self._rows, row + _HASH) == hashed
-                and numbers.u32_at(self._rows, row + _LENGTH) == end - start
-                and numbers.is_same(self._names, numbers.u64_at(self._rows, row), data, start, end)
+                numbers.u32_at(rows, row + _HASH) == hashed
+                and numbers.u32_at(rows, row + _LENGTH) == end - start
+                and numbers.is_same(self._names, numbers.u64_at(rows, row), data, start, end)
             ):
                 return entry - 1
             slot = (slot + 1) & mask
@@ -127,6 +131,24 @@ class SubjectIndex:
         if subject < self._moved:
             self._enter(self._larger, subject, hashed)
         self.subject_count += 1
+        return subject
+
+    def append(self, data: numbers.Octets, start: int, end: int, seq: int) -> int:
+        """Count a message, the last of the subject ``data[start:end]``; return its number.
+
+        `before` is the one before it of the subject then, 0 for none.
+        """
+        subject = self.ensure(data, start, end)
+        rows = self._rows
+        row = subject * _ROW
+        count = numbers.u64_at(rows, row + _COUNT)
+        if count > 0:
+            self.before = numbers.u64_at(rows, row + _LAST)
+        else:
+            self.before = 0
+            numbers.set_u64_at(rows, row + _FIRST, seq)
+        numbers.set_u64_at(rows, row + _LAST, seq)
+        numbers.set_u64_at(rows, row + _COUNT, count + 1)
         return subject
 
     def shorten(self, subject: int, first: int) -> None:

@@ -20,4 +20,4 @@ cdef class Backlog:
     @cython.locals(visible="unsigned long long", messages="long long", waiting="long long")
     cpdef bint refuses(self, long long size) except -1
     @cython.locals(group="unsigned long long")
-    cpdef void stored(self, unsigned long long seq, long long size) except *
+    cpdef void stored(self, unsigned long long seq, long long size) noexcept

@@ -34,10 +34,10 @@ cdef class Contents:
     cpdef check_record_size(self, Incoming message)
     cpdef check_size(self, Incoming message)
     @cython.locals(store=StreamStore)
-    cdef void stored(self) except *
+    cdef bint stored(self) except -1
     @cython.locals(count=Py_ssize_t)
     cpdef void trim_subject(self, bytes subject, Py_ssize_t keep) except *
     @cython.locals(store=StreamStore)
     cpdef void trim_to(self, bytes subject, Py_ssize_t keep) except *
     @cython.locals(used="long long")
-    cpdef void account(self) except *
+    cpdef void account(self) noexcept

@@ -51,7 +51,7 @@ cdef class Stream(StreamHost):
     cpdef _read_ttl(self, Incoming message)
     @cython.locals(scheduler=bytes)
     cdef void _roll_up(self, Incoming message, Py_ssize_t keep) except *
-    cdef void _stored(self, unsigned long long seq, long long size) except *
+    cdef bint _stored(self, unsigned long long seq, long long size) except -1
     cdef void _overload(self, bytes reply) except *
     @cython.locals(body=bytes)
     cpdef void acknowledge(self, Incoming message, unsigned long long seq, bytes tail) except *

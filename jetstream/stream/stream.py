@@ -178,8 +178,8 @@ class Stream(StreamHost):
         if self.contents.max_per_subject > 0:
             self.contents.trim_subject(frame.subject_bytes(), self.contents.max_per_subject)
         self._stored(seq, frame.size)
-        reply = frame.reply_bytes() if self.acks else None
-        if reply is not None:
+        if self.acks and frame.reply_end > frame.reply_start:
+            reply = frame.reply_bytes() or _NO_BYTES
             self.answers.send(reply, _NO_BYTES, ack_text.plain(self.ack_head, seq), True)
         if self.followers or not self.consumers.is_empty():
             self.audience.announce_soon()

@@ -17,9 +17,10 @@ class Usage:
 
     def add(self, size: int) -> None:
         """Count `size` bytes more, or less."""
-        self.used += size
-        if self.parent is not None:
-            self.parent.add(size)
+        usage: Usage | None = self
+        while usage is not None:
+            usage.used += size
+            usage = usage.parent
 
     def is_exceeded(self, size: int) -> bool:
         """Tell whether the server would use more than it may with `size` bytes more."""
@@ -32,4 +33,7 @@ class Usage:
 
     def has_room(self, size: int) -> bool:
         """Tell whether `size` bytes more are within all limits."""
-        return not self.would_exceed_account(size) and not self.is_exceeded(size)
+        parent = self.parent
+        return not 0 <= self.limit < self.used + size and not (
+            parent is not None and 0 <= parent.limit < parent.used + size
+        )

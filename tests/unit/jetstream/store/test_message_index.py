@@ -1,0 +1,60 @@
+"""The rows of messages, and the chains of those of one subject."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from midge.jetstream.store.message_index import MessageIndex
+from midge.jetstream.store.subject_index import SubjectIndex
+
+
+def test_rows_are_linked_to_those_of_their_subject() -> None:
+    choose = random.Random(1)
+    index, subjects = MessageIndex(), SubjectIndex(7)
+    chains: dict[bytes, list[int]] = {}
+    places: dict[int, tuple[int, int, int]] = {}
+    seq = 0
+    for _ in range(5000):  # five blocks and more, with gaps and with rows removed
+        seq += choose.choice((1, 1, 1, 1, 2, 40))
+        name = b"s%d" % choose.randrange(30)
+        number = subjects.append(name, 0, len(name), seq)
+        chain = chains.setdefault(name, [])
+        assert subjects.before == (chain[-1] if chain else 0)
+        places[seq] = choose.randrange(1 << 32), choose.randrange(1, 1 << 32), number
+        index.enter(seq, seq, *places[seq], subjects.before)
+        chain.append(seq)
+    for chain in chains.values():
+        for before, after in itertools.pairwise(chain):
+            assert (index.after(before), index.before(after)) == (after - before, after - before)
+        assert index.before(chain[0]) == index.after(chain[-1]) == 0
+    for seq, place in places.items():
+        position = index.locate(seq)
+        block = index.block
+        assert (block.offset(position), block.size(position), block.subject(position)) == place
+
+
+@pytest.mark.parametrize("distance", [(1 << 32) - 2, (1 << 32) - 1, 1 << 40])
+def test_a_chain_spans_any_distance(distance: int) -> None:
+    index = MessageIndex()
+    index.enter(1, 0, 0, 1, 0, 0)
+    index.enter(1 + distance, 0, 0, 1, 0, 1)
+    assert index.after(1) == index.before(1 + distance) == distance
+    assert index.before(1) == index.after(1 + distance) == 0
+
+
+def test_a_row_goes_behind_those_left_of_a_block() -> None:
+    index = MessageIndex()
+    for seq in range(1, 101):
+        index.enter(seq, 0, seq, 1, 0, seq - 1)
+    for seq in range(1, 100):  # so few are left that the block keeps only their rows
+        index.discard(seq)
+    index.enter(150, 0, 7, 1, 0, 100)
+    assert index.after(100) == index.before(150) == 50
+    assert index.block.offset(index.locate(150)) == 7
+    for seq in (100, 150):
+        index.discard(seq)
+    index.enter(151, 0, 8, 1, 0, 0)  # in a new block for the same sequences
+    assert (index.locate(150), index.block.offset(index.locate(151))) == (-1, 8)
