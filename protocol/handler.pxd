@@ -5,7 +5,7 @@ from midge.protocol.frame cimport Frame
 
 cdef class Handler:
     cpdef void on_budget_spent(self) except *
-    cpdef void on_publish(self, Frame frame) except *
+    cpdef bint on_publish(self, Frame frame) except -1
     cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
     cpdef void on_subscribe(self, bytes subject, bytes queue, bytes sid) except *
     cpdef void on_unsubscribe(self, bytes sid, long long max_messages) except *

@@ -34,7 +34,7 @@ cdef class Parser(StreamParser):
     cpdef void forget_buffer(self) except *
 
     @cython.final
-    @cython.locals(frame=Frame, length=Py_ssize_t, line_end=Py_ssize_t, count=Py_ssize_t)
+    @cython.locals(frame=Frame, length=Py_ssize_t, count=Py_ssize_t)
     cdef Py_ssize_t _count_repeats(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t most
     ) except -1

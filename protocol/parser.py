@@ -122,8 +122,15 @@ class Parser(StreamParser):
         position = start
         longest_run = end - start
         while position < end and not self.halted:
-            if self._repeatable:
-                # Publishers often repeat a control line: an equal line is not parsed again.
+            # Publishers often repeat a control line: an equal line is not parsed again. Different
+            # lines mostly differ at the end, and comparing one word is cheaper than a call.
+            if (
+                self._repeatable
+                and position + frame.end <= end
+                and memory.same_word(
+                    data, frame.base + frame.payload - 8, position + frame.payload - 8
+                )
+            ):
                 count = self._count_repeats(data, position, end, longest_run)
                 if count > 0:
                     frame.base = position
@@ -172,12 +179,6 @@ class Parser(StreamParser):
         """
         frame = self._frame
         length = frame.end
-        # Different lines mostly differ at the end, and comparing one word is cheaper than a call.
-        line_end = frame.payload - 8
-        if start + length > end or not memory.same_word(
-            data, frame.base + line_end, start + line_end
-        ):
-            return 0
         count = 0
         while count < most and start + length <= end:
             if not memory.same(data, frame.base, start, frame.payload):

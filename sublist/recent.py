@@ -5,7 +5,7 @@ hash of it; a look-up here needs neither. One table serves all publishers of a S
 thread routes their messages.
 """
 
-from midge.sublist import octets, subject_table
+from midge.sublist import subject_table
 from midge.sublist.result import SubListResult
 
 # Tables start small, for there may be thousands of accounts: 4.6 KB. With 600 subjects that take
@@ -15,79 +15,83 @@ _CAPACITY_MIN = 64
 _CAPACITY_MAX = subject_table.NUMBERS_MAX
 _GROWTH = 4
 
+_NO_GENERATION = 2**64 - 1  # what no SubList reaches
+
 
 class RecentMatches:
     """The latest subjects and their results, all of one generation of the SubList.
 
     It grows when it is full, and drops its contents, which are found again on their next use; the
-    largest table forgets the oldest.
+    largest table forgets the oldest. While `generation` is that of the SubList, a publisher may
+    look its subject up in `table`, of `capacity`, without calling `find`; it adds to `hits` then.
     """
 
     __slots__ = (
-        "_capacity",
-        "_generation",
         "_has_table",
+        "_memory",
         "_results",
         "_subjects",
-        "_table",
-        "_table_data",
         "_turn",
+        "capacity",
+        "generation",
+        "hits",
+        "table",
     )
 
     def __init__(self) -> None:
-        self._capacity = _CAPACITY_MIN
-        self._generation = 0
-        # By number; the first is no subject's. Empty without a table.
+        self.generation = _NO_GENERATION
+        self.capacity = _CAPACITY_MIN
+        self.hits = 0
+        # By number, to own what the table refers to; the first is no subject's.
         self._results: list[SubListResult | None] = []
         self._subjects: list[bytes] = []
         self._has_table = False  # made when it is first needed
-        self._table = subject_table.make(0)
-        self._table_data = self._table
+        self._memory = subject_table.make(0)
+        self.table = self._memory
         self._turn = 0  # the number given last
 
     def find(self, data: bytearray, start: int, end: int, generation: int) -> SubListResult | None:
         """Return the result for ``data[start:end]``, or None without one of `generation`."""
-        if self._generation != generation or not self._results:
+        if self.generation != generation:
             return None
-        number = subject_table.find(self._table_data, self._capacity, data, start, end)
-        if end - start > subject_table.EXACT_MAX and not octets.equals(
-            self._subjects[number], data, start, end
-        ):
-            return None
-        return self._results[number]
+        result = subject_table.find(self.table, self.capacity, data, start, end)
+        if result is not None:
+            self.hits += 1
+        return result
 
     def keep(self, subject: bytes, result: SubListResult, generation: int) -> None:
         """Remember that `subject` matched `result` at `generation`."""
-        if self._generation != generation:
+        if self.generation != generation:
             self.clear()
-        self._generation = generation
-        if len(self._results) == self._capacity < _CAPACITY_MAX:
+        if len(self._results) == self.capacity < _CAPACITY_MAX:
             self.clear()
-            self._capacity *= _GROWTH
+            self.capacity *= _GROWTH
             self._has_table = False
         if not self._results:
             self._begin()
-        self._turn = self._turn + 1 if self._turn + 1 < self._capacity else 1
+        self.generation = generation
+        self._turn = self._turn + 1 if self._turn + 1 < self.capacity else 1
+        subject_table.put(self.table, self.capacity, subject, result, self._turn)
         if self._turn == len(self._results):
             self._results.append(result)
             self._subjects.append(subject)
         else:
             self._results[self._turn] = result
             self._subjects[self._turn] = subject
-        subject_table.put(self._table_data, self._capacity, subject, self._turn)
 
     def clear(self) -> None:
         """Forget everything: it is outdated, and it keeps closed clients alive."""
         if self._results:
-            subject_table.empty(self._table_data, self._capacity)
+            self.generation = _NO_GENERATION
+            subject_table.empty(self.table, self.capacity)
             self._results = []
             self._subjects = []
 
     def _begin(self) -> None:
         """Make ready for the first subject."""
         if not self._has_table:
-            self._table = subject_table.make(self._capacity)
-            self._table_data = self._table
+            self._memory = subject_table.make(self.capacity)
+            self.table = self._memory
             self._has_table = True
         self._results = [None]
         self._subjects = [b""]

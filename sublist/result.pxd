@@ -26,6 +26,7 @@ cdef class SubListResult:
     cdef readonly tuple plain
     cdef readonly tuple queues
     cdef readonly Remotes remotes
+    cdef readonly Subscription lone
     cdef int _owners_differ
 
     @cython.locals(count=Py_ssize_t)

@@ -48,10 +48,11 @@ class Remotes:
 class SubListResult:
     """The subscriptions that one subject reaches; immutable, so it can be shared and cached.
 
-    `remotes` is None where no link has interest.
+    `remotes` is None where no link has interest. `lone` is the only receiver there is, if it is a
+    plain subscription.
     """
 
-    __slots__ = ("_owners_differ", "plain", "queues", "remotes")
+    __slots__ = ("_owners_differ", "lone", "plain", "queues", "remotes")
 
     def __init__(
         self,
@@ -62,6 +63,8 @@ class SubListResult:
         self.plain = plain
         self.queues = queues
         self.remotes = remotes
+        is_lone = len(plain) == 1 and not queues and remotes is None
+        self.lone = plain[0] if is_lone else None
         self._owners_differ = _UNKNOWN
 
     def __bool__(self) -> bool:

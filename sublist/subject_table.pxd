@@ -1,6 +1,8 @@
-# Subjects and their numbers in C; subject_table.py has the contracts.
+# Subjects and their results in C; subject_table.py has the contracts.
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.ref cimport PyObject
+
+from midge.sublist.result cimport SubListResult
 
 cdef extern from *:
     """
@@ -11,7 +13,8 @@ cdef extern from *:
     typedef struct {
         uint64_t length;
         uint64_t words[4];
-        uint64_t unused[3];  /* up to a cache line */
+        PyObject *subject, *result;  /* owned by who has put them */
+        uint64_t unused;  /* up to a cache line of 64 bytes */
     } midge_subject;
 
     typedef struct {
@@ -73,7 +76,7 @@ cdef extern from *:
         memset(midge_buckets(table), 0, capacity * sizeof(uint64_t));
     }
 
-    static inline Py_ssize_t midge_find_number(
+    static inline PyObject *midge_find_result(
         unsigned char *table, size_t capacity, const unsigned char *data, size_t length
     ) {
         uint64_t *buckets = midge_buckets(table);
@@ -89,37 +92,40 @@ cdef extern from *:
             const midge_subject *found = subjects + number;
             const uint64_t *one = found->words, *other = sought.key.words;
             if (!((found->length ^ sought.key.length) | (one[0] ^ other[0]) |
-                  (one[1] ^ other[1]) | (one[2] ^ other[2]) | (one[3] ^ other[3])))
-                return number;
+                  (one[1] ^ other[1]) | (one[2] ^ other[2]) | (one[3] ^ other[3])) &&
+                (length <= 32 || !memcmp(PyBytes_AS_STRING(found->subject), data, length)))
+                return found->result;  /* NULL beside number 0, which is an empty slot's */
             alike &= alike - 1;
         }
-        return 0;
+        return NULL;
     }
 
-    static inline void midge_put_number(
-        unsigned char *table, size_t capacity, const unsigned char *data, size_t length,
+    static inline void midge_put_result(
+        unsigned char *table, size_t capacity, PyObject *subject, PyObject *result,
         Py_ssize_t number
     ) {
         uint64_t *buckets = midge_buckets(table);
-        midge_key added = midge_key_of(data, length, capacity);
-        memcpy((midge_subject *)(buckets + capacity) + number, &added.key, 5 * sizeof(uint64_t));
+        const unsigned char *data = (const unsigned char *)PyBytes_AS_STRING(subject);
+        midge_key added = midge_key_of(data, PyBytes_GET_SIZE(subject), capacity);
+        added.key.subject = subject;
+        added.key.result = result;
+        ((midge_subject *)(buckets + capacity))[number] = added.key;
         /* The oldest of the four falls out. */
         buckets[added.bucket] = buckets[added.bucket] << 16 | added.tags << 12 | (uint64_t)number;
     }
     """
     void midge_empty(unsigned char *table, size_t capacity) noexcept nogil
-    Py_ssize_t midge_find_number(
+    PyObject *midge_find_result(
         unsigned char *table, size_t capacity, const unsigned char *data, size_t length
     ) noexcept nogil
-    void midge_put_number(
-        unsigned char *table, size_t capacity, const unsigned char *data, size_t length,
+    void midge_put_result(
+        unsigned char *table, size_t capacity, PyObject *subject, PyObject *result,
         Py_ssize_t number
     ) noexcept nogil
 
 
 cdef enum:
     NUMBERS_MAX = 4096
-    EXACT_MAX = 32
 
 
 # A word for a bucket of four, and a cache line for a subject, from the first whole line on.
@@ -131,17 +137,16 @@ cdef inline void empty(unsigned char *table, Py_ssize_t capacity) noexcept:
     midge_empty(table, capacity)
 
 
-cdef inline Py_ssize_t find(
+cdef inline SubListResult find(
     unsigned char *table, Py_ssize_t capacity, const unsigned char *data, Py_ssize_t start,
     Py_ssize_t end
-) noexcept:
-    return midge_find_number(table, capacity, data + start, end - start)
+):
+    cdef PyObject *found = midge_find_result(table, capacity, data + start, end - start)
+    return None if found is NULL else <SubListResult>found
 
 
 cdef inline void put(
-    unsigned char *table, Py_ssize_t capacity, bytes subject, Py_ssize_t number
+    unsigned char *table, Py_ssize_t capacity, bytes subject, SubListResult result,
+    Py_ssize_t number
 ) noexcept:
-    midge_put_number(
-        table, capacity, <const unsigned char *>PyBytes_AS_STRING(subject),
-        PyBytes_GET_SIZE(subject), number
-    )
+    midge_put_result(table, capacity, <PyObject *>subject, <PyObject *>result, number)

@@ -23,6 +23,7 @@ cdef class SubList:
     cdef readonly long long steps
     cdef public object listener
     cdef readonly SubList remotes
+    cdef readonly RecentMatches recent
     cdef Py_ssize_t _cache_max
     cdef Py_ssize_t _cache_sweep_to
     cdef bint _exact_match
@@ -32,7 +33,6 @@ cdef class SubList:
     cdef Py_ssize_t _count
     cdef dict _cache
     cdef Py_ssize_t _cached_weight
-    cdef RecentMatches _recent
     cdef BroadMatches _broad
     cdef SubListResult _empty
     cdef Mutex _mutex
@@ -60,9 +60,13 @@ cdef class SubList:
     cpdef void clear(self) except *
     @cython.locals(node=Node, result=SubListResult)
     cpdef SubListResult match(self, bytes subject)
+    @cython.locals(result=SubListResult)
+    cpdef SubListResult match_within(
+        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+    )
     @cython.locals(subject=bytes, generation="unsigned long long", hits="long long",
                    result=SubListResult)
-    cpdef SubListResult match_within(
+    cpdef SubListResult match_anew(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
     )
     cpdef bint has_interest(self, bytes subject) except -1

@@ -74,7 +74,7 @@ class SubList:
     subscriptions and nodes looked at.
     `listener`, if any, is told when the first subscription of its kind comes and the last one goes.
     `remotes` has the interest that links tell of, None until the first: it is matched with the
-    rest, and is in no count.
+    rest, and is in no count. `recent` has the results of what was published lately.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class SubList:
         self.remotes: SubList | None = None
         self._cache: dict[bytes, SubListResult] = {}
         self._cached_weight = 0
-        self._recent = RecentMatches()
+        self.recent = RecentMatches()
         self._broad = BroadMatches()
         self._empty = EMPTY_RESULT
         self._mutex = Mutex()
@@ -154,7 +154,7 @@ class SubList:
                 self._refresh_cache(subscription, literal)
         finally:
             self._mutex.leave()
-        self._recent.clear()
+        self.recent.clear()
         self._broad.clear()
         if self.listener is not None:
             if begins:
@@ -191,7 +191,7 @@ class SubList:
                 self._invalidate_cache(subject, literal)
         finally:
             self._mutex.leave()
-        self._recent.clear()
+        self.recent.clear()
         self._broad.clear()
         if self.listener is not None:
             if outcome == ENDED:
@@ -234,7 +234,7 @@ class SubList:
                 self._invalidate_cache(subject, is_literal(subject))
         finally:
             self._mutex.leave()
-        self._recent.clear()
+        self.recent.clear()
         self._broad.clear()
         if self.listener is not None:
             self.listener.remote_changed(subject, subscription.queue)
@@ -295,7 +295,7 @@ class SubList:
             self.generation += 1
         finally:
             self._mutex.leave()
-        self._recent.clear()
+        self.recent.clear()
         self._broad.clear()
 
     def match(self, subject: bytes) -> SubListResult:
@@ -324,18 +324,18 @@ class SubList:
 
     def match_within(self, data: bytearray, start: int, end: int) -> SubListResult:
         """Return the same as `match` for the subject in ``data[start:end]``."""
-        result = self._recent.find(data, start, end, self.generation)
-        if result is not None:
-            self._matches += 1
-            self._cache_hits += 1
-            return result
+        result = self.recent.find(data, start, end, self.generation)
+        return self.match_anew(data, start, end) if result is None else result
+
+    def match_anew(self, data: bytearray, start: int, end: int) -> SubListResult:
+        """Return the same as `match_within` for a subject that `recent` does not have."""
         self.steps += _MISS_STEPS
         subject = octets.take(data, start, end)
         generation = self.generation
         hits = self._cache_hits
         result = self.match(subject)
         if self._cache_hits > hits:  # a cache hit: the subject has repeated and may again
-            self._recent.keep(subject, result, generation)
+            self.recent.keep(subject, result, generation)
         return result
 
     def has_interest(self, subject: bytes) -> bool:
@@ -359,8 +359,8 @@ class SubList:
             cache_size=cache_size,
             inserts=self._inserts,
             removes=self._removes,
-            matches=self._matches,
-            cache_hits=self._cache_hits,
+            matches=self._matches + self.recent.hits,
+            cache_hits=self._cache_hits + self.recent.hits,
             max_fan_out=max(fan_outs, default=0),
             average_fan_out=sum(fan_outs) / len(fan_outs) if fan_outs else 0.0,
         )
@@ -483,8 +483,9 @@ class SubList:
         Where more subjects take turns than the cache holds, each is evicted before its next use.
         Then only a sample is cached, until results are used twice again.
         """
-        hits = self._cache_hits - self._hits_before
-        self._hits_before = self._cache_hits
+        all_hits = self._cache_hits + self.recent.hits
+        hits = all_hits - self._hits_before
+        self._hits_before = all_hits
         self._keep_every = 1 if hits >= self._misses else _KEEP_EVERY
         self._misses = 0
         surplus = len(self._cache) - self._cache_sweep_to

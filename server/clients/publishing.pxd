@@ -10,6 +10,8 @@ from midge.server.clients.channel_owner cimport ChannelOwner
 from midge.server.auth.permissions cimport PermissionRules, Permissions
 from midge.server.routing cimport reserved, trace_headers
 from midge.server.routing.subscription cimport RoutedSubscription
+from midge.sublist cimport subject_table
+from midge.sublist.recent cimport RecentMatches
 from midge.sublist.result cimport SubListResult
 from midge.sublist.sublist cimport SubList
 
@@ -26,11 +28,12 @@ cdef class PublishingClient(ChannelOwner):
     cdef public Permissions permissions
     cdef public int publish_checks
     cdef bytes _subject
+    cdef bint _is_matched
     cdef SubListResult _result
     cdef SubList _result_of
     cdef unsigned long long _generation
 
-    cpdef void on_publish(self, Frame frame) except *
+    cpdef bint on_publish(self, Frame frame) except -1
     @cython.locals(result=SubListResult, cost=Py_ssize_t, deliveries=Py_ssize_t, taken=Py_ssize_t,
                    channel=Channel)
     cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
@@ -41,11 +44,12 @@ cdef class PublishingClient(ChannelOwner):
     @cython.final
     @cython.locals(is_reserved=bint, data="const unsigned char *", base=Py_ssize_t,
                    start=Py_ssize_t, end=Py_ssize_t)
-    cdef void _note_reserved(self, Frame frame) noexcept
+    cdef void _begin_line(self, Frame frame) noexcept
     @cython.locals(subject=bytes)
     cdef bytes _subject_of(self, Frame frame)
     @cython.final
-    @cython.locals(sublist=SubList, result=SubListResult, start=Py_ssize_t, steps="long long")
+    @cython.locals(sublist=SubList, recent=RecentMatches, found=SubListResult,
+                   result=SubListResult, start=Py_ssize_t, end=Py_ssize_t, steps="long long")
     cdef SubListResult _match(self, Frame frame)
     @cython.final
     @cython.locals(result=SubListResult, taken=Py_ssize_t, offers="long long", parser=StreamParser)

@@ -28,7 +28,8 @@ from midge.server.routing.slow_path import (
     VERBOSE,
     WATCHED,
 )
-from midge.sublist.result import SubListResult
+from midge.sublist import subject_table
+from midge.sublist.result import EMPTY_RESULT, SubListResult
 from midge.sublist.subjects import is_valid_publish_subject
 from midge.sublist.sublist import SubList
 
@@ -71,7 +72,8 @@ class PublishingClient(ChannelOwner):
         self.permissions: Permissions | None = None
         self.publish_checks = VERBOSE | PEDANTIC
         self._subject: bytes | None = None  # of the message at hand, where somebody asked for it
-        self._result: SubListResult | None = None
+        self._is_matched = False  # whether it was, to `_result`
+        self._result = EMPTY_RESULT
         self._result_of: SubList | None = None
         self._generation = 0
 
@@ -80,20 +82,14 @@ class PublishingClient(ChannelOwner):
         self.in_messages += 1
         self.in_bytes += frame.size
         if not frame.repeated:
-            self._subject = None
-            self._result = None
-            self._note_reserved(frame)
-            if self.permissions is not None and self.permissions.has_publish_rules:
-                self.publish_checks |= (
-                    RESTRICTED  # what was found of the subject before says nothing
-                )
+            self._begin_line(frame)
         if (
             frame.header_size > 0
             and not trace_headers.count_untraced(frame, 1)
             and self._publish_traced(frame)
         ):
-            return
-        if self.publish_checks:
+            pass  # it has been routed by the trace
+        elif self.publish_checks:
             self._publish_guarded(frame)
         else:
             self._route(frame)
@@ -125,7 +121,8 @@ class PublishingClient(ChannelOwner):
 
     def forget_match(self) -> None:
         """Drop the cached match, so that the next message is matched again."""
-        self._result = None
+        self._is_matched = False
+        self._result = EMPTY_RESULT
 
     def lost(self) -> None:
         """Drop the cached match, which refers to receivers."""
@@ -161,8 +158,11 @@ class PublishingClient(ChannelOwner):
             self.tracer.sent(f"-ERR {wire}")
         ChannelOwner.say_last(self, wire)
 
-    def _note_reserved(self, frame: Frame) -> None:
-        """Note whether `frame` names a subject that is the server's own."""
+    def _begin_line(self, frame: Frame) -> None:
+        """Forget what is known of the last line, and note what forbids the subjects of `frame`."""
+        if self._subject is not None:
+            self._subject = None
+        self._is_matched = False
         data, base = frame.data, frame.base
         start, end = base + frame.subject_start, base + frame.subject_end
         is_reserved = reserved.is_reserved_subject(data, start, end)
@@ -171,8 +171,10 @@ class PublishingClient(ChannelOwner):
             is_reserved = reserved.is_reserved_reply(data, start, end)
         if is_reserved:
             self.publish_checks |= RESERVED
-        else:
+        elif self.publish_checks & RESERVED:
             self.publish_checks &= ~RESERVED
+        if self.permissions is not None and self.permissions.has_publish_rules:
+            self.publish_checks |= RESTRICTED  # what was found of the subject before says nothing
 
     def _subject_of(self, frame: Frame) -> bytes:
         """Return the subject of the current message; a repeated one is copied once."""
@@ -185,20 +187,27 @@ class PublishingClient(ChannelOwner):
     def _match(self, frame: Frame) -> SubListResult:
         """Return the match of the current message's subject."""
         sublist = self.account.sublist
-        result = self._result
         if (
-            result is None
-            or self._generation != sublist.generation
-            or self._result_of is not sublist
+            self._is_matched
+            and self._generation == sublist.generation
+            and self._result_of is sublist
         ):
-            self._generation = sublist.generation
+            return self._result
+        self._generation = sublist.generation
+        if self._result_of is not sublist:
             self._result_of = sublist
-            start = frame.base + frame.subject_start
-            steps = sublist.steps
-            result = sublist.match_within(frame.data, start, frame.base + frame.subject_end)
-            if sublist.steps != steps:
-                self.spend((sublist.steps - steps) * STEP_BYTES)
-            self._result = result
+        self._is_matched = True
+        start, end = frame.base + frame.subject_start, frame.base + frame.subject_end
+        recent = sublist.recent
+        if recent.generation == sublist.generation:
+            found = subject_table.find(recent.table, recent.capacity, frame.data, start, end)
+            if found is not None:
+                recent.hits += 1
+                self._result = found
+                return found
+        steps = sublist.steps
+        result = self._result = sublist.match_anew(frame.data, start, end)
+        self.spend((sublist.steps - steps) * STEP_BYTES)
         return result
 
     def _route(self, frame: Frame) -> None:

@@ -34,7 +34,7 @@ cdef class RouteLink(Link):
     @cython.locals(here=RouteBranch)
     cpdef void on_link_unsubscribe(self, bytes subject, bytes queue) except *
     @cython.locals(here=RouteBranch)
-    cpdef void on_publish(self, Frame frame) except *
+    cpdef bint on_publish(self, Frame frame) except -1
     @cython.locals(here=RouteBranch)
     cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
     @cython.locals(here=RouteBranch)

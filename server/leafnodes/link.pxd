@@ -24,7 +24,7 @@ cdef class LeafLink(Link):
     @cython.locals(told=RemoteSubscription)
     cpdef void on_link_subscribe(self, bytes subject, bytes queue, long long weight) except *
     cpdef void on_link_unsubscribe(self, bytes subject, bytes queue) except *
-    cpdef void on_publish(self, Frame frame) except *
+    cpdef bint on_publish(self, Frame frame) except -1
     cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
     cpdef void on_link_message(self, Frame frame, list queues) except *
     @cython.locals(cluster=str)

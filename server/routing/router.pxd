@@ -39,7 +39,7 @@ cdef class Router:
     cdef LoneReads _lone_reads
     cdef Py_ssize_t _read_bytes
 
-    @cython.locals(remotes=Remotes, taken=Py_ssize_t)
+    @cython.locals(remotes=Remotes, taken=Py_ssize_t, lone=RoutedSubscription)
     cpdef Py_ssize_t route(
         self, Account account, SubListResult result, Client publisher, Frame frame
     ) except -1
@@ -60,9 +60,12 @@ cdef class Router:
         self, Account account, SubListResult result, Client publisher, Frame frame,
         Py_ssize_t count
     ) except -1
-    @cython.locals(client=Client, allowed=Frame, checks=int)
+    @cython.locals(client=Client, allowed=Frame)
     cpdef int deliver(
         self, RoutedSubscription subscription, Client publisher, Frame frame
+    ) except -1
+    cdef int _append(
+        self, RoutedSubscription subscription, Client client, Frame frame
     ) except -1
     cpdef void touch(self, Client client) except *
     cpdef void flush_soon(self) except *

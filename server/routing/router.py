@@ -106,6 +106,10 @@ class Router:
 
         Internal subscribers that have failed count as well: the message had a receiver.
         """
+        lone: Any = result.lone  # a routed one, in the SubLists of a server
+        if lone is not None and lone.client is not None and self.observer is None:
+            self.offers += 1
+            return self.deliver(lone, publisher, frame)  # nothing fails that a client receives
         if result.queues or self.observer is not None:
             return self._route_widely(account, result, publisher, frame)
         remotes = result.remotes
@@ -247,16 +251,17 @@ class Router:
         client = subscription.client
         if client is None:
             return self._receive(subscription, publisher, frame)
-        checks = client.deliver_checks
-        if checks == NO_HEADERS and frame.header_size < 0:
-            checks = 0  # there are no headers to strip
-        if checks:
+        if client.deliver_checks and (
+            client.deliver_checks != NO_HEADERS or frame.header_size >= 0
+        ):
             allowed = client.checked(subscription, publisher, frame)
             if allowed is None:
                 return REFUSED
-            if allowed is SWALLOWED:
-                return TAKEN
-            frame = allowed
+            return TAKEN if allowed is SWALLOWED else self._append(subscription, client, allowed)
+        return self._append(subscription, client, frame)
+
+    def _append(self, subscription: RoutedSubscription, client: Client, frame: Frame) -> int:
+        """Write `frame` to `client` for its `subscription`, and count it; return TAKEN."""
         client.outbound.append_message(frame, subscription.sid)
         client.out_messages += 1
         client.out_bytes += frame.size

@@ -43,7 +43,7 @@ cdef class WorkerLink(Link):
     cpdef void on_link_subscribe(self, bytes subject, bytes queue, long long weight) except *
     @cython.locals(part=WorkerPart)
     cpdef void on_link_unsubscribe(self, bytes subject, bytes queue) except *
-    cpdef void on_publish(self, Frame frame) except *
+    cpdef bint on_publish(self, Frame frame) except -1
     cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
     cpdef void on_link_message(self, Frame frame, list queues) except *
     cpdef void take_numbered(self, bytes subject, Py_ssize_t number, bytes sid) except *

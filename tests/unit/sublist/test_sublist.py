@@ -19,6 +19,7 @@ from midge.sublist import (
     Subscription,
 )
 from midge.sublist.subjects import is_valid_subject, matches
+from midge.sublist.subscription import RemoteSubscription
 
 
 def inserted(sublist: SubList, subject: bytes, queue: bytes | None = None) -> Subscription:
@@ -225,6 +226,21 @@ def test_what_has_been_found_does_not_hold_on_to_who_has_left(pattern: bytes, ch
         inserted(sublist, b"a.b")
         assert len(sublist.match_within(b"a.b", 0, 3).plain) == 1
     assert sys.getrefcount(left) == free
+
+
+def test_a_result_knows_its_only_receiver() -> None:
+    sublist = SubList()
+    assert sublist.match(b"a").lone is None
+    first = inserted(sublist, b"a")
+    assert sublist.match(b"a").lone is first
+    other = inserted(sublist, b"*")
+    assert sublist.match(b"a").lone is None
+    assert sublist.match(b"b").lone is other
+    inserted(sublist, b"b", b"workers")
+    assert sublist.match(b"b").lone is None, "one of the group gets it as well"
+    remote = RemoteSubscription(b"c", remote=object())
+    assert sublist.insert_remote(remote) is None
+    assert sublist.match(b"c").lone is None, "it goes over a link as well"
 
 
 def test_owners_differ() -> None:
