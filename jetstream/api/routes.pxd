@@ -7,6 +7,10 @@ from midge.jetstream.stream.direct_get cimport DirectGet
 cdef Py_ssize_t _NEXT_SIZE, _DIRECT_GET_SIZE
 
 
+cpdef object stream_of(object account, bytes name)
+
+cpdef object consumer_of(object account, bytes stream, bytes name)
+
 @cython.locals(stream=bytes, name=bytes)
 cpdef bint take_pull(
     object account, bytes subject, bytes reply, bytes headers, bytes body

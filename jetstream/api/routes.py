@@ -33,8 +33,8 @@ _FLOW_CONTROL_TOKENS = 5  # of $JS.FC.<stream>.<consumer>.<id>
 
 
 def stream_of(account: JetStreamAccount, name: bytes) -> Stream | None:
-    """Return a stream by its name as it stands in a subject."""
-    return account.streams.get(text(name))
+    """Return a stream by its name as it stands in a subject; the text is that of `encode.text`."""
+    return account.streams.get(name.decode("utf-8", "surrogateescape"))
 
 
 def consumer_of(account: JetStreamAccount, stream: bytes, name: bytes) -> Consumer | None:

@@ -6,6 +6,7 @@ from midge.jetstream.environment.sink cimport Receiver
 
 
 cdef dict _read_bodies
+cdef long long _INT64_MAX, _UNPRIORITIZED
 
 
 @cython.final
@@ -47,6 +48,8 @@ cdef class PullRequest:
     cdef public Receiver receiver
     cdef public unsigned long long receiver_turn
     cdef public PullRequest next
+
+    cdef void _ask(self, RequestBody body, long long now_ns) noexcept
 
 
 @cython.final

@@ -160,12 +160,21 @@ class PullRequest:
 
     def __init__(self, reply: bytes, body: RequestBody, now_ns: int) -> None:
         self.reply = reply
+        self.delivered = 0
+        self.checked_turn = 0
+        self.receiver: Receiver | None = None
+        self.receiver_turn = 0
+        self.next: PullRequest | None = None
+        self._ask(body, now_ns)
+
+    def _ask(self, body: RequestBody, now_ns: int) -> None:
+        """Ask for what `body` says, from now on."""
         self.left = body.batch
         self.bytes_left = body.max_bytes
-        self.delivered = 0
         self.no_wait = body.no_wait
-        # The longest wait, 292 years, ends with the clock.
-        self.expires_ns = min(now_ns + body.expires_ns, _INT64_MAX) if body.expires_ns else 0
+        self.expires_ns = 0
+        if body.expires_ns:  # the longest wait, 292 years, ends with the clock
+            self.expires_ns = now_ns + min(body.expires_ns, _INT64_MAX - now_ns)
         self.heartbeat_ns = body.heartbeat_ns
         self.heartbeat_due_ns = now_ns + body.heartbeat_ns if body.heartbeat_ns > 0 else 0
         self.group = body.group
@@ -173,10 +182,6 @@ class PullRequest:
         self.min_pending = body.min_pending
         self.min_ack_pending = body.min_ack_pending
         self.priority = body.priority if body.has_options else _UNPRIORITIZED
-        self.checked_turn = 0
-        self.receiver: Receiver | None = None
-        self.receiver_turn = 0
-        self.next: PullRequest | None = None
 
 
 class RequestQueue:

@@ -4,8 +4,12 @@ cimport cython
 
 from midge.jetstream.environment.sink cimport Sink
 from midge.jetstream.store.interface cimport StoredMessage, StreamStore
+from midge.protocol cimport digits, memory
 
 cdef long long _SECOND_NS
+cdef bytes _HEAD, _SEQUENCE, _TIME, _END
+cdef Py_ssize_t _LOCATION_BYTES
+cdef int _CR, _LF, _POINT, _ZERO, _UTC
 
 
 cdef class DirectGet:
@@ -13,7 +17,8 @@ cdef class DirectGet:
     cdef StreamStore _store
     cdef Sink _sink
     cdef long long _max_bytes
-    cdef bytes _name
+    cdef bytes _names
+    cdef bytearray _block
     cdef long long _second
     cdef bytes _second_text
 
@@ -28,10 +33,16 @@ cdef class DirectGet:
     cdef void _answer_one(self, bytes reply, object request, unsigned long long seq) except *
     cdef StoredMessage _next(self, tuple filters, unsigned long long seq)
     cdef StoredMessage _load(self, unsigned long long seq)
+    @cython.locals(end=Py_ssize_t)
     cdef bytes _headers(self, StoredMessage message)
+    @cython.locals(end=Py_ssize_t)
     cdef bytes _batch_headers(self, StoredMessage message, object pending, object last)
-    cdef bytes _located(self, StoredMessage message)
+    @cython.locals(own=bytes, own_size=Py_ssize_t, names=bytes, subject=bytes, size=Py_ssize_t,
+                   block="unsigned char *", at=Py_ssize_t)
+    cdef Py_ssize_t _locate(self, StoredMessage message) except -1
     @cython.locals(second="long long", rest="long long")
-    cdef bytes _time(self, long long time_ns)
+    cdef Py_ssize_t _put_time(
+        self, unsigned char *block, Py_ssize_t at, long long time_ns
+    ) except -1
     cdef void _send(self, bytes reply, StoredMessage message, bytes block) except *
     cdef void _status(self, bytes reply, bytes block) except *

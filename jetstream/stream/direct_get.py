@@ -16,6 +16,7 @@ from midge.jetstream.stream import searching
 from midge.jetstream.stream.get_request import GET, GetRequest
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.pieces import Pieces, in_turns
+from midge.protocol import digits, memory
 
 _SUBJECTS_MAX = 1024
 """Most subjects of one request for the newest message of each, as in nats-server."""
@@ -37,6 +38,17 @@ _USUAL_FIELDS: dict[str, type] = {
 }
 _INT64 = 1 << 63
 _SECOND_NS = 1_000_000_000
+
+_HEAD = b"NATS/1.0\r\n"
+_SEQUENCE = b"\r\nNats-Sequence: "
+_TIME = b"\r\nNats-Time-Stamp: "
+_END = b"\r\n"
+_LOCATION_BYTES = 128  # the names of the fields but the first, a sequence, a time and two ends
+_CR = 0x0D
+_LF = 0x0A
+_POINT = 0x2E
+_ZERO = 0x30
+_UTC = 0x5A
 
 _EMPTY_REQUEST = b"NATS/1.0 408 Empty Request\r\n\r\n"
 _MALFORMED_REQUEST = b"NATS/1.0 408 Malformed Request\r\n\r\n"
@@ -60,7 +72,8 @@ class DirectGet:
         self._store = stream.store
         self._sink = stream.sink
         self._max_bytes = max_bytes
-        self._name = stream.name
+        self._names = b"Nats-Stream: %b\r\nNats-Subject: " % stream.name
+        self._block = bytearray(512)
         self._second = 0
         self._second_text = b"1970-01-01T00:00:00"
 
@@ -85,7 +98,7 @@ class DirectGet:
         if request is None:
             self._status(reply, _MALFORMED_REQUEST)
             return
-        if not subject or request.says_more_than_headers():
+        if not subject or (body and request.says_more_than_headers()):
             self._status(reply, _BAD_REQUEST)
             return
         self._answer_last(reply, request, subject)
@@ -241,40 +254,70 @@ class DirectGet:
 
     def _headers(self, message: StoredMessage) -> bytes:
         """Return the headers of a message with where it is stored."""
-        return self._located(message) + b"\r\n"
+        end = self._locate(message)
+        memory.copy_bytes(self._block, end, _END)
+        return memory.take(self._block, 0, end + len(_END))
 
     def _batch_headers(self, message: StoredMessage, pending: int, last: int) -> bytes:
         """Return the headers of one message of several."""
+        end = self._locate(message)  # which may make another block
+        located = memory.take(self._block, 0, end)
         return b"%bNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n\r\n" % (
-            self._located(message),
+            located,
             pending,
             last,
         )
 
-    def _located(self, message: StoredMessage) -> bytes:
-        """Return the headers of a message with where it is stored, but for the end."""
-        return (
-            b"%bNats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n"
-            b"Nats-Time-Stamp: %b\r\n"
-            % (
-                message.headers[:-2] if message.headers else b"NATS/1.0\r\n",
-                self._name,
-                message.subject,
-                message.seq,
-                self._time(message.time_ns),
-            )
-        )
+    def _locate(self, message: StoredMessage) -> int:
+        """Put the headers of a message with where it is stored into the block, but for the end.
 
-    def _time(self, time_ns: int) -> bytes:
-        """Return a moment as `format_time` does, whose second is often the one asked for last."""
+        Return where they end. One after the other by `%` took 3,000 instructions more.
+        """
+        own = message.headers
+        own_size = len(own) - len(_END) if own else 0
+        names = self._names
+        subject = message.subject
+        size = own_size + len(_HEAD) + len(names) + len(subject) + _LOCATION_BYTES
+        if len(self._block) < size:
+            self._block = bytearray(size)
+        block = self._block
+        if own:
+            memory.copy(block, 0, own, 0, own_size)
+            at = own_size
+        else:
+            memory.copy_bytes(block, 0, _HEAD)
+            at = len(_HEAD)
+        memory.copy_bytes(block, at, names)
+        at += len(names)
+        memory.copy_bytes(block, at, subject)
+        at += len(subject)
+        memory.copy_bytes(block, at, _SEQUENCE)
+        at = digits.write_number(block, at + len(_SEQUENCE), message.seq)
+        memory.copy_bytes(block, at, _TIME)
+        at = self._put_time(block, at + len(_TIME), message.time_ns)
+        block[at] = _CR
+        block[at + 1] = _LF
+        return at + 2
+
+    def _put_time(self, block: bytearray, at: int, time_ns: int) -> int:
+        """Put a moment as `format_time` does; return where it ends.
+
+        Its second is often the one that was asked for last.
+        """
         second = time_ns // _SECOND_NS
-        rest = time_ns % _SECOND_NS
+        rest = time_ns - second * _SECOND_NS
         if second != self._second:
             self._second = second
             self._second_text = format_time(second * _SECOND_NS).encode()[:-1]
-        if not rest:
-            return self._second_text + b"Z"
-        return (b"%b.%09d" % (self._second_text, rest)).rstrip(b"0") + b"Z"
+        memory.copy_bytes(block, at, self._second_text)
+        at += len(self._second_text)
+        if rest:
+            block[at] = _POINT
+            at = digits.write_nine(block, at + 1, rest)
+            while block[at - 1] == _ZERO:
+                at -= 1
+        block[at] = _UTC
+        return at + 1
 
     def _send(self, reply: bytes, message: StoredMessage, block: bytes) -> None:
         self._sink.send(reply, b"", block, message.payload)

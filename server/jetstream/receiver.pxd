@@ -12,7 +12,7 @@ from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.result cimport SubListResult
 
 cdef int BEHIND, NO_HEADERS, _SPACE, _CR, _LF
-cdef Py_ssize_t _ROOM_BYTES
+cdef Py_ssize_t _ROOM_BYTES, _LINE_BYTES
 cdef bytes _MSG, _HMSG
 
 

@@ -22,6 +22,7 @@ _SPACE = 0x20
 _CR = 0x0D
 _LF = 0x0A
 _ROOM_BYTES = 64  # for the verb, two sizes, blanks and the end of the line
+_LINE_BYTES = 192  # most lines are not longer; to make one longer takes 1,000 instructions
 
 
 class MessageLine:
@@ -34,7 +35,7 @@ class MessageLine:
 
     def __init__(self) -> None:
         self.is_busy = False
-        self.data = bytearray(_ROOM_BYTES)
+        self.data = bytearray(_LINE_BYTES)
         self.end = 0
 
     def begin(
