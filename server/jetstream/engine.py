@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from midge.jetstream.account.limits import AccountLimits
@@ -24,6 +25,8 @@ from midge.server.jetstream.stores import FileStores, MemoryStores, keys_of
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from midge.jetstream.store.disk import Disk
     from midge.server.broker.broker import Broker
     from midge.server.config.jetstream import AccountJetStream as AccountOptions
@@ -143,12 +146,31 @@ class Engine(Observer):
         """Return the disk that was supplied, or that of the store's directory."""
         if self.disk is None:
             place = self.context.store_directory
-            disk = RealDisk(str(place), loop.add_reader, loop.remove_reader)
+            disk = RealDisk(str(place), partial(self._add_reader, loop), loop.remove_reader)
             if weakness := weakness_of(place):
                 log.warning("jetstream_store_at_risk", reason=weakness, store_dir=str(place))
             return disk
         self.disk.work_by(self._broker.clock.call_later)
         return self.disk
+
+    def _add_reader(
+        self, loop: asyncio.AbstractEventLoop, descriptor: int, callback: Callable[[], None]
+    ) -> None:
+        """Have `loop` call back when the disk has a result, and write at once what follows from it.
+
+        To have that written by another call from the loop takes 3,300 instructions more, and a
+        publisher that waits for one acknowledgement waits for that, too.
+        """
+        loop.add_reader(descriptor, partial(self._write_after, callback))
+
+    def _write_after(self, callback: Callable[[], None]) -> None:
+        router = self._broker.router
+        is_postponed = router.postpone()
+        try:
+            callback()
+        finally:
+            if is_postponed:
+                router.flush_postponed()
 
     def stop(self) -> None:
         """Take no more messages, acknowledge what was taken, and close the store."""

@@ -1,5 +1,6 @@
 # C types for commit_thread.py.
 
+from midge.jetstream.store.disk cimport Write
 from midge.jetstream.store.file cimport native
 
 
@@ -9,5 +10,7 @@ cdef class CommitThread:
     cdef object _done
     cdef int _wake_in
     cdef int _wake_out
-    cdef object _write
+    cdef Write _write
     cdef native.midge_writer *_writer
+
+    cpdef void write(self, Write write) except *

@@ -32,7 +32,7 @@ class CommitThread:
             self._wake_in, self._wake_out = os.pipe()
             os.set_blocking(self._wake_in, False)
         self._write: Write | None = None  # keeps what the thread writes from being freed
-        self._writer = native.start(self._wake_out)
+        self._writer = native.start(self._wake_in, self._wake_out)
         add_reader(self._wake_in, self._woken)
 
     def write(self, write: Write) -> None:
@@ -62,9 +62,7 @@ class CommitThread:
 
     def _woken(self) -> None:
         """Hand a result back, on the event loop."""
-        try:
-            os.read(self._wake_in, 8)
-        except BlockingIOError:
+        if not native.take(self._writer):
             return
         self._done(native.stage(self._writer), native.error(self._writer))
 

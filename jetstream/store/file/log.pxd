@@ -3,10 +3,12 @@
 cimport cython
 
 from midge.jetstream.store cimport numbers
+from midge.jetstream.store.disk cimport Write
 from midge.jetstream.store.file cimport records
 from midge.jetstream.store.file.group cimport Group, Segment
 from midge.jetstream.store.file.next_segment cimport NextSegment
 from midge.jetstream.store.file.recent cimport RecentGroups
+from midge.jetstream.store.file.space cimport Space
 from midge.jetstream.store.interface cimport GroupListener
 
 cdef Py_ssize_t _RESERVE, _BUFFER
@@ -20,7 +22,7 @@ cdef class Log:
     cdef public unsigned long long group
     cdef public unsigned long long durable
     cdef public bint full
-    cdef readonly object space
+    cdef readonly Space space
     cdef public object failure
     cdef public bint sync_each
     cdef readonly list segments
@@ -65,6 +67,8 @@ cdef class Log:
     cdef bint _roll(self, Segment old, Py_ssize_t end) except -1
     cdef void _extend(self, Segment segment, Py_ssize_t needed, bint is_message) except *
     cdef void _submit(self, Group group) except *
+    @cython.locals(write=Write)
     cdef void _write(self, Group group) except *
-    @cython.locals(group=Group, segment=Segment, listener=GroupListener, spare=bytearray)
+    @cython.locals(group=Group, segment=Segment, listener=GroupListener, spare=bytearray,
+                   index=Py_ssize_t)
     cdef void _succeeded(self) except *

@@ -401,8 +401,8 @@ class Log:
         if group.count == 1:
             self.marked_position = self.synced_position
         self.durable = group.number
-        for stream, last in zip(group.streams, group.lasts, strict=True):
-            stream.made_durable(last)
+        for index in range(len(group.streams)):
+            group.streams[index].made_durable(group.lasts[index])
         spare = self._recent.keep(group)
         if spare is not None:
             self._spare = spare

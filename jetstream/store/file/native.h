@@ -10,12 +10,16 @@
 #endif
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#if defined(__linux__)
+#include <sys/eventfd.h>
+#endif
 
 /* The layout of a record; records.py documents it. */
 enum {
@@ -194,13 +198,16 @@ static int midge_check_record(const unsigned char *record, long long available,
     return midge_u32(record + 4) == body ? 2 : 1;
 }
 
-/* The thread that writes: one job at a time, so that the next group takes in what comes meanwhile. */
+/* The thread that writes: one job at a time, so that the next group takes in what comes meanwhile.
+ *
+ * Jobs and results are passed by descriptors and never by a lock: while other processes used all
+ * cores, a thread often lost its core with the lock in its hands, and a synced message waited for
+ * that. The fields belong to the thread from the write to `job_out` until `done_in` can be read. */
 typedef struct {
-    pthread_mutex_t mutex;
-    pthread_cond_t wake;
     pthread_t thread;
-    int state; /* 0 idle, 1 job waiting or under way, 2 stop */
-    int wake_fd;
+    int job_in, job_out, done_in, done_out;
+    int is_busy; /* a result has not been taken; the thread does not look at it */
+    int is_last; /* the job is to end */
     int file, directory, seal, sync;
     unsigned char *data;
     long long used, position, extend; /* extend: how long to make the file; 0: as it is */
@@ -267,64 +274,95 @@ static void midge_write_job(midge_writer *writer) {
     if (writer->closing >= 0) close(writer->closing);
 }
 
+/* Write eight bytes, for an eventfd takes no fewer; of a pipe any number would do. */
+static void midge_signal(int descriptor) {
+    uint64_t one = 1;
+    while (write(descriptor, &one, 8) < 0 && errno == EINTR) {
+    }
+}
+
+/* Read what `midge_signal` wrote; return 0 if there is nothing yet and the descriptor does not wait. */
+static int midge_take_signal(int descriptor) {
+    uint64_t value;
+    ssize_t got;
+    do got = read(descriptor, &value, 8);
+    while (got < 0 && errno == EINTR);
+    return got > 0;
+}
+
 static void *midge_writer_main(void *argument) {
     midge_writer *writer = (midge_writer *)argument;
-    pthread_mutex_lock(&writer->mutex);
-    for (;;) {
-        while (writer->state == 0) pthread_cond_wait(&writer->wake, &writer->mutex);
-        if (writer->state == 2) break;
-        pthread_mutex_unlock(&writer->mutex);
+    while (midge_take_signal(writer->job_in) && !writer->is_last) {
         midge_write_job(writer);
-        uint64_t one = 1; /* an eventfd takes eight bytes; of a pipe any number will do */
-        pthread_mutex_lock(&writer->mutex);
-        while (write(writer->wake_fd, &one, 8) < 0 && errno == EINTR) {
-        }
-        if (writer->state == 1) writer->state = 0;
-        pthread_cond_signal(&writer->wake);
+        midge_signal(writer->done_out);
     }
-    pthread_mutex_unlock(&writer->mutex);
     return NULL;
 }
 
-static midge_writer *midge_writer_start(int wake_fd) {
+static int midge_writer_open(midge_writer *writer) {
+#if defined(__linux__)
+    writer->job_in = writer->job_out = eventfd(0, EFD_CLOEXEC);
+    return writer->job_in < 0 ? -1 : 0;
+#else
+    int ends[2];
+    if (pipe(ends) != 0) return -1;
+    writer->job_in = ends[0];
+    writer->job_out = ends[1];
+    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+    return 0;
+#endif
+}
+
+static void midge_writer_free(midge_writer *writer) {
+    close(writer->job_in);
+    if (writer->job_out != writer->job_in) close(writer->job_out);
+    free(writer);
+}
+
+static midge_writer *midge_writer_start(int done_in, int done_out) {
     midge_writer *writer = (midge_writer *)calloc(1, sizeof(midge_writer));
     if (writer == NULL) return NULL;
     pthread_once(&midge_crc_once, midge_crc_setup);
-    pthread_mutex_init(&writer->mutex, NULL);
-    pthread_cond_init(&writer->wake, NULL);
-    writer->wake_fd = wake_fd;
-    if (pthread_create(&writer->thread, NULL, midge_writer_main, writer) != 0) {
+    writer->done_in = done_in;
+    writer->done_out = done_out;
+    if (midge_writer_open(writer) != 0) {
         free(writer);
+        return NULL;
+    }
+    if (pthread_create(&writer->thread, NULL, midge_writer_main, writer) != 0) {
+        midge_writer_free(writer);
         return NULL;
     }
     return writer;
 }
 
-/* Signalled once the mutex is free: a thread that woke to find it taken would sleep again at once,
- * which took five futex calls for each group, and not two. Only one thread waits at a time. */
-static void midge_writer_set_state(midge_writer *writer, int state) {
-    pthread_mutex_lock(&writer->mutex);
-    writer->state = state;
-    pthread_mutex_unlock(&writer->mutex);
-    pthread_cond_signal(&writer->wake);
+static void midge_writer_submit(midge_writer *writer) {
+    writer->is_busy = 1;
+    midge_signal(writer->job_out);
 }
 
-static void midge_writer_submit(midge_writer *writer) { midge_writer_set_state(writer, 1); }
+/* Take a result; return 0 if there is none yet. */
+static int midge_writer_take(midge_writer *writer) {
+    if (!writer->is_busy || !midge_take_signal(writer->done_in)) return 0;
+    writer->is_busy = 0;
+    return 1;
+}
 
-/* Wait until no job is under way. */
+/* Wait until no job is under way; a result is not taken by that. */
 static void midge_writer_settle(midge_writer *writer) {
-    pthread_mutex_lock(&writer->mutex);
-    while (writer->state == 1) pthread_cond_wait(&writer->wake, &writer->mutex);
-    pthread_mutex_unlock(&writer->mutex);
+    struct pollfd done = {writer->done_in, POLLIN, 0};
+    if (!writer->is_busy) return;
+    while (poll(&done, 1, -1) < 0 && errno == EINTR) {
+    }
 }
 
 static void midge_writer_stop(midge_writer *writer) {
     midge_writer_settle(writer);
-    midge_writer_set_state(writer, 2);
+    writer->is_last = 1;
+    midge_signal(writer->job_out);
     pthread_join(writer->thread, NULL);
-    pthread_mutex_destroy(&writer->mutex);
-    pthread_cond_destroy(&writer->wake);
-    free(writer);
+    midge_writer_free(writer);
 }
 
 #endif

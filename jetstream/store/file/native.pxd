@@ -42,8 +42,9 @@ cdef extern from "midge/jetstream/store/file/native.h":
         const unsigned char *record, long long available, unsigned int store_seed,
         unsigned long long segment, unsigned long long position
     ) noexcept nogil
-    midge_writer *midge_writer_start(int wake_fd) noexcept nogil
+    midge_writer *midge_writer_start(int done_in, int done_out) noexcept nogil
     void midge_writer_submit(midge_writer *writer) noexcept nogil
+    int midge_writer_take(midge_writer *writer) noexcept nogil
     void midge_writer_settle(midge_writer *writer) noexcept nogil
     void midge_writer_stop(midge_writer *writer) noexcept nogil
 
@@ -96,8 +97,8 @@ cdef inline bint check_head(
     return midge_check_head(data + at, end - at, store_seed, segment, position)
 
 
-cdef inline midge_writer *start(int wake_fd) except NULL:
-    cdef midge_writer *writer = midge_writer_start(wake_fd)
+cdef inline midge_writer *start(int done_in, int done_out) except NULL:
+    cdef midge_writer *writer = midge_writer_start(done_in, done_out)
     if writer is NULL:
         raise MemoryError("the store's writing thread cannot be started")
     return writer
@@ -120,6 +121,10 @@ cdef inline void submit(
     writer.extend = extend
     writer.closing = closing
     midge_writer_submit(writer)
+
+
+cdef inline bint take(midge_writer *writer) noexcept:
+    return midge_writer_take(writer)
 
 
 cdef inline void settle(midge_writer *writer) noexcept:

@@ -94,10 +94,11 @@ def check_record(
 class _Writer:
     """The thread that writes, one job at a time."""
 
-    def __init__(self, wake_fd: int) -> None:
+    def __init__(self, done_in: int, done_out: int) -> None:
         self.condition = threading.Condition()
         self.state = _IDLE
-        self.wake_fd = wake_fd
+        self.done_in = done_in
+        self.done_out = done_out
         self.job: tuple[Any, ...] | None = None
         self.stage = 0
         self.error = 0
@@ -112,7 +113,7 @@ class _Writer:
                     return
             self.work()
             with self.condition:
-                os.write(self.wake_fd, (1).to_bytes(8, "little"))
+                os.write(self.done_out, (1).to_bytes(8, "little"))
                 self.state = _IDLE
                 self.condition.notify_all()
 
@@ -152,9 +153,12 @@ def _extend(file: int, size: int) -> None:
         os.ftruncate(file, size)
 
 
-def start(wake_fd: int) -> _Writer:
-    """Start the thread, which writes eight bytes to `wake_fd` after every job."""
-    return _Writer(wake_fd)
+def start(done_in: int, done_out: int) -> _Writer:
+    """Start the thread, which writes eight bytes to `done_out` after every job.
+
+    They come out of `done_in`, which is read without waiting.
+    """
+    return _Writer(done_in, done_out)
 
 
 def submit(
@@ -185,8 +189,17 @@ def submit(
         writer.condition.notify_all()
 
 
+def take(writer: _Writer) -> bool:
+    """Take the result of a job; False if there is none that has not been taken."""
+    try:
+        os.read(writer.done_in, 8)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def settle(writer: _Writer) -> None:
-    """Wait until no job is under way."""
+    """Wait until no job is under way; its result is not taken by that."""
     with writer.condition:
         writer.condition.wait_for(lambda: writer.state != _BUSY)
 

@@ -3,6 +3,9 @@
 cimport cython
 
 from midge.jetstream.store.file.group cimport Segment
+from midge.jetstream.store.file.space cimport ahead_of, pages
+
+cdef Py_ssize_t _SEGMENT_MAX
 
 
 @cython.final

@@ -13,6 +13,8 @@ from midge.jetstream.store.file.space import ahead_of, pages
 SEGMENT_MAX = 16 * 1024 * 1024
 """A segment is read and rewritten as a whole: 80,000 small records in some 20 ms."""
 
+_SEGMENT_MAX = SEGMENT_MAX  # a C number where this is compiled
+
 Chore = tuple[Write, Callable[[bool], object]]
 """A write between two groups, and what is told whether it succeeded."""
 
@@ -51,9 +53,9 @@ class NextSegment:
         While other processes write, the disk may take 100 ms for that.
         """
         ahead = ahead_of(segment)
-        if segment.end < SEGMENT_MAX and segment.allocated - segment.end < ahead // 2:
+        if segment.end < _SEGMENT_MAX and segment.allocated - segment.end < ahead // 2:
             self._extend(segment, ahead)
-        elif self._prepared is None and segment.end * 4 >= SEGMENT_MAX * 3:
+        elif self._prepared is None and segment.end * 4 >= _SEGMENT_MAX * 3:
             with contextlib.suppress(OSError):  # it is tried again when it is needed
                 self._prepared = self._create(segment.number + 1)
                 self._extend(self._prepared, SEGMENT_MAX // 4)

@@ -1,6 +1,10 @@
 """JetStream of a server, from its start to its stop."""
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -8,8 +12,12 @@ import midge
 from midge.jetstream.errors import JetStreamError
 from midge.server.config.options import JetStream, Listen, Options
 from midge.server.errors import ConfigError
+from midge.server.routing.account import Account
+from midge.server.routing.client import Client
+from midge.server.routing.outbound import ChunkPool
 from midge.server.server import Server
 from midge.testing import SimulatedDisk
+from tests.support.transports import Transport
 
 
 async def test_pages_see_no_jetstream_after_its_stop() -> None:
@@ -50,6 +58,31 @@ async def test_a_wrong_key_is_one_clear_line(tmp_path: Path) -> None:
             ConfigError, match=f"jetstream.encryption_key: the store is encrypted.* {text}"
         ):
             await Server(options(key)).start()
+
+
+async def test_what_follows_from_a_result_of_the_disk_is_written_at_once() -> None:
+    options = Options(listen=Listen(port=-1), jetstream=JetStream(enabled=True, in_memory=True))
+    server = Server(options)
+    await server.start()
+    engine = server.jetstream
+    assert engine is not None
+    router = engine._broker.router
+    client = Client(1, Account("A"), ChunkPool())
+    transport = Transport()
+    client.outbound.attach(transport)
+
+    def answer() -> None:
+        client.outbound.append(b"+OK\r\n")
+        router.touch(client)
+        raise ZeroDivisionError
+
+    readers: dict[int, Callable[[], None]] = {}
+    loop = SimpleNamespace(add_reader=readers.__setitem__)
+    engine._add_reader(cast(asyncio.AbstractEventLoop, loop), 7, answer)
+    with pytest.raises(ZeroDivisionError):
+        readers[7]()
+    assert bytes(transport.written) == b"+OK\r\n"
+    await server.stop()
 
 
 async def names(server: midge.Server) -> list[str]:

@@ -1,0 +1,14 @@
+# C types for space.py.
+
+from midge.jetstream.store.file.group cimport Segment
+
+cdef Py_ssize_t _AHEAD_MIN, _AHEAD_MAX, _PLENTY, _SPARE
+
+
+cpdef Py_ssize_t ahead_of(Segment segment) noexcept
+cpdef Py_ssize_t pages(Py_ssize_t size) noexcept
+
+
+cdef class Space:
+    cdef public bint is_short
+    cdef object _disk
