@@ -26,7 +26,7 @@ def nats_headers(block: bytes) -> dict[bytes, bytes] | None:
     """Return the headers whose names begin with ``Nats-``, the first line of each.
 
     Returns:
-        None when there is none, which most blocks are recognised by with one search.
+        None without such headers, which one search tells for most blocks.
     """
     at = block.find(b"\nNats-")
     if at < 0:
@@ -50,7 +50,7 @@ def nats_headers(block: bytes) -> dict[bytes, bytes] | None:
 
 
 def find(block: bytes, name: bytes) -> bytes | None:
-    """Return the value of the first line called `name`; None when there is none."""
+    """Return the value of the first line called `name`, or None."""
     start = _line(block, name)
     if start < 0:
         return None
@@ -64,7 +64,7 @@ def find(block: bytes, name: bytes) -> bytes | None:
 
 
 def _line(block: bytes, name: bytes) -> int:
-    """Return where the first line called `name` begins; -1 when there is none."""
+    """Return where the first line called `name` begins; -1 if it is missing."""
     at = block.find(_LINE_END + name + b":")
     return at + 2 if at >= 0 else -1
 

@@ -59,7 +59,7 @@ class Frame:
         return memory.take(self.data, self.base + self.subject_start, self.base + self.subject_end)
 
     def reply_bytes(self) -> bytes | None:
-        """Copy the reply subject out; None when there is none."""
+        """Copy the reply subject out; None without one."""
         if self.reply_end == self.reply_start:
             return None
         return memory.take(self.data, self.base + self.reply_start, self.base + self.reply_end)
@@ -111,7 +111,7 @@ def with_subject(frame: Frame, subject: bytes) -> Frame:
 def rewritten(frame: Frame, line_end: int) -> Frame:
     """Return a frame in canonical form.
 
-    It has single blanks and CR LF, and is a PUB if there is no header. The sizes keep their digits
+    It has single blanks and CR LF, and is a PUB without headers. The sizes keep their digits
     as written. `line_end` is where the arguments of the control line end, as an offset from the
     frame's base.
     """

@@ -33,7 +33,7 @@ def token_end(data: bytearray, start: int, end: int) -> int:
 def size_at(data: bytearray, start: int, end: int) -> int:
     """Return the number at `start`, times 8, plus the count of its digits, 1 to 7.
 
-    0 where there is none, one of more digits, or too little behind it to be a line's end.
+    0 without a number, with more digits, or with too little behind it to be a line's end.
     """
     found = _SIZE.match(data, start, end)
     if found is None or end - start < 8:

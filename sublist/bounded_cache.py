@@ -21,7 +21,7 @@ class BoundedCache:
         return len(self.entries)
 
     def get(self, key: object) -> Any:
-        """Return the answer for `key`; None when there is none."""
+        """Return the answer for `key`, or None if it is not cached."""
         return self.entries.get(key)
 
     def put(self, key: object, answer: object) -> None:

@@ -102,7 +102,7 @@ class SubListResult:
         return False
 
     def group(self, name: bytes) -> QueueGroup | None:
-        """Return the queue group `name` of local members; None if there is none."""
+        """Return the queue group `name` of local members, or None."""
         for group in self.queues:
             if group.name == name:
                 return group

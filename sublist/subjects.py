@@ -17,7 +17,7 @@ _LF = 0x0A
 def is_valid_subject(subject: bytes) -> bool:
     """Tell whether `subject` may be subscribed to.
 
-    No token is empty, ``>`` as a whole token is the last one, and there is no blank, TAB, CR or LF,
+    No token is empty, ``>`` as a whole token is the last one, and it has no blank, TAB, CR or LF,
     which a control line cannot carry. Every other byte is allowed, NUL and non-UTF-8 included.
     """
     length = len(subject)

@@ -1,7 +1,7 @@
 """The SubList: the subscriptions of an account, matched by subject.
 
 Literal subjects live in a dictionary, wildcard ones in a trie, and results in a bounded cache.
-While there is no wildcard subscription, a match is one dictionary look-up and the trie is never
+Without wildcard subscriptions, a match is one dictionary look-up and the trie is never
 touched. Reading a cached result takes no lock; building and changing do, so a SubList may be shared
 by threads.
 """

@@ -55,7 +55,7 @@ class RemoteSubscription(Subscription):
     `weight` is the number of members that a queue group has behind it; it may change at any time.
     `origin` is the cluster of the leaf nodes behind the link that the interest is of, empty where
     it is of the other server itself. With `is_last_choice` members of a queue group get a message
-    only where there is no other member.
+    only without any other member.
     """
 
     __slots__ = ("is_last_choice", "origin", "remote", "weight")

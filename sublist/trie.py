@@ -184,7 +184,7 @@ class Level:
         return self.nodes.get(token)
 
     def ensure(self, token: bytes) -> Node:
-        """Return the node of `token`; make one when there is none."""
+        """Return the node of `token`, made if necessary."""
         node = self.find(token)
         if node is None:
             node = Node()

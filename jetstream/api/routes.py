@@ -46,7 +46,7 @@ def consumer_of(account: JetStreamAccount, stream: bytes, name: bytes) -> Consum
 def take_pull(
     account: JetStreamAccount, subject: bytes, reply: bytes, headers: bytes, body: bytes
 ) -> bool:
-    """Hand a pull request to its consumer; False when there is none of that name."""
+    """Hand a pull request to its consumer; False if no consumer has that name."""
     stream, _, name = subject[_NEXT_SIZE:].partition(b".")
     consumer = consumer_of(account, stream, name)
     if consumer is None:
@@ -82,7 +82,7 @@ def take_direct_get(
 def take_at_once(
     account: JetStreamAccount, subject: bytes, reply: bytes, headers: bytes, body: bytes
 ) -> bool:
-    """Take a pull request or a direct get; False where none answers: there are no responders."""
+    """Take a pull request or a direct get; False if nothing answers it: no responders."""
     if subject.startswith(NEXT):
         return take_pull(account, subject, reply, headers, body)
     return take_direct_get(account, subject, reply, headers, body)
@@ -117,7 +117,7 @@ def ack_names(subject: bytes) -> int:
 
 
 def take_flow_control(account: JetStreamAccount, subject: bytes, headers: bytes) -> bool:
-    """Hand the answer to a flow control request on; False when there is no such consumer."""
+    """Hand the answer to a flow control request on; False if the consumer does not exist."""
     tokens = subject.split(b".")
     names = tokens[2:4] if len(tokens) <= _FLOW_CONTROL_TOKENS else tokens[4:6]
     consumer = consumer_of(account, *names) if len(names) == 2 else None

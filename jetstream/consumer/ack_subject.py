@@ -72,7 +72,7 @@ class AckNumbers:
         return tokens_from(data, at, end)
 
     def read(self, subject: bytes) -> None:
-        """Read `subject`. A token that is no number counts as one beyond all sequences."""
+        """Read `subject`. A token that is not a number counts as one beyond all sequences."""
         self.deliveries = 0
         self.seq = 0
         self.consumer_seq = 0
@@ -108,7 +108,7 @@ def next_token(data: bytes | bytearray, at: int, end: int) -> int:
 
 
 def read_number(data: bytes | bytearray, at: int, end: int) -> int:
-    """Return the number that the token at `at` is; the largest of 64 bits when it is none."""
+    """Return the token at `at` as a number; the largest of 64 bits if it is not a number."""
     value = 0
     digits = 0
     while at < end and data[at] != _DOT:

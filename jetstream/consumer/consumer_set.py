@@ -79,7 +79,7 @@ class ConsumerSet(ConsumerHost):
         return len(self._by_name)
 
     def is_empty(self) -> bool:
-        """Tell whether there is no consumer."""
+        """Tell whether the set is empty."""
         return not self._by_name
 
     def __iter__(self) -> Iterator[Consumer]:
@@ -244,7 +244,7 @@ class ConsumerSet(ConsumerHost):
     def restore(self) -> None:
         """Take up the consumers that were stored with the stream.
 
-        A name that begins with a zero byte is none a consumer can have: the stream keeps
+        No consumer can have a name that begins with a zero byte: the stream keeps
         something of its own there, such as how far it has read its sources.
         """
         for name, snapshot, operations in list(self.store.consumers()):

@@ -253,7 +253,7 @@ class Delivering(Tracking):
             self.pending.enqueue(entry)
 
     def _next_message(self) -> StoredMessage | None:
-        """Return the message to deliver next, and set `_deliveries`; None when there is none."""
+        """Return the message to deliver next, or None, and set `_deliveries`."""
         if self.pending.queued:
             message = self._next_again()
             if message is not None:

@@ -48,7 +48,7 @@ class ConsumerLog:
         self._snapshot_bytes = 0
 
     def changed(self, seq: int) -> None:
-        """Take note that a message was delivered, waits anew, or is no longer pending."""
+        """Note that a message was delivered, waits anew, or is not pending any more."""
         if self._changed is None:
             self._changed = []
         self._changed.append(seq)

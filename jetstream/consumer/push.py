@@ -257,6 +257,6 @@ class PushConsumer(Consumer):
 
 
 def _number(headers: bytes, name: bytes) -> int:
-    """Return the number in a header, -1 when there is none."""
+    """Return the number in a header, -1 without one."""
     value = header_block.find(headers, name)
     return int(value) if value and value.isdigit() else -1

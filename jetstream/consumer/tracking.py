@@ -81,7 +81,7 @@ class Tracking(Progress):
     # What the stream tells.
 
     def removed(self, seq: int) -> None:
-        """Take note that a message that matches the filters is no longer stored."""
+        """Note that a message that matches the filters has been removed."""
         entry = self.pending.get(seq)
         if entry is not None:
             count = self._delivery_count(seq)

@@ -33,7 +33,7 @@ class Sink:
     """The account that a stream belongs to, as its streams and consumers see it.
 
     The server's sink routes; a test's sink collects. `headers` is a whole header block with its
-    blank line, or empty. `reply` is empty when there is none.
+    blank line, or empty. `reply` is empty without a reply subject.
     """
 
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:

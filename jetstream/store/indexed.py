@@ -183,7 +183,7 @@ class IndexedStore(StreamStore):
         self.last_time_ns = incoming.time_ns
 
     def _drop(self, seq: int) -> bool:
-        """Take a message out of the index; False when there is none."""
+        """Take a message out of the index; False if it is not there."""
         position = self._index.locate(seq)
         if position < 0:
             return False

@@ -31,7 +31,7 @@ class StoreKeyError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """There is no room on the disk for another message; removals are still possible."""
+    """The disk has no room for another message; removals are still possible."""
 
 
 class StoreFailedError(StoreError):
@@ -144,8 +144,8 @@ class StreamStore:
     """The messages of one stream, with the state of its consumers.
 
     Filters are tuples of subjects that may hold wildcards; the empty tuple stands for all messages.
-    An `end_seq` or `upto_seq` of 0 stands for `last_seq`. Sequences start at 1, so that 0 is no
-    message.
+    An `end_seq` or `upto_seq` of 0 stands for `last_seq`. Sequences start at 1, so that 0 stands
+    for no message.
 
     `removals` grows with every message that goes, for whatever reason, so that a count made earlier
     can be known to be stale. `subject_count` is the number of distinct subjects stored.
@@ -205,7 +205,7 @@ class StreamStore:
         """Remove one message; `erase` also overwrites its bytes, once the removal is durable.
 
         Returns:
-            False when there is no such message.
+            False if the message does not exist.
         """
         raise NotImplementedError
 
@@ -235,7 +235,7 @@ class StreamStore:
     # Reading.
 
     def load(self, seq: int) -> StoredMessage | None:
-        """Return the message of this sequence, visible or not; None when there is none."""
+        """Return the message of this sequence, visible or not; None if it does not exist."""
         raise NotImplementedError
 
     def load_next(
@@ -247,7 +247,7 @@ class StreamStore:
     def show_next(
         self, filters: tuple[bytes, ...], start_seq: int, end_seq: int, view: MessageView
     ) -> bool:
-        """Set `view` to what `load_next` would return; False when there is none."""
+        """Set `view` to what `load_next` would return; False instead of None."""
         raise NotImplementedError
 
     def next_seq(self, filters: tuple[bytes, ...], start_seq: int, end_seq: int = 0) -> int:
@@ -270,11 +270,11 @@ class StreamStore:
         raise NotImplementedError
 
     def size_of(self, seq: int) -> int:
-        """Return what the message of this sequence counts towards `bytes`; 0 when there is none."""
+        """Return what a message counts towards `bytes`; 0 if it does not exist."""
         raise NotImplementedError
 
     def first_time_ns(self) -> int:
-        """Return when the first message was stored; 0 when there is none."""
+        """Return when the first message was stored; 0 without messages."""
         raise NotImplementedError
 
     def first_for_subject(self, subject: bytes) -> int:
@@ -304,7 +304,7 @@ class StreamStore:
         """Return the subjects with more than `limit` messages, of `count` subjects from `number`.
 
         Subjects are numbered from 0 on. Behind them stands the number to go on with; -1 when
-        there are no more.
+        all were given.
         """
         raise NotImplementedError
 
@@ -315,7 +315,7 @@ class StreamStore:
     def subject_names(self, subject: bytes, number: int, count: int) -> tuple[list[bytes], int]:
         """Return the subjects that match, in no order, of `count` numbers from `number`.
 
-        Behind them stands the number to go on with; -1 when there are no more.
+        Behind them stands the number to go on with; -1 when all were given.
         """
         raise NotImplementedError
 

@@ -27,7 +27,7 @@ class SearchableStore(RemovingStore):
     """Answers every question but for where the bytes of a message are."""
 
     def load(self, seq: int) -> StoredMessage | None:
-        """Return the message of this sequence; None when there is none."""
+        """Return the message of this sequence, or None."""
         return self._view.copied() if self._show(seq, self._view) else None
 
     def load_next(
@@ -40,7 +40,7 @@ class SearchableStore(RemovingStore):
     def show_next(
         self, filters: tuple[bytes, ...], start_seq: int, end_seq: int, view: MessageView
     ) -> bool:
-        """Have `view` show what `load_next` would return; False when there is none."""
+        """Set `view` to what `load_next` would return; False instead of None."""
         seq = 0
         if not filters and start_seq <= end_seq and self._index.locate(start_seq) >= 0:
             seq = start_seq  # as nearly always, when a consumer takes them all
@@ -49,7 +49,7 @@ class SearchableStore(RemovingStore):
         return seq != 0 and self._show(seq, view)
 
     def _show(self, seq: int, view: MessageView) -> bool:
-        """Have `view` show the message of this sequence; False when there is none."""
+        """Set `view` to the message of this sequence; False if it does not exist."""
         position = self._index.locate(seq)
         if position < 0:
             return False
@@ -124,7 +124,7 @@ class SearchableStore(RemovingStore):
         return self._index.block.size(position) if position >= 0 else 0
 
     def first_time_ns(self) -> int:
-        """Return when the first message was stored; 0 when there is none."""
+        """Return when the first message was stored; 0 without messages."""
         return self._time_of(self.first_seq) if self.messages > 0 else 0
 
     def first_for_subject(self, subject: bytes) -> int:
@@ -176,7 +176,7 @@ class SearchableStore(RemovingStore):
     def crowded(self, limit: int, number: int, count: int) -> tuple[list[bytes], int]:
         """Return the subjects with more than `limit` messages, of `count` subjects from `number`.
 
-        Behind them stands the number to go on with; -1 when there are no more.
+        Behind them stands the number to go on with; -1 at the end.
         """
         found = []
         end = min(number + count, self._subjects.limit())

@@ -69,11 +69,11 @@ class MemoryStore(SearchableStore):
         self.visible_seq = self.last_seq
 
     def ids(self) -> Iterator[tuple[bytes, int, int]]:
-        """Iterate over nothing: there is no life before this one."""
+        """Iterate over nothing: memory does not outlive the process."""
         return iter(())
 
     def ttls(self) -> Iterator[tuple[int, int]]:
-        """Iterate over nothing: there is no life before this one."""
+        """Iterate over nothing: memory does not outlive the process."""
         return iter(())
 
     def save_config(self, config: bytes) -> None:
@@ -192,7 +192,7 @@ class MemoryStore(SearchableStore):
         self._chunk = None
 
     def shrink_next(self) -> bool:
-        """Copy what is left of a thin chunk; False when there is none.
+        """Copy what is left of a thin chunk; False if no chunk is thin.
 
         That is 0.3 ms a chunk, and a purge may leave hundreds of them.
         """

@@ -50,7 +50,7 @@ class Block:
         self.keys: bytearray | None = None
 
     def position(self, place: int) -> int:
-        """Return the byte position of the row of a place; -1 when there is no message."""
+        """Return the byte position of the row of a place; -1 without a message."""
         if self.keys is None:
             position = place * _ROW
             if position >= len(self.rows) or numbers.u32_at(self.rows, position + _SIZE) == 0:

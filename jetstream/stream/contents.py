@@ -157,7 +157,7 @@ class Contents:
         return purged
 
     def remove(self, seq: int, *, erase: bool = False) -> bool:
-        """Remove one message, visible or not; False when there is none."""
+        """Remove one message, visible or not; False if it does not exist."""
         subject = self.store.subject_of(seq)
         if subject is None or not self.store.remove(seq, erase):
             return False

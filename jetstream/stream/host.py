@@ -110,7 +110,7 @@ class StreamHost:
         raise NotImplementedError
 
     def is_schedule(self, subject: bytes) -> bool | None:
-        """Tell whether the last message of a subject is a schedule; None when there is none."""
+        """Tell whether the last message of a subject is a schedule; None without a message."""
         raise NotImplementedError
 
     def save_origins(self) -> None:

@@ -84,7 +84,7 @@ class Incoming:
         self.batch_size = 0
 
     def value(self, name: bytes) -> bytes:
-        """Return the value of a header; empty when there is none."""
+        """Return the value of a header; empty without it."""
         return self.values.get(name, b"")
 
 

@@ -171,7 +171,7 @@ class _Node:
             place = (place + 1) & most
 
     def ensure(self, token: bytes) -> _Node:
-        """Return the node of `token`; make one when there is none."""
+        """Return the node of `token`, made if necessary."""
         if token == b"*":
             self.pwc = self.pwc or _Node(token)
             return self.pwc

@@ -7,10 +7,10 @@ bounded caches. `Permissions` belongs to one connection: the rules, and the repl
 The rules:
 
 ==============  ====================================================================================
-publish         The subject must be matched by an allow pattern, or there is none; and by no deny
+publish         The subject must be matched by an allow pattern, if there are any, and by no deny
                 pattern. Wildcards in a published subject are ordinary bytes.
 subscribe       The whole subscription subject must be *covered* by one allow pattern (``a.*`` does
-                not cover ``a.>``), or there is none; and must not be matched by a deny pattern.
+                not cover ``a.>``), if there are any, and must not be matched by a deny pattern.
 queue           ``subject queue`` entries count for subscriptions with that queue group only, where
                 the queue part may be a pattern. When such entries of the allow list cover the
                 subject, the queue group must be among them. A denial without queue part denies

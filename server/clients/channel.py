@@ -257,7 +257,7 @@ class Channel:
         self.resume()
 
     def let_go(self) -> None:
-        """Drop all references: there is no transport, or will be none."""
+        """Drop all references: the transport is lost, or will never be made."""
         if self._farewell is not None:
             self._farewell.end()
             self._farewell = None

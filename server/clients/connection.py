@@ -63,7 +63,7 @@ class Connection(PublishingClient):
     """A client, whole.
 
     `listener_kind` is STANDARD or WEBSOCKET. `identity` is that of the authenticated user, `info`
-    what interceptors are told of it, `pending` what waits for them; each None while there is none.
+    what interceptors are told of it, `pending` what waits for them; each may be None.
     `subscriptions` are its own, by sid. With `is_unsettled` other workers may not know yet what it
     subscribes to, and the next PONG waits until they do. `late_pongs` answers each PING after the
     first, where there are several workers and the client sends PING ahead of what it covers.

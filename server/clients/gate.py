@@ -8,7 +8,7 @@ _NO_CHUNKS = ChunkPool()  # nothing is ever written to a gate
 
 
 class Gate(Client):
-    """Stands for the receiver of what publishers send when that is no connection.
+    """Stands for a receiver of what publishers send that is not a connection.
 
     While `is_shut`, its publishers are not read.
     """

@@ -58,7 +58,7 @@ class PublishingClient(ChannelOwner):
     `options` are those of its CONNECT, `permissions` limit what it may publish and receive; None
     when nothing does. `tracer`, if any, is told what comes and goes.
 
-    Publishing is no object of its own. As one it took 3.9 % more instructions for a message of 600
+    Publishing is not a separate object. As one it took 3.9 % more instructions for a message of 600
     mixed subjects to one receiver (1,195 against 1,150), 5.2 % without a receiver and 0.6 % in runs
     of equal lines, which was 2 to 6 % of CPU time, and 64 more bytes and a reference cycle per
     connection (compiled, x86-64, Python 3.11).

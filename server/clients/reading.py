@@ -48,9 +48,9 @@ class Resumable(Protocol):
 class Reading:
     """Halts `parser` and stops reading when it has had its turn, or for a reason from outside.
 
-    `channel` is resumed when its next turn has come. `transport` is what is read; None while there
-    is none. A batch is what one read brings: it may do PORTION_BYTES of work in any case, and what
-    can be drawn of the turn that all share.
+    `channel` is resumed when its next turn has come. `transport` is what is read, or None. A batch
+    is what one read brings: it may do PORTION_BYTES of work in any case, and what can be drawn of
+    the turn that all share.
     """
 
     def __init__(

@@ -57,7 +57,7 @@ class RouteLink(Link):
         self._here_name = b""
 
     def branch(self, name: bytes) -> "RouteBranch | None":
-        """Return the part of the account called `name`, made now if there is none yet.
+        """Return the part of the account called `name`, made now if necessary.
 
         None, if the other server names too many accounts that are not here.
         """

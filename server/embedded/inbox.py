@@ -51,7 +51,7 @@ class Message:
 
     @property
     def headers(self) -> dict[str, list[str]]:
-        """The headers by name; empty when there are none."""
+        """The headers by name, or empty."""
         if self._headers is None:
             self._headers = parse_headers(self._header_block) if self._header_block else {}
         return self._headers

@@ -80,7 +80,7 @@ class Publisher:
         return self._internal.publish(home, topic, content, answer_to, block)
 
     def known_account(self, name: str) -> Account:
-        """Return the account called `name`. Raises: ValueError when there is none."""
+        """Return the account called `name`. Raises: ValueError if it does not exist."""
         account: Account | None = self.broker.accounts.get(name)
         if account is None:
             known = ", ".join(sorted(self.broker.accounts))

@@ -1,4 +1,4 @@
-"""Whose turn it is to deliver: consumers with something to send share the loop with all others.
+"""Turns of delivery: consumers with something to send share the loop with all others.
 
 A consumer that is ready waits for a turn of the server's, as a connection does that has more to
 say. A turn's share is divided among the consumers that are ready, one portion each in the order in

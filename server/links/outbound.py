@@ -45,7 +45,11 @@ class LinkOutbound(Outbound):
         self._block_end = 0
 
     def append_plain(self, frame: Frame, heads: Heads) -> int:
-        """Add `frame` for the plain subscriptions of the other side; return how many bytes."""
+        """Add `frame` for the plain subscriptions of the other side; return how many bytes.
+
+        A line of a link has no sid, nor the blank behind it. `append_message` does not write this
+        line as well, since every delivery to a client would pay for the test.
+        """
         verb = heads.plain if frame.header_size < 0 else heads.with_headers
         base = frame.base
         subject_length = frame.subject_end - frame.subject_start

@@ -128,7 +128,7 @@ class MessageTap(MessageObserver):
     def _note(
         self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
     ) -> None:
-        """Record a message in a row of its own, unless it is filtered out or there is no room."""
+        """Record a message in a row of its own, unless it is filtered out or the rows are full."""
         if self._router.batches != self._batch:
             self.begin_batch()
         start = frame.base + frame.subject_start
@@ -181,7 +181,7 @@ class MessageTap(MessageObserver):
                 self.rows.hour = hour
 
     def swap(self) -> bool:
-        """Exchange the rows for empty ones; False when there are none."""
+        """Exchange the rows for empty ones; False if none are left."""
         rows = self._exchange(self.rows)
         if rows is None:
             self._refused = True

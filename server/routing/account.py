@@ -113,7 +113,7 @@ class SeveralListeners(Several):
             listener.interest_began(subject, queue)
 
     def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
-        """Pass on that there is none any more."""
+        """Pass on that interest has ended."""
         for listener in tuple(self.members):
             listener.interest_ended(subject, queue)
 

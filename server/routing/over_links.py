@@ -140,7 +140,7 @@ def pick_links(
     """Choose the receiver in each queue group of `result` that has members behind links.
 
     Members in other accounts, in `carried`, count like those in this one. Returns the links chosen,
-    by the name of the group; None if there is none.
+    by the name of the group; None without any.
     """
     remotes = result.remotes
     assert remotes is not None, "what lies behind links is asked for only where there is some"
@@ -161,8 +161,8 @@ def pick_link(
     """Choose a link for a message to `group`, each as often as its members there weigh.
 
     In turn, or at random with a `chooser`. The `here` members of this server count like those
-    behind links, and None says that one of them is to get the message, or that there is no member
-    that it may go to. Members of last choice count only where there is no other.
+    behind links, and None says that one of them is to get the message, or that no member is left
+    that it may go to. Members of last choice count only without any other.
     """
     members: tuple[Any, ...] = group.members
     total = here
@@ -202,7 +202,7 @@ def pick_link(
 def pick_instead(
     group: QueueGroup, publisher: Client | None, chooser: Random | None, has_members: bool
 ) -> Client | None:
-    """Choose a link for a message to `group` that no member here takes; None if there is none.
+    """Choose a link for a message to `group` that no member here takes, or None.
 
     What came over a route goes on over another one then, as nats-server's does: the members that
     it was sent here for have just left. It goes back over the same route only without

@@ -1,7 +1,7 @@
 """The link between two workers of a server: messages of all accounts, in the dialect of routes.
 
-It is no route. The other worker is the same server, so nothing is asked, allowed or mapped a second
-time, and what comes over it never goes on to another worker.
+It is not a route. The other worker is the same server, so nothing is asked, allowed or mapped a
+second time, and what comes over it never goes on to another worker.
 
 Most messages have neither reply nor headers. What is for one subscription alone crosses in blocks
 of MSG lines, see protocol/worker.py. Any other such PUB for plain subscriptions crosses as it came,

@@ -108,7 +108,7 @@ class Log:
         """Make room in the open group for a record; return where in its data it goes.
 
         Raises:
-            StoreFullError: there is no room for another message.
+            StoreFullError: the disk has no room for another message.
             StoreFailedError: a sync has failed.
         """
         group = self.opened()
@@ -143,7 +143,7 @@ class Log:
             raise StoreFailedError(str(self.failure))
 
     def opened(self) -> Group:
-        """Return the open group, after opening one if there is none."""
+        """Return the open group; open one if necessary."""
         return self._open if self._open is not None else self._begin()
 
     def join(self, stream: Any) -> int:

@@ -4,7 +4,7 @@ This module is the interpreted twin of ``native.pxd`` and ``native.h``, which th
 use: there nothing of this needs the interpreter. The bytes are the same.
 
 The checksum is CRC-32 as zlib has it: in C 64 bytes a step by carry-less multiplication, in Python
-zlib's own. CRC-32C by its instruction is no faster from 64 bytes on, and Python has none.
+zlib's own. CRC-32C by its instruction is not faster from 64 bytes on, and Python lacks it.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class NextSegment:
                 self._extend(self._prepared, SEGMENT_MAX // 4)
 
     def give_back(self) -> bool:
-        """Give back the room of the segment that is only prepared; False when there is none."""
+        """Give back the room of the segment that is only prepared; False without one."""
         prepared = self._prepared
         if prepared is None or prepared.allocated == 0 or self.is_extending:
             return False

@@ -43,7 +43,7 @@ class Damage:
 class Replay:
     """Does again what segments say, one after the other.
 
-    `stream_of` returns the store of a stream's number, a new one if there is none yet, or None when
+    `stream_of` returns the store of a stream's number, a new one if necessary, or None when
     the stream has been deleted. `repairs` are the bytes that have been put right in memory, and
     are still to be on the disk. `later_mark` tells how far the segments after the given one say
     that it was synced.
