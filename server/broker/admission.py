@@ -20,8 +20,7 @@ from midge.server.accounts.plan import plan_configured
 from midge.server.auth import Authenticator, Identity, Refusal, Verdict
 from midge.server.auth.identity import NoSeat
 from midge.server.auth.permissions import Permissions
-from midge.server.broker.auth_request import auth_timeout_s, request_of
-from midge.server.broker.pending_auth import PendingAuth
+from midge.server.broker.pending_auth import PendingAuth, auth_timeout_s, request_of
 from midge.server.clients.client_info import offered_by
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.log.logger import get_logger

@@ -193,6 +193,12 @@ def refusals(level: Level) -> dict[str, str]:
     }
 
 
+def missing_switches(level: Level) -> set[str]:
+    """Return the refused keys of a level that may be `false`, as nats-server takes it for them."""
+    missing = {key: one for key, one in level.keys.items() if isinstance(one, Missing)}
+    return {key for key, handler in missing.items() if handler.is_switch}
+
+
 def _flags() -> Iterator[str]:
     yield from ("### Flags", "", "| flag | what it does |", "|---|---|")
     for flag in ACTIONS + tuple(flag for flag in SETTINGS if flag.names != ("record",)):

@@ -36,8 +36,15 @@ def test_a_refused_key_says_so(level: drop_in.Level, key: str, text: str, tmp_pa
     assert f'{file}:2:3: field "{key}": {text}' in str(caught.value).splitlines()
 
 
-def test_false_is_accepted_for_what_is_missing(tmp_path: Path) -> None:
+def test_false_is_accepted_for_missing_switches_alone(tmp_path: Path) -> None:
+    level = drop_in.LEVELS[0]
+    switches = drop_in.missing_switches(level)
     file = tmp_path / "x.conf"
-    keys = drop_in.refusals(drop_in.LEVELS[0])
-    file.write_text("".join(f"{key}: false\n" for key in keys), encoding="utf-8")
+    file.write_text("".join(f"{key}: false\n" for key in sorted(switches)), encoding="utf-8")
     assert config.load(file).options == config.load(None).options
+    others = sorted(drop_in.refusals(level).keys() - switches)
+    file.write_text("".join(f"{key}: false\n" for key in others), encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        config.load(file)
+    assert [line.split('"')[1] for line in str(caught.value).splitlines()] == others
+    assert {"gateway", "mqtt"} < set(others), switches
