@@ -37,7 +37,7 @@ def append_run_in_turn(group: QueueGroup, frame: Frame, count: int) -> tuple[Any
         if not takes_run(member, frame):
             return ()
     _append(served, frame, count)
-    group.turn = (start + count) % len(members)
+    group.turn = (start + count - 1) % len(members) + 1  # as after a single one: who joins is next
     return served
 
 

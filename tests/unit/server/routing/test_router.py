@@ -353,6 +353,14 @@ def test_a_run_is_shared_out_among_the_members_whose_turn_it_is(account: Account
     assert sorted(member.delivered for member in members) == [1, 1, 1, 1, 2, 2, 2]
 
 
+def test_who_joins_after_a_run_is_the_next_as_after_single_messages(account: Account) -> None:
+    first = subscribe(account, b"*", queue=b"q")
+    assert feed_run(account) == [4]
+    second = subscribe(account, queue=b"q")
+    publish(Router(), account)
+    assert (first.delivered, second.delivered) == (5, 1)
+
+
 def test_one_client_with_several_members_gets_a_run_in_order(account: Account) -> None:
     member = subscribe(account, queue=b"q")
     other = RoutedSubscription(b"*", b"q", b"2", member.client)
