@@ -20,3 +20,5 @@ cpdef unsigned long long count_wanted(
 cpdef unsigned long long next_missing(
     MessageIndex index, unsigned long long seq, unsigned long long last
 ) except? 0
+@cython.locals(i=Py_ssize_t, block=Block, place=Py_ssize_t)
+cpdef unsigned long long seq_number(MessageIndex index, unsigned long long count) except? 0

@@ -61,3 +61,18 @@ def next_missing(index: MessageIndex, seq: int, last: int) -> int:
         if place < _SPAN:
             return seq if seq <= last else 0
     return 0
+
+
+def seq_number(index: MessageIndex, count: int) -> int:
+    """Return the sequence of message number `count`, of which there must be as many."""
+    for i in range(index.block_count()):
+        block = index.block_number(i)
+        if count > block.live:
+            count -= block.live
+            continue
+        place = block.next_place(0)
+        while count > 1:
+            place = block.next_place(place + 1)
+            count -= 1
+        return (block.number << _BITS) + place + 1
+    return 0

@@ -52,6 +52,7 @@ cdef class SearchableStore(RemovingStore):
     cpdef unsigned long long count_for_subject(self, bytes subject) except? 0
     @cython.locals(subject=Py_ssize_t, end=Py_ssize_t)
     cpdef tuple crowded(self, unsigned long long limit, Py_ssize_t number, Py_ssize_t count)
+    cdef Py_ssize_t _number_after(self, Py_ssize_t end) noexcept
     @cython.locals(wanted=Filters, end=Py_ssize_t, one=Py_ssize_t)
     cpdef tuple subject_names(self, bytes subject, Py_ssize_t number, Py_ssize_t count)
     @cython.locals(end=Py_ssize_t)

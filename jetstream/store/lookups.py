@@ -183,7 +183,11 @@ class SearchableStore(RemovingStore):
         for subject in range(number, end):
             if self._subjects.count(subject) > limit:
                 found.append(self._subjects.name(subject))
-        return found, end if end < self._subjects.limit() else -1
+        return found, self._number_after(end)
+
+    def _number_after(self, end: int) -> int:
+        """Return the number to go on with behind those below `end`; -1 at the end."""
+        return end if end < self._subjects.limit() else -1
 
     def subject_numbers(self) -> int:
         """Return the number that is above those of all stored subjects."""
@@ -197,13 +201,13 @@ class SearchableStore(RemovingStore):
         for one in range(number, end):
             if self._is_wanted(wanted, one):
                 found.append(self._subjects.name(one))
-        return found, end if end < self._subjects.limit() else -1
+        return found, self._number_after(end)
 
     def note_subjects(self, filters: tuple[bytes, ...], number: int, count: int) -> int:
         """Compare `count` subjects from `number` with filters, for what is asked of them next."""
         end = min(number + count, self._subjects.limit())
         self._filters_of(filters).note_some(number, end)
-        return end if end < self._subjects.limit() else -1
+        return self._number_after(end)
 
     def newest(
         self, filters: tuple[bytes, ...], number: int, count: int, upto_seq: int
@@ -220,7 +224,7 @@ class SearchableStore(RemovingStore):
                 seq = self._last_upto(one, upto_seq)
                 if seq:
                     found.append(seq)
-        return found, end if end < self._subjects.limit() else -1
+        return found, self._number_after(end)
 
     def newest_between(
         self, filters: tuple[bytes, ...], start_seq: int, end_seq: int, upto_seq: int

@@ -2,13 +2,13 @@
 
 cimport cython
 
+from midge.jetstream.store.counting cimport seq_number
 from midge.jetstream.store.filters cimport Filters
 from midge.jetstream.store.indexed cimport IndexedStore, Run
-from midge.jetstream.store.message_index cimport Block, MessageIndex
+from midge.jetstream.store.message_index cimport MessageIndex
 from midge.jetstream.store.sweep cimport Sweep
 
 cdef unsigned long long _NO_LIMIT
-cdef int _BITS
 cdef Py_ssize_t _SINGLY, _TURN_SUBJECTS
 cdef unsigned long long _CHAIN_SHARE
 
@@ -65,7 +65,3 @@ cdef class RemovingStore(IndexedStore):
     cdef void _swept(self, Sweep sweep) except *
 
     cdef void _purged(self, bytes subject, unsigned long long upto) except *
-
-
-@cython.locals(i=Py_ssize_t, block=Block, place=Py_ssize_t)
-cdef unsigned long long _seq_number(MessageIndex index, unsigned long long count) except? 0

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.store.interface import StreamStore
 from midge.jetstream.stream.pieces import Pieces
+from midge.jetstream.stream.searching import is_pattern
 
 SUBJECTS_MAX = 100_000
 """Most subjects that one answer details, as in nats-server."""
@@ -74,7 +75,7 @@ def subject_page(
 
     They come as several lists, none of which is long.
     """
-    if b"*" not in pattern and b">" not in pattern:
+    if not is_pattern(pattern):
         found = [pattern] if store.count_for_subject(pattern) else []
         return [found[offset:]], len(found)
     if store.subject_numbers() <= PIECE_SUBJECTS:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import secrets
 from functools import partial
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import UNSET
@@ -24,6 +23,7 @@ from midge.server.auth import AuthRequest, Refusal
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.leafnodes.rules import rules_of
 from midge.server.links.verdict import when_decided
+from midge.server.listeners.sockets import is_loopback
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
@@ -350,7 +350,7 @@ class AcceptedRoute(RouteSide):
         has_proof = (
             self._authenticate is not None or self.cluster.broker.options.cluster.tls.enabled
         )
-        return has_proof or ip_address(link.peer_host.partition("%")[0]).is_loopback
+        return has_proof or is_loopback(link.peer_host)
 
     def first_info(self, link: RouteLink, info: RouteInfo) -> None:
         """Register the server that has connected, once it has been let in."""
