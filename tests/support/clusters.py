@@ -18,6 +18,29 @@ from tests.support.processes import Server, command_of, link_port
 WAIT_S = 15.0
 END = "(end)"
 
+INFO: dict[str, Any] = {
+    "version": "2.15.1",
+    "proto": 3,
+    "host": "127.0.0.1",
+    "port": 1,
+    "headers": True,
+    "max_payload": 1 << 20,
+}
+"""What INFO says of a server that a test speaks for, whatever the kind of the link."""
+
+IMPORTING_ACCOUNTS = """
+accounts {
+  EX { users: [{user: ex, password: p}], exports: [{stream: "ex.>"}] }
+  IM { users: [{user: im, password: p}]
+       imports: [{stream: {account: EX, subject: "ex.>"}, to: "imp.>"}] }
+  JM { users: [{user: jm, password: p}]
+       imports: [{stream: {account: EX, subject: "ex.a.*"}, prefix: "pre"}] }
+}
+"""
+"""An account that exports streams, and two that import them; each has one of `IMPORTING_USERS`."""
+
+IMPORTING_USERS = ("ex", "im", "jm")
+
 _probes = count()
 
 
@@ -150,6 +173,17 @@ def clustered(program: str, accounts: str) -> Iterator[Server]:
         yield server
 
 
+async def publish_each_kind(client: Client) -> None:
+    """Publish to "bar" and "qq", with and without a reply, to "bar" a header, and to "other"."""
+    await client.publish("bar", b"1")
+    await client.publish("bar", b"2", reply="rep")
+    await client.publish("bar", b"3", headers={"K": "v"})
+    await client.publish("qq", b"4")
+    await client.publish("qq", b"5", reply="rep")
+    await client.publish("other", b"6")
+    await client.flush()
+
+
 class Peer:
     """A server of the cluster that a test speaks for."""
 
@@ -185,14 +219,9 @@ class Peer:
     def introduce(self, **fields: Any) -> None:
         """Send INFO."""
         known = {
+            **INFO,
             "server_id": "NPEER",
             "server_name": "PEER",
-            "version": "2.15.1",
-            "proto": 3,
-            "host": "127.0.0.1",
-            "port": 1,
-            "headers": True,
-            "max_payload": 1 << 20,
             "cluster": "C1",
             "lnoc": True,
             "lnocu": True,

@@ -11,20 +11,17 @@ from nats.aio.subscription import Subscription
 from nats.errors import NoRespondersError
 
 from midge.testing import SettlingClient
-from tests.support.clusters import Cluster, Peer, clustered, settle
+from tests.support.clusters import (
+    IMPORTING_ACCOUNTS,
+    IMPORTING_USERS,
+    Cluster,
+    Peer,
+    clustered,
+    settle,
+)
 from tests.support.leafnodes import Inbox, until
 from tests.support.processes import Server
 
-ACCOUNTS = """
-accounts {
-  EX { users: [{user: ex, password: p}], exports: [{stream: "ex.>"}] }
-  IM { users: [{user: im, password: p}]
-       imports: [{stream: {account: EX, subject: "ex.>"}, to: "imp.>"}] }
-  JM { users: [{user: jm, password: p}]
-       imports: [{stream: {account: EX, subject: "ex.a.*"}, prefix: "pre"}] }
-}
-"""
-NAMES = ("ex", "im", "jm")
 SUBSCRIPTIONS = (
     *(("im", "imp.a.b", ""), ("im", "imp.>", "q"), ("im", "imp.>", "q"), ("im", ">", "")),
     *(("im", "*.a", ""), ("im", "imp.*.b", ""), ("im", "other", ""), ("jm", "pre.ex.a.b", "q")),
@@ -44,7 +41,7 @@ TOLD_AT_THE_END = (
 
 @pytest.fixture(scope="module", params=["real", "midge"])
 def server(request: pytest.FixtureRequest):
-    with clustered(request.param, ACCOUNTS) as server:
+    with clustered(request.param, IMPORTING_ACCOUNTS) as server:
         yield server
 
 
@@ -52,7 +49,8 @@ def server(request: pytest.FixtureRequest):
 async def clients(server: Server) -> AsyncIterator[dict[str, Client]]:
     """A client of each account."""
     found = {
-        name: await SettlingClient.connected(server.url, user=name, password="p") for name in NAMES
+        name: await SettlingClient.connected(server.url, user=name, password="p")
+        for name in IMPORTING_USERS
     }
     yield found
     for client in found.values():
@@ -91,7 +89,9 @@ async def test_what_importers_want_is_told_as_the_exporters(
 async def test_the_groups_of_all_accounts_are_one(joined: Peer, clients: dict[str, Client]) -> None:
     plain, members = Inbox(), [Inbox(), Inbox(), Inbox()]
     await clients["im"].subscribe("imp.a.x", cb=plain.take)
-    for name, subject, inbox in zip(NAMES, ("ex.a.x", "imp.>", "*.ex.>"), members, strict=True):
+    for name, subject, inbox in zip(
+        IMPORTING_USERS, ("ex.a.x", "imp.>", "*.ex.>"), members, strict=True
+    ):
         await clients[name].subscribe(subject, "q", cb=inbox.take)
         await clients[name].flush()
     await joined.settle()
@@ -127,8 +127,8 @@ async def test_interest_of_importers_elsewhere_is_no_receiver(
 
 @pytest.mark.parametrize("kinds", [("midge", "real"), ("midge", "midge")])
 async def test_importers_on_several_servers_get_each_message_once(kinds: tuple[str, ...]) -> None:
-    async with Cluster(*kinds, config=ACCOUNTS) as cluster:
-        of = {name: await cluster.clients(user=name, password="p") for name in NAMES}
+    async with Cluster(*kinds, config=IMPORTING_ACCOUNTS) as cluster:
+        of = {name: await cluster.clients(user=name, password="p") for name in IMPORTING_USERS}
         plain = {(name, i): Inbox() for name in ("im", "jm") for i in range(len(kinds))}
         members = [Inbox() for _ in range(2 * len(kinds))]
         for (name, i), inbox in plain.items():

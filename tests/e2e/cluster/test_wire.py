@@ -11,7 +11,7 @@ import pytest
 from nats.aio.client import Client
 
 from midge.testing import SettlingClient
-from tests.support.clusters import END, Peer, route_port, told_of
+from tests.support.clusters import END, Peer, publish_each_kind, route_port, told_of
 from tests.support.processes import Server, command_of
 
 CONFIG = """
@@ -159,13 +159,7 @@ async def test_interest_there_already_is_told_to_a_new_server(
 async def test_messages_go_where_interest_is(joined: Peer, client: Client) -> None:
     joined.say("RS+ A bar", "RS+ A bar.>", "RS+ A qq gg 2", "RS+ B bar")
     await joined.settle()
-    await client.publish("bar", b"1")
-    await client.publish("bar", b"2", reply="rep")
-    await client.publish("bar", b"3", headers={"K": "v"})
-    await client.publish("qq", b"4")
-    await client.publish("qq", b"5", reply="rep")
-    await client.publish("other", b"6")
-    await client.flush()
+    await publish_each_kind(client)
     assert await joined.settle() == [
         *("RMSG A bar 1", "1", "RMSG A bar rep 1", "2"),
         *("HMSG A bar 18 19", "NATS/1.0", "K: v", "", "3"),

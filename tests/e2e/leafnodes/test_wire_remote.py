@@ -12,7 +12,7 @@ import pytest
 from nats.aio.client import Client
 
 from midge.testing import SettlingClient
-from tests.support.clusters import WAIT_S, Peer
+from tests.support.clusters import INFO, WAIT_S, Peer, publish_each_kind
 from tests.support.processes import Server, command_of
 
 CONFIG = """
@@ -26,15 +26,10 @@ leafnodes {
   } ]
 }
 """
-INFO: dict[str, Any] = {
+HUB_INFO: dict[str, Any] = {
+    **INFO,
     "server_id": "NHUB",
     "server_name": "HUB",
-    "version": "2.15.1",
-    "proto": 3,
-    "host": "127.0.0.1",
-    "port": 1,
-    "headers": True,
-    "max_payload": 1 << 20,
     "client_id": 7,
     "nonce": "bm9uY2U",
     "auth_required": True,
@@ -50,7 +45,7 @@ class Hub(Peer):
 
     def inform(self, **fields: Any) -> None:
         """Send INFO; without what is None."""
-        info = {**INFO, **fields}
+        info = {**HUB_INFO, **fields}
         known = {key: value for key, value in info.items() if value is not None}
         self.say(f"INFO {json.dumps(known)}")
 
@@ -209,13 +204,7 @@ async def test_messages_go_where_the_hub_has_interest(door: Door, client: Client
     hub = await door.joined()
     hub.say("LS+ bar", "LS+ bar.>", "LS+ qq gg 2")
     await hub.settle()
-    await client.publish("bar", b"1")
-    await client.publish("bar", b"2", reply="rep")
-    await client.publish("bar", b"3", headers={"K": "v"})
-    await client.publish("qq", b"4")
-    await client.publish("qq", b"5", reply="rep")
-    await client.publish("other", b"6")
-    await client.flush()
+    await publish_each_kind(client)
     assert await hub.settle() == [
         *("LMSG bar 1", "1", "LMSG bar rep 1", "2"),
         *("HMSG bar 18 19", "NATS/1.0", "K: v", "", "3"),

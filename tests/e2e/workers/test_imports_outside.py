@@ -8,30 +8,22 @@ from contextlib import AsyncExitStack
 from nats.aio.client import Client
 
 from midge.testing import SettlingClient
-from tests.support.clusters import settle
+from tests.support.clusters import IMPORTING_ACCOUNTS, IMPORTING_USERS, settle
 from tests.support.leafnodes import Inbox, until
 from tests.support.processes import Server, midge_command, nats_server_command
 
 CONFIG = """
 server_name: %s
 cluster { name: C, listen: "127.0.0.1:-1", connect_retries: 50, routes: [ %s ] }
-accounts {
-  EX { users: [{user: ex, password: p}], exports: [{stream: "ex.>"}] }
-  IM { users: [{user: im, password: p}]
-       imports: [{stream: {account: EX, subject: "ex.>"}, to: "imp.>"}] }
-  JM { users: [{user: jm, password: p}]
-       imports: [{stream: {account: EX, subject: "ex.a.*"}, prefix: "pre"}] }
-}
 """
-NAMES = ("ex", "im", "jm")
 MESSAGES = 30
 
 
 async def clients_of(servers: list[Server], stack: AsyncExitStack) -> dict[str, list[Client]]:
     """Connect clients of each account: to each worker of the first server, and to each other."""
-    found: dict[str, list[Client]] = {name: [] for name in NAMES}
+    found: dict[str, list[Client]] = {name: [] for name in IMPORTING_USERS}
     for server in (servers[0], *servers):
-        for name in NAMES:
+        for name in IMPORTING_USERS:
             client = await SettlingClient.connected(server.url, user=name, password="p")
             stack.push_async_callback(client.close)
             found[name].append(client)
@@ -41,12 +33,16 @@ async def clients_of(servers: list[Server], stack: AsyncExitStack) -> dict[str, 
 async def test_importers_get_each_message_once_wherever_they_are() -> None:
     async with AsyncExitStack() as stack:
         servers = [
-            stack.enter_context(Server(midge_command(), CONFIG % ("S0", ""), ("--workers", "2")))
+            stack.enter_context(
+                Server(
+                    midge_command(), CONFIG % ("S0", "") + IMPORTING_ACCOUNTS, ("--workers", "2")
+                )
+            )
         ]
         host, port = servers[0].wait_ready().address("cluster")
         route = f'"nats-route://{host}:{port}"'
         for i, command in enumerate((nats_server_command(), midge_command()), 1):
-            server = Server(command, CONFIG % (f"S{i}", route))
+            server = Server(command, CONFIG % (f"S{i}", route) + IMPORTING_ACCOUNTS)
             servers.append(stack.enter_context(server).wait_ready())
         of = await clients_of(servers, stack)
         plain = {(name, i): Inbox() for name in ("im", "jm") for i in range(4)}

@@ -20,10 +20,16 @@ from midge.testing import SimulatedDisk
 from tests.support.transports import Transport
 
 
-async def test_pages_see_no_jetstream_after_its_stop() -> None:
+async def started() -> Server:
+    """Start a server with JetStream in memory."""
     options = Options(listen=Listen(port=-1), jetstream=JetStream(enabled=True, in_memory=True))
     server = Server(options)
     await server.start()
+    return server
+
+
+async def test_pages_see_no_jetstream_after_its_stop() -> None:
+    server = await started()
     state = server._state
     assert state is not None
     assert state.jetstream is server.jetstream is not None
@@ -61,9 +67,7 @@ async def test_a_wrong_key_is_one_clear_line(tmp_path: Path) -> None:
 
 
 async def test_what_follows_from_a_result_of_the_disk_is_written_at_once() -> None:
-    options = Options(listen=Listen(port=-1), jetstream=JetStream(enabled=True, in_memory=True))
-    server = Server(options)
-    await server.start()
+    server = await started()
     engine = server.jetstream
     assert engine is not None
     router = engine._broker.router
