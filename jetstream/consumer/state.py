@@ -2,8 +2,8 @@
 
 Both are runs of 64-bit numbers, little endian. A change holds the positions, the messages that are
 pending since the last one, those settled above the floor, and delivery counts; a count of 0 is one
-to forget. A snapshot is a change that begins from nothing, behind the configuration as JSON, which
-leaves out what is usual.
+to forget. Zeros at its end are left out. A snapshot is a change that begins from nothing, behind
+the configuration as JSON, which leaves out what is usual.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from midge.jetstream.config import consumer as configuration
@@ -21,6 +22,8 @@ from midge.jetstream.consumer.pending import Entry
 from midge.jetstream.consumer.progress import Progress
 from midge.jetstream.json import structure
 from midge.jetstream.json.encode import encode
+
+Numbers = list[int]
 
 _POSITIONS = (
     "next_seq",
@@ -35,6 +38,9 @@ _POSITIONS = (
     "last_delivery_ns",
     "last_ack_ns",
 )
+
+_FIXED = len(_POSITIONS) + 3
+"""Numbers that every change has: the positions, and how many of each kind follow."""
 
 _USUAL: dict[str, Any] = {
     "deliver_policy": "all",
@@ -117,8 +123,26 @@ def change(consumer: Progress, changed: Iterable[int], *, had_counts: bool = Tru
         if had_counts or again:
             counts += (seq, max(again.get(seq, 0), 0))
     numbers = [int(getattr(consumer, name)) for name in _POSITIONS]
-    numbers += (len(pending), len(settled), len(counts), *pending, *settled, *counts)
+    return joined(numbers, pending, settled, counts)
+
+
+def joined(positions: Numbers, pending: Numbers, settled: Numbers, counts: Numbers) -> bytes:
+    """Return a change of these parts."""
+    numbers = [*positions, len(pending), len(settled), len(counts), *pending, *settled, *counts]
+    while numbers and numbers[-1] == 0:
+        numbers.pop()  # of an idle consumer all but two, 96 bytes that its store keeps in memory
     return _packed(numbers)
+
+
+def parts(operation: bytes) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Return the parts of a change: positions, pending, settled and counts."""
+    numbers = _unpacked(operation)
+    numbers += [0] * (_FIXED - len(numbers))
+    pending, settled, counts = numbers[len(_POSITIONS) : _FIXED]
+    numbers += [0] * (_FIXED + pending + settled + counts - len(numbers))
+    rest = iter(numbers[_FIXED:])
+    taken = [list(islice(rest, size)) for size in (pending, settled, counts)]
+    return numbers[: len(_POSITIONS)], taken[0], taken[1], taken[2]
 
 
 def restore(state: bytes, operations: Iterable[bytes]) -> StoredState:
@@ -134,22 +158,17 @@ def restore(state: bytes, operations: Iterable[bytes]) -> StoredState:
 
 
 def _apply(stored: StoredState, operation: bytes) -> None:
-    numbers = _unpacked(operation)
-    at = len(_POSITIONS)
-    stored.positions = tuple(numbers[:at])
-    pending, settled, counts = numbers[at : at + 3]
-    at += 3
-    for place in range(at, at + pending, 3):
-        stored.pending[numbers[place]] = (numbers[place + 1], numbers[place + 2])
-    at += pending
-    for seq in numbers[at : at + settled]:
+    positions, pending, settled, counts = parts(operation)
+    stored.positions = tuple(positions)
+    for seq, consumer_seq, sent_ns in zip(*[iter(pending)] * 3, strict=True):
+        stored.pending[seq] = (consumer_seq, sent_ns)
+    for seq in settled:
         stored.pending.pop(seq, None)
-    at += settled
-    for place in range(at, at + counts, 2):
-        if numbers[place + 1]:
-            stored.redelivered[numbers[place]] = numbers[place + 1]
+    for seq, count in zip(*[iter(counts)] * 2, strict=True):
+        if count:
+            stored.redelivered[seq] = count
         else:
-            stored.redelivered.pop(numbers[place], None)
+            stored.redelivered.pop(seq, None)
     floor_seq = stored.positions[_POSITIONS.index("floor_seq")]
     for seq in [seq for seq in stored.pending if seq <= floor_seq]:
         del stored.pending[seq]

@@ -16,7 +16,6 @@ Patch = pytest.MonkeyPatch
 Numbers = list[int]
 
 STEPS = 200
-_POSITIONS = len(state._POSITIONS)
 _FLOOR_SEQ = state._POSITIONS.index("floor_seq")
 
 
@@ -49,15 +48,9 @@ def changed(patch: Patch, change: Callable[[Numbers, Numbers, Numbers, Numbers],
     right = state.change
 
     def wrong(consumer: Consumer, seqs: Iterable[int], *, had_counts: bool = True) -> bytes:
-        numbers = state._unpacked(right(consumer, seqs, had_counts=had_counts))
-        positions, sizes = numbers[:_POSITIONS], numbers[_POSITIONS : _POSITIONS + 3]
-        parts, at = [], _POSITIONS + 3
-        for size in sizes:
-            parts.append(numbers[at : at + size])
-            at += size
-        change(positions, *parts)
-        sizes = [len(part) for part in parts]
-        return state._packed([*positions, *sizes, *(number for part in parts for number in part)])
+        parts = state.parts(right(consumer, seqs, had_counts=had_counts))
+        change(*parts)
+        return state.joined(*parts)
 
     patch.setattr(state, "change", wrong)
 

@@ -147,6 +147,24 @@ def test_delivery_counts_come_back() -> None:
     assert new.info(restored)["num_ack_pending"] == 0
 
 
+def test_delivery_counts_are_forgotten() -> None:
+    old = rig()
+    old.publish("a.1", "a.2")
+    consumer = old.create(ack_wait_ns=1_000_000_000)
+    old.pull(consumer, "3")
+    old.advance(1.5)
+    sent = old.taken()
+    assert seqs(sent) == [1, 2, 1]
+    old.advance(DELAY_S)
+    old.ack(consumer, sent[1])
+    old.ack(consumer, sent[2])
+    old.advance(DELAY_S)
+    restored = again(old).consumers.get(b"C")
+    assert restored is not None
+    assert restored.redelivered == {}
+    assert len(restored.pending) == 0
+
+
 def test_the_position_without_acks_comes_back() -> None:
     old = rig()
     old.publish(*["a.1"] * 3)
