@@ -14,6 +14,7 @@ cdef class SharedBuffer:
 @cython.final
 cdef class Inbound:
     cdef readonly StreamParser parser
+    cdef readonly Py_ssize_t offered
     cdef SharedBuffer _shared
     cdef bytes _rest
     cdef bytearray _own

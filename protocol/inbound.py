@@ -33,10 +33,11 @@ class Inbound:
     calls no other connection may use the same `shared` buffer.
     """
 
-    __slots__ = ("_filled", "_is_parsing", "_own", "_rest", "_shared", "parser")
+    __slots__ = ("_filled", "_is_parsing", "_own", "_rest", "_shared", "offered", "parser")
 
     def __init__(self, parser: StreamParser, shared: SharedBuffer) -> None:
         self.parser = parser
+        self.offered = 0  # bytes of room that `get_buffer` returned last
         self._shared = shared
         self._rest = b""  # a small unfinished frame, between two reads
         self._own: bytearray | None = None  # a large one
@@ -51,8 +52,10 @@ class Inbound:
         """Return the room that the next bytes go into; never empty."""
         own = self._own
         if own is not None:
+            self.offered = len(own) - self._filled
             return memoryview(own)[self._filled :]
         rest = self._rest
+        self.offered = len(self._shared.buffer) - len(rest)
         if not rest:
             return self._shared.view
         self._shared.buffer[: len(rest)] = rest

@@ -122,6 +122,7 @@ class Channel:
         """Start on `transport`; asyncio calls this once."""
         self._transport = self.reading.transport = transport
         self._tls = transport.get_extra_info("ssl_object")
+        self.reading.is_direct = self._tls is None
         plain = self.bare_socket if self._tls is None else None
         self.bare_socket = None
         if self.state >= _CLOSING:

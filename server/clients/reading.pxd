@@ -14,6 +14,7 @@ cdef double _BUSY_S
 
 cdef class Reading:
     cdef public object transport
+    cdef public bint is_direct
     cdef Host _host
     cdef StreamParser _parser
     cdef Inbound _inbound
@@ -21,6 +22,7 @@ cdef class Reading:
     cdef int _halts
     cdef int _stops
     cdef Py_ssize_t _read_bytes
+    cdef bint _is_last
     cdef double _began_at
     cdef double _busy_s
     cdef bint _drew

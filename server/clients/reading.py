@@ -31,8 +31,9 @@ _BUSY_S = BUSY_S
 _TURN_OVER = TURN_OVER
 _ENDED = ENDED
 
-# A loop may read the same socket 32 times before it looks at another. Two reads in a row keep the
-# throughput of 32; the rest waits until the loop has gone round.
+# A loop reads the same socket up to 32 times before it looks at another, as long as each read fills
+# its buffer. Two such reads in a row keep the throughput of 32; the rest waits until the loop has
+# gone round. Not to read for a round costs 7 µs, so a row is ended by nothing but full reads.
 _READ_IN_A_ROW_BYTES = 512 * 1024
 
 _HELD_BYTES = 64 * 1024  # what may wait unparsed while the parser is halted
@@ -57,6 +58,7 @@ class Reading:
         self, host: Host, parser: StreamParser, inbound: Inbound, channel: Resumable
     ) -> None:
         self.transport: Transport | None = None
+        self.is_direct = False  # whether a read of the transport is one of the socket, not of TLS
         self._host = host
         self._parser = parser
         self._inbound = inbound
@@ -64,6 +66,7 @@ class Reading:
         self._halts = 0
         self._stops = 0
         self._read_bytes = 0  # since others' sockets were looked at
+        self._is_last = False  # whether the loop looks at others' sockets after this read
         self._began_at = host.clock.monotonic()
         self._busy_s = 0.0  # in batches that used up a portion, since others had their turn
         self._drew = False  # whether the batch at hand has used up a portion
@@ -74,6 +77,7 @@ class Reading:
         self._began_at = now
         self._drew = False
         self._read_bytes += count
+        self._is_last = self.is_direct and count < self._inbound.offered
         self._parser.budget = max(self._parser.budget, _PORTION_BYTES)
         return now
 
@@ -93,6 +97,8 @@ class Reading:
                 parser.budget = 0
         if self._read_bytes >= _READ_IN_A_ROW_BYTES or self._busy_s >= _BUSY_S:
             self._rest()
+        elif self._is_last:
+            self._read_bytes = 0
         return is_full
 
     def forget(self) -> None:

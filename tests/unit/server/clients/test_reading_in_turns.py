@@ -55,6 +55,27 @@ def test_two_full_reads_in_a_row_and_then_the_others() -> None:
     assert transport.is_reading
 
 
+def take(connection: Connection, count: int) -> None:
+    """Read `count` bytes as a loop does, into the buffer that the channel offers."""
+    room = connection.channel.get_buffer(-1)
+    room[:count] = (READ * (count // len(READ) + 1))[:count]
+    connection.channel.buffer_updated(count)
+
+
+def test_reads_that_leave_room_are_not_in_a_row() -> None:
+    """After a read that leaves room a loop goes on to others by itself."""
+    _, connection, transport = connected()
+    for _ in range(4):
+        take(
+            connection, len(connection.channel.get_buffer(-1)) // len(READ) * len(READ) - len(READ)
+        )
+        assert transport.is_reading
+    take(connection, len(connection.channel.get_buffer(-1)))
+    assert transport.is_reading
+    take(connection, len(connection.channel.get_buffer(-1)))
+    assert not transport.is_reading
+
+
 def test_resting_is_a_reason_of_its_own() -> None:
     clock, connection, transport = connected()
     connection.channel.reading.hold_back()  # a receiver is far behind
