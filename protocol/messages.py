@@ -3,6 +3,7 @@
 import functools
 import re
 from collections.abc import Callable
+from copy import copy
 from typing import Any, Literal
 
 import msgspec
@@ -39,6 +40,14 @@ class ConnectOptions(msgspec.Struct, kw_only=True):
     proxy_sig: str = ""
 
 
+DEFAULTS = ConnectOptions()
+"""The options without a CONNECT; never changed."""
+
+_REMEMBERED_MAX = 64
+_REMEMBERED_BYTES = 512
+_remembered: dict[bytes, ConnectOptions] = {}
+"""The last documents without credentials, read: clients of one kind all send the same."""
+
 _2_63 = 1 << 63
 _SURROGATES = "[\ud800-\udfff]"
 
@@ -60,8 +69,38 @@ def parse_connect(document: bytes, earlier: ConnectOptions | None = None) -> Con
     Raises:
         ProtocolError: not a JSON object, or a value of the wrong type; closes without an ``-ERR``.
     """
+    if earlier is not None and earlier is not DEFAULTS:
+        return _read_connect(document, earlier)
+    known = _remembered.get(document)
+    if known is not None:
+        return copy(known)
+    options = _read_connect(document, DEFAULTS)
+    if len(document) <= _REMEMBERED_BYTES and not _has_credentials(options):
+        if len(_remembered) >= _REMEMBERED_MAX:
+            _remembered.clear()
+        _remembered[document] = copy(options)
+    return options
+
+
+def _has_credentials(options: ConnectOptions) -> bool:
+    """Tell whether `options` hold what proves, or names, an identity."""
+    return any(
+        (
+            options.user,
+            options.password,
+            options.auth_token,
+            options.jwt,
+            options.nkey,
+            options.sig,
+            options.proxy_sig,
+        )
+    )
+
+
+def _read_connect(document: bytes, earlier: ConnectOptions) -> ConnectOptions:
+    """Read `document`; what it leaves out is as in `earlier`."""
     fields = _fields()
-    options = ConnectOptions() if earlier is None else msgspec.structs.replace(earlier)
+    options = copy(earlier)
     for name, value in _object_pairs(document, "CONNECT"):
         field = fields.get(name.lower())
         if field is None or value is None:

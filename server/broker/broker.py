@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from midge.server.broker.hints import Hints
     from midge.server.broker.message_trace import MessageTraces, Send
     from midge.server.broker.rights import Rights
-    from midge.server.broker.server_info import Neighbours
+    from midge.server.broker.server_info import CommonInfo, Neighbours
     from midge.server.clients.channel_owner import ChannelOwner
     from midge.server.clients.connection import Connection
     from midge.server.clients.publishing import PublishingClient
@@ -96,6 +96,7 @@ class Broker(Host):
         self.totals = Totals()
         self.closed_by_reason: Counter[ClosedReason] = Counter()
         self.errors_sent: Counter[str] = Counter()
+        self._common_info: CommonInfo | None = None
         self._hints: Hints | None = None
         self.screens = Screens()
         self.interception: Interception | None = None
@@ -393,21 +394,15 @@ class Broker(Host):
 
     def info_line(self, connection: Connection, *, connect_info: bool = False) -> bytes:
         """Return INFO as `connection` is to see it."""
-        from midge.server.broker.server_info import (  # noqa: PLC0415 - no start needs it
-            add_cluster,
-            add_tls,
-            server_info,
-        )
-
-        info = server_info(self.options, self.keys, self.host, self.port)
+        common = self._common_info or self._make_common_info()
+        offers_tls = connection.listener_kind == "STANDARD"
+        info = common.copy(self.options, self.host, self.port, offers_tls=offers_tls)
         info.client_id = connection.cid
         info.client_ip = connection.peer_host
         if connection.nonce and not connection.introduced:
             info.nonce = connection.nonce.decode()
         if self._asks_who(connection, connect_info=connect_info):
             info.auth_required = True
-        if connection.listener_kind == "STANDARD":
-            add_tls(info, self.options.tls)
         if self.lame_duck:
             info.ldm = True
         if connect_info:
@@ -417,9 +412,17 @@ class Broker(Host):
             if connection.account is self.system_account:
                 info.acc_is_sys = True
         if self.cluster is not None:
+            from midge.server.broker.server_info import add_cluster  # noqa: PLC0415 - few have one
+
             add_cluster(info, self.cluster)
         self.screens.edit_info(info)
         return info.line()
+
+    def _make_common_info(self) -> CommonInfo:
+        from midge.server.broker.server_info import CommonInfo  # noqa: PLC0415 - no start needs it
+
+        self._common_info = CommonInfo(self.keys)
+        return self._common_info
 
     def _asks_who(self, connection: Connection, *, connect_info: bool) -> bool:
         """Tell whether INFO is to ask for credentials."""

@@ -29,8 +29,9 @@ Conclude = Callable[["Connection", Verdict], None]
 
 def request_of(connection: Connection) -> AuthRequest:
     """Return the request for authentication of `connection`: its credentials and its peer."""
-    options = connection.options
-    certificate = connection.channel.peer_certificate()
+    options, channel = connection.options, connection.channel
+    tls = channel.tls_facts()
+    certificate = b"" if tls is None else channel.peer_certificate()
     return AuthRequest(
         user=options.user,
         password=options.password,
@@ -46,8 +47,8 @@ def request_of(connection: Connection) -> AuthRequest:
         peer_port=connection.peer_port,
         connection_type=connection.listener_kind,
         certificate=certificate,
-        certificate_chain=connection.channel.peer_chain() if certificate else (),
-        tls=connection.channel.tls_facts(),
+        certificate_chain=channel.peer_chain() if certificate else (),
+        tls=tls,
         cid=connection.cid,
         protocol=options.protocol,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import UNSET
@@ -23,6 +24,31 @@ class Neighbours(Protocol):
 
     def client_urls(self) -> list[str]:
         """Return the addresses that clients may connect to."""
+
+
+class CommonInfo:
+    """What INFO says to all clients of one server, made anew when its options change."""
+
+    def __init__(self, keys: ServerKeys) -> None:
+        self._keys = keys
+        self._made_of: tuple[Options, str, int] | None = None
+        self._plain: Info
+        self._with_tls: Info
+
+    def copy(self, options: Options, host: str, port: int, *, offers_tls: bool) -> Info:
+        """Return a copy, with what TLS is asked for if the listener `offers_tls`."""
+        made_of = self._made_of
+        if (
+            made_of is None
+            or made_of[0] is not options
+            or made_of[1] is not host
+            or made_of[2] != port
+        ):
+            self._plain = server_info(options, self._keys, host, port)
+            self._with_tls = copy(self._plain)
+            add_tls(self._with_tls, options.tls)
+            self._made_of = options, host, port
+        return copy(self._with_tls if offers_tls else self._plain)
 
 
 def server_info(options: Options, keys: ServerKeys, host: str, port: int) -> Info:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Never, cast
 
 from midge.protocol import errors, memory
 from midge.protocol.frame import Frame, compose, with_subject
-from midge.protocol.messages import ConnectOptions
+from midge.protocol.messages import DEFAULTS
 from midge.server.clients.channel_owner import ChannelOwner
 from midge.server.clients.charges import (
     COMMAND_BYTES,
@@ -47,7 +47,6 @@ _TRACED_BYTES = 32 * 1024  # reading headers in plain Python, and telling where 
 _SCREENED_BYTES = 32 * 1024  # showing a message to an interceptor
 _NO_RESPONDERS_BYTES = 1024 if memory.is_compiled() else 16 * 1024
 
-_OPTIONS = ConnectOptions()  # shared by all that have sent no CONNECT; never changed
 _OK = b"+OK\r\n"
 _PING = b"PING\r\n"
 
@@ -67,7 +66,7 @@ class PublishingClient(ChannelOwner):
     def __init__(self, broker: "Home[PublishingClient, Never]", cid: int) -> None:
         ChannelOwner.__init__(self, cid, broker.global_account, broker.chunks, broker.router)
         self.broker = broker
-        self.options = _OPTIONS
+        self.options = DEFAULTS
         self.tracer: Trace | None = None
         self.permissions: Permissions | None = None
         self.publish_checks = VERBOSE | PEDANTIC

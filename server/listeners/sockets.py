@@ -5,6 +5,7 @@ As there, `0.0.0.0` is every address of the machine, including those of IPv6.
 
 from __future__ import annotations
 
+import _socket
 import errno
 import socket
 
@@ -20,6 +21,18 @@ By itself it would grow to tens of MiB (`net.ipv4.tcp_rmem`) as soon as the peer
 and each read would copy what has left the CPU's cache meanwhile: publishing 16 B took 15 ns a
 message of CPU instead of 7. Over a loopback no window is too small, as it has no delay to fill.
 """
+
+
+class TcpSocket(socket.socket):
+    """A socket whose `family` and `type` are plain numbers.
+
+    `socket.socket` makes enums of them at each look: 6 µs until an event loop has made a transport.
+    """
+
+    __slots__ = ()
+
+    family = _socket.socket.family  # type: ignore[assignment]
+    type = _socket.socket.type  # type: ignore[assignment]
 
 
 def listen(host: str, port: int, backlog: int) -> tuple[socket.socket, tuple[str, int]]:
@@ -45,7 +58,7 @@ def listen(host: str, port: int, backlog: int) -> tuple[socket.socket, tuple[str
     return listener, (bound[0], bound[1])
 
 
-def accept(listener: socket.socket) -> tuple[socket.socket, tuple[str, int]]:
+def accept(listener: socket.socket) -> tuple[TcpSocket, tuple[str, int]]:
     """Accept a connection; return its socket, which does not block, and the peer's address.
 
     `socket.accept` does the same and makes enums of two numbers on the way, which took 6 µs. Named
@@ -55,7 +68,7 @@ def accept(listener: socket.socket) -> tuple[socket.socket, tuple[str, int]]:
         OSError: none waits, or the process has no room for it.
     """
     number, address = listener._accept()  # type: ignore[attr-defined]  # noqa: SLF001 - see above
-    accepted = socket.socket(listener.family, socket.SOCK_STREAM, socket.IPPROTO_TCP, number)
+    accepted = TcpSocket(listener.family, socket.SOCK_STREAM, socket.IPPROTO_TCP, number)
     accepted.setblocking(False)
     peer = peer_of(address)
     if is_loopback(peer[0]):
@@ -85,7 +98,7 @@ def host_in_url(host: str) -> str:
 
 
 def _listen(family: socket.AddressFamily, host: str, port: int, backlog: int) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = TcpSocket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6 and host == "::":

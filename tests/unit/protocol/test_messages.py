@@ -6,8 +6,15 @@ import json
 
 import pytest
 
+from midge.protocol import messages
 from midge.protocol.errors import ProtocolError
-from midge.protocol.messages import ConnectOptions, Info, check_json_object, parse_connect
+from midge.protocol.messages import (
+    DEFAULTS,
+    ConnectOptions,
+    Info,
+    check_json_object,
+    parse_connect,
+)
 
 
 def test_defaults_are_those_of_a_client_that_says_nothing() -> None:
@@ -139,3 +146,33 @@ def test_info_line() -> None:
     assert document["headers"] is True
     info.auth_required = True
     assert json.loads(info.line()[5:])["auth_required"] is True
+
+
+def test_a_document_that_is_known_gives_options_of_its_own() -> None:
+    document = b'{"verbose":false,"name":"one of many"}'
+    first = parse_connect(document, DEFAULTS)
+    first.name = "changed"
+    second = parse_connect(document, DEFAULTS)
+    assert second == ConnectOptions(verbose=False, name="one of many")
+    second.name = "changed"
+    assert parse_connect(document, DEFAULTS).name == "one of many"
+    assert parse_connect(document, ConnectOptions(echo=False)).echo is False
+    assert ConnectOptions() == DEFAULTS
+
+
+@pytest.mark.parametrize("key", ["user", "pass", "auth_token", "jwt", "nkey", "sig", "proxy_sig"])
+def test_credentials_are_not_remembered(key: str) -> None:
+    document = json.dumps({key: "s3cret", "name": "n"}).encode()
+    parse_connect(document)
+    assert document not in messages._remembered
+
+
+def test_few_and_short_documents_are_remembered() -> None:
+    for number in range(200):
+        document = b'{"name":"%d"}' % number
+        assert parse_connect(document).name == str(number)
+        assert document in messages._remembered
+    assert len(messages._remembered) <= 64
+    long = b'{"name":"%b"}' % (b"x" * 600)
+    parse_connect(long)
+    assert long not in messages._remembered

@@ -46,14 +46,14 @@ def test_everywhere_is_both_families(host: str) -> None:
 
 
 def test_without_ipv6_everywhere_is_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
-    make = socket.socket
+    make = binding.TcpSocket
 
     def refuse(family: Any, kind: Any) -> socket.socket:
         if family == socket.AF_INET6:
             raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
         return make(family, kind)
 
-    monkeypatch.setattr(binding.socket, "socket", refuse)
+    monkeypatch.setattr(binding, "TcpSocket", refuse)
     listener, _ = listen("0.0.0.0", 0, 4)
     with listener:
         assert listener.family == socket.AF_INET
@@ -89,3 +89,14 @@ def test_the_receive_buffer_of_a_loopback_connection_does_not_grow(host: str) ->
 @pytest.mark.parametrize("host", ["10.0.0.1", "fe80::1", "1.27.0.0", "::"])
 def test_other_addresses_are_no_loopback(host: str) -> None:
     assert not is_loopback(host)
+
+
+def test_what_is_accepted_names_family_and_type_as_plain_numbers() -> None:
+    listener, (host, port) = listen("127.0.0.1", 0, 4)
+    with listener, socket.create_connection((host, port), timeout=5):
+        listener.settimeout(5)
+        accepted, _ = accept(listener)
+        with accepted:
+            assert type(accepted.family) is int
+            assert accepted.family == socket.AF_INET
+            assert accepted.type == socket.SOCK_STREAM
