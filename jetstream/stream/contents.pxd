@@ -8,7 +8,7 @@ from midge.jetstream.stream.incoming cimport Incoming
 from midge.jetstream.stream.usage cimport Usage
 
 cdef int _HEADERS_MAX, _RECORD_MAX
-cdef bytes _NO_BYTES
+cdef bytes _ALL, _NO_BYTES
 cdef Py_ssize_t _MEANWHILE
 
 

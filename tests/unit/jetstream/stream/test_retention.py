@@ -88,6 +88,33 @@ def test_consumers_learn_of_what_is_removed(removal: str) -> None:
     assert consumer.num_pending == 2
 
 
+@pytest.mark.parametrize(
+    ("purge", "removed", "floor_seq"),
+    [
+        ({"filter": "a.3"}, 3, 1),
+        ({"filter": "a.1", "keep": 2}, 1, 2),
+        ({"filter": "a.*", "seq": 2}, 1, 2),
+        ({"filter": "a.>", "keep": 4}, 1, 2),
+        ({"keep": 4}, 1, 2),
+    ],
+    ids=str,
+)
+def test_the_only_message_that_a_purge_removes_awaits_no_ack_any_more(
+    purge: dict[str, Any], removed: int, floor_seq: int
+) -> None:
+    rig = AccountRig()
+    stream = rig.create()
+    consumer = consume(stream)
+    for subject in ("a.1", "a.2", "a.3", "a.1", "a.1"):
+        rig.publish(subject, b"x")
+    first, second, *_ = pull(rig, batch=4)
+    ack(stream, consumer, second if removed == 1 else first)
+    assert rig.api("STREAM.PURGE.A", purge)["purged"] == 1
+    assert removed not in consumer.pending.entries
+    assert (len(consumer.pending), consumer.num_pending) == (2, 1)
+    assert consumer.shown_floor_seq == floor_seq
+
+
 def test_limits_below_those_of_a_consumer_are_refused() -> None:
     rig = AccountRig()
     stream = rig.create()
