@@ -51,7 +51,7 @@ class ConsumerCut:
         counts = {str(seq): count for seq, count in self.redelivered.items() if count > 0}
         if counts:
             state["redelivered"] = counts
-        config = configuration.STRUCTURE.encode(self.config)
+        config = configuration.fields(self.config, with_versions=False)
         if not self.config.durable_name:
             config = {"name": self.name.decode("utf-8", "surrogateescape"), **config}
         return encode({"config": config, "state": state})

@@ -6,15 +6,19 @@ empty lists are what was not given, as in Go.
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
+import copy
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct, field
 
 from midge.jetstream import errors
 from midge.jetstream.config import names, versions
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.json import syntax
+from midge.jetstream.json.plain import NOT_PLAIN
 from midge.jetstream.json.structure import (
     Boolean,
     Choice,
@@ -38,52 +42,80 @@ SOURCING_HEARTBEAT_NS = SECOND_NS
 """The heartbeat of every consumer whose acks come with flow control."""
 
 
-@dataclass(slots=True)
-class ConsumerConfig:
-    """The configuration requested for a consumer, one attribute for each key of the JSON."""
+_Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+_Uint63 = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+"""What `plain_request` reads of a ``uint64``: msgspec has no higher bound."""
+
+
+def _shown(value: str) -> Any:
+    """Return a default that answers show: msgspec leaves out one that it need not make."""
+    return field(default_factory=lambda: value)
+
+
+class ConsumerConfig(
+    Struct,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    gc=False,
+    rename={
+        "ack_wait_ns": "ack_wait",
+        "backoff_ns": "backoff",
+        "max_expires_ns": "max_expires",
+        "idle_heartbeat_ns": "idle_heartbeat",
+        "inactive_threshold_ns": "inactive_threshold",
+        "priority_timeout_ns": "priority_timeout",
+    },
+):
+    """The configuration requested for a consumer, one attribute for each key of the JSON.
+
+    It can be in no reference cycle, so the garbage collector need not look at it.
+    """
 
     durable_name: str = ""
     name: str = ""
     description: str = ""
-    deliver_policy: str = "all"
-    opt_start_seq: int = 0
+    deliver_policy: Literal[
+        "all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"
+    ] = _shown("all")
+    opt_start_seq: _Uint63 = 0
     opt_start_time: Timestamp | None = None
-    ack_policy: str = "none"
-    ack_wait_ns: int = 0
-    max_deliver: int = 0
-    backoff_ns: list[int] = field(default_factory=list)
+    ack_policy: Literal["none", "all", "explicit", "flow_control"] = _shown("none")
+    ack_wait_ns: _Int64 = 0
+    max_deliver: _Int64 = 0
+    backoff_ns: list[_Int64] = field(default_factory=list)
     filter_subject: str = ""
     filter_subjects: list[str] = field(default_factory=list)
-    replay_policy: str = "instant"
-    rate_limit_bps: int = 0
+    replay_policy: Literal["instant", "original"] = _shown("instant")
+    rate_limit_bps: _Uint63 = 0
     sample_freq: str = ""
-    max_waiting: int = 0
-    max_ack_pending: int = 0
+    max_waiting: _Int64 = 0
+    max_ack_pending: _Int64 = 0
     flow_control: bool = False
     headers_only: bool = False
-    max_batch: int = 0
-    max_expires_ns: int = 0
-    max_bytes: int = 0
+    max_batch: _Int64 = 0
+    max_expires_ns: _Int64 = 0
+    max_bytes: _Int64 = 0
     deliver_subject: str = ""
     deliver_group: str = ""
-    idle_heartbeat_ns: int = 0
-    inactive_threshold_ns: int = 0
-    num_replicas: int = 0
+    idle_heartbeat_ns: _Int64 = 0
+    inactive_threshold_ns: _Int64 = 0
+    num_replicas: _Int64 = field(default_factory=int)
     mem_storage: bool = False
     direct: bool = False
     sourcing: bool = False
     metadata: dict[str, str] = field(default_factory=dict)
     pause_until: Timestamp | None = None
     priority_groups: list[str] = field(default_factory=list)
-    priority_policy: str = "none"
-    priority_timeout_ns: int = 0
+    priority_policy: Literal["none", "overflow", "pinned_client", "prioritized"] = "none"
+    priority_timeout_ns: _Int64 = 0
 
     def copy(self) -> ConsumerConfig:
         """Return a copy whose lists and metadata are its own."""
-        made = ConsumerConfig()
-        for one in dataclasses.fields(self):
-            value = getattr(self, one.name)
-            setattr(made, one.name, value.copy() if isinstance(value, list | dict) else value)
+        made = copy.copy(self)
+        made.backoff_ns = self.backoff_ns.copy()
+        made.filter_subjects = self.filter_subjects.copy()
+        made.metadata = self.metadata.copy()
+        made.priority_groups = self.priority_groups.copy()
         return made
 
     def filters(self) -> tuple[bytes, ...]:
@@ -174,18 +206,28 @@ STRUCTURE = Structure(
 )
 
 
-_NAMES = [one.name for one in STRUCTURE.fields]
-_BEHIND_METADATA = _NAMES[_NAMES.index("metadata") + 1 :]
-
-
-@dataclass(slots=True)
-class CreateRequest:
+class CreateRequest(Struct, forbid_unknown_fields=True):
     """The body of a request that makes or changes a consumer."""
 
     stream_name: str = ""
     config: ConsumerConfig = field(default_factory=ConsumerConfig)
-    action: str = ""
+    action: Literal["", "create", "update"] = ""
     pedantic: bool = False
+
+
+def plain_request(value: Any) -> CreateRequest | None:
+    """Return the request that a value of `plain.read` is; None if it needs all of Go's rules.
+
+    msgspec takes no more than Go does, but for a time, which it would take from a list.
+    """
+    if value is NOT_PLAIN:
+        return None
+    try:
+        request = msgspec.convert(value, CreateRequest)
+    except msgspec.ValidationError:
+        return None
+    config = request.config
+    return request if config.opt_start_time is None and config.pause_until is None else None
 
 
 def _unknown_action(_: syntax.Node, raw: bytes) -> str:
@@ -315,26 +357,27 @@ def set_required_level(config: ConsumerConfig) -> None:
 
 def fields(config: ConsumerConfig, *, with_versions: bool) -> dict[str, Any]:
     """Return the configuration as answers show it; lists of consumers do so without versions."""
-    shown: dict[str, Any] = STRUCTURE.encode(config)
+    shown = copy.copy(config)
     if with_versions:
-        metadata = {**config.metadata, **versions.dynamic_metadata()}
-        metadata = dict(sorted(metadata.items()))
-        if "metadata" in shown:
-            shown["metadata"] = metadata
-        else:
-            shown = _with_metadata(shown, metadata)
-    return shown
+        shown.metadata = _with_versions(config.metadata)
+    elif len(config.metadata) > 1:
+        shown.metadata = dict(sorted(config.metadata.items()))
+    has_time = config.opt_start_time is not None or config.pause_until is not None
+    found: dict[str, Any] = STRUCTURE.encode(shown) if has_time else msgspec.to_builtins(shown)
+    return found
 
 
-def _with_metadata(shown: dict[str, Any], metadata: dict[str, str]) -> dict[str, Any]:
-    """Put other metadata into `shown`, where Go's order of the keys has them."""
-    behind = {name: shown.pop(name) for name in _BEHIND_METADATA if name in shown}
-    return {**shown, "metadata": metadata, **behind}
+def _with_versions(metadata: dict[str, str]) -> dict[str, str]:
+    """Return metadata as the report on one consumer shows them, in the order of their names."""
+    if metadata is _METADATA:
+        return _METADATA_SHOWN
+    return dict(sorted({**metadata, **versions.dynamic_metadata()}.items()))
 
 
 _NOTHING: list[Any] = []
 _METADATA: dict[str, str] = {}
 versions.set_required_level(_METADATA, 0)
+_METADATA_SHOWN = dict(sorted({**_METADATA, **versions.dynamic_metadata()}.items()))
 
 
 def share_parts(config: ConsumerConfig) -> None:

@@ -71,7 +71,7 @@ class StoredState:
 def snapshot(consumer: Progress) -> bytes:
     """Return all of a consumer's state."""
     fields = {
-        "config": _brief(configuration.STRUCTURE.encode(consumer.config)),
+        "config": _brief(configuration.fields(consumer.config, with_versions=False)),
         "created": consumer.created_ns,
         "usual": 1,
     }

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from midge.jetstream.config.consumer import CREATE_REQUEST, CreateRequest
+from midge.jetstream.config import consumer as configuration
+from midge.jetstream.config.consumer import (
+    CREATE_REQUEST,
+    STRUCTURE,
+    ConsumerConfig,
+    CreateRequest,
+)
 from midge.jetstream.config.stream import STREAM, StreamConfig
 from midge.jetstream.json import plain, structure
 from midge.jetstream.json.plain import NOT_PLAIN
@@ -89,6 +95,58 @@ def test_both_readers_make_the_same_of_a_request(seed: int) -> None:
         except structure.JsonProblem as problem:
             found = str(problem)
         assert found == expected, text
+        quick = None if is_stream else configuration.plain_request(plain.read(text))
+        assert quick is None or quick == expected, text
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_answers_show_a_configuration_as_go_writes_it(seed: int) -> None:
+    rng = random.Random(seed)
+    shown = 0
+    for _ in range(100):
+        fields = rng.sample(STRUCTURE.fields, rng.randint(0, 5))
+        text = json.dumps({one.name: rng.choice(VALUES) for one in fields}).encode()
+        config = with_all_rules(text, STRUCTURE, ConsumerConfig())
+        if isinstance(config, str):
+            continue
+        shown += 1
+        found = configuration.fields(config, with_versions=False)
+        assert list(found.items()) == list(STRUCTURE.encode(config).items()), text
+    assert shown > 10
+
+
+VALUES_OF_EACH: dict[str, list[Any]] = {
+    "deliver_policy": ["all", "last", "new", "last_per_subject"],
+    "ack_policy": ["none", "all", "explicit", "flow_control"],
+    "replay_policy": ["instant", "original"],
+    "priority_policy": ["none", "overflow", "pinned_client", "prioritized"],
+    "metadata": [{}, {"b": "1", "a": "2"}, {"_nats.req.level": "0"}],
+    "filter_subjects": [[], ["a", "b"]],
+    "priority_groups": [[], ["a", "b"]],
+    "backoff": [[], [1, 2]],
+    "opt_start_time": [None],
+    "pause_until": [None],
+}
+
+
+@pytest.mark.parametrize("one", STRUCTURE.fields, ids=lambda one: one.name)
+def test_every_key_is_read_quickly_and_shown(one: structure.Field) -> None:
+    usual: list[Any] = {"string": ["", "x"], "bool": [False, True]}.get(one.kind.go_type, [0, 7])
+    for value in VALUES_OF_EACH.get(one.name, usual):
+        config = {} if value is None else {one.name: value}
+        text = json.dumps({"stream_name": "S", "config": config}).encode()
+        quick = configuration.plain_request(plain.read(text))
+        assert quick is not None, text
+        assert quick == with_all_rules(text, CREATE_REQUEST, CreateRequest())
+        found = configuration.fields(quick.config, with_versions=False)
+        assert list(found.items()) == list(STRUCTURE.encode(quick.config).items())
+
+
+def test_a_time_is_left_to_the_other_reader() -> None:
+    for name in ("opt_start_time", "pause_until"):
+        for value in ([1], [1, 0], "2030-01-01T00:00:00Z"):
+            body = {"stream_name": "S", "config": {name: value}}
+            assert configuration.plain_request(plain.read(json.dumps(body).encode())) is None
 
 
 def test_what_clients_send_is_plain() -> None:
