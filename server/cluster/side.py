@@ -412,6 +412,9 @@ class SolicitedRoute(RouteSide):
         )
         link.send(connect.line())
         if refused and not is_dynamic:
-            return  # and is told so by the other server, which closes
+            # As nats-server does: with CONNECT the other server can tell its log why.
+            detail = f"cluster name {errors.quote(name.encode())} does not match"
+            self.fail(link, None, ClosedReason.CLUSTER_NAME_CONFLICT, detail)
+            return
         link.send(cluster.info().line())
         self.take_part(link, info)

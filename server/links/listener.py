@@ -72,8 +72,6 @@ class LinkListener(Acceptor):
     def close(self) -> None:
         """Take no more servers; links that are up are closed by others."""
         Acceptor.close(self)
-        for task in list(self._tasks):
-            task.cancel()
         for link in list(self._begun):
             link.close(ClosedReason.SERVER_SHUTDOWN)
 
@@ -98,13 +96,19 @@ class LinkListener(Acceptor):
             accepted.close()
             return
         link = self.make_link(peer)
+        if self.tls is not None:
+            link.channel.bare_socket = accepted  # to be shut down if the link closes meanwhile
         self.begin(link)
         task = asyncio.get_running_loop().create_task(self._connect(accepted, link))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _connect(self, accepted: socket.socket, link: Link) -> None:
-        """Bring `link` onto the socket, by TLS where that is asked for."""
+        """Bring `link` onto the socket, by TLS where that is asked for.
+
+        Nothing cancels this: uvloop drops a transport whose making is cancelled without calling
+        `connection_lost`, and a server that stops would wait for it.
+        """
         loop = asyncio.get_running_loop()
         protocol = protocol_for(loop, link.channel)
         try:

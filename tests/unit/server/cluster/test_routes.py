@@ -101,6 +101,14 @@ def test_a_name_that_was_made_up_gives_way() -> None:
     assert json.loads(route.take()[0].removeprefix("CONNECT "))["cluster"] == "C9"
 
 
+def test_a_server_of_another_cluster_gets_connect_and_the_route_ends() -> None:
+    world = World()
+    route = world.dial().introduce(cluster="C2")
+    assert [line.partition(" ")[0] for line in route.take()] == ["CONNECT"]
+    assert route.link.reason is ClosedReason.CLUSTER_NAME_CONFLICT
+    assert not world.cluster.routes
+
+
 # Gossip.
 
 
