@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 from midge.jetstream.environment.sink import Receiver, Sink
 from midge.protocol.frame import Frame, compose
-from midge.server.accounts.links import AccountLinks, StreamLink, any_reached
+from midge.server.accounts.links import AccountLinks
+from midge.server.accounts.service_link import any_reached
+from midge.server.accounts.stream_link import StreamLink
 from midge.server.internal.publisher import InternalPublisher
 from midge.server.jetstream.receiver import MessageLine, ProducersTurn, receiver_of, single, write
 from midge.server.jetstream.subjects import Intake, Take

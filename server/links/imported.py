@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from midge.server.accounts.links import Response, ServiceLink, StreamLink
 from midge.server.accounts.plan import inverse_of
+from midge.server.accounts.service_link import Response, ServiceLink
+from midge.server.accounts.stream_link import StreamLink
 from midge.server.routing.role import Role
 from midge.sublist.subjects import common, covers, overlaps
 

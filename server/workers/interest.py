@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from midge.server.accounts.links import ServiceLink, StreamLink
+from midge.server.accounts.service_link import ServiceLink
+from midge.server.accounts.stream_link import StreamLink
 from midge.server.clients.fair_turns import PORTION_BYTES
 from midge.server.routing.role import Role
 from midge.server.routing.slow_path import BEHIND, NO_ECHO, NO_HEADERS

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from midge.protocol.frame import Frame, compose
-from midge.server.accounts import links as account_links
-from midge.server.accounts.links import AccountLinks, ServiceLink, with_request_info
+from midge.server.accounts import service_link
+from midge.server.accounts.links import AccountLinks
 from midge.server.accounts.plan import plan_accounts
+from midge.server.accounts.service_link import ServiceLink, with_request_info
 from midge.server.config.options import (
     Account as Table,
 )
@@ -358,7 +359,7 @@ class TestServices:
         assert world.publish("A", first) == 0
 
     def test_unanswered_requests_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(account_links, "REQUESTS_MAX", 5)
+        monkeypatch.setattr(service_link, "REQUESTS_MAX", 5)
         world = World(A, importing(service="svc.req"))
         world.subscribe("A", "svc.req")
         for _ in range(20):
@@ -368,7 +369,7 @@ class TestServices:
         assert world.links.evicted_requests == 15
 
     def test_their_replies_are_bounded_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(account_links, "REPLIES_MAX_BYTES", 1000)
+        monkeypatch.setattr(service_link, "REPLIES_MAX_BYTES", 1000)
         world = World(A, importing(service="svc.req"))
         server = world.subscribe("A", "svc.req")
         for number in range(30):

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from midge.server.accounts.links import StreamLink
+from midge.server.accounts.stream_link import StreamLink
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool

@@ -1,0 +1,235 @@
+"""An imported service: requests go to the exporter's account, and their answers come back.
+
+A request gets a reply subject of its own, which leads the answer back; it can be used as often as
+the export allows, for a limited time, and cannot be guessed.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from midge.protocol.frame import Frame, compose
+from midge.server.accounts.link_context import is_from_worker
+from midge.server.accounts.stream_link import StreamLink
+from midge.server.routing.reserved import REPLY_PREFIX
+from midge.server.routing.subscription import RoutedSubscription
+from midge.sublist.result import SubListResult
+
+if TYPE_CHECKING:
+    from midge.server.accounts.link_context import LinkContext
+    from midge.server.accounts.plan import ServiceImport
+    from midge.server.routing.account import Account
+    from midge.server.routing.client import Client
+
+REQUESTS_MAX = 65536
+"""Most unanswered requests of one import; a further one evicts the oldest."""
+
+REPLIES_MAX_BYTES = 8 << 20
+"""Most bytes of the reply subjects of those requests: clients choose their length."""
+
+_REQUEST_INFO = rb"(?i)(?:\r\n|\r|\n)[ \t]*nats-request-info[ \t]*:[^\r\n]*"
+_STATUS_LINE = b"NATS/1.0"
+_INFO_FIELDS = (
+    *("start", "host", "id", "acc", "svc", "user", "name", "lang", "ver", "rtt", "server"),
+    *("kind", "client_type"),
+)
+"""Fields of ``Nats-Request-Info``, in nats-server's order."""
+
+
+class ServiceLink(RoutedSubscription):
+    """Carries requests to the exporter and keeps their reply subjects for the responses."""
+
+    def __init__(
+        self, links: LinkContext, plan: ServiceImport, importer: Account, exporter: Account
+    ) -> None:
+        RoutedSubscription.__init__(self, plan.source)
+        self.route = links.route
+        self.importer = importer
+        self.exporter = exporter
+        self.response_type = plan.response_type
+        self.links = links
+        self._clock = links.clock
+        self._describe = links.describe
+        self._plan = plan
+        self._waiting: OrderedDict[bytes, Response] = OrderedDict()
+        self._reply_bytes = 0
+
+    def receive(self, publisher: Client | None, frame: Frame) -> bool:
+        """Route `frame` in the exporter's account; False when it has no receiver there.
+
+        What comes from another worker has been carried there, by the same import.
+        """
+        links = self.links
+        before = links.carrying
+        if before is StreamLink or is_from_worker(publisher):
+            return False
+        subject = self._target_subject(frame)
+        if subject is None:
+            return False
+        result = self.exporter.sublist.match(subject)
+        if not result.fan_out():
+            return False
+        reply = frame.reply_bytes()
+        response = None if reply is None else self._expect_response(reply)
+        told_before = links.request_info
+        info = self._request_info(publisher)
+        headers = with_request_info(frame.header_bytes(), msgspec.json.encode(info))
+        token = None if response is None else response.subject
+        request = compose(subject, frame.payload_bytes(), token, headers)
+        links.carrying, links.request_info = ServiceLink, info
+        try:
+            taken = links.route(self.exporter, result, request, publisher)
+        finally:
+            links.carrying, links.request_info = before, told_before
+        if taken == 0 and response is not None:
+            self.forget(response)
+        return taken > 0
+
+    def trace_events(self, frame: Frame) -> list[dict[str, Any]]:
+        """Tell a trace where the request `frame` goes."""
+        subject = frame.subject_bytes()
+        target = self._target_subject(frame) or b""
+        names = {"from": subject.decode(errors="replace"), "to": target.decode(errors="replace")}
+        return [{"type": "si", "acc": self.exporter.name, **names}]
+
+    def waiting(self) -> int:
+        """Count the requests that may still be answered."""
+        return len(self._waiting)
+
+    def forget(self, response: Response) -> None:
+        """Drop `response`: its request takes no more answers."""
+        if self._waiting.pop(response.subject, None) is not None:
+            self._reply_bytes -= len(response.reply)
+            self.exporter.remove(response)
+
+    def forget_all(self) -> None:
+        """Drop all pending responses."""
+        for response in list(self._waiting.values()):
+            self.forget(response)
+
+    def is_too_late_for(self, response: Response) -> bool:
+        """Tell whether `response` has expired but has not been dropped yet."""
+        return response.until_s < self._clock.monotonic()
+
+    def keep_waiting(self, response: Response) -> None:
+        """Restart the time limit of `response` after one of several answers."""
+        if response.subject in self._waiting:
+            response.until_s = self._clock.monotonic() + self._plan.response_threshold_s
+            self._waiting.move_to_end(response.subject)
+
+    def _expect_response(self, reply: bytes) -> Response:
+        """Open a response to `reply`."""
+        now_s = self._clock.monotonic()
+        self._forget_stale(now_s)
+        until_s = now_s + self._plan.response_threshold_s
+        response = Response(self, _new_reply(), reply, until_s)
+        self.exporter.add(response)
+        self._waiting[response.subject] = response
+        self._reply_bytes += len(reply)
+        return response
+
+    def _forget_stale(self, now_s: float) -> None:
+        """Drop the responses that have expired, and the oldest of too many."""
+        while self._waiting:
+            oldest = next(iter(self._waiting.values()))
+            if oldest.until_s >= now_s:
+                if len(self._waiting) < REQUESTS_MAX and self._reply_bytes < REPLIES_MAX_BYTES:
+                    return
+                self.links.evicted_requests += 1
+            self.forget(oldest)
+
+    def _target_subject(self, frame: Frame) -> bytes | None:
+        """Return the exporter's subject of a request, after its mappings; None if they drop it."""
+        subject = self._plan.transform.rewrite(frame.subject_bytes())
+        mapper = self.exporter.mapper
+        mapped: bytes | None = subject if mapper is None else mapper.map(subject)
+        return mapped
+
+    def _request_info(self, publisher: Client | None) -> dict[str, Any]:
+        """Return the requester's fields for the service; in a chain, with the last account."""
+        known = self._describe(publisher)
+        shares = self._plan.shares_client
+        before = self.links.request_info
+        if before:
+            server = {"server": known.get("server")} if shares else {}
+            told = {**server, **before, "svc": self.importer.name}
+        else:
+            least = {"acc": self.importer.name, "rtt": known.get("rtt", 0)}
+            told = {**known, **least} if shares else least
+        return {key: told[key] for key in _INFO_FIELDS if told.get(key) is not None}
+
+
+class Response(RoutedSubscription):
+    """Carries the answers to one request back to the importer."""
+
+    def __init__(self, service: ServiceLink, subject: bytes, reply: bytes, until_s: float) -> None:
+        RoutedSubscription.__init__(self, subject)
+        self._service = service
+        self.reply = reply
+        self.until_s = until_s
+
+    def receive(self, publisher: Client | None, frame: Frame) -> bool:
+        """Route the answer in the importer's account; False when it has no receiver any more."""
+        service = self._service
+        if service.is_too_late_for(self):
+            service.forget(self)
+            return False
+        is_last = service.response_type == "singleton" or (
+            service.response_type == "chunked" and frame.size == 0
+        )
+        if is_last:
+            service.forget(self)
+        else:
+            service.keep_waiting(self)
+        result = service.importer.sublist.match(self.reply)
+        if not result.fan_out():
+            return False
+        links = service.links
+        if links.delivered_by(frame) is None:
+            answer = compose(self.reply, frame.payload_bytes(), None, frame.header_bytes())
+            return service.route(service.importer, result, answer, publisher) > 0
+        before, links.delivery = links.delivery, (frame, self.reply)
+        try:
+            return service.route(service.importer, result, frame, publisher) > 0
+        finally:
+            links.delivery = before
+
+    def has_receiver(self) -> bool:
+        """Tell whether an answer would have a receiver, in the account of who asked."""
+        result = self._service.importer.sublist.match(self.reply)
+        return any_reached(result)
+
+
+def any_reached(result: SubListResult) -> bool:
+    """Tell whether what is sent to those of a match would reach anyone, also across accounts."""
+    if result.queues or result.remotes is not None:
+        return True
+    return any(not isinstance(one, Response) or one.has_receiver() for one in result.plain)
+
+
+def with_request_info(headers: bytes | None, info: bytes) -> bytes:
+    """Return the header block `headers` with `info` as its only ``Nats-Request-Info``.
+
+    Headers of that name from the client are removed, in any spelling and position.
+    """
+    block = b"" if headers is None else re.sub(_REQUEST_INFO, b"", headers).rstrip(b"\r\n")
+    if not block.startswith(_STATUS_LINE):
+        # Not a header block: keep nothing of it.
+        block = _STATUS_LINE
+    return b"%b\r\nNats-Request-Info: %b\r\n\r\n" % (block, info)
+
+
+def _new_reply() -> bytes:
+    """Return an unguessable reply subject."""
+    return b"%b%b.%b" % (REPLY_PREFIX, _random_token(), _random_token())
+
+
+def _random_token() -> bytes:
+    """Return 16 random characters that are valid in a subject."""
+    return base64.b64encode(os.urandom(12), altchars=b"Zz")

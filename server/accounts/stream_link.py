@@ -1,0 +1,185 @@
+"""An imported stream: its messages go on in the importer's account, once over each link."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from midge.protocol.frame import Frame, with_subject
+from midge.server.accounts.link_context import is_from_worker
+from midge.server.routing.over_links import AFTER_ALL, CarriedGroup, pick_link
+from midge.server.routing.role import BEHIND_ROUTES, Role
+from midge.server.routing.subscription import RoutedSubscription
+from midge.sublist.result import QueueGroup, Remotes, SubListResult
+
+if TYPE_CHECKING:
+    from midge.server.accounts.link_context import LinkContext
+    from midge.server.accounts.plan import StreamImport
+    from midge.server.routing.account import Account
+    from midge.server.routing.client import Client
+
+
+class StreamLink(RoutedSubscription):
+    """Delivers the messages of an exported stream to `importer`."""
+
+    def __init__(self, links: LinkContext, plan: StreamImport, importer: Account) -> None:
+        RoutedSubscription.__init__(self, plan.source)
+        self._links = links
+        self.plan = plan
+        self._transform = plan.transform
+        self.importer = importer
+        self._turn = 0
+
+    def receive(self, publisher: Client | None, frame: Frame) -> bool:
+        """Route `frame` in the importer's account; False when it has no plain receiver there.
+
+        Queue groups are left to the router. What comes from another worker has been carried there,
+        by the same import, and so it is on the other servers of a cluster.
+        """
+        links = self._links
+        if links.carrying is not None or is_from_worker(publisher):
+            return False
+        by = links.delivered_by(frame)
+        subject = self.importers_subject(frame.subject_bytes() if by is None else by)
+        result = self.importer.sublist.match(subject)
+        if not result:
+            return False
+        seen = with_subject(frame, subject) if by is None else frame
+        behind = _groups_behind(result, publisher, self._turn)
+        reached = _reached(result, publisher)
+        crossing = Crossing(reached, publisher, seen) if behind else None
+        if result.queues or behind:
+            self._carry_groups(result, publisher, frame, seen, behind, crossing)
+        remotes = Remotes(reached) if reached and crossing is None else None
+        plain = SubListResult(result.plain, (), remotes)
+        taken = self._route(plain, seen, publisher) if plain else 0
+        return taken > 0 or (crossing is not None and bool(reached))
+
+    def _carry_groups(
+        self,
+        result: SubListResult,
+        publisher: Client | None,
+        frame: Frame,
+        seen: Frame,
+        behind: dict[bytes, QueueGroup],
+        crossing: Crossing | None,
+    ) -> None:
+        """Have the router choose among the members of the queue groups in `result` and `behind`."""
+        self._turn += 1
+        for name in dict.fromkeys([*(group.name for group in result.queues), *behind]):
+            if publisher is not None and not publisher.names_group(name):
+                continue
+            here, there = result.group(name), behind.get(name)
+            deliver = partial(self._deliver_to_group, here, there, seen, publisher, crossing)
+            members = 0 if here is None else len(here.members)
+            if there is not None:
+                far: tuple[Any, ...] = there.members
+                members += sum(one.weight for one in far if not one.is_last_choice)
+            self._links.carry(CarriedGroup(frame, name, members, deliver, self._turn))
+        if crossing is not None:
+            self._links.carry(CarriedGroup(frame, AFTER_ALL, 0, crossing.go, self._turn))
+
+    def _deliver_to_group(
+        self,
+        here: QueueGroup | None,
+        there: QueueGroup | None,
+        seen: Frame,
+        publisher: Client | None,
+        crossing: Crossing | None,
+    ) -> bool:
+        """Deliver to a member `here`, or name the group on the link of one that is `there`."""
+        if there is None or crossing is None:
+            return here is not None and self._route_to_group(here, seen, publisher)
+        chooser = self._links.random
+        members = 0 if here is None else len(here.members)
+        link = pick_link(there, publisher, chooser, members)
+        if link is None and here is not None:
+            if self._route_to_group(here, seen, publisher):
+                return True
+            link = pick_link(there, publisher, chooser)
+        if link is not None:
+            crossing.name(link, there.name)
+        return link is not None
+
+    def _route_to_group(self, group: QueueGroup, seen: Frame, publisher: Client | None) -> bool:
+        return self._route(SubListResult((), (group,)), seen, publisher) > 0
+
+    def _route(self, result: SubListResult, seen: Frame, publisher: Client | None) -> int:
+        """Route `seen` in the importer's account, and through no other import."""
+        links = self._links
+        before, links.carrying = links.carrying, StreamLink
+        try:
+            return links.route(self.importer, result, seen, publisher)
+        finally:
+            links.carrying = before
+
+    def importers_subject(self, subject: bytes) -> bytes:
+        """Return the subject in the importer's account of what has `subject` in the exporter's."""
+        rewritten: bytes = self._transform.rewrite(subject)
+        return rewritten
+
+    def trace_events(self, frame: Frame) -> list[dict[str, Any]]:
+        """Tell a trace who in the importer's account gets `frame`: an event for each."""
+        subject = self._transform.rewrite(frame.subject_bytes())
+        count = self.importer.sublist.match(subject).fan_out()
+        shown = {"type": "se", "acc": self.importer.name, "to": subject.decode(errors="replace")}
+        return [shown] * count
+
+
+class Crossing:
+    """The links that a message goes over in an importer's account, once over each.
+
+    `links` have plain interest in it. What goes to the routers of other workers is marked, for they
+    must not pass it on to the other servers of a cluster, which have the import, too.
+    """
+
+    def __init__(self, links: tuple[Client, ...], publisher: Client | None, seen: Frame) -> None:
+        self._publisher = publisher
+        self._seen = seen
+        self._names: dict[Any, list[bytes] | None] = dict.fromkeys(links)
+
+    def name(self, link: Client, queue: bytes) -> None:
+        """Have a member of the group `queue` get the message behind `link`."""
+        marked = _marked(link)
+        self._names[marked] = [*(self._names.get(marked) or ()), queue]
+
+    def go(self) -> bool:
+        """Send the message; False, for what takes it has been counted."""
+        for link, queues in self._names.items():
+            link.forward(self._publisher, self._seen, queues)
+        return False
+
+
+def _reached(result: SubListResult, publisher: Client | None) -> tuple[Client, ...]:
+    """Return the links that a message goes on over in an importer's account; no routes are."""
+    remotes = result.remotes
+    links: tuple[Any, ...] = () if remotes is None else remotes.plain
+    return tuple([_marked(link) for link in links if _may_go_over(link, "", publisher)])
+
+
+def _marked(link: Any) -> Client:
+    """Return `link`, or what marks messages over it as carried by an import."""
+    marked: Client = link.carried() if link.role == Role.WORKER else link
+    return marked
+
+
+def _groups_behind(
+    result: SubListResult, publisher: Client | None, turn: int
+) -> dict[bytes, QueueGroup]:
+    """Return the queue groups behind such links, with the members there, by name."""
+    found: dict[bytes, QueueGroup] = {}
+    if result.remotes is None:
+        return found
+    for group in result.remotes.queues:
+        members: tuple[Any, ...] = group.members
+        reached = [one for one in members if _may_go_over(one.remote, one.origin, publisher)]
+        if reached:
+            found[group.name] = QueueGroup(group.name, tuple(reached), turn)
+    return found
+
+
+def _may_go_over(link: Any, origin: str, publisher: Client | None) -> bool:
+    """Tell whether a message that an import has carried may go over `link`."""
+    if link.role == Role.ROUTE or origin.startswith(BEHIND_ROUTES):
+        return False  # the other server has the import, too
+    return publisher is None or publisher.reaches(link, origin)
