@@ -37,6 +37,16 @@ class LoopClock:
         self.wall = time.time
 
 
+async def sleep(clock: Clock, delay_s: float) -> None:
+    """Return in `delay_s` seconds of `clock`."""
+    over = asyncio.Event()
+    timer = clock.call_later(delay_s, over.set)
+    try:
+        await over.wait()
+    finally:
+        timer.cancel()
+
+
 @contextlib.asynccontextmanager
 async def time_limit(clock: Clock, seconds: float) -> AsyncIterator[None]:
     """Cut what is awaited inside short after `seconds` of `clock`.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from midge.protocol.errors import MidgeError
 from midge.server.broker.broker import Broker
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clock import Clock, LoopClock
+from midge.server.clock import Clock, LoopClock, sleep
 from midge.server.config.options import Options
 from midge.server.errors import ConfigError
 from midge.server.listeners.doors import Doors, OwnDoors
@@ -428,7 +428,7 @@ class Server:
         if not broker.clients:
             return
         timing = self.options.shutdown
-        await self._sleep(timing.lame_duck_grace_period_s)
+        await sleep(self.broker.clock, timing.lame_duck_grace_period_s)
         clients = list(broker.clients.values())
         spread_s = timing.lame_duck_duration_s - timing.lame_duck_grace_period_s
         gap_s = min(spread_s / max(len(clients), 1), 1.0)
@@ -436,7 +436,7 @@ class Server:
             if connection.reason is None:  # many will have gone by themselves
                 connection.close(ClosedReason.SERVER_SHUTDOWN)
                 if broker.clients:
-                    await self._sleep(self._random.uniform(gap_s / 2, gap_s))
+                    await sleep(self.broker.clock, self._random.uniform(gap_s / 2, gap_s))
 
     def pause_accepting(self) -> None:
         """Stop listening for a while: new connections are refused."""
@@ -494,14 +494,3 @@ class Server:
         cut = asyncio.get_running_loop().call_later(timeout_s, broker.abort_all)
         await broker.emptied()
         cut.cancel()
-
-    async def _sleep(self, delay_s: float) -> None:
-        """Sleep by the server's clock."""
-        woken = asyncio.get_running_loop().create_future()
-        self.broker.clock.call_later(delay_s, _wake, woken)
-        await woken
-
-
-def _wake(sleeper: asyncio.Future[None]) -> None:
-    if not sleeper.done():
-        sleeper.set_result(None)

@@ -12,7 +12,6 @@ import base64
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from midge.protocol import errors
@@ -32,10 +31,11 @@ if TYPE_CHECKING:
     from midge.server.accounts.from_tokens import TokenAccounts
     from midge.server.accounts.links import AccountLinks
     from midge.server.accounts.plan import AccountPlan
-    from midge.server.auth.claims import AccountBody, Claims, TraceClaim
+    from midge.server.auth.claims import TraceClaim
     from midge.server.broker.auth_callout import AuthCallout
     from midge.server.broker.expiries import Expiries
     from midge.server.broker.seats import Seats
+    from midge.server.broker.token_scan import WhyEnded
     from midge.server.clients.connection import Connection
     from midge.server.clients.host import Host
     from midge.server.clock import Timer
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
 _NONCE_BYTES = 11
 
 NO_LIMIT = -1
-
-WhyEnded = Callable[[Identity], Refusal | None]
-"""Tells whether an identity is still valid, and if not, why."""
 
 log = get_logger()
 
@@ -352,22 +349,16 @@ class Admission:
         mode = self.authenticator.operator
         if mode is None:
             return
-        now_s = self._host.clock.wall()
-        accounts = self._token_accounts()
-        before = accounts.claims
-        accounts.plan(mode, set(before), now_s)
-        known: dict[str, Claims[AccountBody]] = {}
-        for connection in list(self._clients.values()):
-            identity = connection.identity
-            if identity is None:
-                continue
-            ended = mode.why_ended(identity, now_s, known)
-            if ended is not None:
-                self._send_away(connection, ended)
-            elif before.get(identity.account) is not known[identity.account]:
-                self._question_again(connection)
+        from midge.server.broker.token_scan import scan_tokens  # noqa: PLC0415 - few have operators
+
+        accounts, now_s = self._token_accounts(), self._host.clock.wall()
+        found = scan_tokens(mode, accounts, list(self._clients.values()), now_s)
+        for connection, ended in found.ended:
+            self._send_away(connection, ended)
+        for connection in found.changed:
+            self._question_again(connection)
         for look in self.scans:
-            look(partial(mode.why_ended, now_s=now_s, known=known))
+            look(found.why_ended)
         self._host.router.flush_unless_due()
         self._schedule_scan()
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from midge.server.auth.permissions import PermissionRules
-    from midge.server.broker.admission import WhyEnded
+    from midge.server.broker.token_scan import WhyEnded
     from midge.server.leafnodes.link import LeafLink
     from midge.server.leafnodes.nodes import LeafNodes
     from midge.server.routing.account import Account

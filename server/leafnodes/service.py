@@ -16,8 +16,8 @@ from midge.server.links.client_tls import build_client_context
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from midge.server.broker.admission import WhyEnded
     from midge.server.broker.broker import Broker
+    from midge.server.broker.token_scan import WhyEnded
     from midge.server.config.leafnodes import LeafRemote
     from midge.server.config.options import Options
     from midge.server.leafnodes.link import LeafLink

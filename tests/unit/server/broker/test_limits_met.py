@@ -454,7 +454,7 @@ async def test_response_grants(start: Start, monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_service_requests(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("midge.server.accounts.links.REQUESTS_MAX", 4)
+    monkeypatch.setattr("midge.server.accounts.service_link.REQUESTS_MAX", 4)
     source = ImportSource(account="A", subject="svc")
     served = await start(
         accounts=(
