@@ -2,6 +2,7 @@
 
 cimport cython
 
+from midge.protocol cimport memory
 from midge.protocol.stream_parser cimport StreamParser
 
 

@@ -6,6 +6,7 @@ its own, which later reads go straight into. That buffer grows with the bytes th
 never with the size that was announced.
 """
 
+from midge.protocol import memory
 from midge.protocol.stream_parser import StreamParser
 
 SHARED_BUFFER_BYTES = 256 * 1024
@@ -101,6 +102,12 @@ class Inbound:
             rest = bytearray(self._rest)
             self._parse(rest, len(rest))
 
+    def forget(self) -> None:
+        """Drop the held bytes: nothing is going to be parsed any more."""
+        self._rest = b""
+        self._own = None
+        self.parser.forget_buffer()
+
     def _parse(self, buffer: bytearray, end: int) -> None:
         """Parse ``buffer[:end]`` and keep what is left of it."""
         self._is_parsing = True
@@ -119,8 +126,9 @@ class Inbound:
         self._rest = b""
         if own is None or own is not buffer or (used == 0 and end == len(own)):
             # Double the buffer: each byte of a frame, however large, is moved about once.
-            own = bytearray(max(2 * rest, _OWN_BUFFER_BYTES))
-            own[:rest] = buffer[used:end]
+            # Its pages are not cleared: what is not written to takes no memory and no time.
+            own = memory.allocate(max(2 * rest, _OWN_BUFFER_BYTES))
+            memory.copy(own, 0, buffer, used, end)
         elif used:
             own[:rest] = own[used:end]
         self._own = own

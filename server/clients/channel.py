@@ -212,6 +212,7 @@ class Channel:
             return
         self._forget_transport()
         self.reading.halt(ENDED)
+        self.inbound.forget()  # thousands may wait, each with a command that it has not finished
         self.host.departures.wait(partial(self._end_for_loss, reason))
 
     def _end_for_loss(self, reason: ClosedReason) -> None:

@@ -56,6 +56,10 @@ class FairTurns:
             return 0
         return self._use(max(_DRAWN_BYTES, min(least_bytes, self._left_bytes)))
 
+    def is_over(self) -> bool:
+        """Tell whether nothing of this turn is left to draw."""
+        return self._waiting > 0 or self._left_bytes <= 0
+
     def wait(self, go_on: Callable[[], object]) -> None:
         """Call `go_on` in the next turn; it must begin by taking its `share`."""
         self._waiting += 1

@@ -212,7 +212,7 @@ def _make_server(options: Options) -> Any:
     from midge.server.server import Server  # noqa: PLC0415 - only a running server needs it all
 
     server = Server(options)
-    if any(one.enabled for one in (options.tls, options.websocket.tls)):
+    if options.tls.enabled or options.websocket.port:
         from midge.server.process.heap import keep_heap_small  # noqa: PLC0415 - as above
 
         keep_heap_small(server)

@@ -1,11 +1,12 @@
-"""Give memory back to the system after many encrypted connections have ended.
+"""Give memory back to the system after many connections by TLS or WebSocket have ended.
 
 uvloop gives each TLS connection a buffer of 256 KiB, of which a client touches some pages. The
 first ones are mapped, and glibc learns from their end to take the next from its heap, which it
 shrinks from the top only. So every crowd touches other pages of it, and nothing leaks, but 400
 clients that come and go leave 3 to 9 MiB resident each time, until it is 256 KiB for each of the
-most that there have been at a time. `malloc_trim` returns all of it, in 1.6 ms beside 500,000
-subscriptions.
+most that there have been at a time. WebSocket clients that leave within a large command do the same
+by its buffer of 128 KiB: 1,500 of them leave up to 17 MiB. `malloc_trim` returns all of it, in
+1.6 ms beside 500,000 subscriptions.
 """
 
 from __future__ import annotations

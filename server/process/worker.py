@@ -155,7 +155,7 @@ class Worker:
         self._count_elsewhere(server.broker.admission, body["accounts"])
         mesh = self._mesh = Mesh(server.broker, part.index, self._link_lost)
         part.link_outside = mesh.link_outside
-        if any(one.enabled for one in (options.tls, options.websocket.tls)):
+        if options.tls.enabled or options.websocket.port:
             keep_heap_small(server)
         await server.start()
         logging.adopt_structlog()

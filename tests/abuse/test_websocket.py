@@ -9,7 +9,7 @@ import zlib
 
 import pytest
 
-from tests.abuse.conftest import MIB, Target, Victim, ask, read_to_end, read_until
+from tests.abuse.conftest import MIB, Target, Victim, ask, read_to_end, read_until, wait_until
 
 CONFIG = "websocket { listen: 127.0.0.1:-1, no_tls: true, compression: true, same_origin: true }\n"
 
@@ -229,14 +229,18 @@ def test_row_25_idle_clients_keep_nothing_of_what_they_sent(
 def test_row_25_those_who_leave_within_a_command_leave_nothing(
     victim: Victim, own: int, at_once: int
 ) -> None:
-    """Memory is flat after the second round, on a small server and on a large one."""
+    """Memory is flat after the second round, on a small server and on a large one.
+
+    An unfinished command has a buffer of 128 KiB, of which 60 are written to. So each crowd touches
+    other pages of the heap, until it is trimmed; that happens every 5 s.
+    """
     command = frame(BINARY, b"PUB a 61000\r\n" + b"y" * 61_000)
     with victim(CONFIG, growth_bytes=(64 + own // 1000) * MIB) as target:
         holder = target.dial()
         for first in range(0, own, 1000):
             ask(holder, *(b"SUB held.%d %d" % (i, i) for i in range(first, first + 1000)))
         files = target.descriptors()
-        sizes = []
+        sizes: list[int] = []
         for _ in range(5):
             clients = [upgraded(target, is_connected=False) for _ in range(at_once)]
             for client in clients:
@@ -244,8 +248,9 @@ def test_row_25_those_who_leave_within_a_command_leave_nothing(
             for client in clients:
                 client.close()
             target.wait_for_descriptors(files)
+            if len(sizes) > 1:
+                wait_until(lambda: target.rss_bytes() < sizes[1] + 8 * MIB, "the memory")
             sizes.append(target.rss_bytes())
-        assert max(sizes[2:]) - sizes[1] < 8 * MIB, [size >> 20 for size in sizes]
 
 
 @pytest.mark.parametrize("own", [20_000, pytest.param(100_000, marks=pytest.mark.full)])

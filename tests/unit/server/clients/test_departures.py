@@ -142,6 +142,15 @@ def test_ends_that_take_long_make_others_wait_for_5_ms_only() -> None:
     assert ended == [0, 1]
 
 
+def test_who_waits_for_its_end_keeps_nothing_of_an_unfinished_command() -> None:
+    _, (owner, _) = used_up()
+    owner.channel.feed(b"x" * 60_000)
+    assert owner.channel.inbound.held_bytes() == 60_000
+    owner.channel.connection_lost(ConnectionResetError())
+    assert owner.reason is None
+    assert owner.channel.inbound.held_bytes() == 0
+
+
 async def test_a_websocket_that_waits_for_its_end_leaves_nothing() -> None:
     host, _ = used_up()
     owners: list[Echo] = []
