@@ -14,7 +14,7 @@ import msgspec
 NOT_PLAIN = object()
 """Says that a value, or a whole request, needs all of Go's rules."""
 
-_ESCAPE = b"\\"
+_ESCAPE = ord("\\")  # a number: to look for bytes in bytes, CPython raises and catches
 _MINUS_ZERO = b"-0"
 _QUOTE = b'"'
 
@@ -29,35 +29,16 @@ def read(data: bytes) -> Any:
     Returns:
         `NOT_PLAIN` for anything else: also what is malformed, has an escape or a name twice.
     """
-    if _ESCAPE in data or _MINUS_ZERO in data:
+    if _ESCAPE in data or data.find(_MINUS_ZERO) >= 0:
         return NOT_PLAIN
     try:
         value = _DECODER.decode(data)
         # Without escapes every quote begins or ends a text. One of a name that comes twice, and
         # those of the value that it had first, are missing from what was read.
-        is_whole = data.count(_QUOTE) == 2 * _texts(value)
+        is_whole = data.count(_QUOTE) == _ENCODER.encode(value).count(_QUOTE)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return NOT_PLAIN
     return value if is_whole else NOT_PLAIN
-
-
-def _texts(value: Any) -> int:
-    """Count the texts in a value, names among them."""
-    if type(value) is dict:
-        count = len(value)
-        within = list(value.values())
-    elif type(value) is list:
-        count = 0
-        within = value
-    else:
-        return 1 if type(value) is str else 0
-    for one in within:
-        kind = type(one)
-        if kind is str:
-            count += 1
-        elif kind is dict or kind is list:
-            count += _texts(one)
-    return count
 
 
 def _refuse(_: str) -> Any:
@@ -65,3 +46,4 @@ def _refuse(_: str) -> Any:
 
 
 _DECODER = msgspec.json.Decoder(float_hook=_refuse)
+_ENCODER = msgspec.json.Encoder()

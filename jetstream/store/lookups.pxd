@@ -13,6 +13,7 @@ from midge.jetstream.store.subject_index cimport SubjectIndex
 cdef unsigned long long _CHAIN_MAX
 cdef Py_ssize_t _ROWS_MAX, _ROWS_PER_SUBJECT, _NOTED_ROWS
 cdef int _WANTED
+cdef char _PWC, _FWC
 
 
 cdef class SearchableStore(RemovingStore):

@@ -13,6 +13,8 @@ from midge.jetstream.store.removing import RemovingStore
 
 _CHAIN_MAX = 256  # messages of one subject that are walked rather than the rows of all messages
 _ROWS_MAX = 4096  # rows looked through before all subjects are
+_PWC = ord("*")  # numbers: to look for bytes in bytes, CPython raises and catches an exception
+_FWC = ord(">")
 _ROWS_PER_SUBJECT = 8
 """Rows that are looked through before all subjects are: one for so many subjects.
 
@@ -148,7 +150,7 @@ class SearchableStore(RemovingStore):
         With `is_near` only the last messages are looked at.
         """
         upto = min(upto_seq, self.last_seq) if upto_seq else self.last_seq
-        if b"*" not in subject and b">" not in subject:
+        if _PWC not in subject and _FWC not in subject:
             number = self._subjects.find(subject, 0, len(subject))
             return self._last_upto(number, upto) if number >= 0 else 0
         wanted = self._filters_of((subject,))

@@ -20,6 +20,9 @@ PIECE_ROWS = 250_000
 PIECE_FOUND = 20_000
 """Messages in one piece of which each is looked up by its sequence: 2 ms, at 0.1 us each."""
 
+_PWC = ord("*")  # numbers: to look for bytes in bytes, CPython raises and catches an exception
+_FWC = ord(">")
+
 NEAR = 1024
 """Messages looked at first: most patterns match one that is near."""
 
@@ -31,7 +34,7 @@ def is_quick(store: StreamStore, filters: Iterable[bytes]) -> bool:
 
 def is_pattern(subject: bytes) -> bool:
     """Tell whether a subject may stand for others."""
-    return b"*" in subject or b">" in subject
+    return _PWC in subject or _FWC in subject
 
 
 def compare(store: StreamStore, filters: tuple[bytes, ...]) -> Pieces[None]:
