@@ -22,7 +22,7 @@ from midge.server.clients.client_info import shared_info
 from midge.server.clients.closed_clients import ClosedClient, ClosedClients
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.host import Host
-from midge.server.clients.observer import Observer
+from midge.server.clients.observer import Observer, Observers
 from midge.server.clients.screens import Screen, Screens
 from midge.server.clock import Clock
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
@@ -86,7 +86,7 @@ class Broker(Host):
         Host.__init__(self, options, clock, random, router)
         self.keys = keys or ServerKeys(are_used=may_delegate(options))
         self.internal = InternalPublisher(self.router)
-        self.observers: list[Observer] = []
+        self.observers = Observers(router.faults)
         self._message_observers: list[MessageObserver] = []
         self.accounts: dict[str, Account] = {}
         self.global_account = self.account(GLOBAL_ACCOUNT)
@@ -114,7 +114,7 @@ class Broker(Host):
         self.admission = Admission(self, self.clients, self.account, links)
         self._send_trace: Send | None = None
         self._offer_callout(options)
-        links.applied = partial(self._show, "accounts_planned")
+        links.applied = partial(self.observers.show, "accounts_planned")
         self.intercept_as_configured(configured_interceptors(options))
         operator = self.admission.authenticator.operator
         if operator is not None and operator.system_account:
@@ -129,14 +129,6 @@ class Broker(Host):
             self.admission.callout = AuthCallout(
                 self, self.keys, self.internal, links, self.account
             )
-
-    def _show(self, event: str, *arguments: object) -> None:
-        """Call the method `event` of every observer, and contain what any of them raises."""
-        for observer in self.observers:
-            try:
-                getattr(observer, event)(*arguments)
-            except Exception as error:  # noqa: BLE001 - the client has no part in it
-                self.router.faults.note(observer, error)
 
     @property
     def hints(self) -> Hints:
@@ -183,7 +175,7 @@ class Broker(Host):
             )
             account = Account(name, sublist)
             self.accounts[name] = account
-            self._show("account_made", account)
+            self.observers.show("account_made", account)
         return account
 
     def clients_of(self, account: Account) -> list[Connection]:
@@ -250,7 +242,7 @@ class Broker(Host):
 
     def client_connected(self, connection: Connection) -> None:
         """Called when a client has been admitted."""
-        self._show("client_connected", connection)
+        self.observers.show("client_connected", connection)
 
     def client_closed(self, connection: Connection) -> None:
         """Called when a connection has ended; its transport may still write."""
@@ -262,7 +254,7 @@ class Broker(Host):
         self.closed.append(ClosedClient(connection, self.clock.monotonic()))
         if connection.reason is not None:
             self._note_end(connection, connection.reason)
-        self._show("client_closed", connection)
+        self.observers.show("client_closed", connection)
 
     def _note_end(self, connection: Connection, reason: ClosedReason) -> None:
         """Count and log why a connection has ended."""
@@ -375,13 +367,14 @@ class Broker(Host):
 
     def subscribed(self, connection: Connection, subscription: RoutedSubscription) -> None:
         """Called for a new subscription."""
-        self._show("subscribed", connection, subscription)
+        if self.observers.see_subscriptions:
+            self.observers.show("subscribed", connection, subscription)
 
     def unsubscribed(
         self, connection: Connection, subscription: RoutedSubscription, cause: str
     ) -> None:
         """Called for the end of a subscription."""
-        self._show("unsubscribed", connection, subscription, cause)
+        self.observers.show("unsubscribed", connection, subscription, cause)
 
     def settle(self, done: Callable[[], None]) -> None:
         """Call `done` when every worker knows of the subscriptions so far, of whatever account."""
@@ -441,7 +434,7 @@ class Broker(Host):
 
     def look_away(self, observer: MessageObserver) -> None:
         """Remove `observer`."""
-        if observer in self.observers:
+        if isinstance(observer, Observer) and observer in self.observers:
             self.observers.remove(observer)
         if observer in self._message_observers:
             self._message_observers.remove(observer)

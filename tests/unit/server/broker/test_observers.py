@@ -5,8 +5,9 @@ from __future__ import annotations
 from random import Random
 
 from midge.server.broker.broker import Broker
-from midge.server.clients.observer import Observer
+from midge.server.clients.observer import Observer, Observers
 from midge.server.config.options import Options
+from midge.server.routing.contained_faults import ContainedFaults
 from midge.testing import ManualClock
 from tests.support.transports import Transport
 
@@ -114,3 +115,20 @@ def test_a_run_is_shown_one_by_one_when_some_see_no_runs() -> None:
     first, second = SeeingRuns(), Seeing()
     seen_of_a_run(first, second)
     assert first.seen[-3:] == second.seen[-3:] == ["message"] * 3
+
+
+def test_only_those_that_look_at_subscriptions_are_called_for_them() -> None:
+    observers = Observers(ContainedFaults())
+    blind, seeing = Observer(), Seeing()
+    observers.append(blind)
+    assert not observers.see_subscriptions
+    observers.append(seeing)
+    assert observers.see_subscriptions
+    assert blind in observers
+    observers.show("account_made", None)
+    observers.show("accounts_planned")
+    assert seeing.seen == ["account"]
+    observers.remove(seeing)
+    assert not observers.see_subscriptions
+    observers.show("account_made", None)
+    assert seeing.seen == ["account"]
