@@ -150,9 +150,9 @@ class Consumer(Delivering):
             self._removals = _STALE
         super().trimmed()
 
-    def purged(self, first_seq: int, *, is_wider: bool) -> None:
+    def purged(self, first_seq: int, gone_seq: int, *, is_wider: bool) -> None:
         """See `Tracking.purged`."""
-        super().purged(first_seq, is_wider=is_wider)
+        super().purged(first_seq, gone_seq, is_wider=is_wider)
         self._removals = _STALE
 
     def lowest_seq(self) -> int:

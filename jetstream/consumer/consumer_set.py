@@ -185,16 +185,19 @@ class ConsumerSet(ConsumerHost):
                 if self._lowest_seq == 0 or lowest < self._lowest_seq:
                     self._lowest_seq = lowest
 
-    def purged(self, subject: bytes = b"") -> None:
-        """Take note that messages were purged: of one subject, or of all."""
+    def purged(self, subject: bytes = b"", gone_seq: int = 0) -> None:
+        """Take note that messages were purged: of one subject, or of all.
+
+        `gone_seq` is the message if it was the only one.
+        """
         store = self.store
         first = store.next_seq((subject,), store.first_seq) if subject else store.first_seq
         for consumer in self:
             filters = consumer.filters
             if not subject or (filters and all(covers(subject, one) for one in filters)):
-                consumer.purged(first or store.last_seq + 1, is_wider=False)
+                consumer.purged(first or store.last_seq + 1, gone_seq, is_wider=False)
             elif not filters or any(overlaps(one, subject) for one in filters):
-                consumer.purged(store.first_seq, is_wider=True)
+                consumer.purged(store.first_seq, gone_seq, is_wider=True)
 
     # Making, changing and deleting.
 

@@ -66,6 +66,13 @@ class Progress:
         self.delivered_consumer_seq = self.next_consumer_seq - 1
         self.delivered_seq = max(self.next_seq, 1) - 1
 
+    def _shows_more(self) -> bool:
+        """Tell whether reports show more than decides; nats-server does not go back there."""
+        return (
+            self.next_consumer_seq <= self.delivered_consumer_seq
+            or self.floor_seq < self.shown_floor_seq
+        )
+
     def _move_floor(self, entry: Entry) -> None:
         """Move the floor that decides, after `entry` has been taken out of those pending."""
         if not self.pending.entries:

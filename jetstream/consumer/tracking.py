@@ -103,11 +103,14 @@ class Tracking(Progress):
                 if self.log is not None:
                     self.log.changed(seq)
 
-    def purged(self, first_seq: int, *, is_wider: bool) -> None:
+    def purged(self, first_seq: int, gone_seq: int, *, is_wider: bool) -> None:
         """Take note of a purge that left nothing of the purged subjects below `first_seq`.
 
-        `is_wider` tells that messages of other subjects may be left there.
+        `is_wider` tells that messages of other subjects may be left there. `gone_seq` is the
+        message if it was the only one, and is terminated in the end, as nats-server does.
         """
+        gone = self.pending.get(gone_seq) if gone_seq else None
+        deliveries = self._delivery_count(gone_seq)
         self.next_seq = max(self.next_seq, first_seq)
         if self.floor_seq < first_seq:
             self.floor_seq = first_seq - 1
@@ -126,9 +129,12 @@ class Tracking(Progress):
             if self.pending.is_queued(entry) and not self.store.exists(entry.seq):
                 self.pending.stop_waiting(entry)
             entry = entry.after
-        self.show_floor()
+        if not self._shows_more():
+            self.show_floor()
         if self.log is not None:
             self.log.save()
+        if gone is not None:
+            self._terminate(gone_seq, gone.consumer_seq, deliveries, _GONE, b"")
 
     def forget(self, entry: Entry) -> None:
         """Forget a message that was found to be gone when the state was restored."""
@@ -146,6 +152,11 @@ class Tracking(Progress):
             self.next_consumer_seq = max(self.next_consumer_seq, entry.consumer_seq)
         self.pending.remove(entry)
         self.redelivered.pop(entry.seq, None)
+        if self.ack_policy == _ACK_EXPLICIT:
+            self._move_shown_floor(entry)
+        elif entry.consumer_seq > self.shown_floor_consumer_seq:
+            self.shown_floor_consumer_seq = entry.consumer_seq
+            self.shown_floor_seq = entry.seq
         self.last_ack_ns = self.clock.wall_ns()
         if self.log is not None:
             self.log.changed(entry.seq)

@@ -149,33 +149,25 @@ class Contents:
     def purge(self, subject: bytes | None, upto_seq: int, keep: int) -> int:
         """Remove messages of a subject, below a sequence, but the newest; return how many."""
         store = self.store
-        first = self._first_to_purge(subject, upto_seq, keep)
+        first_seq = self._first_to_purge(subject, upto_seq, keep)
         # Below the first sequence there is nothing; consumers are told as of any purge.
         purged = store.purge(subject, upto_seq, keep) if upto_seq != 1 else 0
         if subject is None and upto_seq > store.last_seq + 1:
             store.skip_to(upto_seq - 1)
         self.account()
-        if purged == 1 and first is not None:
-            seq, gone = first
-            self._consumers.removed(seq, gone)
-        self._consumers.purged(subject or _NO_BYTES)
+        self._consumers.purged(subject or _NO_BYTES, first_seq if purged == 1 else 0)
         return purged
 
-    def _first_to_purge(
-        self, subject: bytes | None, upto_seq: int, keep: int
-    ) -> tuple[int, bytes] | None:
-        """Return the first message that a purge of only some messages may remove.
+    def _first_to_purge(self, subject: bytes | None, upto_seq: int, keep: int) -> int:
+        """Return the first message that a purge of only some messages may remove; 0 for none.
 
-        As in nats-server, if it is the only one consumers are told of it as of any single removal.
+        If it is the only one nats-server tells consumers as of any single removal, too.
         """
         store = self.store
         is_of_all = subject is None or subject == _ALL
         if self._consumers.is_empty() or (is_of_all and (upto_seq or not keep)):
-            return None
-        filters = () if subject is None else (subject,)
-        seq = store.next_seq(filters, store.first_seq, store.last_seq)
-        found = store.subject_of(seq) if seq else None
-        return None if found is None else (seq, found)
+            return 0
+        return store.next_seq(() if subject is None else (subject,), store.first_seq)
 
     def remove(self, seq: int, *, erase: bool = False) -> bool:
         """Remove one message, visible or not; False if it does not exist."""

@@ -88,31 +88,53 @@ def test_consumers_learn_of_what_is_removed(removal: str) -> None:
     assert consumer.num_pending == 2
 
 
+@pytest.mark.parametrize("policy", ["explicit", "all"])
 @pytest.mark.parametrize(
-    ("purge", "removed", "floor_seq"),
+    ("purge", "acked", "removed", "explicit_floor", "all_floor"),
     [
-        ({"filter": "a.3"}, 3, 1),
-        ({"filter": "a.1", "keep": 2}, 1, 2),
-        ({"filter": "a.*", "seq": 2}, 1, 2),
-        ({"filter": "a.>", "keep": 4}, 1, 2),
-        ({"keep": 4}, 1, 2),
+        ({"filter": "a.3"}, 0, {3}, (1, 1), (3, 3)),
+        ({"filter": "a.3"}, None, {3}, (3, 0), (3, 3)),
+        ({"filter": "a.1", "keep": 2}, 1, {1}, (2, 2), (2, 2)),
+        ({"filter": "a.1", "keep": 2}, None, {1}, (1, 1), (1, 1)),
+        ({"filter": "a.*", "seq": 2}, 1, {1}, (2, 2), (2, 2)),
+        ({"filter": "a.>", "keep": 4}, 1, {1}, (2, 2), (2, 2)),
+        ({"keep": 4}, 1, {1}, (2, 2), (2, 2)),
+        ({"filter": "a.1"}, None, {1, 4}, (4, 1), (4, 4)),
     ],
     ids=str,
 )
-def test_the_only_message_that_a_purge_removes_awaits_no_ack_any_more(
-    purge: dict[str, Any], removed: int, floor_seq: int
+def test_purges_settle_what_awaits_its_ack_as_nats_server_does(
+    purge: dict[str, Any],
+    acked: int | None,
+    removed: set[int],
+    explicit_floor: tuple[int, int],
+    all_floor: tuple[int, int],
+    policy: str,
 ) -> None:
     rig = AccountRig()
     stream = rig.create()
-    consumer = consume(stream)
+    consumer = consume(stream, ack_policy=policy)
     for subject in ("a.1", "a.2", "a.3", "a.1", "a.1"):
         rig.publish(subject, b"x")
-    first, second, *_ = pull(rig, batch=4)
-    ack(stream, consumer, second if removed == 1 else first)
-    assert rig.api("STREAM.PURGE.A", purge)["purged"] == 1
-    assert removed not in consumer.pending.entries
-    assert (len(consumer.pending), consumer.num_pending) == (2, 1)
-    assert consumer.shown_floor_seq == floor_seq
+    delivered = pull(rig, batch=4)
+    if acked is not None:
+        ack(stream, consumer, delivered[acked])
+    assert rig.api("STREAM.PURGE.A", purge)["purged"] >= len(removed)
+    assert not removed & set(consumer.pending.entries)
+    floor = (consumer.shown_floor_consumer_seq, consumer.shown_floor_seq)
+    assert floor == (explicit_floor if policy == "explicit" else all_floor)
+
+
+def test_the_only_message_that_a_purge_removes_awaits_no_ack_above_a_floor() -> None:
+    rig = AccountRig()
+    stream = rig.create()
+    consumer = consume(stream)
+    for subject in ("a.1", "a.2", "a.3", "a.4"):
+        rig.publish(subject, b"x")
+    consumer.reset(2)
+    pull(rig, batch=3)
+    rig.api("STREAM.PURGE.A", {"filter": "a.3"})
+    assert list(consumer.pending.entries) == [2, 4]
 
 
 def test_limits_below_those_of_a_consumer_are_refused() -> None:
