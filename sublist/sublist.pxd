@@ -53,7 +53,7 @@ cdef class SubList:
     cpdef object insert_remote(self, RemoteSubscription subscription)
     @cython.locals(steps="long long")
     cpdef object remove_remote(self, RemoteSubscription subscription)
-    @cython.locals(subject=bytes)
+    @cython.locals(subject=bytes, literal=bint)
     cdef void _note_remote(self, RemoteSubscription subscription, Py_ssize_t change) except *
     @cython.locals(node=Node)
     cpdef Py_ssize_t count_members(self, bytes subject, bytes queue) except -1
@@ -70,6 +70,7 @@ cdef class SubList:
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
     )
     cpdef bint has_interest(self, bytes subject) except -1
+    cdef bint _is_literal_of_remotes(self, bytes subject) except -1
     @cython.locals(node=Node, result=SubListResult, nodes=list, visited="long long")
     cdef SubListResult _match_uncached(self, bytes subject)
     @cython.locals(node=Node, result=SubListResult, plain=list, queues=dict)

@@ -92,7 +92,7 @@ class SubList:
         self._exact_match = exact_match
         self._exact: dict[bytes, Node] = {}
         self._trie = Trie()
-        self._elsewhere = 0  # subscriptions outside `_exact`: in the trie, or of remotes
+        self._elsewhere = 0  # subscriptions outside `_exact`, here and of remotes: in the tries
         self._count = 0
         self.remotes: SubList | None = None
         self._cache: dict[bytes, SubListResult] = {}
@@ -225,13 +225,14 @@ class SubList:
 
     def _note_remote(self, subscription: RemoteSubscription, change: int) -> None:
         """Forget the results that remote interest has made stale, and tell the listener."""
-        subject = subscription.subject
+        subject, literal = subscription.subject, is_literal(subscription.subject)
         self._mutex.enter()
         try:
-            self._elsewhere += change
+            if not (literal and self._exact_match):
+                self._elsewhere += change
             self.generation += 1
             if self._cache:
-                self._invalidate_cache(subject, is_literal(subject))
+                self._invalidate_cache(subject, literal)
         finally:
             self._mutex.leave()
         self.recent.clear()
@@ -304,7 +305,7 @@ class SubList:
         `subject` is a literal, even with wildcards; one with an empty token matches nothing.
         """
         self._matches += 1
-        if self._elsewhere == 0:
+        if self._elsewhere == 0 and not self._is_literal_of_remotes(subject):
             node = self._exact.get(subject)
             if node is None:
                 self._cache_hits += 1
@@ -373,12 +374,16 @@ class SubList:
         finally:
             self._mutex.leave()
 
+    def _is_literal_of_remotes(self, subject: bytes) -> bool:
+        """Tell whether a link has interest in exactly `subject`; where all interest is literal."""
+        return self.remotes is not None and subject in self.remotes._exact  # noqa: SLF001 - its own
+
     def _match_uncached(self, subject: bytes) -> SubListResult:
         """Build the result of `subject` under the lock, unless another thread has just done so."""
         self._mutex.enter()
         try:
             node = self._exact.get(subject)
-            if self._elsewhere == 0:
+            if self._elsewhere == 0 and not self._is_literal_of_remotes(subject):
                 return self._empty if node is None else self._node_result(node)
             result = self._cache.get(subject)
             if result is not None:
@@ -461,11 +466,8 @@ class SubList:
 
     def _invalidate_cache(self, subject: bytes, literal: bool) -> None:
         """Drop the cached results that a subscription to `subject` was part of."""
-        if literal:
-            self._cache.pop(subject, None)
-            return
-        for key in self._cached_of(subject):
-            del self._cache[key]
+        for key in [subject] if literal else self._cached_of(subject):
+            self._cache.pop(key, None)
 
     def _cached_of(self, pattern: bytes) -> list[bytes]:
         """List the cached subjects that `pattern` matches; each is read at most to its length."""

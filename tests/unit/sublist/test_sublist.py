@@ -243,6 +243,26 @@ def test_a_result_knows_its_only_receiver() -> None:
     assert sublist.match(b"c").lone is None, "it goes over a link as well"
 
 
+def test_subjects_beside_literal_interest_behind_links_take_no_walk() -> None:
+    sublist = SubList()
+    local = inserted(sublist, b"a")
+    remotes = [RemoteSubscription(subject, remote=object()) for subject in (b"a", b"x.y")]
+    for remote in remotes:
+        assert sublist.insert_remote(remote) is None
+    steps = sublist.steps
+    for i in range(100):
+        assert not sublist.match(b"new.%d" % i)
+    assert sublist.steps == steps
+    assert sublist.match(b"a").remotes is not None
+    assert sublist.match(b"x.y").remotes is not None
+    assert not sublist.match(b"x")
+    assert sublist.match(b"a").plain == (local,)
+    for remote in remotes:
+        assert sublist.remove_remote(remote) is None
+    assert sublist.match(b"a").lone is local
+    assert not sublist.match(b"x.y")
+
+
 def test_owners_differ() -> None:
     one, other = object(), object()
     subscriptions = [OwnedSubscription(b"a", owner=owner) for owner in (one, other, one)]
