@@ -16,6 +16,7 @@ from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.info import info_of
 from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.json import plain, structure
+from midge.jetstream.json.encode import encode
 from midge.jetstream.json.structure import Field, Integer, PlainTime, Structure, Text
 from midge.jetstream.json.times import ZERO_TIME_NS, Timestamp, format_time
 from midge.jetstream.stream.stream import Stream
@@ -211,7 +212,7 @@ def delete(call: Call) -> None:
     consumer = _consumer(call)
     stream = _stream(call)
     stream.consumers.delete(consumer)
-    call.answer({"success": True}, stream.store)
+    call.respond(_DELETED, stream.store)
 
 
 def pause(call: Call) -> None:
@@ -309,6 +310,7 @@ _OF_CONSUMER = {
     "RESET": Family("consumer_reset_response", reset, {"reset_seq": 0}),
     "UNPIN": Family("consumer_unpin_response", unpin),
 }
+_DELETED = encode({"type": _OF_CONSUMER["DELETE"].type, "success": True})
 _LEADER_STEPDOWN = Family(
     "consumer_leader_stepdown_response", clustering_required, takes_body=False
 )

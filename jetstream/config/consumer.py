@@ -7,7 +7,6 @@ empty lists are what was not given, as in Go.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Annotated, Any, Literal
 
@@ -206,6 +205,10 @@ STRUCTURE = Structure(
 )
 
 
+_NAMES = [one.name for one in STRUCTURE.fields]
+_BEHIND_METADATA = _NAMES[_NAMES.index("metadata") + 1 :]
+
+
 class CreateRequest(Struct, forbid_unknown_fields=True):
     """The body of a request that makes or changes a consumer."""
 
@@ -246,8 +249,7 @@ CREATE_REQUEST = Structure(
 )
 
 
-@dataclass(slots=True)
-class Allowance:
+class Allowance(Struct):
     """Limits of the server and the account on consumers; 0 or less means no limit."""
 
     server_max_ack_pending: int = 0
@@ -276,7 +278,7 @@ def set_defaults(
         JetStreamError: `pedantic`, and a value would have to be changed.
     """
     _normalise(config, pedantic)
-    if config.is_pull() and config.max_waiting == 0:
+    if config.max_waiting == 0 and not config.deliver_subject:
         config.max_waiting = DEFAULT_MAX_WAITING
     if config.ack_wait_ns == 0 and config.ack_policy in {"explicit", "all"}:
         config.ack_wait_ns = DEFAULT_ACK_WAIT_NS
@@ -284,7 +286,8 @@ def set_defaults(
         if pedantic and config.ack_wait_ns != config.backoff_ns[0]:
             raise errors.PEDANTIC.error(err="first backoff value has to equal batch AckWait")
         config.ack_wait_ns = config.backoff_ns[0]
-    _take_from_stream(config, stream.consumer_limits, pedantic)
+    if config.max_ack_pending == 0 or config.inactive_threshold_ns == 0:
+        _take_from_stream(config, stream.consumer_limits, pedantic)
     _take_from_limits(config, limits, pedantic)
     if config.priority_policy == "pinned_client" and config.priority_timeout_ns == 0:
         config.priority_timeout_ns = DEFAULT_PINNED_TTL_NS
@@ -333,7 +336,7 @@ def _take_from_limits(config: ConsumerConfig, limits: Allowance, pedantic: bool)
         for limit in (limits.server_max_ack_pending, limits.account_max_ack_pending):
             if 0 < limit < config.max_ack_pending:
                 config.max_ack_pending = limit
-    if config.is_pull() and config.max_batch == 0 and limits.max_request_batch > 0:
+    if limits.max_request_batch > 0 and config.max_batch == 0 and config.is_pull():
         _refuse(pedantic, "max_request_batch must be set if it's JetStream limits are set")
         config.max_batch = limits.max_request_batch
 
@@ -357,14 +360,22 @@ def set_required_level(config: ConsumerConfig) -> None:
 
 def fields(config: ConsumerConfig, *, with_versions: bool) -> dict[str, Any]:
     """Return the configuration as answers show it; lists of consumers do so without versions."""
-    shown = copy.copy(config)
-    if with_versions:
-        shown.metadata = _with_versions(config.metadata)
-    elif len(config.metadata) > 1:
-        shown.metadata = dict(sorted(config.metadata.items()))
     has_time = config.opt_start_time is not None or config.pause_until is not None
-    found: dict[str, Any] = STRUCTURE.encode(shown) if has_time else msgspec.to_builtins(shown)
+    found: dict[str, Any] = STRUCTURE.encode(config) if has_time else msgspec.to_builtins(config)
+    metadata = config.metadata
+    if with_versions:
+        if not metadata:  # one that was restored may not even have its required level
+            return _with_metadata(found, versions.dynamic_metadata())
+        found["metadata"] = _with_versions(metadata)
+    elif len(metadata) > 1:
+        found["metadata"] = dict(sorted(metadata.items()))
     return found
+
+
+def _with_metadata(shown: dict[str, Any], metadata: dict[str, str]) -> dict[str, Any]:
+    """Put metadata into `shown`, which has none, where Go's order of the keys has them."""
+    behind = {name: shown.pop(name) for name in _BEHIND_METADATA if name in shown}
+    return {**shown, "metadata": metadata, **behind}
 
 
 def _with_versions(metadata: dict[str, str]) -> dict[str, str]:

@@ -19,11 +19,12 @@ from midge.jetstream.config.consumer import (
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.json.times import format_duration
 from midge.protocol.errors import quote
-from midge.sublist.subjects import covers, overlaps
+from midge.sublist.subjects import covers, is_literal, is_valid_subject, overlaps
 
 _LEAST_HEARTBEAT_NS = 100_000_000
 _LEAST_MAX_EXPIRES_NS = 1_000_000
 
+_FORM_FEED = ord("\f")
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 _GO_INT = re.compile(r"[-+]?[0-9]+")
 
@@ -35,8 +36,10 @@ def check(config: ConsumerConfig, stream: StreamConfig, limits: Allowance) -> No
         JetStreamError: it is refused.
     """
     _check_names(config)
-    _check_replicas(config, stream)
-    _check_waits(config)
+    if config.num_replicas:
+        _check_replicas(config, stream)
+    if config.backoff_ns or config.ack_wait_ns < 0:
+        _check_waits(config)
     if config.ack_policy == "flow_control":
         _check_ack_flow_control(config)
     if (
@@ -45,17 +48,24 @@ def check(config: ConsumerConfig, stream: StreamConfig, limits: Allowance) -> No
         and len(config.backoff_ns) > config.max_deliver
     ):
         raise errors.CONSUMER_MAX_DELIVER_BACKOFF.error()
-    if names.size(config.description) > names.DESCRIPTION_MAX_BYTES:
+    if config.description and names.size(config.description) > names.DESCRIPTION_MAX_BYTES:
         raise errors.CONSUMER_DESCRIPTION_TOO_LONG.error(max=names.DESCRIPTION_MAX_BYTES)
     if config.is_pull():
         _check_pull(config, stream, limits)
     else:
         _check_push(config, stream)
     _check_limits(config, stream, limits)
-    _check_direct(config)
+    if config.direct:
+        _check_direct(config)
     _check_filters(config)
-    _check_start(config)
-    _check_sampling(config)
+    if (
+        config.deliver_policy not in _WITHOUT_START
+        or config.opt_start_seq
+        or config.opt_start_time is not None
+    ):
+        _check_start(config)
+    if config.sample_freq:
+        _check_sampling(config)
     if config.flow_control and config.idle_heartbeat_ns == 0:
         raise errors.CONSUMER_WITH_FLOW_CONTROL_NEEDS_HEARTBEATS.error()
     if config.durable_name and config.name and config.name != config.durable_name:
@@ -106,13 +116,14 @@ def _check_ack_flow_control(config: ConsumerConfig) -> None:
 
 
 def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
-    subject = config.deliver_subject
-    if not names.is_literal(subject):
+    subject = names.to_bytes(config.deliver_subject)
+    if not is_literal(subject):
         raise errors.CONSUMER_DELIVER_TO_WILDCARDS.error()
-    if not names.is_valid_subject(subject):
+    if _FORM_FEED in subject or not is_valid_subject(subject):
         raise errors.CONSUMER_INVALID_DELIVER_SUBJECT.error()
-    if any(names.is_subset(subject, pattern) for pattern in stream.subjects):
-        raise errors.CONSUMER_DELIVER_CYCLE.error()
+    for pattern in stream.subjects:
+        if covers(names.to_bytes(pattern), subject):
+            raise errors.CONSUMER_DELIVER_CYCLE.error()
     if config.max_waiting != 0:
         raise errors.CONSUMER_PUSH_MAX_WAITING.error()
     if config.max_ack_pending > 0 and config.ack_policy == "none":
@@ -151,8 +162,6 @@ def _check_limits(config: ConsumerConfig, stream: StreamConfig, limits: Allowanc
 
 
 def _check_direct(config: ConsumerConfig) -> None:
-    if not config.direct:
-        return
     if config.is_pull():
         raise errors.CONSUMER_DIRECT_REQUIRES_PUSH.error()
     if config.durable_name:
@@ -195,8 +204,6 @@ _WITHOUT_START = frozenset({"all", "last", "new"})
 def _check_start(config: ConsumerConfig) -> None:
     """Check that the start position is the one that the deliver policy asks for."""
     policy = config.deliver_policy
-    if policy in _WITHOUT_START and not config.opt_start_seq and config.opt_start_time is None:
-        return
     words = f"consumer delivery policy is deliver {_START_WORDS[policy]}, but optional "
     if policy == "by_start_sequence":
         if config.opt_start_seq == 0:
@@ -221,8 +228,6 @@ def _check_start(config: ConsumerConfig) -> None:
 
 
 def _check_sampling(config: ConsumerConfig) -> None:
-    if not config.sample_freq:
-        return
     text = config.sample_freq.removesuffix("%")
     problem = "invalid syntax" if _GO_INT.fullmatch(text) is None else ""
     if not problem and not -1 << 63 <= int(text) < 1 << 63:

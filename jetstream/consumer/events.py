@@ -9,8 +9,6 @@ from midge.jetstream.json import type_names
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.json.times import ZERO_TIME, Timestamp, format_time
 
-_ADVISORY = b"$JS.EVENT.ADVISORY.CONSUMER."
-
 
 class ConsumerEvents:
     """The events of one consumer. An event without a subscriber is not made."""
@@ -21,27 +19,24 @@ class ConsumerEvents:
         self._host = host
         self.name = name
 
-    def _tail(self) -> bytes:
-        return self._host.stream + b"." + self.name
-
     def created(self) -> None:
         """Tell that the consumer has been made."""
-        self._advise(b"CREATED.", "consumer_action", {"action": "create"})
+        self._advise(b"CREATED", "consumer_action", {"action": "create"})
 
     def deleted(self) -> None:
         """Tell that the consumer is gone."""
-        self._advise(b"DELETED.", "consumer_action", {"action": "delete"})
+        self._advise(b"DELETED", "consumer_action", {"action": "delete"})
 
     def paused(self, until: Timestamp | None) -> None:
         """Tell that the consumer is paused, or goes on."""
         moment = ZERO_TIME if until is None else format_time(until.ns)
         is_paused = until is not None and self._host.clock.wall_ns() < until.ns
-        self._advise(b"PAUSE.", "consumer_pause", {"paused": is_paused, "pause_until": moment})
+        self._advise(b"PAUSE", "consumer_pause", {"paused": is_paused, "pause_until": moment})
 
     def pinned(self, group: str, pin_id: str) -> None:
         """Tell which client a priority group is pinned to."""
         self._advise(
-            b"PINNED.",
+            b"PINNED",
             "consumer_group_pinned",
             {"group": group, "pinned_id": pin_id},
             {"account": self._host.account},
@@ -50,7 +45,7 @@ class ConsumerEvents:
     def unpinned(self, group: str, reason: str) -> None:
         """Tell that a priority group is pinned to none."""
         self._advise(
-            b"UNPINNED.",
+            b"UNPINNED",
             "consumer_group_unpinned",
             {"group": group, "reason": reason},
             {"account": self._host.account},
@@ -59,23 +54,26 @@ class ConsumerEvents:
     def max_deliveries(self, seq: int, deliveries: int) -> None:
         """Tell that a message is not delivered again."""
         fields = {"stream_seq": seq, "deliveries": deliveries}
-        self._advise(b"MAX_DELIVERIES.", "max_deliver", fields)
+        self._advise(b"MAX_DELIVERIES", "max_deliver", fields)
 
     def naked(self, seq: int, consumer_seq: int, deliveries: int) -> None:
         """Tell that a client could not handle a message."""
         fields = _sequences(seq, consumer_seq, deliveries)
-        self._advise(b"MSG_NAKED.", "nak", fields)
+        self._advise(b"MSG_NAKED", "nak", fields)
 
     def terminated(self, seq: int, consumer_seq: int, deliveries: int, reason: str) -> None:
         """Tell that a message is given up."""
         fields: dict[str, Any] = _sequences(seq, consumer_seq, deliveries)
         if reason:
             fields["reason"] = reason
-        self._advise(b"MSG_TERMINATED.", "terminated", fields)
+        self._advise(b"MSG_TERMINATED", "terminated", fields)
 
     def acked(self, seq: int, consumer_seq: int, deliveries: int, ack_time_ns: int) -> None:
         """Tell how long an ack took."""
-        subject = b"$JS.EVENT.METRIC.CONSUMER.ACK." + self._tail()
+        host = self._host
+        subject = b"$JS.EVENT.METRIC.CONSUMER.ACK.%b.%b" % (host.stream, self.name)
+        if not host.sink.has_interest(subject):
+            return
         fields = {"consumer_seq": consumer_seq, "stream_seq": seq, "ack_time": ack_time_ns}
         fields["deliveries"] = deliveries
         self._send(subject, f"{type_names.METRIC}consumer_ack", fields, {})
@@ -87,15 +85,15 @@ class ConsumerEvents:
         fields: dict[str, Any],
         first: dict[str, Any] | None = None,
     ) -> None:
-        subject = _ADVISORY + kind + self._tail()
-        self._send(subject, type_names.ADVISORY + type_name, fields, first or {})
+        host = self._host
+        subject = b"$JS.EVENT.ADVISORY.CONSUMER.%b.%b.%b" % (kind, host.stream, self.name)
+        if host.sink.has_interest(subject):
+            self._send(subject, type_names.ADVISORY + type_name, fields, first or {})
 
     def _send(
         self, subject: bytes, type_name: str, fields: dict[str, Any], first: dict[str, Any]
     ) -> None:
         host = self._host
-        if not host.sink.has_interest(subject):
-            return
         now = format_time(host.clock.wall_ns())
         event = {"type": type_name, "id": host.new_id(), "timestamp": now, **first}
         event |= {"stream": text(host.stream), "consumer": text(self.name)}

@@ -187,13 +187,10 @@ class Interest:
         """Hear of the interest of accounts that import a subject, too."""
         for before in self._elsewhere.pop(kind, ()):
             before.end()
-        found = [
-            Elsewhere(self, kind, one.importer, one.importers_subject(kind[0]))
-            for one in self._account.sublist.match(kind[0]).plain
-            if isinstance(one, StreamLink)
-        ]
-        if found:
-            self._elsewhere[kind] = found
+        for one in self._account.sublist.match(kind[0]).plain:
+            if isinstance(one, StreamLink):
+                listener = Elsewhere(self, kind, one.importer, one.importers_subject(kind[0]))
+                self._elsewhere.setdefault(kind, []).append(listener)
 
     def interest_began(self, subject: bytes, queue: bytes | None) -> None:
         """Tell that the first subscription of its kind is there."""
@@ -275,9 +272,10 @@ def is_subscribed(account: Account, subject: bytes, group: bytes) -> bool:
     if remotes is not None and remotes.count_members(subject, group or None):
         return True
     result = account.sublist.match(subject)
-    if not group:
-        return any(_is_for(one, subject) for one in result.plain)
-    return any(_is_for(one, subject, group) for one in result.plain) or any(
+    for one in result.plain:
+        if _is_for(one, subject, group):
+            return True
+    return bool(group) and any(
         member.subject == subject
         for queue in result.queues
         if queue.name == group
