@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ANSWERED_IN_TURN = 32
 """Requests of one account answered without a pause, while none has to be awaited."""
+_IN_TURN = ANSWERED_IN_TURN  # a C number where this is compiled
 
 
 class Request(Struct, frozen=True):
@@ -130,7 +131,7 @@ class Services:
         A request keeps its place in the queue until it has been answered.
         """
         waiting = self._waiting.get(account)
-        for _ in range(ANSWERED_IN_TURN):
+        for _ in range(_IN_TURN):
             if not waiting:
                 self._waiting.pop(account, None)
                 return
@@ -146,7 +147,8 @@ class Services:
                 task.add_done_callback(self._tasks.discard)
                 return
             waiting.popleft()
-            self._send(request, answer)
+            if answer is not None:
+                self._send(request, answer)
         self._soon()(self._answer_waiting, account)
 
     def _soon(self) -> Callable[..., object]:
