@@ -53,7 +53,7 @@ class Consumer(Delivering):
         self.paused_until_ns = 0
         self._pause_timer: Timer | None = None
         self._removals = host.store.removals - host.known_removals
-        super().__init__(host, config, name)
+        Delivering.__init__(self, host, config, name)
 
     def follow(self, config: ConsumerConfig) -> None:
         """See `Tracking.follow`."""
@@ -62,7 +62,8 @@ class Consumer(Delivering):
         self.headers_only = config.headers_only
         until_ns = config.pause_until.ns if config.pause_until is not None else 0
         self.paused_until_ns = in_reach(until_ns)
-        self._pace = pace_of(config, self.host, self.store.last_seq, self._pace)
+        if self._pace is not None or config.rate_limit_bps or config.replay_policy != "instant":
+            self._pace = pace_of(config, self.host, self.store.last_seq, self._pace)
 
     # Life.
 

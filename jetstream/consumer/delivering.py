@@ -45,7 +45,7 @@ class Delivering(Tracking):
         self._turn = 0
         self._is_at_limit = False
         self._adds_headers = False
-        super().__init__(host, config, name)
+        Tracking.__init__(self, host, config, name)
 
     def deliver(self, budget: int) -> int:
         """Deliver what takes about `budget` bytes of a turn; return what it took.

@@ -60,7 +60,7 @@ class PullConsumer(Consumer):
         self._swept_ns = 0
         self._inactive_timer: Timer | None = None
         self._threshold_ns = 0
-        super().__init__(host, config, name)
+        Consumer.__init__(self, host, config, name)
 
     def follow(self, config: ConsumerConfig) -> None:
         """See `Tracking.follow`."""

@@ -44,7 +44,7 @@ class PushConsumer(Consumer):
         self._inactive_timer: Timer | None = None
         self._found_receiver: Receiver | None = None
         self._receiver_turn = 0
-        super().__init__(host, config, name)
+        Consumer.__init__(self, host, config, name)
 
     def follow(self, config: ConsumerConfig) -> None:
         """See `Tracking.follow`."""
@@ -57,7 +57,7 @@ class PushConsumer(Consumer):
     def start(self) -> None:
         """See `Consumer.start`."""
         self._watch_interest()
-        super().start()
+        Consumer.start(self)
         if self._heartbeat_ns:
             now_ns = self.clock.monotonic_ns()
             self._heartbeat_due_ns = now_ns + self._heartbeat_ns
@@ -65,7 +65,7 @@ class PushConsumer(Consumer):
 
     def stop(self) -> None:
         """See `Consumer.stop`."""
-        super().stop()
+        Consumer.stop(self)
         self._found_receiver = None
         self._unwatch_interest()
         for timer in (self._heartbeat_timer, self._inactive_timer):

@@ -27,9 +27,10 @@ def start_of(config: ConsumerConfig, store: StreamStore, max_msgs_per_subject: i
     first, last = store.first_seq, store.last_seq
     if first == 0 and config.opt_start_seq == 0:
         return Start(1)  # a stream that never held a message
+    seq = max(start.seq, first)
     if start.seq > last and config.opt_start_seq == 0:
-        return start._replace(seq=last + 1)
-    return start._replace(seq=max(start.seq, first))
+        seq = last + 1
+    return start if seq == start.seq else Start(seq, start.last_per_subject_upto)
 
 
 def _chosen(config: ConsumerConfig, store: StreamStore, max_msgs_per_subject: int) -> Start:
