@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.processes import Server, midge_command
 from tests.support.raw import Raw
 
-if TYPE_CHECKING:
-    from tests.support.processes import Server
-
-STEPS = 150
+STEPS, STEPS_LONG = 150, 2000
 SUBJECTS = ("r.a", "r.b", "r.a.x")
 PATTERNS = ("r.a", "r.b", "r.*", "r.>", "r.a.x", "r.*.x")
 GROUPS = ("", "", "g", "h")
@@ -93,15 +90,27 @@ class Program:
             assert sum(found[key] for key in members) == 1
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_plain_subscriptions_and_queue_groups_get_each_message_once(
-    server: Server, seed: int
-) -> None:
+async def played(server: Server, seed: int, steps: int) -> None:
     clients = [await Raw.open(server.url) for _ in range(4)]
     for client in clients:
         await client.connect()
     program = Program(clients, Random(seed))
-    for number in range(STEPS):
+    for number in range(steps):
         await program.step(number)
     for client in clients:
         await client.close()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_plain_subscriptions_and_queue_groups_get_each_message_once(
+    server: Server, seed: int
+) -> None:
+    await played(server, seed, STEPS)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("workers", [2, 4])
+async def test_the_same_holds_for_long(workers: int) -> None:
+    with Server(midge_command(), "", ("--workers", str(workers))) as server:
+        await played(server, 10 + workers, STEPS_LONG)
