@@ -104,9 +104,10 @@ class Inbound:
 
     def forget(self) -> None:
         """Drop the held bytes: nothing is going to be parsed any more."""
+        if self._own is not None:
+            self._own = None
+            self.parser.forget_buffer()
         self._rest = b""
-        self._own = None
-        self.parser.forget_buffer()
 
     def _parse(self, buffer: bytearray, end: int) -> None:
         """Parse ``buffer[:end]`` and keep what is left of it."""

@@ -102,3 +102,25 @@ def test_asking_again_changes_nothing() -> None:
     gc.unfreeze()
     gc.callbacks.remove(gc_pauses._limit)
     gc.set_threshold(*threshold)
+
+
+def test_what_grows_is_visited_in_pieces(clocks: Time) -> None:
+    """A full collection visits what is new since the last one, if that was slow."""
+    threshold = gc.get_threshold()
+    visited: list[int] = []
+
+    def count(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            visited.append(len(gc.get_objects()))
+
+    gc_pauses.shorten_pauses()
+    clocks.full_s = FULL_MAX_S * 1.5
+    gc.callbacks.append(count)
+    try:
+        kept = [[number] for number in range(400_000)]
+    finally:
+        gc.callbacks.remove(count)
+        gc.callbacks.remove(gc_pauses._limit)
+        gc.set_threshold(*threshold)
+    assert len(visited) >= len(kept) // 120_000
+    assert max(visited) < 120_000
