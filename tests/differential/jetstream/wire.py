@@ -33,6 +33,7 @@ class Wire:
         self._requests = 0
         self._answers: dict[str, asyncio.Future[Message]] = {}
         self._kept: dict[str, list[Message]] = {}
+        self._pongs: list[asyncio.Future[None]] = []
         self._task = asyncio.create_task(self._read())
         self.arrived = 0
 
@@ -85,6 +86,13 @@ class Wire:
         finally:
             del self._answers[reply]
 
+    async def round_trip(self) -> None:
+        """Wait until the server has read what was sent, and what it sent before has arrived."""
+        pong = asyncio.get_running_loop().create_future()
+        self._pongs.append(pong)
+        self._writer.write(client_side.PING)
+        await asyncio.wait_for(pong, _ANSWER_S)
+
     async def api(self, subject: str, body: Any = None) -> dict[str, Any]:
         """Return what JetStream's API answers."""
         text = b"" if body is None else json.dumps(body).encode()
@@ -98,8 +106,11 @@ class Wire:
         while data := await self._reader.read(1 << 18):
             for message in frames.feed(data):
                 self._keep(Message(*(part.decode() for part in _by_name(message))))
-            if any(verb == b"PING" for verb, _ in frames.controls):
-                self._writer.write(client_side.PONG)
+            for verb, _ in frames.controls:
+                if verb == b"PING":
+                    self._writer.write(client_side.PONG)
+                elif verb == b"PONG" and not (pong := self._pongs.pop(0)).done():
+                    pong.set_result(None)
             frames.controls.clear()
 
     def _keep(self, message: Message) -> None:
