@@ -3,11 +3,10 @@
 import functools
 import re
 from collections.abc import Callable
-from copy import copy
 from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, structs
 
 from midge.protocol.errors import ProtocolError
 
@@ -73,12 +72,12 @@ def parse_connect(document: bytes, earlier: ConnectOptions | None = None) -> Con
         return _read_connect(document, earlier)
     known = _remembered.get(document)
     if known is not None:
-        return copy(known)
+        return structs.replace(known)
     options = _read_connect(document, DEFAULTS)
     if len(document) <= _REMEMBERED_BYTES and not _has_credentials(options):
         if len(_remembered) >= _REMEMBERED_MAX:
             _remembered.clear()
-        _remembered[document] = copy(options)
+        _remembered[document] = structs.replace(options)
     return options
 
 
@@ -100,7 +99,7 @@ def _has_credentials(options: ConnectOptions) -> bool:
 def _read_connect(document: bytes, earlier: ConnectOptions) -> ConnectOptions:
     """Read `document`; what it leaves out is as in `earlier`."""
     fields = _fields()
-    options = copy(earlier)
+    options = structs.replace(earlier)
     for name, value in _object_pairs(document, "CONNECT"):
         field = fields.get(name.lower())
         if field is None or value is None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from copy import copy
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from midge.protocol import COMPATIBLE_VERSION
 from midge.protocol.messages import Info
@@ -45,10 +44,10 @@ class CommonInfo:
             or made_of[2] != port
         ):
             self._plain = server_info(options, self._keys, host, port)
-            self._with_tls = copy(self._plain)
+            self._with_tls = structs.replace(self._plain)
             add_tls(self._with_tls, options.tls)
             self._made_of = options, host, port
-        return copy(self._with_tls if offers_tls else self._plain)
+        return structs.replace(self._with_tls if offers_tls else self._plain)
 
 
 def server_info(options: Options, keys: ServerKeys, host: str, port: int) -> Info:

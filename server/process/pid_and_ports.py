@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from msgspec import json
+
 from midge.server.process.names import executable_name
 
 if TYPE_CHECKING:
@@ -38,11 +40,9 @@ class PortsFile:
 
         Raises: OSError.
         """
-        import json  # noqa: PLC0415 - as above
-
         content = {kind: list(found) for kind, found in urls.items() if found}
         partial = self.path.with_name(f".{self.path.name}")
-        partial.write_text(json.dumps(content), encoding="utf-8")
+        partial.write_bytes(json.format(json.encode(content), indent=0))
         partial.replace(self.path)
 
     def remove(self) -> None:

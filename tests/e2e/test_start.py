@@ -29,6 +29,7 @@ asyncio.run(main())
 HEAVY = {
     "aiohttp",
     "bcrypt",
+    "copy",
     "cryptography",
     "difflib",
     "nats",
