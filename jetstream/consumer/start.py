@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from midge.jetstream.config.consumer import ConsumerConfig
 from midge.jetstream.store.interface import StreamStore
@@ -10,7 +10,7 @@ from midge.jetstream.store.interface import StreamStore
 _LATEST_NS = (1 << 63) - 1  # in the year 2262; a request may name the years 1 to 9999
 
 
-class Start(NamedTuple):
+class Start(Struct, frozen=True):
     """The first sequence to look at.
 
     Up to `last_per_subject_upto` only the last message of each subject is delivered; 0 when all

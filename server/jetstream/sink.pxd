@@ -19,13 +19,33 @@ from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.result cimport Remotes, SubListResult
 
 
+cdef class Watched:
+    cdef readonly tuple kind
+    cdef readonly object changed
+
+
+cdef class Interest:
+    cdef object _account
+    cdef public object links
+    cdef dict _watched
+    cdef dict _elsewhere
+
+    @cython.locals(watched=Watched)
+    cpdef object watch(self, bytes subject, object changed, bytes group)
+    cpdef void unwatch(self, object token) except *
+    @cython.locals(result=SubListResult)
+    cdef void _watch_importers(self, tuple kind) except *
+    @cython.locals(watched=Watched)
+    cpdef void _tell(self, bytes subject, bytes queue) except *
+
+
 cdef class AccountSink(Sink):
     cdef readonly Account account
     cdef readonly InternalPublisher publisher
     cdef readonly ProducersTurn turn
     cdef Router _router
     cdef MessageLine _line
-    cdef object _interest
+    cdef Interest _interest
 
     @cython.locals(result=SubListResult, subscription=RoutedSubscription, frame=Frame)
     cpdef Py_ssize_t send(
