@@ -48,19 +48,7 @@ _PING = 8
 _PONG = 9
 _OK = 10
 
-_WORDS = (
-    b"",
-    b"PUB",
-    b"HPUB",
-    b"SUB",
-    b"UNSUB",
-    b"CONNECT",
-    b"INFO",
-    b"-ERR",
-    b"PING",
-    b"PONG",
-    b"+OK",
-)
+_WORDS = (b"", *b"PUB HPUB SUB UNSUB CONNECT INFO -ERR PING PONG +OK".split())
 _PUB_WORD = _WORDS[_PUB]
 
 VERBS = _WORDS[1:]
@@ -122,6 +110,13 @@ class Parser(StreamParser):
         position = start
         longest_run = end - start
         while position < end and not self.halted:
+            if self.taker is not None and not self._ignoring and not self._verb:
+                position = self.offer_lines(
+                    data, position, end, self.max_control_line, self._publish_cost
+                )
+                self._repeatable = False  # the frame may be that of an earlier line
+                if position == end or self.halted:
+                    break
             # Publishers often repeat a control line: an equal line is not parsed again. Different
             # lines mostly differ at the end, and comparing one word is cheaper than a call.
             if (

@@ -1,6 +1,17 @@
 # C types for stream_parser.py.
 
+cimport cython
+
 from midge.protocol.handler cimport Handler
+
+
+cdef class LineTaker:
+    cdef public Py_ssize_t taken
+
+    cdef Py_ssize_t take_lines(
+        self, StreamParser parser, const unsigned char *data, Py_ssize_t start, Py_ssize_t end,
+        Py_ssize_t max_control_line
+    ) except -1
 
 
 cdef class StreamParser:
@@ -9,7 +20,13 @@ cdef class StreamParser:
     cdef public Py_ssize_t budget
     cdef public Py_ssize_t max_payload
     cdef public bint connect_required
+    cdef public LineTaker taker
 
     cpdef Py_ssize_t feed(self, bytearray buffer, Py_ssize_t start, Py_ssize_t end) except -1
     cpdef void charge(self, Py_ssize_t cost_bytes) except *
+    @cython.locals(taker=LineTaker, limit=Py_ssize_t, after=Py_ssize_t)
+    cdef Py_ssize_t offer_lines(
+        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end,
+        Py_ssize_t max_control_line, Py_ssize_t cost_bytes
+    ) except -1
     cpdef void forget_buffer(self) except *

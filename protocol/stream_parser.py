@@ -1,6 +1,28 @@
 """The interface of all parsers of byte streams."""
 
+from __future__ import annotations
+
 from midge.protocol.handler import Handler
+
+
+class LineTaker:
+    """Takes publishes many at once, as they lie in a parser's buffer, in place of its handler."""
+
+    __slots__ = ("taken",)
+
+    def __init__(self) -> None:
+        self.taken = 0  # how many the last call took
+
+    def take_lines(
+        self, parser: StreamParser, data: bytearray, start: int, end: int, max_control_line: int
+    ) -> int:
+        """Take the whole ``PUB subject size⏎payload⏎`` that lie one behind the other at `start`.
+
+        Returns the index behind the last one taken, which is `start` when the first needs a closer
+        look; nothing has happened to those that are not taken. The arguments of a line are at most
+        `max_control_line` bytes.
+        """
+        return start
 
 
 class StreamParser:
@@ -9,10 +31,11 @@ class StreamParser:
     Setting `halted` makes `feed` return after the current command. `budget` is the work left until
     `handler.on_budget_spent` is called, in bytes copied, or other work that takes as long.
     `max_payload` bounds header and payload of a message together, in bytes, -1 for no bound. While
-    `connect_required` is set, any command but CONNECT is an error.
+    `connect_required` is set, any command but CONNECT is an error. `taker`, if any, is offered
+    publishes before the handler.
     """
 
-    __slots__ = ("budget", "connect_required", "halted", "handler", "max_payload")
+    __slots__ = ("budget", "connect_required", "halted", "handler", "max_payload", "taker")
 
     def __init__(self, handler: Handler, max_payload: int = -1) -> None:
         self.handler = handler
@@ -20,6 +43,7 @@ class StreamParser:
         self.budget = 0
         self.max_payload = max_payload
         self.connect_required = False
+        self.taker: LineTaker | None = None
 
     def feed(self, buffer: bytearray, start: int, end: int) -> int:
         """Handle the commands in ``buffer[start:end]``; return the index of the first unused byte.
@@ -36,6 +60,23 @@ class StreamParser:
         self.budget -= cost_bytes
         if self.budget < 0:
             self.handler.on_budget_spent()
+
+    def offer_lines(
+        self, data: bytearray, start: int, end: int, max_control_line: int, cost_bytes: int
+    ) -> int:
+        """Have `taker` take publishes from `start` on; return the index behind the last of them.
+
+        It gets no more of them than the budget has bytes for, which are read and stored. Each costs
+        `cost_bytes` besides its own.
+        """
+        taker = self.taker
+        limit = min(end, start + self.budget // 2)
+        if taker is None or limit <= start or self.connect_required:
+            return start
+        after = taker.take_lines(self, data, start, limit, max_control_line)
+        if after > start:
+            self.charge(taker.taken * cost_bytes + after - start)
+        return after
 
     def forget_buffer(self) -> None:
         """Drop the reference to the buffer that was fed last."""

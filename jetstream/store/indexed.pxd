@@ -2,14 +2,17 @@
 
 cimport cython
 
+from midge.jetstream.store.entering cimport enter_lines
 from midge.jetstream.store.filters cimport Filters
 from midge.jetstream.store.interface cimport MessageView, StreamStore
+from midge.jetstream.store.known_subjects cimport KnownSubjects
 from midge.jetstream.store.message_index cimport MessageIndex
+from midge.jetstream.store.published cimport PublishedLines
 from midge.jetstream.store.subject_index cimport SubjectIndex
 from midge.protocol.frame cimport Frame
 
 cdef Py_ssize_t _SUBJECT_MAX, _FILTERS_KEPT
-cdef unsigned long long _FAR
+cdef unsigned long long _FAR, _NEAR
 
 
 @cython.final
@@ -46,6 +49,7 @@ cdef class IndexedStore(StreamStore):
     cdef MessageView _view
     cdef tuple _latest_filters
     cdef Filters _latest_found
+    cdef KnownSubjects _known
 
     @cython.locals(incoming=Incoming)
     cpdef unsigned long long append(
@@ -54,6 +58,18 @@ cdef class IndexedStore(StreamStore):
     ) except 0
     @cython.locals(incoming=Incoming)
     cpdef unsigned long long append_frame(self, Frame frame, long long time_ns) except 0
+    cpdef unsigned long long begin_epoch(self) except 0
+    cpdef void know_subject(
+        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end,
+        unsigned long long epoch
+    ) except *
+    @cython.locals(known=KnownSubjects)
+    cpdef Py_ssize_t resolve_lines(
+        self, PublishedLines lines, unsigned long long epoch
+    ) except -1
+    @cython.locals(known=KnownSubjects, done=Py_ssize_t, placed=Py_ssize_t,
+                   seq="unsigned long long", size="unsigned long long", run=Run)
+    cpdef Py_ssize_t append_lines(self, PublishedLines lines, long long time_ns) except -1
 
     @cython.locals(length=Py_ssize_t, offset="unsigned long long", size="unsigned long long")
     cdef bint _store(self, Incoming incoming) except -1
@@ -77,6 +93,7 @@ cdef class IndexedStore(StreamStore):
     cdef Filters _filters_of(self, tuple filters)
 
     cdef unsigned long long _place(self, Incoming incoming) except? 0xFFFFFFFF
+    cdef Py_ssize_t _place_lines(self, PublishedLines lines, Py_ssize_t first) except -1
     cdef unsigned long long _counted(
         self, Py_ssize_t subject, Py_ssize_t headers, Py_ssize_t payload
     ) except? 0

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from midge.jetstream.store.entering import enter_lines
 from midge.jetstream.store.filters import Filters
 from midge.jetstream.store.interface import MessageView, StoreError, StreamStore
+from midge.jetstream.store.known_subjects import KnownSubjects
 from midge.jetstream.store.message_index import MessageIndex
 from midge.jetstream.store.numbers import Octets
+from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.store.subject_index import SubjectIndex
 from midge.protocol.frame import Frame
 
 _SUBJECT_MAX = 0xFFFF  # what a record has room for
 _FILTERS_KEPT = 64
 _FAR = 0xFFFFFFFF  # a distance that a row of the index has no room for
+_NEAR = _FAR - 1024  # so far apart messages may be of which many are stored at once
 
 
 class Run:
@@ -86,6 +90,7 @@ class IndexedStore(StreamStore):
         self._filters: dict[tuple[bytes, ...], Filters] = {}
         self._latest_filters: tuple[bytes, ...] | None = None
         self._latest_found: Filters | None = None
+        self._known: KnownSubjects | None = None
 
     def append(
         self,
@@ -137,6 +142,50 @@ class IndexedStore(StreamStore):
         incoming.msg_id = None
         self._store(incoming)
         return incoming.seq
+
+    def begin_epoch(self) -> int:
+        """Begin an epoch of known subjects; return its number."""
+        if self._known is None:
+            self._known = KnownSubjects(self._subjects)
+        return self._known.begin_epoch()
+
+    def know_subject(self, data: bytearray, start: int, end: int, epoch: int) -> None:
+        """Take note that the subject ``data[start:end]`` is known in `epoch`, if it is stored."""
+        if self._known is not None:
+            self._known.mark(data, start, end, epoch)
+
+    def resolve_lines(self, lines: PublishedLines, epoch: int) -> int:
+        """Keep of `lines` those before the first one that `append_lines` cannot take."""
+        known = self._known
+        if known is None or self.last_seq - self.first_seq > _NEAR:
+            lines.keep(0)
+            return 0
+        return known.resolve(lines, epoch)
+
+    def append_lines(self, lines: PublishedLines, time_ns: int) -> int:
+        """Store the messages that `resolve_lines` kept; return how many there is room for."""
+        known = self._known
+        assert known is not None, "or none would have been kept"
+        time_ns = lines.time_ns = max(time_ns, self.last_time_ns)
+        done = 0
+        while done < lines.count:
+            placed = self._place_lines(lines, done)
+            if placed == 0:
+                break
+            seq = self.last_seq + 1
+            known.append(lines, done, placed, seq)
+            size = enter_lines(
+                self._index, lines, done, placed, seq, time_ns, self._counted(0, 0, 0)
+            )
+            run = self._runs[-1]
+            run.live += placed
+            run.live_bytes += size
+            self.messages += placed
+            self.bytes += size
+            self.last_seq += placed
+            self.last_time_ns = time_ns
+            done += placed
+        return done
 
     def skip_to(self, last_seq: int) -> None:
         """Use up all sequences to `last_seq` without storing anything."""
@@ -283,6 +332,13 @@ class IndexedStore(StreamStore):
 
     def _place(self, incoming: Incoming) -> int:
         """Write a message where the last run is, or begin a new one; return its offset."""
+        raise NotImplementedError
+
+    def _place_lines(self, lines: PublishedLines, first: int) -> int:
+        """Write messages from number `first` on where the last run is, or begin a new one.
+
+        Notes in their rows where they are. Returns how many have gone there, 0 if there is no room.
+        """
         raise NotImplementedError
 
     def _counted(self, subject: int, headers: int, payload: int) -> int:

@@ -2,6 +2,7 @@
 
 cimport cython
 
+from midge.jetstream.store.published cimport PublishedLines
 from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame
 
@@ -62,6 +63,15 @@ cdef class StreamStore:
         unsigned long long seq=*, long long ttl_s=*, bytes msg_id=*
     ) except 0
     cpdef unsigned long long append_frame(self, Frame frame, long long time_ns) except 0
+    cpdef unsigned long long begin_epoch(self) except 0
+    cpdef void know_subject(
+        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end,
+        unsigned long long epoch
+    ) except *
+    cpdef Py_ssize_t resolve_lines(
+        self, PublishedLines lines, unsigned long long epoch
+    ) except -1
+    cpdef Py_ssize_t append_lines(self, PublishedLines lines, long long time_ns) except -1
     cpdef void skip_to(self, unsigned long long last_seq) except *
     cpdef bint remove(self, unsigned long long seq, bint erase=*) except -1
     cpdef Py_ssize_t enforce(self, long long max_messages, long long max_bytes) except -1

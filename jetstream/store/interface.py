@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from midge.jetstream.store.published import PublishedLines
 from midge.protocol import memory
 from midge.protocol.errors import MidgeError
 from midge.protocol.frame import Frame
@@ -195,6 +196,28 @@ class StreamStore:
 
     def append_frame(self, frame: Frame, time_ns: int) -> int:
         """Store a published message as it lies in its connection's buffer; see `append`."""
+        raise NotImplementedError
+
+    def begin_epoch(self) -> int:
+        """Begin an epoch of known subjects, see known_subjects.py; return its number."""
+        raise NotImplementedError
+
+    def know_subject(self, data: bytearray, start: int, end: int, epoch: int) -> None:
+        """Take note that the subject ``data[start:end]`` is known in `epoch`, if it is stored."""
+        raise NotImplementedError
+
+    def resolve_lines(self, lines: PublishedLines, epoch: int) -> int:
+        """Keep of `lines` those before the first one that `append_lines` cannot take.
+
+        Their subjects are known in `epoch`. Returns how many they are.
+        """
+        raise NotImplementedError
+
+    def append_lines(self, lines: PublishedLines, time_ns: int) -> int:
+        """Store the messages that `resolve_lines` kept after the last one; return how many.
+
+        Those are fewer where the next one needs a closer look, as there is no room for it.
+        """
         raise NotImplementedError
 
     def skip_to(self, last_seq: int) -> None:

@@ -6,9 +6,11 @@ from midge.jetstream.store cimport numbers
 from midge.jetstream.store.indexed cimport Incoming, Run
 from midge.jetstream.store.interface cimport MessageView
 from midge.jetstream.store.lookups cimport SearchableStore
+from midge.jetstream.store.published cimport PublishedLines
 from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame
 
+cdef Py_ssize_t _LINE, _PAYLOAD, _SIZE, _PLACE
 cdef Py_ssize_t _HEAD, _CHUNK_MIN, _CHUNK_MAX, _FIXED
 
 
@@ -28,11 +30,17 @@ cdef class MemoryStore(SearchableStore):
         unsigned long long seq=*, long long ttl_s=*, bytes msg_id=*
     ) except 0
     cpdef unsigned long long append_frame(self, Frame frame, long long time_ns) except 0
+    @cython.locals(stored=Py_ssize_t)
+    cpdef Py_ssize_t append_lines(self, PublishedLines lines, long long time_ns) except -1
     cpdef void skip_to(self, unsigned long long last_seq) except *
 
     @cython.locals(middle=Py_ssize_t, length=Py_ssize_t, chunk=Chunk, data=bytearray,
                    offset=Py_ssize_t)
     cdef unsigned long long _place(self, Incoming incoming) except? 0xFFFFFFFF
+    @cython.locals(rows=bytearray, row=Py_ssize_t, length=Py_ssize_t, chunk=Chunk,
+                   data=bytearray, end=Py_ssize_t, size=Py_ssize_t, offset=Py_ssize_t,
+                   start=Py_ssize_t)
+    cdef Py_ssize_t _place_lines(self, PublishedLines lines, Py_ssize_t first) except -1
     @cython.locals(run=Run, chunk=Chunk, size=Py_ssize_t)
     cdef Chunk _chunk_for(self, unsigned long long seq, Py_ssize_t length)
     cdef unsigned long long _counted(

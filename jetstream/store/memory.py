@@ -12,11 +12,17 @@ from midge.jetstream.store import numbers
 from midge.jetstream.store.indexed import Incoming, Run
 from midge.jetstream.store.interface import MessageView
 from midge.jetstream.store.lookups import SearchableStore
+from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.store.turns import Turns
 from midge.protocol import memory
 from midge.protocol.frame import Frame
 
 _HEAD = 16  # bytes before a message: time 8, length of the headers 4, of the payload 4
+_LINE = 28  # a row of published.py
+_PAYLOAD = 8
+_SIZE = 12
+_PLACE = 20
+
 _CHUNK_MIN = 4 * 1024
 _CHUNK_MAX = 1024 * 1024
 """A full chunk; larger ones would make copying one a pause of more than a millisecond."""
@@ -62,6 +68,12 @@ class MemoryStore(SearchableStore):
         """Store a published message as it lies in its connection's buffer."""
         self.visible_seq = SearchableStore.append_frame(self, frame, time_ns)
         return self.visible_seq
+
+    def append_lines(self, lines: PublishedLines, time_ns: int) -> int:
+        """Store many published messages; see `StreamStore`."""
+        stored = SearchableStore.append_lines(self, lines, time_ns)
+        self.visible_seq = self.last_seq
+        return stored
 
     def skip_to(self, last_seq: int) -> None:
         """Use up all sequences to `last_seq` without storing anything."""
@@ -137,6 +149,31 @@ class MemoryStore(SearchableStore):
         )
         chunk.used = offset + length
         return offset
+
+    def _place_lines(self, lines: PublishedLines, first: int) -> int:
+        rows = lines.rows
+        row = first * _LINE
+        length = _HEAD + numbers.u32_at(rows, row + _SIZE)
+        chunk = self._chunk
+        if chunk is None or chunk.used + length > len(chunk.data):
+            chunk = self._chunk_for(self.last_seq + 1, length)
+            self._chunk = chunk
+        data = chunk.data
+        end = lines.count * _LINE
+        while row < end:
+            size = numbers.u32_at(rows, row + _SIZE)
+            offset = chunk.used
+            if offset + _HEAD + size > len(data):
+                break
+            numbers.set_u64_at(data, offset, lines.time_ns)
+            numbers.set_u32_at(data, offset + 8, 0)
+            numbers.set_u32_at(data, offset + 12, size)
+            start = lines.base + numbers.u32_at(rows, row + _PAYLOAD)
+            numbers.put(data, offset + _HEAD, lines.data, start, start + size)
+            numbers.set_u32_at(rows, row + _PLACE, offset)
+            chunk.used = offset + _HEAD + size
+            row += _LINE
+        return row // _LINE - first
 
     def _chunk_for(self, seq: int, length: int) -> Chunk:
         """Return a chunk with room for `length` more bytes, in which the last one has none."""

@@ -68,7 +68,7 @@ cdef class MessageIndex:
         unsigned long long size, Py_ssize_t subject, unsigned long long before
     ) except -1
     @cython.locals(number="unsigned long long")
-    cdef Block _tail_for(self, unsigned long long seq, long long time_ns)
+    cpdef Block tail_for(self, unsigned long long seq, long long time_ns)
     @cython.locals(block=Block)
     cpdef void discard(self, unsigned long long seq) except *
     @cython.locals(position=Py_ssize_t, value="unsigned long long")

@@ -268,7 +268,7 @@ class MessageIndex:
         """
         block = self.block
         if block.number != (seq - 1) >> _BITS or block.live == 0:
-            block = self._tail_for(seq, time_ns)
+            block = self.tail_for(seq, time_ns)
         distance = seq - before if before > 0 else 0
         is_far = distance >= _FAR
         block.append((seq - 1) & _MASK, offset, size, subject, 0 if is_far else distance)
@@ -282,7 +282,7 @@ class MessageIndex:
             position = block.position((before - 1) & _MASK)
             numbers.set_u32_at(block.rows, position + _AFTER, distance)
 
-    def _tail_for(self, seq: int, time_ns: int) -> Block:
+    def tail_for(self, seq: int, time_ns: int) -> Block:
         """Return the block of a sequence after all others, a new one if there is none."""
         number = (seq - 1) >> _BITS
         if not self._blocks or self._blocks[-1].number != number:

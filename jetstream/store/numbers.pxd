@@ -120,7 +120,10 @@ cdef inline unsigned int seeded_hash(
     if length >= 8:
         memcpy(&one, data, 8)
         memcpy(&two, data + length - 8, 8)
-    else:
-        memcpy(&one, data, length)
+    elif length >= 4:  # copies of a fixed length are a load each, others a call
+        memcpy(&one, data, 4)
+        memcpy(<unsigned char *>&one + 4, data + length - 4, 4)
+    elif length > 0:
+        one = data[0] | data[length >> 1] << 8 | data[length - 1] << 16
     mixed = midge_fold(one ^ mixed, two ^ 0x9E3779B97F4A7C15ULL ^ seed)
     return <unsigned int>(midge_fold(mixed, 0xD6E8FEB86659FD93ULL) >> 17)

@@ -45,6 +45,7 @@ cdef class SubjectIndex:
     cdef list _watched
     cdef readonly unsigned long long narrowed
     cdef readonly unsigned long long before
+    cdef public bytearray known
 
     @cython.locals(notes=bytearray)
     cpdef void clear(self) except *
@@ -64,6 +65,10 @@ cdef class SubjectIndex:
     cpdef Py_ssize_t append(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, unsigned long long seq
     ) except -1
+    @cython.locals(rows=bytearray, row=Py_ssize_t, before="unsigned long long")
+    cpdef unsigned long long append_known(
+        self, Py_ssize_t subject, unsigned long long seq
+    ) noexcept
     @cython.locals(row=Py_ssize_t, count="unsigned long long")
     cpdef void shorten(self, Py_ssize_t subject, unsigned long long first) except *
     @cython.locals(row=Py_ssize_t, end=Py_ssize_t)

@@ -47,6 +47,7 @@ class SubjectIndex:
         "_waste",
         "_watched",
         "before",
+        "known",
         "narrowed",
         "subject_count",
     )
@@ -54,6 +55,7 @@ class SubjectIndex:
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
         self.before = 0
+        self.known: bytearray | None = None  # eight bytes for a number, as in known_subjects.py
         self._watched: list[bytearray] = []
         self.narrowed = 0  # grows whenever `are_all_below` may answer otherwise than before
         self.clear()
@@ -72,6 +74,8 @@ class SubjectIndex:
         self.subject_count = 0
         self._common = bytearray()  # what all names begin with that were entered since `clear`
         self.narrowed += 1
+        if self.known is not None:
+            numbers.resize(self.known, 0)
         for notes in self._watched:
             numbers.resize(notes, 0)
 
@@ -131,6 +135,8 @@ class SubjectIndex:
         if subject < self._moved:
             self._enter(self._larger, subject, hashed)
         self.subject_count += 1
+        if self.known is not None and subject * 8 < len(self.known):
+            numbers.set_u64_at(self.known, subject * 8, 0)
         return subject
 
     def append(self, data: numbers.Octets, start: int, end: int, seq: int) -> int:
@@ -150,6 +156,15 @@ class SubjectIndex:
         numbers.set_u64_at(rows, row + _LAST, seq)
         numbers.set_u64_at(rows, row + _COUNT, count + 1)
         return subject
+
+    def append_known(self, subject: int, seq: int) -> int:
+        """Count a message, the last of a subject that has others; return what was the last."""
+        rows = self._rows
+        row = subject * _ROW
+        before = numbers.u64_at(rows, row + _LAST)
+        numbers.set_u64_at(rows, row + _LAST, seq)
+        numbers.set_u64_at(rows, row + _COUNT, numbers.u64_at(rows, row + _COUNT) + 1)
+        return before
 
     def shorten(self, subject: int, first: int) -> None:
         """Take note that the first message of a subject has gone, and which is the next one."""

@@ -21,3 +21,8 @@ cdef class Backlog:
     cpdef bint refuses(self, long long size) except -1
     @cython.locals(group="unsigned long long")
     cpdef void stored(self, unsigned long long seq, long long size) noexcept
+    @cython.locals(visible="unsigned long long", messages="long long", waiting="long long")
+    cpdef bint refuses_lines(self, long long count, long long size) except -1
+    cpdef void stored_lines(
+        self, unsigned long long seq, long long count, long long size
+    ) noexcept

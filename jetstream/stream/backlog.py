@@ -47,3 +47,20 @@ class Backlog:
         self._messages += 1
         self._bytes += size
         self._last_seq = seq
+
+    def refuses_lines(self, count: int, size: int) -> bool:
+        """Tell whether any of `count` messages, of `size` bytes together, might be too much."""
+        messages, waiting = count, size
+        visible = self._store.visible_seq
+        if visible < self._last_seq:
+            messages += self._messages
+            waiting += self._bytes
+            if visible < self._written_seq:
+                messages += self._written_messages
+                waiting += self._written_bytes
+        return messages > self._max_messages or waiting > self._max_bytes
+
+    def stored_lines(self, seq: int, count: int, size: int) -> None:
+        """Count `count` messages, the last of them `seq`, of `size` bytes together."""
+        self.stored(seq, size)
+        self._messages += count - 1

@@ -4,12 +4,13 @@ cimport cython
 
 from midge.jetstream.consumer.consumer_set cimport ConsumerSet
 from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.store.published cimport PublishedLines
 from midge.jetstream.stream.incoming cimport Incoming
 from midge.jetstream.stream.usage cimport Usage
 
 cdef int _HEADERS_MAX, _RECORD_MAX
 cdef bytes _ALL, _NO_BYTES
-cdef Py_ssize_t _MEANWHILE
+cdef Py_ssize_t _MEANWHILE, _FIXED_MAX
 
 
 cdef class Contents:
@@ -31,6 +32,8 @@ cdef class Contents:
 
     cpdef long long size_of(self, Incoming message)
     cdef bint has_room(self, Py_ssize_t size) except -1
+    @cython.locals(size="long long", store=StreamStore)
+    cdef bint has_room_for(self, PublishedLines lines) except -1
     cpdef check_record_size(self, Incoming message)
     cpdef check_size(self, Incoming message)
     @cython.locals(store=StreamStore)

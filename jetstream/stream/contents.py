@@ -13,6 +13,7 @@ from midge.jetstream.config.stream import NEW, StreamConfig
 from midge.jetstream.consumer.consumer_set import ConsumerSet
 from midge.jetstream.errors import ApiError
 from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.jetstream.stream.usage import Usage
@@ -21,6 +22,7 @@ _HEADERS_MAX = 65535  # nats-server notes the length of the headers in 16 bits
 _RECORD_MAX = 32 * 1024 * 1024  # the largest record that nats-server writes to a file
 _NO_BYTES = b""
 _ALL = b">"
+_FIXED_MAX = 64  # more than a message counts beside its parts
 
 _MEANWHILE = 16  # messages that a publish removes of its subject while lower limits are enforced
 
@@ -65,6 +67,24 @@ class Contents:
         """Tell whether a plain message of `size` bytes needs no closer look."""
         return (self._max_msg_size < 0 or size <= self._max_msg_size) and self.usage.has_room(
             size + 1024
+        )
+
+    def has_room_for(self, lines: PublishedLines) -> bool:
+        """Tell whether messages need no closer look: no limit has to be looked at between two.
+
+        Without consumers nobody sees how many there are in between.
+        """
+        size = lines.subject_bytes + lines.payload_bytes + lines.count * _FIXED_MAX
+        if self.max_per_subject > 0 or not self.usage.has_room(size + 1024):
+            return False
+        if 0 <= self._max_msg_size < lines.largest:
+            return False
+        if not self._has_limits or self._consumers.is_empty():
+            return True
+        store = self.store
+        return not (
+            0 < self._max_msgs < store.messages + lines.count
+            or 0 < self._max_bytes < store.bytes + size
         )
 
     def check_record_size(self, message: Incoming) -> None:

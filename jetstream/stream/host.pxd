@@ -1,8 +1,11 @@
 # C types for host.py.
 
+cimport cython
+
 from midge.jetstream.consumer.consumer_set cimport ConsumerSet
 from midge.jetstream.environment.sink cimport Sink
 from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.store.published cimport PublishedLines
 from midge.jetstream.stream.answers cimport Answers
 from midge.jetstream.stream.audience cimport Audience
 from midge.jetstream.stream.backlog cimport Backlog
@@ -11,6 +14,8 @@ from midge.jetstream.stream.dedup cimport Dedup
 from midge.jetstream.stream.incoming cimport Incoming
 from midge.jetstream.stream.usage cimport Usage
 from midge.jetstream.environment.ticks cimport Ticks, ticks_of
+
+cdef bytes _NO_BYTES
 
 
 cdef class StreamHost:
@@ -51,3 +56,8 @@ cdef class StreamHost:
     cpdef unsigned long long store_message(self, Incoming message) except? 0
     cpdef void acknowledge(self, Incoming message, unsigned long long seq, bytes tail) except *
     cpdef void refuse(self, Incoming message, object error) except *
+    cpdef bint takes_lines(self) except -1
+    @cython.locals(count=Py_ssize_t)
+    cpdef Py_ssize_t publish_lines(
+        self, PublishedLines lines, unsigned long long epoch
+    ) except -1

@@ -11,6 +11,7 @@ from midge.jetstream.config.stream import MEMORY, StreamConfig
 from midge.jetstream.environment.ticks import ticks_of
 from midge.jetstream.errors import ApiError
 from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.stream.answers import Answers
 from midge.jetstream.stream.audience import Audience
 from midge.jetstream.stream.backlog import Backlog
@@ -22,6 +23,8 @@ from midge.jetstream.stream.surroundings import Surroundings
 from midge.jetstream.stream.usage import Usage
 from midge.jetstream.transform import Transform
 from midge.protocol.errors import quote
+
+_NO_BYTES = b""
 
 
 class StreamHost:
@@ -127,3 +130,36 @@ class StreamHost:
         if self.surroundings.domain:
             head += b',"domain":' + quote(self.surroundings.domain.encode()).encode()
         return head + b',"seq":'
+
+    # Many messages at once.
+
+    def takes_lines(self) -> bool:
+        """Tell whether `publish_lines` may take messages of this stream."""
+        raise NotImplementedError
+
+    def publish_lines(self, lines: PublishedLines, epoch: int) -> int:
+        """Take published messages of subjects that are known in `epoch`; return how many.
+
+        They are stored as `publish_frame` would one after the other; it has to be asked for the
+        first that is not taken.
+        """
+        count = 0
+        if (
+            self.is_expiry_armed
+            and self.takes_lines()
+            and self.store.resolve_lines(lines, epoch)
+            and not self.backlog.refuses_lines(lines.count, lines.payload_bytes)
+            and self.contents.has_room_for(lines)
+        ):
+            self.now_ns = self._ticks.wall_ns()
+            count = self.store.append_lines(lines, self.now_ns)
+        if count < lines.count:
+            lines.keep(count)
+        if count == 0:
+            return 0
+        self.last_msg_id = _NO_BYTES
+        self.backlog.stored_lines(self.store.last_seq, count, lines.payload_bytes)
+        self.contents.stored()
+        if self.followers or not self.consumers.is_empty():
+            self.audience.announce_soon()
+        return count

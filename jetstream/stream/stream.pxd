@@ -28,6 +28,7 @@ cdef class Stream(StreamHost):
 
     @cython.locals(seq="unsigned long long", reply=bytes, found=int)
     cpdef void publish_frame(self, Frame frame, long long now_ns=*) except *
+    cpdef bint takes_lines(self) except -1
     @cython.locals(start=Py_ssize_t)
     cdef int _look_at(self, Frame frame) except -1
     cdef unsigned long long _append(self, Frame frame) except? 0

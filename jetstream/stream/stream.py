@@ -184,6 +184,15 @@ class Stream(StreamHost):
         if self.followers or not self.consumers.is_empty():
             self.audience.announce_soon()
 
+    def takes_lines(self) -> bool:
+        """See `StreamHost.takes_lines`."""
+        return (
+            self._is_plain
+            and not self._is_interest
+            and not self.is_closed
+            and self.contents.max_per_subject <= 0
+        )
+
     def _look_at(self, frame: Frame) -> int:
         """Tell whether a message is a plain one, has an id, or needs a closer look."""
         if not self._is_plain or not self.contents.has_room(frame.size):

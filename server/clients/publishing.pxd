@@ -37,6 +37,11 @@ cdef class PublishingClient(ChannelOwner):
     @cython.locals(result=SubListResult, cost=Py_ssize_t, deliveries=Py_ssize_t, taken=Py_ssize_t,
                    channel=Channel)
     cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
+    @cython.locals(sublist=SubList)
+    cpdef bint publishes_only_to(self, RoutedSubscription subscription) except -1
+    cpdef void count_lines(
+        self, Py_ssize_t count, Py_ssize_t payload_bytes, Py_ssize_t line_bytes
+    ) except *
     cpdef void send_ping(self) except *
     cpdef void send_ok(self) except *
     cpdef void say_last(self, str wire) except *

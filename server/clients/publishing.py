@@ -118,10 +118,31 @@ class PublishingClient(ChannelOwner):
         self.on_publish(frame)
         return 1
 
+    def publishes_only_to(self, subscription: "RoutedSubscription") -> bool:
+        """Tell whether lines such as the one at hand need nothing but to go to `subscription`."""
+        sublist = self.account.sublist
+        return (
+            not self.publish_checks
+            and self._is_matched
+            and self._result.lone is subscription
+            and self._result_of is sublist
+            and self._generation == sublist.generation
+            and self.router.observer is None
+        )
+
+    def count_lines(self, count: int, payload_bytes: int, line_bytes: int) -> None:
+        """Count and charge for messages that have been taken at once, as `on_publish` does each."""
+        self.in_messages += count
+        self.in_bytes += payload_bytes
+        self.router.offers += count
+        self.account.sublist.recent.hits += count
+        self.spend(count * _DELIVERY_BYTES + line_bytes)
+
     def forget_match(self) -> None:
         """Drop the cached match, so that the next message is matched again."""
         self._is_matched = False
         self._result = EMPTY_RESULT
+        self.channel.parser.taker = None
 
     def lost(self) -> None:
         """Drop the cached match, which refers to receivers."""

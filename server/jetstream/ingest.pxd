@@ -1,15 +1,49 @@
 # C types for ingest.py.
 
+cimport cython
+
+from midge.jetstream.store.published cimport PublishedLines
 from midge.jetstream.stream.stream cimport Stream
+from midge.jetstream.store.interface cimport StreamStore
 from midge.protocol.frame cimport Frame
+from midge.protocol.stream_parser cimport LineTaker, StreamParser
 from midge.server.clients.gate cimport Gate
+from midge.server.clients.publishing cimport PublishingClient
 from midge.server.routing.client cimport Client
 from midge.server.routing.subscription cimport RoutedSubscription
+from midge.sublist.sublist cimport SubList
 
 
 cdef class StreamSubscription(RoutedSubscription):
     cdef readonly Stream stream
     cdef readonly Gate gate
+    cdef readonly StreamLines lines
 
     cpdef bint receive(self, Client publisher, Frame frame) except -1
+    cdef void _offer_lines(self, PublishingClient client, Frame frame) except *
     cpdef bint takes_runs(self) noexcept
+
+
+cdef class StreamLines(LineTaker):
+    cdef Stream _stream
+    cdef StreamSubscription _subscription
+    cdef SubList _sublist
+    cdef unsigned long long _generation
+    cdef unsigned long long _epoch
+    cdef PublishedLines _lines
+
+    @cython.locals(store=StreamStore, start=Py_ssize_t, end=Py_ssize_t)
+    cdef void learn(
+        self, StreamSubscription subscription, SubList sublist, Frame frame
+    ) except *
+    @cython.locals(client=PublishingClient, sublist=SubList, lines=PublishedLines,
+                   position=Py_ssize_t, payload_bytes=Py_ssize_t, found=Py_ssize_t,
+                   count=Py_ssize_t)
+    cdef Py_ssize_t take_lines(
+        self, StreamParser parser, const unsigned char *data, Py_ssize_t start, Py_ssize_t end,
+        Py_ssize_t max_control_line
+    ) except -1
+    @cython.locals(subscription=StreamSubscription, gate=Gate)
+    cdef void _settle(
+        self, PublishingClient client, Py_ssize_t payload_bytes, Py_ssize_t line_bytes
+    ) except *

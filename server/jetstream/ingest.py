@@ -1,29 +1,49 @@
 """A stream's subjects as subscriptions: from the router into the stream, without a copy between."""
 
+from __future__ import annotations
+
+from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.stream.stream import Stream
 from midge.protocol.frame import Frame
+from midge.protocol.stream_parser import LineTaker, StreamParser
 from midge.server.clients.gate import Gate
+from midge.server.clients.publishing import PublishingClient
 from midge.server.routing.client import Client
 from midge.server.routing.subscription import RoutedSubscription
+from midge.sublist.sublist import SubList
 
 
 class StreamSubscription(RoutedSubscription):
     """One subject of `stream`. Equal lines go into it one after the other, as a run.
 
-    While `gate` is shut, publishers are held, whether they ask for acks or not.
+    While `gate` is shut, publishers are held, whether they ask for acks or not. A client whose
+    messages ask for none, and are for the stream alone, has `lines` take them from then on.
     """
 
     def __init__(self, subject: bytes, stream: Stream, gate: Gate | None = None) -> None:
         RoutedSubscription.__init__(self, subject)
         self.stream = stream
         self.gate = gate
+        self.lines = StreamLines(stream)
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Store a message; the stream answers its publisher by itself."""
         self.stream.publish_frame(frame)
         if self.gate is not None and self.gate.is_shut and publisher is not None:
             publisher.hold_for(self.gate)
+        if (
+            frame.reply_end == frame.reply_start
+            and frame.header_size <= 0
+            and isinstance(publisher, PublishingClient)
+        ):
+            self._offer_lines(publisher, frame)
         return True
+
+    def _offer_lines(self, client: PublishingClient, frame: Frame) -> None:
+        """Have the next lines of `client` taken many at once, if all are like this one."""
+        if self.stream.takes_lines() and client.publishes_only_to(self):
+            self.lines.learn(self, client.account.sublist, frame)
+            client.channel.parser.taker = self.lines
 
     def trace_events(self, frame: Frame) -> list[dict[str, str]]:
         """Tell a trace which stream `frame` goes into."""
@@ -33,3 +53,72 @@ class StreamSubscription(RoutedSubscription):
     def takes_runs(self) -> bool:
         """Tell that `receive_run` may stand for as many calls of `receive`."""
         return True
+
+
+class StreamLines(LineTaker):
+    """Takes lines of any client into `stream` whose subjects are known to be for it alone.
+
+    They are known since a message went the way of all others, and forgotten with every change of
+    the interest in the account.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        LineTaker.__init__(self)
+        self._stream = stream
+        self._subscription: StreamSubscription | None = None
+        self._sublist: SubList | None = None
+        self._generation = 0
+        self._epoch = 0
+        self._lines = PublishedLines()
+
+    def learn(self, subscription: StreamSubscription, sublist: SubList, frame: Frame) -> None:
+        """Take note that the subject of `frame` is for `subscription`, and nobody else, now."""
+        store = self._stream.store
+        if self._sublist is not sublist or self._generation != sublist.generation:
+            self._subscription = subscription
+            self._sublist = sublist
+            self._generation = sublist.generation
+            self._epoch = store.begin_epoch()
+        start, end = frame.base + frame.subject_start, frame.base + frame.subject_end
+        store.know_subject(frame.data, start, end, self._epoch)
+
+    def take_lines(
+        self, parser: StreamParser, data: bytearray, start: int, end: int, max_control_line: int
+    ) -> int:
+        """See `LineTaker.take_lines`."""
+        client = parser.handler
+        assert isinstance(client, PublishingClient), "no others are offered"
+        sublist = client.account.sublist
+        self.taken = 0
+        if (
+            client.publish_checks
+            or client.router.observer is not None
+            or self._sublist is not sublist
+            or self._generation != sublist.generation
+        ):
+            parser.taker = None
+            return start
+        lines = self._lines
+        position = start
+        payload_bytes = 0
+        while lines.find(data, position, end, max_control_line, parser.max_payload):
+            found = lines.count
+            count = self._stream.publish_lines(lines, self._epoch)
+            position = lines.after
+            payload_bytes += lines.payload_bytes
+            self.taken += count
+            if count < found:
+                break
+        if self.taken > 0:
+            self._settle(client, payload_bytes, position - start)
+        return position
+
+    def _settle(self, client: PublishingClient, payload_bytes: int, line_bytes: int) -> None:
+        """Count what has been taken, and hold the client where the disk does not keep up."""
+        subscription = self._subscription
+        assert subscription is not None, "it came with the epoch"
+        subscription.delivered += self.taken
+        client.count_lines(self.taken, payload_bytes, line_bytes)
+        gate = subscription.gate
+        if gate is not None and gate.is_shut:
+            client.hold_for(gate)

@@ -24,6 +24,7 @@ from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import GroupListener, StoreError, StoreFullError
 from midge.jetstream.store.subject_index import Pattern
 from midge.testing.simulated_disk import SimulatedDisk, Stopped
+from tests.support.published_lines import store_lines
 
 SUBJECTS = [b"a", b"a.b", b"a.c", b"b.x.y", b"k.1", b"k.2", b"k.3", b"k.4"]
 
@@ -195,8 +196,10 @@ class World(GroupListener):
         stream: FileStore = random.choice(streams)
         model = self.model[stream.number]
         dice = random.random()
-        if dice < 0.6:
+        if dice < 0.55:
             self.append(stream, model)
+        elif dice < 0.6:
+            self.append_lines(stream, model)
         elif dice < 0.7:
             self.remove(stream, model)
         elif dice < 0.78:
@@ -236,6 +239,17 @@ class World(GroupListener):
         model.last_seq = seq
         if msg_id is not None:
             model.ids[msg_id] = seq
+
+    def append_lines(self, stream: FileStore, model: StreamModel) -> None:
+        random = self.random
+        self.clock += 1
+        subjects = [random.choice(SUBJECTS) for _ in range(random.choice([1, 4, 20]))]
+        messages = [(subject, random.randbytes(random.choice([0, 5, 200]))) for subject in subjects]
+        first = model.last_seq + 1
+        taken = store_lines(stream, messages, self.clock)
+        for seq, (subject, payload) in enumerate(messages[:taken], first):
+            model.kept[seq] = (self.clock, subject, b"", payload)
+        model.last_seq += taken
 
     def remove(self, stream: FileStore, model: StreamModel) -> None:
         if model.kept:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store.memory import MemoryStore
+from tests.support.published_lines import store_lines
 from tests.support.store_oracle import Oracle
 
 TOKENS = [b"a", b"b", b"cc", b"*x", b"long-token-that-goes-on-and-on"]
@@ -22,12 +24,14 @@ def random_step(random: Random, store: StreamStore, oracle: Oracle, spread: int)
     """Do the same random thing to both."""
     dice = random.random()
     last = oracle.last_seq
-    if dice < 0.70:
+    if dice < 0.68:
         time = oracle.last_time + random.randrange(-5, 20)
         seq = last + random.choice([1, 7, 3000]) if random.random() < 0.02 else 0
         headers = b"NATS/1.0\r\nA: b\r\n\r\n" if random.random() < 0.2 else b""
         parts = (random_subject(random, spread), headers, random.randbytes(random.randrange(40)))
         assert store.append(*parts, time, seq) == oracle.append(*parts, time, seq)
+    elif dice < 0.73:
+        random_lines(random, store, oracle, spread)
     elif dice < 0.86:
         seq = random.randint(0, last + 2)
         assert store.remove(seq) == oracle.remove(seq)
@@ -51,6 +55,24 @@ def random_step(random: Random, store: StreamStore, oracle: Oracle, spread: int)
         seq = last + random.randint(0, 5)
         store.skip_to(seq)
         oracle.last_seq = max(last, seq)
+
+
+def random_lines(random: Random, store: StreamStore, oracle: Oracle, spread: int) -> None:
+    """Store many messages at once, up to the first of a subject that has none."""
+    time = oracle.last_time + random.randrange(-5, 20)
+    held = {message[1] for message in oracle.kept.values()}
+    messages = []
+    for _ in range(random.choice([1, 3, 60])):
+        is_held = held and random.random() < 0.97
+        subject = random.choice(sorted(held)) if is_held else random_subject(random, spread)
+        messages.append((subject, random.randbytes(random.randrange(40))))
+    taken = store_lines(store, messages, time)
+    known = [subject in held for subject, _ in messages]
+    assert taken <= (known.index(False) if False in known else len(messages))
+    for subject, payload in messages[:taken]:
+        oracle.append(subject, b"", payload, time)
+    if isinstance(store, MemoryStore):  # where there is always room
+        assert taken == (known.index(False) if False in known else len(messages))
 
 
 def random_purge(random: Random, store: StreamStore, oracle: Oracle) -> None:

@@ -30,6 +30,7 @@ from __future__ import annotations
 from midge.jetstream.store import numbers
 from midge.jetstream.store.file import native
 from midge.jetstream.store.numbers import Octets
+from midge.jetstream.store.published import PublishedLines
 
 native.prepare()
 
@@ -61,6 +62,15 @@ PURGED = 12
 FLAG_TTL = 1
 FLAG_HEADERS = 2
 
+_HEAD = HEAD  # C numbers where this is compiled
+_MESSAGE = MESSAGE
+_LINE = 28  # a row of published.py
+_START = 0
+_LENGTH = 4
+_PAYLOAD = 8
+_SIZE = 12
+_PLACE = 20
+
 LENGTH_MAX = 1 << 31
 """A longer record does not exist: payloads end at 64 MiB."""
 
@@ -86,6 +96,50 @@ def start_record(
     numbers.set_u64_at(data, at + 24, seq)
     numbers.set_u64_at(data, at + 32, time_ns)
     numbers.set_u64_at(data, at + 40, 0)
+
+
+def put_lines(
+    data: bytearray,
+    at: int,
+    end: int,
+    lines: PublishedLines,
+    first: int,
+    stream: int,
+    seq: int,
+    base: int,
+) -> int:
+    """Write messages from number `first` of `lines` on into ``data[at:end]``; return how many fit.
+
+    The first has sequence `seq`. Notes in their rows where they are, `base` being what position 0
+    of `data` is.
+    """
+    rows = lines.rows
+    row = first * _LINE
+    while row < lines.count * _LINE:
+        subject_length = numbers.u32_at(rows, row + _LENGTH)
+        size = numbers.u32_at(rows, row + _SIZE)
+        length = _HEAD + subject_length + size
+        following = at + padded(length)
+        if following > end:
+            break
+        start_record(data, at, length, _MESSAGE, stream, seq, lines.time_ns)
+        numbers.set_u32_at(data, at + 12, _MESSAGE | subject_length << 16)
+        start = lines.base + numbers.u32_at(rows, row + _START)
+        numbers.put(data, at + _HEAD, lines.data, start, start + subject_length)
+        start = lines.base + numbers.u32_at(rows, row + _PAYLOAD)
+        numbers.put(data, at + _HEAD + subject_length, lines.data, start, start + size)
+        numbers.set_u32_at(rows, row + _PLACE, base + at)
+        at = following
+        seq += 1
+        row += _LINE
+    return row // _LINE - first
+
+
+def end_of_line(lines: PublishedLines, line: int) -> int:
+    """Return the position behind the record that `put_lines` has written for a message."""
+    row = line * _LINE
+    length = numbers.u32_at(lines.rows, row + _LENGTH) + numbers.u32_at(lines.rows, row + _SIZE)
+    return numbers.u32_at(lines.rows, row + _PLACE) + padded(_HEAD + length)
 
 
 def start_group(data: bytearray, number: int) -> None:

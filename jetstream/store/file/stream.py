@@ -9,6 +9,7 @@ from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.file.replayed import ReplayedStore
 from midge.jetstream.store.lookups import SearchableStore
+from midge.jetstream.store.published import PublishedLines
 from midge.protocol.frame import Frame
 
 _UNKNOWN_WINDOW = 1 << 62
@@ -48,6 +49,13 @@ class FileStore(ReplayedStore):
         if self.is_async:
             self.visible_seq = seq
         return seq
+
+    def append_lines(self, lines: PublishedLines, time_ns: int) -> int:
+        """Store many published messages; see `StreamStore`."""
+        stored = SearchableStore.append_lines(self, lines, time_ns)
+        if self.is_async:
+            self.visible_seq = self.last_seq
+        return stored
 
     def remove(self, seq: int, erase: bool = False) -> bool:
         """Remove one message; `erase` also overwrites its bytes, once the removal is durable."""

@@ -9,8 +9,10 @@ from midge.jetstream.store.file.log cimport Log
 from midge.jetstream.store.file.reader cimport RecordReader
 from midge.jetstream.store.indexed cimport Incoming, Run
 from midge.jetstream.store.message_index cimport Block
+from midge.jetstream.store.published cimport PublishedLines
 
-cdef Py_ssize_t _HEAD, _FIXED, _FIXED_WITH_HEADERS, _BEYOND
+cdef Py_ssize_t _RESERVE, _HEAD, _FIXED
+cdef Py_ssize_t _FIXED_WITH_HEADERS, _BEYOND
 cdef int _MESSAGE
 
 
@@ -26,6 +28,9 @@ cdef class RecordWriter(RecordReader):
                    flags=int, middle=Py_ssize_t, length=Py_ssize_t, at=Py_ssize_t, group=Group,
                    data=bytearray)
     cdef unsigned long long _place(self, Incoming incoming) except? 0xFFFFFFFF
+    @cython.locals(log=Log, group=Group, end=Py_ssize_t, placed=Py_ssize_t,
+                   size="unsigned long long")
+    cdef Py_ssize_t _place_lines(self, PublishedLines lines, Py_ssize_t first) except -1
     @cython.locals(run=Run)
     cdef void _note_run(
         self, unsigned long long seq, Segment segment, unsigned long long size

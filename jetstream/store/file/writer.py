@@ -7,11 +7,14 @@ from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.file.reader import RecordReader
+from midge.jetstream.store.file.space import RESERVE
 from midge.jetstream.store.indexed import Incoming, Run
+from midge.jetstream.store.published import PublishedLines
 
 _HEAD = 48  # records.HEAD and records.MESSAGE, as C numbers
 _MESSAGE = 2
 
+_RESERVE = RESERVE  # as a C number
 _FIXED = 30  # what nats-server counts for a message in a file beside its parts
 _FIXED_WITH_HEADERS = 34
 
@@ -94,6 +97,24 @@ class RecordWriter(RecordReader):
             subject_length, headers_length, length - middle
         ))  # fmt: skip
         return group.base + at
+
+    def _place_lines(self, lines: PublishedLines, first: int) -> int:
+        log = self._log
+        if self.group != log.group or log.full or log.failure is not None:
+            return 0  # the next message opens or joins the group, or is told why it cannot
+        group = log.opened()
+        end = min(len(group.data), group.segment.promised - _RESERVE - group.base)
+        if not log.is_pressed:
+            end = min(end, log.pressed_bytes)
+        placed = records.put_lines(
+            group.data, group.used, end, lines, first, self.number, self.last_seq + 1, group.base
+        )
+        if placed > 0:
+            group.used = records.end_of_line(lines, first + placed - 1) - group.base
+            group.count += placed
+            size = lines.part_bytes(first, placed) + placed * _FIXED
+            self._note_run(self.last_seq + 1, group.segment, size)
+        return placed
 
     def _note_run(self, seq: int, segment: Segment, size: int) -> None:
         """Begin a run if this message is the first one in its segment."""
