@@ -16,7 +16,7 @@ the budget, and when the budget is spent the handler decides whether the parser 
 
 from midge.protocol import lines, memory
 from midge.protocol.arguments import parse_size, split_arguments
-from midge.protocol.costs import COMPILED_COSTS, INTERPRETED_COSTS, RUN
+from midge.protocol.costs import COMPILED_COSTS, INTERPRETED_COSTS, RUN, RUN_LINE
 from midge.protocol.errors import (
     AUTHORIZATION_VIOLATION,
     MAXIMUM_CONTROL_LINE,
@@ -62,7 +62,7 @@ class Parser(StreamParser):
     """Drives `handler` with the commands found in what `feed` is given.
 
     `max_control_line` bounds the arguments of a line, in bytes; `headers` allows HPUB. `costs` maps
-    each of VERBS, and RUN, to what it takes off the budget besides its bytes.
+    each of VERBS, RUN and RUN_LINE to what it takes off the budget besides its bytes.
     """
 
     __slots__ = (
@@ -86,6 +86,7 @@ class Parser(StreamParser):
         costs: dict[bytes, int] = COSTS,
     ) -> None:
         StreamParser.__init__(self, handler, max_payload)
+        self.run_line_cost = costs[RUN_LINE]
         self.max_control_line = max_control_line
         self.headers = False
         self._costs = costs
@@ -134,7 +135,8 @@ class Parser(StreamParser):
                     if count > 1:
                         self._charge(self._run_cost)
                         taken = self.handler.on_publish_run(frame, count)
-                        self._charge(taken * frame.end)  # only the handler knows how many it takes
+                        # Only the handler knows how many it takes.
+                        self._charge(taken * (frame.end + self.run_line_cost))
                     else:
                         self._charge(self._run_cost + frame.end)
                         self.handler.on_publish(frame)

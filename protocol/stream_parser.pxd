@@ -19,6 +19,7 @@ cdef class StreamParser:
     cdef public bint halted
     cdef public Py_ssize_t budget
     cdef public Py_ssize_t max_payload
+    cdef public Py_ssize_t run_line_cost
     cdef public bint connect_required
     cdef public LineTaker taker
 

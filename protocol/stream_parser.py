@@ -32,16 +32,26 @@ class StreamParser:
     `handler.on_budget_spent` is called, in bytes copied, or other work that takes as long.
     `max_payload` bounds header and payload of a message together, in bytes, -1 for no bound. While
     `connect_required` is set, any command but CONNECT is an error. `taker`, if any, is offered
-    publishes before the handler.
+    publishes before the handler. `run_line_cost` is the charge for each message that the handler
+    takes of a run, besides its bytes.
     """
 
-    __slots__ = ("budget", "connect_required", "halted", "handler", "max_payload", "taker")
+    __slots__ = (
+        "budget",
+        "connect_required",
+        "halted",
+        "handler",
+        "max_payload",
+        "run_line_cost",
+        "taker",
+    )
 
     def __init__(self, handler: Handler, max_payload: int = -1) -> None:
         self.handler = handler
         self.halted = False
         self.budget = 0
         self.max_payload = max_payload
+        self.run_line_cost = 0
         self.connect_required = False
         self.taker: LineTaker | None = None
 

@@ -102,8 +102,9 @@ class PublishingClient(ChannelOwner):
         if not self.publish_checks:
             result = self._match(frame)
             deliveries = result.count_run_deliveries() * (frame.end + _DELIVERY_IN_RUN_BYTES)
-            cost = deliveries + frame.end  # which the parser charges
             channel = self.channel
+            # Of this the parser charges all but the deliveries.
+            cost = deliveries + frame.end + channel.parser.run_line_cost
             if not channel.reading.may_spend(cost * count):
                 count = max(channel.parser.budget // cost + 1, 1)
             if frame.header_size > 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from midge.protocol.costs import COMPILED_COSTS, INTERPRETED_COSTS, RUN
+from midge.protocol.costs import COMPILED_COSTS, INTERPRETED_COSTS, RUN, RUN_LINE
 from midge.protocol.frame import Frame
 from midge.protocol.handler import Handler
 from midge.protocol.parser import COSTS, VERBS, Parser
@@ -60,8 +60,8 @@ def test_a_free_command_is_found(verb: bytes) -> None:
 
 @pytest.mark.parametrize("costs", [COMPILED_COSTS, INTERPRETED_COSTS])
 def test_every_verb_has_a_cost_in_either_build(costs: dict[bytes, int]) -> None:
-    assert set(costs) == {*VERBS, RUN}
-    assert min(costs.values()) > 0
+    assert set(costs) == {*VERBS, RUN, RUN_LINE}
+    assert min(cost for what, cost in costs.items() if what != RUN_LINE) > 0
 
 
 def test_interpreted_commands_cost_more(is_pure_build: bool) -> None:
@@ -92,9 +92,9 @@ def test_blanks_that_belong_to_no_command_yet_are_paid_for() -> None:
 class Taker(Handler):
     """Takes up to `most` of a run at a time; notes the budget at each call."""
 
-    def __init__(self, most: int = 1 << 30) -> None:
+    def __init__(self, most: int = 1 << 30, costs: dict[bytes, int] = COSTS) -> None:
         self.most = most
-        self.parser = Parser(self)
+        self.parser = Parser(self, costs=costs)
         self.budgets: list[int] = []
         self.messages = 0
         self.spent = 0
@@ -126,12 +126,13 @@ def test_it_is_paid_before_the_command_is_done() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 7, 1000])
-def test_a_run_pays_its_bytes_and_one_constant(most: int) -> None:
-    taker = Taker(most)
+@pytest.mark.parametrize("line_cost", [COSTS[RUN_LINE], 100])
+def test_a_run_pays_its_bytes_and_one_constant(most: int, line_cost: int) -> None:
+    taker = Taker(most, COSTS | {RUN_LINE: line_cost})
     line = b"PUB a 2\r\nhi\r\n"
     cost = charged(taker.parser, line * 1000)
     assert taker.messages == 1000
-    constants = cost - len(line) * 1000 - COSTS[b"PUB"]
+    constants = cost - len(line) * 1000 - COSTS[b"PUB"] - line_cost * min(most, 999)
     assert constants == COSTS[RUN] * (1 if most == 1000 else 999 - (most - 1))
 
 
