@@ -122,7 +122,6 @@ class Channel:
         """Start on `transport`; asyncio calls this once."""
         self._transport = self.reading.transport = transport
         self._tls = transport.get_extra_info("ssl_object")
-        self.reading.is_direct = self._tls is None
         plain = self.bare_socket if self._tls is None else None
         self.bare_socket = None
         if self.state >= _CLOSING:
@@ -143,7 +142,7 @@ class Channel:
         """Take the `count` bytes just read, and flush what came of them."""
         if self.state >= _CLOSING:
             return  # after the last word, what comes is read only to be dropped
-        self._begin_batch(count)
+        self._begin_batch(count, self._tls is None and count < self.inbound.offered)
         try:
             self.inbound.received(count)
         except ProtocolError as error:
@@ -155,7 +154,7 @@ class Channel:
         """Take `data`, from a transport that reads into buffers of its own."""
         if self.state >= _CLOSING:
             return
-        self._begin_batch(len(data))
+        self._begin_batch(len(data), False)
         try:
             self.inbound.feed(data)
         except ProtocolError as error:
@@ -163,10 +162,10 @@ class Channel:
         finally:
             self._finish_batch(len(data))
 
-    def _begin_batch(self, count: int) -> None:
-        """Begin a batch with a read of `count` bytes."""
+    def _begin_batch(self, count: int, is_last: bool) -> None:
+        """Begin a batch with a read of `count` bytes; see `Reading.begin`."""
         self.host.router.begin_batch()
-        now = self.reading.begin(count)
+        now = self.reading.begin(count, is_last)
         self.last_active_at = now
         self.keepalive.last_heard = now
 

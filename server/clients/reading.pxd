@@ -14,7 +14,6 @@ cdef double _BUSY_S
 
 cdef class Reading:
     cdef public object transport
-    cdef public bint is_direct
     cdef Host _host
     cdef StreamParser _parser
     cdef Inbound _inbound
@@ -28,7 +27,7 @@ cdef class Reading:
     cdef bint _drew
 
     @cython.locals(now=double)
-    cdef double begin(self, Py_ssize_t count) except? -1
+    cdef double begin(self, Py_ssize_t count, bint is_last) except? -1
     @cython.locals(parser=StreamParser, is_full=bint)
     cdef bint finish(self) except -1
     cpdef void halt(self, int why) except *

@@ -58,7 +58,6 @@ class Reading:
         self, host: Host, parser: StreamParser, inbound: Inbound, channel: Resumable
     ) -> None:
         self.transport: Transport | None = None
-        self.is_direct = False  # whether a read of the transport is one of the socket, not of TLS
         self._host = host
         self._parser = parser
         self._inbound = inbound
@@ -71,13 +70,16 @@ class Reading:
         self._busy_s = 0.0  # in batches that used up a portion, since others had their turn
         self._drew = False  # whether the batch at hand has used up a portion
 
-    def begin(self, count: int) -> float:
-        """Begin a batch with a read of `count` bytes; return the time."""
+    def begin(self, count: int, is_last: bool) -> float:
+        """Begin a batch with a read of `count` bytes; return the time.
+
+        `is_last` tells that the loop looks at others' sockets before it reads this one again.
+        """
         now: float = self._host.clock.monotonic()
         self._began_at = now
         self._drew = False
         self._read_bytes += count
-        self._is_last = self.is_direct and count < self._inbound.offered
+        self._is_last = is_last
         self._parser.budget = max(self._parser.budget, _PORTION_BYTES)
         return now
 

@@ -76,6 +76,18 @@ def test_reads_that_leave_room_are_not_in_a_row() -> None:
     assert not transport.is_reading
 
 
+def test_what_others_have_read_counts_in_any_case() -> None:
+    """Pieces fed by a WebSocket, however small, do not show what its loop does next."""
+    _, connection, transport = connected()
+    take(connection, len(READ))
+    for _ in range(15):
+        connection.channel.feed(READ * (READ_BYTES // 8 // len(READ)))
+        assert transport.is_reading
+    for _ in range(2):
+        connection.channel.feed(READ * (READ_BYTES // 8 // len(READ)))
+    assert not transport.is_reading
+
+
 def test_resting_is_a_reason_of_its_own() -> None:
     clock, connection, transport = connected()
     connection.channel.reading.hold_back()  # a receiver is far behind
