@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from midge.protocol.route_messages import GOSSIP_DEFAULT
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.loop_adapter import forget, protocol_for
+from midge.server.clock import sleep
 from midge.server.cluster.link import RouteLink
 from midge.server.cluster.side import SolicitedRoute
-from midge.server.links.dial import dial, sleep
+from midge.server.links.dial import dial
 from midge.server.log.logger import get_logger
 from midge.server.routing.role import Role
 

@@ -12,13 +12,14 @@ from msgspec import structs
 from midge.protocol.leaf_messages import LeafInfo, parse_leaf_info
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.loop_adapter import forget, protocol_for
+from midge.server.clock import sleep
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.leafnodes.credentials import parse_address
 from midge.server.leafnodes.link import LeafLink
 from midge.server.leafnodes.solicited import Solicited
 from midge.server.links.addresses import Address
 from midge.server.links.client_tls import build_client_context
-from midge.server.links.dial import dial, read_line, sleep
+from midge.server.links.dial import dial, read_line
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:

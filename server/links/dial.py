@@ -4,25 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING
 
 from midge.server.listeners.sockets import bound_receive_buffer, is_loopback
 
-if TYPE_CHECKING:
-    from midge.server.clock import Clock
-
 LINE_MAX_BYTES = 1 << 20
 """Longest first line: a server's INFO may have lists of permissions and of addresses."""
-
-
-async def sleep(clock: Clock, delay_s: float) -> None:
-    """Sleep by the server's clock."""
-    woken = asyncio.Event()
-    timer = clock.call_later(delay_s, woken.set)
-    try:
-        await woken.wait()
-    finally:
-        timer.cancel()
 
 
 async def dial(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:
