@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from midge.jetstream.store import numbers
 from midge.jetstream.store.message_index import Block, MessageIndex
-from midge.jetstream.store.published import PublishedLines
+from midge.jetstream.store.published import (
+    DISTANCE_AT,
+    LINE_BYTES,
+    NUMBER_AT,
+    PAYLOAD_LENGTH_AT,
+    PLACE_AT,
+    SUBJECT_LENGTH_AT,
+    PublishedLines,
+)
 
-_LINE = 28  # a row of published.py
-_LENGTH = 4
-_PAYLOAD_SIZE = 12
-_NUMBER = 16
-_PLACE = 20
-_DISTANCE = 24
+_LINE = LINE_BYTES  # C numbers where this is compiled
+_LENGTH = SUBJECT_LENGTH_AT
+_PAYLOAD_SIZE = PAYLOAD_LENGTH_AT
+_NUMBER = NUMBER_AT
+_PLACE = PLACE_AT
+_DISTANCE = DISTANCE_AT
 
 _ROW = 20  # of message_index
 _OFFSET = 0

@@ -8,14 +8,21 @@ that was last.
 from __future__ import annotations
 
 from midge.jetstream.store import numbers
-from midge.jetstream.store.published import PublishedLines
+from midge.jetstream.store.published import (
+    DISTANCE_AT,
+    LINE_BYTES,
+    NUMBER_AT,
+    SUBJECT_AT,
+    SUBJECT_LENGTH_AT,
+    PublishedLines,
+)
 from midge.jetstream.store.subject_index import SubjectIndex
 
-_ROW = 28  # of published.py
-_START = 0
-_LENGTH = 4
-_NUMBER = 16
-_BEFORE = 24
+_ROW = LINE_BYTES  # C numbers where this is compiled
+_START = SUBJECT_AT
+_LENGTH = SUBJECT_LENGTH_AT
+_NUMBER = NUMBER_AT
+_BEFORE = DISTANCE_AT
 
 
 class KnownSubjects:

@@ -12,16 +12,22 @@ from midge.jetstream.store import numbers
 from midge.jetstream.store.indexed import Incoming, Run
 from midge.jetstream.store.interface import MessageView
 from midge.jetstream.store.lookups import SearchableStore
-from midge.jetstream.store.published import PublishedLines
+from midge.jetstream.store.published import (
+    LINE_BYTES,
+    PAYLOAD_AT,
+    PAYLOAD_LENGTH_AT,
+    PLACE_AT,
+    PublishedLines,
+)
 from midge.jetstream.store.turns import Turns
 from midge.protocol import memory
 from midge.protocol.frame import Frame
 
 _HEAD = 16  # bytes before a message: time 8, length of the headers 4, of the payload 4
-_LINE = 28  # a row of published.py
-_PAYLOAD = 8
-_SIZE = 12
-_PLACE = 20
+_LINE = LINE_BYTES  # C numbers where this is compiled
+_PAYLOAD = PAYLOAD_AT
+_SIZE = PAYLOAD_LENGTH_AT
+_PLACE = PLACE_AT
 
 _CHUNK_MIN = 4 * 1024
 _CHUNK_MAX = 1024 * 1024

@@ -20,14 +20,22 @@ _CR = 0x0D
 _LF = 0x0A
 _SPACE = 0x20
 
-# A row for each message: where its subject begins, the length of that, where its payload begins,
-# the length of that, the number of the subject, where the message is stored and how far before it
-# the last one of its subject is.
-_ROW = 28
-_START = 0
-_LENGTH = 4
-_PAYLOAD = 8
-_SIZE = 12
+LINE_BYTES = 28
+"""A row of seven numbers for each message. The following are their places in it."""
+
+SUBJECT_AT = 0  # where its subject begins
+SUBJECT_LENGTH_AT = 4
+PAYLOAD_AT = 8  # where its payload begins
+PAYLOAD_LENGTH_AT = 12
+NUMBER_AT = 16  # the number of the subject
+PLACE_AT = 20  # where the message is stored
+DISTANCE_AT = 24  # how far before it the last one of its subject is
+
+_ROW = LINE_BYTES  # C numbers where this is compiled, as in the modules that read the rows
+_START = SUBJECT_AT
+_LENGTH = SUBJECT_LENGTH_AT
+_PAYLOAD = PAYLOAD_AT
+_SIZE = PAYLOAD_LENGTH_AT
 
 
 class PublishedLines:

@@ -30,7 +30,15 @@ from __future__ import annotations
 from midge.jetstream.store import numbers
 from midge.jetstream.store.file import native
 from midge.jetstream.store.numbers import Octets
-from midge.jetstream.store.published import PublishedLines
+from midge.jetstream.store.published import (
+    LINE_BYTES,
+    PAYLOAD_AT,
+    PAYLOAD_LENGTH_AT,
+    PLACE_AT,
+    SUBJECT_AT,
+    SUBJECT_LENGTH_AT,
+    PublishedLines,
+)
 
 native.prepare()
 
@@ -64,12 +72,12 @@ FLAG_HEADERS = 2
 
 _HEAD = HEAD  # C numbers where this is compiled
 _MESSAGE = MESSAGE
-_LINE = 28  # a row of published.py
-_START = 0
-_LENGTH = 4
-_PAYLOAD = 8
-_SIZE = 12
-_PLACE = 20
+_LINE = LINE_BYTES
+_START = SUBJECT_AT
+_LENGTH = SUBJECT_LENGTH_AT
+_PAYLOAD = PAYLOAD_AT
+_SIZE = PAYLOAD_LENGTH_AT
+_PLACE = PLACE_AT
 
 LENGTH_MAX = 1 << 31
 """A longer record does not exist: payloads end at 64 MiB."""
