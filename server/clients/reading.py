@@ -32,9 +32,10 @@ _TURN_OVER = TURN_OVER
 _ENDED = ENDED
 
 # A loop reads the same socket up to 32 times before it looks at another, as long as each read fills
-# its buffer. Two such reads in a row keep the throughput of 32; the rest waits until the loop has
-# gone round. Not to read for a round costs 7 µs, so a row is ended by nothing but full reads.
-_READ_IN_A_ROW_BYTES = 512 * 1024
+# its buffer. Four such reads in a row keep the throughput of 32 (with two, 1 KiB messages took 11 %
+# more CPU each); the rest waits until the loop has gone round. Not to read for a round costs 7 µs,
+# so a row is ended by nothing but full reads.
+_READ_IN_A_ROW_BYTES = 1024 * 1024
 
 _HELD_BYTES = 64 * 1024  # what may wait unparsed while the parser is halted
 

@@ -11,7 +11,7 @@ def rest_of_tls(tls: ssl.SSLObject | None) -> Iterator[bytes]:
     """Yield what `tls` has received and not delivered; nothing if it is None.
 
     Reading was paused then. When the socket ends, uvloop and asyncio drop it; the SSL object still
-    has it, 512 KiB at most.
+    has it, about 1 MiB at most.
     """
     try:
         while tls and (data := tls.read(_READ_BYTES)):

@@ -14,6 +14,7 @@ from tests.support.transports import Transport
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
 READ = b"PUB a 100\r\n" + b"x" * 100 + b"\r\n"
 READ_BYTES = 256 * 1024
+IN_A_ROW = 4  # such reads make 1 MiB
 
 
 class Ticking(ManualClock):
@@ -45,10 +46,17 @@ def read(connection: Connection) -> None:
     connection.channel.feed(READ * (READ_BYTES // len(READ) + 1))
 
 
-def test_two_full_reads_in_a_row_and_then_the_others() -> None:
+def read_to_the_limit(connection: Connection) -> None:
+    """Feed it as many of them as are read in a row."""
+    for _ in range(IN_A_ROW):
+        read(connection)
+
+
+def test_four_full_reads_in_a_row_and_then_the_others() -> None:
     clock, connection, transport = connected()
-    read(connection)
-    assert transport.is_reading
+    for _ in range(IN_A_ROW - 1):
+        read(connection)
+        assert transport.is_reading
     read(connection)
     assert not transport.is_reading
     clock.advance(0)
@@ -65,13 +73,14 @@ def take(connection: Connection, count: int) -> None:
 def test_reads_that_leave_room_are_not_in_a_row() -> None:
     """After a read that leaves room a loop goes on to others by itself."""
     _, connection, transport = connected()
-    for _ in range(4):
+    for _ in range(2 * IN_A_ROW):
         take(
             connection, len(connection.channel.get_buffer(-1)) // len(READ) * len(READ) - len(READ)
         )
         assert transport.is_reading
-    take(connection, len(connection.channel.get_buffer(-1)))
-    assert transport.is_reading
+    for _ in range(IN_A_ROW - 1):
+        take(connection, len(connection.channel.get_buffer(-1)))
+        assert transport.is_reading
     take(connection, len(connection.channel.get_buffer(-1)))
     assert not transport.is_reading
 
@@ -80,7 +89,7 @@ def test_what_others_have_read_counts_in_any_case() -> None:
     """Pieces fed by a WebSocket, however small, do not show what its loop does next."""
     _, connection, transport = connected()
     take(connection, len(READ))
-    for _ in range(15):
+    for _ in range(8 * IN_A_ROW - 1):
         connection.channel.feed(READ * (READ_BYTES // 8 // len(READ)))
         assert transport.is_reading
     for _ in range(2):
@@ -91,14 +100,12 @@ def test_what_others_have_read_counts_in_any_case() -> None:
 def test_resting_is_a_reason_of_its_own() -> None:
     clock, connection, transport = connected()
     connection.channel.reading.hold_back()  # a receiver is far behind
-    read(connection)
-    read(connection)
+    read_to_the_limit(connection)
     clock.advance(0)
     assert not transport.is_reading
     connection.channel.reading.release()
     assert transport.is_reading
-    read(connection)
-    read(connection)
+    read_to_the_limit(connection)
     connection.channel.reading.hold_back()
     connection.channel.reading.release()
     assert not transport.is_reading
@@ -108,8 +115,7 @@ def test_resting_is_a_reason_of_its_own() -> None:
 
 def test_who_has_ended_while_resting_is_left_alone() -> None:
     clock, connection, transport = connected()
-    read(connection)
-    read(connection)
+    read_to_the_limit(connection)
     transport.resume_reading = None  # type: ignore[assignment,method-assign]
     connection.channel.connection_lost(None)
     clock.advance(0)
