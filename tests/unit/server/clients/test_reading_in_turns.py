@@ -63,32 +63,43 @@ def test_four_full_reads_in_a_row_and_then_the_others() -> None:
     assert transport.is_reading
 
 
-def take(connection: Connection, count: int) -> None:
-    """Read `count` bytes as a loop does, into the buffer that the channel offers."""
-    room = connection.channel.get_buffer(-1)
-    room[:count] = (READ * (count // len(READ) + 1))[:count]
-    connection.channel.buffer_updated(count)
+class Sender:
+    """A stream of such lines, as a loop reads it into the buffer that the channel offers."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._channel = connection.channel
+        self._sent = 0
+
+    def send(self, room_left: int = 0) -> None:
+        """Have as many bytes read as the buffer takes, less `room_left`."""
+        room = self._channel.get_buffer(-1)
+        count = len(room) - room_left
+        start = self._sent % len(READ)
+        room[:count] = (READ * (count // len(READ) + 2))[start : start + count]
+        self._sent += count
+        self._channel.buffer_updated(count)
 
 
 def test_reads_that_leave_room_are_not_in_a_row() -> None:
     """After a read that leaves room a loop goes on to others by itself."""
-    _, connection, transport = connected()
+    clock, connection, transport = connected()
+    sender = Sender(connection)
     for _ in range(2 * IN_A_ROW):
-        take(
-            connection, len(connection.channel.get_buffer(-1)) // len(READ) * len(READ) - len(READ)
-        )
+        sender.send(room_left=len(READ))
         assert transport.is_reading
-    for _ in range(IN_A_ROW - 1):
-        take(connection, len(connection.channel.get_buffer(-1)))
+    for _ in range(IN_A_ROW):
+        sender.send()
         assert transport.is_reading
-    take(connection, len(connection.channel.get_buffer(-1)))
+    sender.send()  # what a piece of a line takes of the buffer is missing in the reads before
     assert not transport.is_reading
+    clock.advance(0)
+    assert transport.is_reading
 
 
 def test_what_others_have_read_counts_in_any_case() -> None:
     """Pieces fed by a WebSocket, however small, do not show what its loop does next."""
     _, connection, transport = connected()
-    take(connection, len(READ))
+    Sender(connection).send(room_left=len(connection.channel.get_buffer(-1)) - len(READ))
     for _ in range(8 * IN_A_ROW - 1):
         connection.channel.feed(READ * (READ_BYTES // 8 // len(READ)))
         assert transport.is_reading
