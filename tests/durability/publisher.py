@@ -28,6 +28,9 @@ class Publisher:
     ) -> asyncio.Future[bytes]:
         """Publish; the future is done with the answer, or cancelled when the server is gone."""
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        if self.task.done():  # nothing would end what is asked now
+            answer.cancel()
+            return answer
         inbox = b"_R." + reply.encode()
         self.waiting[inbox] = answer
         if headers:
