@@ -102,7 +102,3 @@ cdef class Link(ChannelOwner):
     cpdef void note_sent(self, Frame frame, Py_ssize_t count) except *
     @cython.locals(checks=int, subject=bytes, reply=bytes)
     cpdef Frame sendable(self, Client publisher, Frame frame)
-
-
-@cython.locals(reply=bytes, at=Py_ssize_t)
-cdef Frame _shown(Frame frame)

@@ -9,13 +9,14 @@ is a Client called the source here: the link itself, or a part of it for each ac
 from typing import TYPE_CHECKING, Any
 
 from midge.protocol import memory
-from midge.protocol.frame import Frame, compose, with_subject, without_headers
+from midge.protocol.frame import Frame, with_subject, without_headers
 from midge.protocol.link import LinkParser
 from midge.server.auth.permissions import Permissions
 from midge.server.clients.channel import Channel
 from midge.server.clients.channel_owner import ChannelOwner
 from midge.server.clients.charges import COMMAND_BYTES, STEP_BYTES
 from midge.server.clients.state import State
+from midge.server.links.ack_replies import ACK_PREFIX, as_shown
 from midge.server.links.outbound import Heads, LinkOutbound
 from midge.server.routing import trace_headers
 from midge.server.routing.account import Account
@@ -47,8 +48,7 @@ _VIEW_BYTES = 64  # per queue group named, looked for among those of the result
 _PUB_BYTES = 4  # with its blank
 _PING = b"PING\r\n"
 _PONG = b"PONG\r\n"
-_ACK_PREFIX = b"$JS.ACK."
-_ACK_DOTS = 8
+_ACK_PREFIX = ACK_PREFIX  # a C variable where this is compiled
 _DROPPED_AT_ONCE = 2000  # subscriptions of a link that has gone, before others have their turn
 
 
@@ -341,7 +341,7 @@ class Link(ChannelOwner):
             view = self._plain_view(source, found)
         else:
             view = self._with_queues(source, found, queues)
-        shown = _shown(frame)
+        shown = as_shown(frame)
         if trace is not None:
             trace.go_on(subject, frame.subject_bytes(), None)
         if shown is frame:
@@ -492,14 +492,3 @@ class Link(ChannelOwner):
         if checks & NO_HEADERS and frame.header_size > 0:
             frame = without_headers(frame)
         return frame
-
-
-def _shown(frame: Frame) -> Frame:
-    """Return `frame` as a client sees it: JetStream puts the subject behind the reply on a link."""
-    reply = frame.reply_bytes()
-    if reply is None or not reply.startswith(_ACK_PREFIX):
-        return frame
-    at = reply.find(b"@")
-    if at < 0 or reply.count(b".", 0, at) < _ACK_DOTS or at + 1 == len(reply):
-        return frame
-    return compose(reply[at + 1 :], frame.payload_bytes(), reply[:at], frame.header_bytes())

@@ -5,7 +5,7 @@ cimport cython
 from midge.protocol.frame cimport Frame
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
-from midge.server.routing.lone_reads cimport LoneReads
+from midge.server.routing.flush_rule cimport FlushRule
 from midge.server.routing.observer cimport MessageObserver
 from midge.server.routing.over_links cimport (
     forward,
@@ -19,25 +19,17 @@ from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.result cimport QueueGroup, Remotes, SubListResult
 
 cdef int BEHIND, NO_HEADERS
-cdef Py_ssize_t _DIRTY_CHUNKS_MAX, _READ_BYTES_MAX
 cdef int REFUSED, TAKEN, FAILED
 
 
 @cython.final
-cdef class Router:
+cdef class Router(FlushRule):
     cdef public object chooser
     cdef readonly object faults
     cdef public MessageObserver observer
-    cdef readonly unsigned long long batches
     cdef readonly long long offers
     cdef readonly Py_ssize_t crossed
     cdef readonly list carried
-    cdef readonly object soon
-    cdef list _dirty
-    cdef bint _is_flush_due
-    cdef unsigned long long _due_since
-    cdef LoneReads _lone_reads
-    cdef Py_ssize_t _read_bytes
 
     @cython.locals(remotes=Remotes, taken=Py_ssize_t, lone=RoutedSubscription)
     cpdef Py_ssize_t route(
@@ -67,15 +59,6 @@ cdef class Router:
     cdef int _append(
         self, RoutedSubscription subscription, Client client, Frame frame
     ) except -1
-    cpdef void touch(self, Client client) except *
-    cpdef void flush_soon(self) except *
-    cpdef void flush_unless_due(self) except *
-    cpdef void begin_batch(self) except *
-    cpdef void end_batch(self, Py_ssize_t read_bytes) except *
-    cpdef void flush(self) except *
-    cdef void _note_dirty(self, Client client) except *
-    @cython.locals(dirty=list, client=Client, done=Py_ssize_t)
-    cdef void _write_dirty(self) except *
     @cython.locals(members=tuple, count=Py_ssize_t, start=Py_ssize_t, i=Py_ssize_t,
                    chosen=Py_ssize_t, outcome=int, member=RoutedSubscription)
     cdef int _deliver_to_group(self, QueueGroup group, Client publisher, Frame frame) except -1

@@ -1,0 +1,137 @@
+"""When what was appended for connections is written.
+
+A flush writes once to every connection that got something: when all sockets that were ready in one
+poll of the loop have been read, or at the end of each read where these have had no receiver in
+common.
+"""
+
+from collections.abc import Callable
+
+from midge.server.routing.client import Client
+from midge.server.routing.lone_reads import LoneReads
+
+# Coalescing saves a write per socket that is ready in one poll; it costs memory, and time until the
+# first byte. 64 chunks are what the pool keeps; to route 1 MiB takes less than a millisecond.
+_DIRTY_CHUNKS_MAX = 64
+_READ_BYTES_MAX = 1 << 20
+
+
+class FlushRule:
+    """The clients that wait for a flush, and when it comes; one per server and loop.
+
+    `batches` goes up with every batch of reads, so that an observer need not ask for the time of
+    each message.
+
+    `soon` is the loop's `call_soon`. With it, the first client that something is appended for has a
+    flush called once all sockets that are ready now have been read, so that each receiver gets one
+    write for all of them; while these have none in common, each batch ends with a flush. Without it
+    every batch of reads does, and code that appends outside of one calls `flush_unless_due`.
+    """
+
+    __slots__ = (
+        "_dirty",
+        "_due_since",
+        "_is_flush_due",
+        "_lone_reads",
+        "_read_bytes",
+        "batches",
+        "soon",
+    )
+
+    def __init__(self, soon: Callable[[Callable[[], None]], object] | None = None) -> None:
+        self.batches = 0
+        self.soon = soon
+        self._dirty: list[Client] = []
+        self._is_flush_due = False
+        self._due_since = 0  # the number of batches before
+        self._lone_reads = LoneReads()
+        self._read_bytes = 0  # since the last flush
+
+    def touch(self, client: Client) -> None:
+        """Flush `client` with the others: something has been appended to its output."""
+        if not client.dirty:
+            self._note_dirty(client)
+
+    def flush_soon(self) -> None:
+        """Schedule a flush at the end of this turn of the loop, which also ends a batch."""
+        if not self._is_flush_due and self.soon is not None:
+            self._is_flush_due = True
+            self._due_since = self.batches
+            self.soon(self._flush_due)
+
+    def postpone(self) -> bool:
+        """Have no flush scheduled until `flush_postponed`; False when one is due anyway.
+
+        Whoever makes all that is to be written in one call from the loop saves it a turn: 4 us for
+        a client that waits for one answer.
+        """
+        is_new = self.soon is not None and not self._is_flush_due
+        if is_new:
+            self._is_flush_due = True
+        return is_new
+
+    def flush_postponed(self) -> None:
+        """Write what has been appended since `postpone`, which has returned True."""
+        self._is_flush_due = False  # and no turn has ended: it was no flush that the loop calls
+        self.flush()
+
+    def flush_unless_due(self) -> None:
+        """Write what has been appended, where this turn of the loop does not end with a flush."""
+        if not (self._is_flush_due or self._lone_reads.are_expected()):
+            self._write_dirty()
+
+    def begin_batch(self) -> None:
+        """Note that a batch of reads begins; `end_batch` follows, whatever happens."""
+        self._lone_reads.begin_read(len(self._dirty))
+
+    def end_batch(self, read_bytes: int) -> None:
+        """Note the end of a batch of reads, of so many bytes; write at once what has become much.
+
+        Without `soon`, or where no other read is expected to share a receiver, write in any case.
+        """
+        self.batches += 1
+        self._read_bytes += read_bytes
+        if (
+            self._lone_reads.end_read(len(self._dirty))
+            or self.soon is None
+            or len(self._dirty) > _DIRTY_CHUNKS_MAX
+            or self._read_bytes > _READ_BYTES_MAX
+        ):
+            self._write_dirty()
+
+    def flush(self) -> None:
+        """Write at once what has been appended since the last flush."""
+        self.batches += 1
+        self._write_dirty()
+
+    def _flush_due(self) -> None:
+        """Flush at the end of a turn of the loop."""
+        self._is_flush_due = False
+        self._lone_reads.end_turn(self.batches - self._due_since)
+        self.flush()
+
+    def _note_dirty(self, client: Client) -> None:
+        """Note that `client` has output to be flushed, which is dirty from now on until then."""
+        client.dirty = True
+        self._dirty.append(client)
+        if not self._lone_reads.are_expected():
+            self.flush_soon()
+
+    def _write_dirty(self) -> None:
+        """Write to every client that something has been appended for."""
+        self._read_bytes = 0
+        dirty = self._dirty
+        if not dirty:
+            return
+        self._dirty = []
+        done = 0
+        try:
+            for client in dirty:
+                done += 1
+                client.dirty = False
+                client.outbound.flush()
+                client.flushed()
+        finally:
+            if done < len(dirty):
+                self._dirty = dirty[done:] + self._dirty  # one fault is not to silence the others
+                self.flush_soon()
