@@ -1,14 +1,22 @@
 """Pages that list very many subscriptions: they end at what a page may hold, and give way."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any
 
 import pytest
 
-from midge.server.monitoring import long_lists
+from midge.server.broker.broker import Broker
+from midge.server.clients.connection import Connection
+from midge.server.config.options import Options
+from midge.server.monitoring import connz, long_lists
 from midge.server.monitoring.long_lists import SizeBudget, StepBudget
+from midge.server.monitoring.state import State
 from midge.sublist.subscription import Subscription
+from midge.testing import ManualClock
+from tests.support.transports import Transport
 
 Page = Callable[[str], Awaitable[Any]]
 Connect = Callable[..., Awaitable[Any]]
@@ -57,8 +65,39 @@ async def test_long_work_lets_others_in_between() -> None:
     steps = StepBudget()
     for _ in range(100_000):
         await steps.charge(1)
-    assert others >= 20
+    assert others >= 190
     counting.cancel()
+
+
+async def test_the_fields_of_a_few_connections_are_listed_in_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a message waits for that comes while a page of 200 is made."""
+    broker = Broker(Options(), ManualClock(), Random(1))
+    for cid in range(200):
+        connection = Connection(broker, cid, ("127.0.0.1", 1), "STANDARD")
+        connection.channel.connection_made(Transport())
+        connection.channel.feed(b"CONNECT {}\r\n")
+    turn = 0
+    listed: Counter[int] = Counter()
+    entry = connz._entry
+
+    async def count() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    def note(*arguments: Any) -> Any:
+        listed[turn] += 1
+        return entry(*arguments)
+
+    monkeypatch.setattr(connz, "_entry", note)
+    counting = asyncio.ensure_future(count())
+    page = await connz.connz(State(broker), connz.ConnzOptions())
+    counting.cancel()
+    assert page["num_connections"] == listed.total() == 200
+    assert max(listed.values()) <= 32
 
 
 @pytest.fixture
@@ -79,11 +118,11 @@ async def test_connz_tells_what_it_left_out(
 ) -> None:
     assert "subscriptions_left_out" not in await page("/connz?subs=1")
     monkeypatch.setattr(long_lists, "MAX_LISTED_BYTES", 15 * (len(subjects[0]) + 32))
-    connz = await page("/connz?subs=1")
-    lists = [entry.get("subscriptions_list") for entry in connz["connections"]]
+    shown = await page("/connz?subs=1")
+    lists = [entry.get("subscriptions_list") for entry in shown["connections"]]
     assert lists == [subjects[:10], subjects[10:15], None]
-    assert connz["subscriptions_left_out"] == 15
-    assert [entry["subscriptions"] for entry in connz["connections"]] == [10, 10, 10]
+    assert shown["subscriptions_left_out"] == 15
+    assert [entry["subscriptions"] for entry in shown["connections"]] == [10, 10, 10]
     second = await page("/connz?subs=1&offset=1")
     assert second["connections"][0]["subscriptions_list"] == subjects[10:20]
 
