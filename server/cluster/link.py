@@ -193,7 +193,7 @@ class RouteBranch(Client):
 
     def reaches(self, link: Any, origin: str) -> bool:
         """Tell whether what comes from here may go over `link`, to interest of `origin`."""
-        if link.role == self.role:
+        if link.role == self.role or link.is_spoke:
             return False
         own = self.origin
         return not own or (link.cluster != own and origin != own)

@@ -111,6 +111,7 @@ class Accepted(Side):
             client_id=link.cid,
             jetstream=options.jetstream.enabled or UNSET,
             domain=(options.jetstream.enabled and options.jetstream.domain) or UNSET,
+            cluster=self.nodes.cluster_name() or UNSET,
             ip=shown,
             leafnode_urls=() if options.leafnodes.no_advertise else (shown,),
             api_lvl=5,
@@ -166,6 +167,8 @@ class Accepted(Side):
             return f'connection rejected since minimum version required is "{least}"'
         if any(character.isspace() for character in connect.cluster):
             return "cluster name cannot contain spaces"
+        if connect.cluster and connect.cluster == self.nodes.cluster_name():
+            return "remote leafnode has same cluster name"
         if connect.is_hub:
             return "midge does not take a leaf node that wants to be its hub"
         return None

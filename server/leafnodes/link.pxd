@@ -9,7 +9,7 @@ from midge.server.links.outbound cimport Heads
 from midge.server.routing.client cimport Client
 from midge.sublist.subscription cimport RemoteSubscription
 
-cdef int _LEAF
+cdef int _LEAF, _ROUTE
 cdef Heads _HEADS
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
 
 _LEAF = int(Role.LEAF)
+_ROUTE = int(Role.ROUTE)
 _HEADS = Heads(b"LMSG ", b"HMSG ")
 
 
@@ -70,7 +71,7 @@ class LeafLink(Link):
     def reaches(self, link: Any, origin: str) -> bool:
         """Tell whether what comes from here may go over `link`, to interest of `origin`."""
         cluster = self.cluster
-        if link is self:
+        if link is self or (self.is_spoke and link.role == _ROUTE):
             return False
         return not cluster or (link.cluster != cluster and origin != cluster)
 

@@ -63,8 +63,12 @@ class LeafNodes:
         return self.broker.options.limits.max_subscriptions or INTEREST_MAX
 
     def server_name(self) -> str:
-        """Give the name that this server has on links, which is that of its cluster, too."""
+        """Give the name that this server has on links."""
         return self.broker.options.server_name or self.broker.keys.server_id
+
+    def cluster_name(self) -> str:
+        """Give the name of the cluster that this server is in; empty where it is in none."""
+        return "" if self.broker.cluster is None else self.broker.cluster.name
 
     def loop_subject(self, account: Account) -> bytes:
         """Give the subject that comes back as interest only if links of `account` form a loop."""

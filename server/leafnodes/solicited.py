@@ -96,7 +96,7 @@ class Solicited(Side):
             version=COMPATIBLE_VERSION,
             server_id=self.nodes.broker.keys.server_id,
             name=own,
-            cluster=own,
+            cluster=self.nodes.cluster_name() or own,
             headers=self.nodes.broker.options.limits.header_support,
             jetstream=jetstream.enabled,
             domain=jetstream.domain if jetstream.enabled else "",
@@ -129,6 +129,7 @@ class Solicited(Side):
         self._is_done = True
         self.compare_domains(link, has_jetstream=info.jetstream is True, domain=info.domain or "")
         link.max_interest = self.nodes.max_interest()
+        link.is_spoke = True
         link.told = Told(link, self.nodes.broker.turns, LeafDialect(), Kind.HUB)
         if self._bind(link, info):
             self.nodes.join(link, link.take_rules)

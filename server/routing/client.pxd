@@ -16,6 +16,7 @@ cdef class Client(Handler):
     cdef public int deliver_checks
     cdef public unsigned char dirty
     cdef readonly unsigned char role
+    cdef public bint is_spoke
     cdef public long long in_messages
     cdef public long long in_bytes
     cdef public long long out_messages
