@@ -105,6 +105,7 @@ class StoreDirectory:
         if self._sync_interval_s and self._seconds % self._sync_interval_s == 0:
             self.log.sync_written()
         self.log.retry()
+        self.log.rest()
         self.log.mark()
         self._leave_dead()
         self.compact()

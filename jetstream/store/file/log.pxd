@@ -11,7 +11,7 @@ from midge.jetstream.store.file.recent cimport RecentGroups
 from midge.jetstream.store.file.space cimport Space
 from midge.jetstream.store.interface cimport GroupListener
 
-cdef Py_ssize_t _RESERVE, _BUFFER
+cdef Py_ssize_t _RESERVE, _GROWN_MAX
 
 
 cdef class Log:
@@ -44,16 +44,16 @@ cdef class Log:
     cdef bint _is_stuck
     cdef bint _is_leaving
     cdef NextSegment _next
-    cdef bytearray _spare
     cdef public object on_failure
     cdef public bint is_pressed
     cdef public Py_ssize_t pressed_bytes
     cdef public object on_pressure
     cdef readonly object committer
 
-    @cython.locals(group=Group, at=Py_ssize_t, end=Py_ssize_t, needed=Py_ssize_t)
+    @cython.locals(group=Group, at=Py_ssize_t, end=Py_ssize_t, needed=Py_ssize_t,
+                   size=Py_ssize_t)
     cpdef Py_ssize_t reserve(self, Py_ssize_t length, bint is_message) except -1
-    @cython.locals(pending=Py_ssize_t, is_pressed=bint)
+    @cython.locals(is_pressed=bint)
     cdef void _see_pressure(self) except *
     cpdef void admit(self) except *
     cpdef Group opened(self)
@@ -61,7 +61,7 @@ cdef class Log:
     cpdef unsigned long long join(self, object stream) except 0
     @cython.locals(group=Group)
     cpdef Group find(self, Segment segment, Py_ssize_t offset)
-    @cython.locals(segment=Segment, base=Py_ssize_t, is_whole=bint, data=bytearray)
+    @cython.locals(segment=Segment, base=Py_ssize_t, is_whole=bint)
     cdef Group _begin(self)
     cdef Py_ssize_t _end_of(self, Segment segment) except -1
     cdef bint _roll(self, Segment old, Py_ssize_t end) except -1
@@ -69,6 +69,6 @@ cdef class Log:
     cdef void _submit(self, Group group) except *
     @cython.locals(write=Write)
     cdef void _write(self, Group group) except *
-    @cython.locals(group=Group, segment=Segment, listener=GroupListener, spare=bytearray,
+    @cython.locals(group=Group, segment=Segment, listener=GroupListener,
                    index=Py_ssize_t)
     cdef void _succeeded(self) except *

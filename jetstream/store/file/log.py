@@ -29,14 +29,15 @@ from midge.jetstream.store.interface import (
 )
 from midge.jetstream.store.turns import Turns
 
-PRESSED_BYTES = 8 * 1024 * 1024
-"""Bytes that wait for the disk, from which publishers are held.
+PRESSED_BYTES = 4 * 1024 * 1024
+"""Bytes of the open group from which publishers are held until it is handed to the disk.
 
-Together they stay under 16 MiB, though each of them is stopped only after what was read at once.
+With the group that is being written they stay under 16 MiB, though each publisher is stopped only
+after what was read at once. While one group is written the next one is filled.
 """
 
 _RESERVE = RESERVE  # as a C number
-_BUFFER = 64 * 1024
+_GROWN_MAX = 1024 * 1024  # by so much a group's buffer is made longer at once
 
 
 def _nothing() -> None:
@@ -88,7 +89,6 @@ class Log:
         self._is_stuck = False
         self._is_leaving = False
         self._next = NextSegment(disk, self._chores)
-        self._spare: bytearray | None = None
         self.on_failure: Callable[[], object] = lambda: None
         self.is_pressed = False
         self.pressed_bytes = PRESSED_BYTES
@@ -120,7 +120,8 @@ class Log:
         if needed > group.segment.promised:
             self._extend(group.segment, needed, is_message)
         if end > len(group.data):
-            numbers.resize(group.data, max(end, len(group.data) * 2))
+            size = len(group.data)
+            numbers.grow(group.data, max(end - size, min(size, _GROWN_MAX)))
         group.used = end
         group.count += 1
         if end > self.pressed_bytes and not self.is_pressed:
@@ -128,9 +129,8 @@ class Log:
         return at
 
     def _see_pressure(self) -> None:
-        """Tell when too much waits for the disk, and when it is much less again."""
-        pending = self.pending_bytes()
-        is_pressed = pending > (self.pressed_bytes // 2 if self.is_pressed else self.pressed_bytes)
+        """Tell when the open group becomes too large, and when it is handed on."""
+        is_pressed = self._open is not None and self._open.used > self.pressed_bytes
         if self.failure is not None or self._is_stuck:
             is_pressed = False  # later publishers must get an answer
         if is_pressed != self.is_pressed:
@@ -167,6 +167,8 @@ class Log:
         self._open = None
         self.group = group.number + 1
         self._submit(group)
+        if self.is_pressed:
+            self._see_pressure()
 
     def barrier(self, callback: Callable[[], object]) -> None:
         """Call back once everything so far is durable.
@@ -193,6 +195,11 @@ class Log:
     def forget_recent(self, segment: Segment) -> None:
         """Read what there is of a segment from its file from now on."""
         self._recent.forget(segment)
+
+    def rest(self) -> None:
+        """Give up memory for large groups, if there has been none for the last moment."""
+        if self._open is None and self._flying is None:
+            self._recent.drop_buffer()
 
     def mark(self) -> None:
         """Write down how far the store is synced, if that is not known yet and nothing is open."""
@@ -326,13 +333,9 @@ class Log:
         if (is_whole or self._is_leaving) and self._roll(segment, base):
             segment = self.segments[-1]
             base = 0
-        data = self._spare
-        self._spare = None
-        if data is None:
-            data = bytearray(_BUFFER)
         if base + records.GROUP_HEAD > segment.promised:
             self._extend(segment, base + records.GROUP_HEAD, False)
-        self._open = Group(self.group, segment, base, data)
+        self._open = Group(self.group, segment, base, self._recent.take_buffer())
         self._request_flush()
         return self._open
 
@@ -403,9 +406,7 @@ class Log:
         self.durable = group.number
         for index in range(len(group.streams)):
             group.streams[index].made_durable(group.lasts[index])
-        spare = self._recent.keep(group)
-        if spare is not None:
-            self._spare = spare
+        self._recent.keep(group)
         for listener in self._listeners:
             listener.durable(group.number)
         if segment is self.segments[-1] and not self._next.is_extending and not self.space.is_short:
@@ -416,8 +417,6 @@ class Log:
             for callback in group.barriers:
                 callback()
         self._go_on()
-        if self.is_pressed:
-            self._see_pressure()
 
     def _go_on(self) -> None:
         """Begin what waits for the committer: groups and chores in turn."""

@@ -28,6 +28,11 @@ enum {
     MIDGE_GROUP_CHAIN = 60, /* the checksum over the checksums, in the body of a group's head */
 };
 
+enum {
+    MIDGE_PAGE = 4096,
+    MIDGE_PIECE = 256 * 1024, /* of a group, to be sealed and written */
+};
+
 static inline uint32_t midge_u32(const unsigned char *data) {
     uint32_t value;
     memcpy(&value, data, 4);
@@ -71,44 +76,31 @@ static uint32_t midge_crc_tables(uint32_t crc, const unsigned char *data, size_t
 
 static int midge_has_clmul;
 
-/* Fold 64 bytes a step with carry-less multiplications, as Intel's paper on fast CRC computation
- * describes it; the constants are x^n modulo the reflected polynomial. `length` is a multiple of
- * 16 and at least 64. */
-__attribute__((target("pclmul,sse4.1"))) static uint32_t midge_crc_folded(
-    uint32_t crc, const unsigned char *data, size_t length) {
-    const __m128i by_64 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
-    const __m128i by_16 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
-    const __m128i low_32 = _mm_set_epi64x(0, 0xFFFFFFFF);
-    __m128i a = _mm_loadu_si128((const __m128i *)data);
-    __m128i b = _mm_loadu_si128((const __m128i *)(data + 16));
-    __m128i c = _mm_loadu_si128((const __m128i *)(data + 32));
-    __m128i d = _mm_loadu_si128((const __m128i *)(data + 48));
-    a = _mm_xor_si128(a, _mm_cvtsi32_si128((int)crc));
-    data += 64;
-    length -= 64;
+__attribute__((target("pclmul,sse4.1"))) static inline __m128i midge_16(
+    const unsigned char *data) {
+    return _mm_loadu_si128((const __m128i *)data);
+}
+
+/* Fold with carry-less multiplications, as Intel's paper on fast CRC computation describes it; the
+ * constants are x^n modulo the reflected polynomial. */
+#define MIDGE_BY_64 _mm_set_epi64x(0x01c6e41596, 0x0154442bd4)
+#define MIDGE_BY_16 _mm_set_epi64x(0x00ccaa009e, 0x01751997d0)
 #define MIDGE_FOLD(value, constants, next)                                           \
     _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(value, constants, 0x00),        \
                                 _mm_clmulepi64_si128(value, constants, 0x11)),       \
                   next)
-    while (length >= 64) {
-        a = MIDGE_FOLD(a, by_64, _mm_loadu_si128((const __m128i *)data));
-        b = MIDGE_FOLD(b, by_64, _mm_loadu_si128((const __m128i *)(data + 16)));
-        c = MIDGE_FOLD(c, by_64, _mm_loadu_si128((const __m128i *)(data + 32)));
-        d = MIDGE_FOLD(d, by_64, _mm_loadu_si128((const __m128i *)(data + 48)));
-        data += 64;
-        length -= 64;
-    }
-    a = MIDGE_FOLD(a, by_16, b);
-    a = MIDGE_FOLD(a, by_16, c);
-    a = MIDGE_FOLD(a, by_16, d);
+
+/* The checksum of what `a` stands for and of `length` bytes behind it, a multiple of 16. */
+__attribute__((target("pclmul,sse4.1"))) static inline uint32_t midge_crc_fold_16(
+    __m128i a, const unsigned char *data, size_t length) {
+    const __m128i low_32 = _mm_set_epi64x(0, 0xFFFFFFFF);
     while (length >= 16) {
-        a = MIDGE_FOLD(a, by_16, _mm_loadu_si128((const __m128i *)data));
+        a = MIDGE_FOLD(a, MIDGE_BY_16, midge_16(data));
         data += 16;
         length -= 16;
     }
-#undef MIDGE_FOLD
     /* 128 bits to 64, 64 to 32 (Barrett). */
-    b = _mm_clmulepi64_si128(a, by_16, 0x10);
+    __m128i b = _mm_clmulepi64_si128(a, MIDGE_BY_16, 0x10);
     a = _mm_xor_si128(_mm_srli_si128(a, 8), b);
     b = _mm_srli_si128(a, 4);
     a = _mm_and_si128(a, low_32);
@@ -121,6 +113,70 @@ __attribute__((target("pclmul,sse4.1"))) static uint32_t midge_crc_folded(
     b = _mm_clmulepi64_si128(b, barrett, 0x00);
     a = _mm_xor_si128(a, b);
     return (uint32_t)_mm_extract_epi32(a, 1);
+}
+
+/* The same 64 bytes a step; `a` to `d` stand for what comes first. */
+__attribute__((target("pclmul,sse4.1"))) static inline uint32_t midge_crc_fold(
+    __m128i a, __m128i b, __m128i c, __m128i d, const unsigned char *data, size_t length) {
+    while (length >= 64) {
+        a = MIDGE_FOLD(a, MIDGE_BY_64, midge_16(data));
+        b = MIDGE_FOLD(b, MIDGE_BY_64, midge_16(data + 16));
+        c = MIDGE_FOLD(c, MIDGE_BY_64, midge_16(data + 32));
+        d = MIDGE_FOLD(d, MIDGE_BY_64, midge_16(data + 48));
+        data += 64;
+        length -= 64;
+    }
+    a = MIDGE_FOLD(a, MIDGE_BY_16, b);
+    a = MIDGE_FOLD(a, MIDGE_BY_16, c);
+    a = MIDGE_FOLD(a, MIDGE_BY_16, d);
+    return midge_crc_fold_16(a, data, length);
+}
+
+/* `length` is a multiple of 16 and at least 64. */
+__attribute__((target("pclmul,sse4.1"))) static uint32_t midge_crc_folded(
+    uint32_t crc, const unsigned char *data, size_t length) {
+    __m128i first = _mm_xor_si128(midge_16(data), _mm_cvtsi32_si128((int)crc));
+    return midge_crc_fold(first, midge_16(data + 16), midge_16(data + 32), midge_16(data + 48),
+                          data + 64, length - 64);
+}
+
+/* The checksum of `length` bytes, at least 4, where the 15 bytes before them can be read, without
+ * tables: these are taken for zeros, so that what follows ends a whole number of 16 bytes. */
+__attribute__((target("pclmul,sse4.1"))) static inline uint32_t midge_crc_behind(
+    uint32_t crc, const unsigned char *data, size_t length) {
+    static const unsigned char no_bytes[32] = {
+        0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,
+        255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
+    static const unsigned char word_at[48] = {
+        255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+        0,   1,   2,   3,   255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255,
+        255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
+    size_t before = -length & 15;
+    __m128i word = _mm_cvtsi32_si128((int)crc);
+    __m128i a = _mm_and_si128(midge_16(data - before), midge_16(no_bytes + 16 - before));
+    a = _mm_xor_si128(a, _mm_shuffle_epi8(word, midge_16(word_at + 16 - before)));
+    data += 16 - before;
+    length += before;
+    length -= 16;
+    if (length == 0) return midge_crc_fold_16(a, data, 0);
+    word = _mm_shuffle_epi8(word, midge_16(word_at + 32 - before));
+    __m128i b = _mm_xor_si128(midge_16(data), word);
+    if (length >= 48)
+        return midge_crc_fold(a, b, midge_16(data + 16), midge_16(data + 32), data + 48, length - 48);
+    return midge_crc_fold_16(MIDGE_FOLD(a, MIDGE_BY_16, b), data + 16, length - 16);
+}
+
+/* See midge_seal_record; `seed` is what `midge_seed` returns. */
+__attribute__((target("pclmul,sse4.1"))) static void midge_seal_record_folded(
+    unsigned char *record, uint32_t seed) {
+    uint32_t length = midge_u32(record + 8) - MIDGE_HEAD;
+    uint32_t body = length >= 4 ? ~midge_crc_behind(~seed, record + MIDGE_HEAD, length)
+                                : ~midge_crc_tables(~seed, record + MIDGE_HEAD, length);
+    midge_set_u32(record + 4, body);
+    __m128i a = _mm_insert_epi32(midge_16(record), 0, 0);
+    a = _mm_insert_epi32(a, (int)(body ^ ~seed), 1);
+    midge_set_u32(record, ~midge_crc_fold_16(MIDGE_FOLD(a, MIDGE_BY_16, midge_16(record + 16)),
+                                             record + 32, 16));
 }
 #endif
 
@@ -160,22 +216,62 @@ static inline uint32_t midge_padded(uint32_t length) { return (length + 7) & ~7u
 static void midge_seal_record(
     unsigned char *record, uint32_t store_seed, uint64_t segment, uint64_t position) {
     uint32_t seed = midge_seed(store_seed, segment, position);
+#if defined(__x86_64__)
+    if (midge_has_clmul) {
+        midge_seal_record_folded(record, seed);
+        return;
+    }
+#endif
     uint32_t length = midge_u32(record + 8);
     midge_set_u32(record + 4, midge_crc(record + MIDGE_HEAD, length - MIDGE_HEAD, seed));
     midge_set_u32(record, midge_crc(record + 4, MIDGE_HEAD - 4, seed));
 }
 
+/* A group that is being sealed: `at` is its first record that is not, `chain` the checksum over the
+ * checksums so far. */
+typedef struct {
+    unsigned char *data;
+    long long used, at;
+    uint32_t store_seed, chain;
+    uint64_t segment, position;
+} midge_sealing;
+
+static midge_sealing midge_begin_sealing(unsigned char *data, long long used, uint32_t store_seed,
+                                         uint64_t segment, uint64_t position) {
+    midge_sealing group = {data, used, midge_padded(midge_u32(data + 8)), store_seed,
+                           midge_seed(store_seed, segment, position), segment, position};
+    return group;
+}
+
+/* Seal the records that begin before `stop`. */
+static void midge_seal_records(midge_sealing *group, long long stop) {
+    uint32_t sums[256];
+    size_t count = 0;
+    while (group->at < stop) {
+        unsigned char *record = group->data + group->at;
+        uint64_t position = group->position + group->at;
+        midge_seal_record(record, group->store_seed, group->segment, position);
+        sums[count++] = midge_u32(record);
+        if (count == sizeof(sums) / 4) {
+            group->chain = midge_crc((unsigned char *)sums, sizeof(sums), group->chain);
+            count = 0;
+        }
+        group->at += midge_padded(midge_u32(record + 8));
+    }
+    group->chain = midge_crc((unsigned char *)sums, count * 4, group->chain);
+}
+
+/* Seal the head, which says what the checksums of the records are. */
+static void midge_end_sealing(midge_sealing *group) {
+    midge_set_u32(group->data + MIDGE_GROUP_CHAIN, group->chain);
+    midge_seal_record(group->data, group->store_seed, group->segment, group->position);
+}
+
 static void midge_seal_group(unsigned char *data, long long used, uint32_t store_seed,
                              uint64_t segment, uint64_t position) {
-    uint32_t chain = midge_seed(store_seed, segment, position);
-    long long at = midge_padded(midge_u32(data + 8));
-    while (at < used) {
-        midge_seal_record(data + at, store_seed, segment, position + at);
-        chain = ~midge_crc_tables(~chain, data + at, 4);
-        at += midge_padded(midge_u32(data + at + 8));
-    }
-    midge_set_u32(data + MIDGE_GROUP_CHAIN, chain);
-    midge_seal_record(data, store_seed, segment, position);
+    midge_sealing group = midge_begin_sealing(data, used, store_seed, segment, position);
+    midge_seal_records(&group, used);
+    midge_end_sealing(&group);
 }
 
 /* Return 1 for the head of a record, 0 for none. */
@@ -239,26 +335,64 @@ static int midge_extend(int file, long long size) {
 #endif
 }
 
-static void midge_write_parts(midge_writer *writer) {
-    long long done = 0;
-    if (writer->extend > 0 && (writer->error = midge_extend(writer->file, writer->extend)) != 0) {
-        writer->stage = 1;
-        return;
-    }
-    if (writer->seal)
-        midge_seal_group(writer->data, writer->used, writer->store_seed, writer->segment,
-                         writer->position);
-    while (done < writer->used) {
-        ssize_t wrote = pwrite(writer->file, writer->data + done, writer->used - done,
-                               writer->position + done);
+/* Write the bytes from `start` to `end`; return 0, or -1 with the result set. */
+static int midge_write_bytes(midge_writer *writer, long long start, long long end) {
+    while (start < end) {
+        ssize_t wrote = pwrite(writer->file, writer->data + start, end - start,
+                               writer->position + start);
         if (wrote < 0 && errno == EINTR) continue;
         if (wrote <= 0) {
             writer->stage = 1;
             writer->error = wrote < 0 ? errno : ENOSPC;
-            return;
+            return -1;
         }
-        done += wrote;
+        start += wrote;
     }
+    return 0;
+}
+
+/* Have the disk begin with what has been written; the sync tells whether it could. */
+static void midge_begin_sync(midge_writer *writer, long long start, long long end) {
+#if defined(__linux__)
+    if (writer->sync)
+        sync_file_range(writer->file, writer->position + start, end - start,
+                        SYNC_FILE_RANGE_WRITE);
+#else
+    (void)writer, (void)start, (void)end;
+#endif
+}
+
+/* Seal a group and write it, a large one in pieces of whole pages, so that the disk writes the
+ * first ones while the others are sealed. The head comes last, with the rest of its page. */
+static int midge_write_sealed(midge_writer *writer) {
+    midge_sealing group = midge_begin_sealing(writer->data, writer->used, writer->store_seed,
+                                              writer->segment, writer->position);
+    long long first = 0;
+    if (writer->used >= 2 * MIDGE_PIECE) {
+        first = MIDGE_PAGE - writer->position % MIDGE_PAGE;
+        if (first < group.at) first += MIDGE_PAGE; /* the head goes on in the second page */
+        long long start = first;
+        while (start < writer->used) {
+            long long end = start + MIDGE_PIECE;
+            if (end > writer->used) end = writer->used;
+            midge_seal_records(&group, end);
+            if (midge_write_bytes(writer, start, end) != 0) return -1;
+            midge_begin_sync(writer, start, end);
+            start = end;
+        }
+    }
+    midge_seal_records(&group, writer->used);
+    midge_end_sealing(&group);
+    return midge_write_bytes(writer, 0, first > 0 ? first : writer->used);
+}
+
+static void midge_write_parts(midge_writer *writer) {
+    if (writer->extend > 0 && (writer->error = midge_extend(writer->file, writer->extend)) != 0) {
+        writer->stage = 1;
+        return;
+    }
+    if ((writer->seal ? midge_write_sealed(writer) : midge_write_bytes(writer, 0, writer->used)) != 0)
+        return;
     if (!writer->sync) return;
     if (midge_sync(writer->file) != 0 ||
         (writer->directory >= 0 && fsync(writer->directory) != 0)) {

@@ -4,7 +4,7 @@ cimport cython
 
 from midge.jetstream.store.file.group cimport Group, Segment
 
-cdef Py_ssize_t _RECENT_BYTES, _BUFFER_KEPT
+cdef Py_ssize_t _BUFFER, _RECENT_BYTES, _BUFFER_KEPT
 cdef Py_ssize_t _RECENT_GROUPS
 
 
@@ -12,8 +12,11 @@ cdef Py_ssize_t _RECENT_GROUPS
 cdef class RecentGroups:
     cdef list _groups
     cdef Py_ssize_t _bytes
+    cdef bytearray _spare
 
-    @cython.locals(oldest=Group, spare=bytearray)
-    cpdef bytearray keep(self, Group group)
+    @cython.locals(data=bytearray)
+    cpdef bytearray take_buffer(self)
+    @cython.locals(oldest=Group)
+    cpdef void keep(self, Group group) except *
     @cython.locals(group=Group)
     cpdef Group find(self, Segment segment, Py_ssize_t offset)

@@ -1,12 +1,17 @@
-"""The last durable groups, kept in memory: consumers that keep up read them there."""
+"""The last durable groups, kept in memory: consumers that keep up read them there.
+
+The buffers of those that go are used again: with a fresh one for each group of some MiB, a third of
+what storing a message took was the faults of its pages.
+"""
 
 from __future__ import annotations
 
 from midge.jetstream.store.file.group import Group, Segment
 
+_BUFFER = 64 * 1024
 _RECENT_BYTES = 1024 * 1024
 _RECENT_GROUPS = 16
-_BUFFER_KEPT = 4 * 1024 * 1024
+_BUFFER_KEPT = 8 * 1024 * 1024
 
 
 class RecentGroups:
@@ -15,18 +20,28 @@ class RecentGroups:
     def __init__(self) -> None:
         self._groups: list[Group] = []
         self._bytes = 0
+        self._spare: bytearray | None = None
 
-    def keep(self, group: Group) -> bytearray | None:
-        """Keep a group; return the buffer of one that goes for it, for the next group."""
-        spare = None
+    def take_buffer(self) -> bytearray:
+        """Return a buffer for the next group."""
+        data = self._spare
+        self._spare = None
+        return data if data is not None else bytearray(_BUFFER)
+
+    def drop_buffer(self) -> None:
+        """Give up a large buffer that waits for the next group."""
+        if self._spare is not None and len(self._spare) > _RECENT_BYTES:
+            self._spare = None
+
+    def keep(self, group: Group) -> None:
+        """Keep a group, and the buffer of one that goes for it."""
         self._groups.append(group)
         self._bytes += len(group.data)
         while self._bytes > _RECENT_BYTES or len(self._groups) > _RECENT_GROUPS:
             oldest = self._groups.pop(0)
             self._bytes -= len(oldest.data)
             if len(oldest.data) <= _BUFFER_KEPT:
-                spare = oldest.data
-        return spare
+                self._spare = oldest.data
 
     def find(self, segment: Segment, offset: int) -> Group | None:
         """Return the group that has the record at `offset` of a segment; None when it is gone."""

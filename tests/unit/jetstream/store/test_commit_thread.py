@@ -6,7 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from select import select
 
+import pytest
+
 from midge.jetstream.store.disk import DiskFile, Write
+from midge.jetstream.store.file import records
 from midge.jetstream.store.real_disk import RealDisk
 from midge.jetstream.store.real_file import RealFile
 
@@ -93,6 +96,33 @@ def test_a_write_that_fails_is_told_with_its_reason(tmp_path: Path) -> None:
     file.close()
     world.close()
     assert (tmp_path / "kept").read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize("position", [0, 8, 4088, 4096, 77_840])
+@pytest.mark.parametrize("count", [1, 900, 1_900, 5_000])
+def test_a_group_of_any_size_is_sealed_and_written(
+    tmp_path: Path, position: int, count: int
+) -> None:
+    world = World(tmp_path)
+    before = bytes(range(256)) * (position // 256 + 1)
+    world.file.write(0, before[:position])
+    data = bytearray(records.GROUP_HEAD)
+    records.start_group(data, 9)
+    for number in range(count):
+        at = len(data)
+        size = records.HEAD + 500 + number % 50
+        data += bytes(records.padded(size))
+        records.start_record(data, at, size, records.STREAM, 7, number, 2)
+        data[at + records.HEAD : at + size] = bytes([number & 255]) * (size - records.HEAD)
+    records.finish_group(data, len(data), count + 1, 1, 2)
+    write = Write(world.file, bytearray(data), len(data), position)
+    write.seal, write.seed, write.segment = True, 5, 3
+    world.committer.write(write)
+    world.committer.settle()
+    assert world.results == [(0, 0)]
+    records.seal(data, len(data), 5, 3, position)
+    assert world.file.read(0, position + len(data) + 1) == before[:position] + data
+    world.close()
 
 
 def descriptors() -> int:

@@ -30,11 +30,27 @@ def test_pressure_begins_and_ends_once() -> None:
         stream.append(b"s", b"", b"x" * 1000, i)
     assert told == [True]
     directory.flush()
+    assert told == [True, False], "the next group is filled while this one is written"
     stream.append(b"s", b"", b"x" * 1000, 99)
     disk.pump()
     assert told == [True, False]
     assert log.pending_bytes() < 10_000
     assert not log.is_pressed
+
+
+def test_two_groups_wait_at_most() -> None:
+    disk = SimulatedDisk(Random(1))
+    directory = StoreDirectory(disk, lambda: None)
+    log = directory.log
+    log.pressed_bytes = 20_000
+    stream = directory.create_stream(b"$G", b"S", b"{}")
+    for i in range(100):
+        while not log.is_pressed:
+            stream.append(b"s", b"", b"x" * 1000, i)
+        directory.flush()  # the first is written, the second one waits for it
+        assert log.pending_bytes() < 45_000
+        while log.is_pressed:  # until the first is done, and what is to be done before the second
+            assert disk.pump()
 
 
 def test_a_failed_sync_ends_it() -> None:
@@ -44,10 +60,13 @@ def test_a_failed_sync_ends_it() -> None:
     told: list[bool] = []
     directory.log.on_pressure = told.append
     stream = directory.create_stream(b"$G", b"S", b"{}")
-    for i in range(25):
-        stream.append(b"s", b"", b"x" * 1000, i)
+    stream.append(b"s", b"", b"x" * 1000, 0)
     disk.fail_sync_at = 0
     directory.flush()
+    for i in range(25):
+        stream.append(b"s", b"", b"x" * 1000, i)
+    directory.flush()
+    assert told == [True]
     disk.pump()
     assert told == [True, False]
     with pytest.raises(StoreError, match="cannot be synced"):
