@@ -17,7 +17,6 @@ from midge.server.auth.users import compile_rules
 from midge.server.config import load as config
 from midge.server.config.type_check import Problem
 from midge.server.errors import ConfigError
-from midge.server.listeners.tls import build_server_context
 from midge.sublist.subjects import is_valid_subject
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def _try_entries(options: tables.Options) -> Iterator[Problem]:
         (options.leafnodes.tls, "leafnodes.tls"),
     ):
         if table.enabled:
-            yield from _try(partial(build_server_context, table, where), ())
+            yield from _try(partial(_build_context, table, where), ())
     if options.leafnodes.remotes:
         yield from _try_remotes(options)
     if options.cluster.port:
@@ -90,6 +89,13 @@ def _try_entries(options: tables.Options) -> Iterator[Problem]:
         yield from _try(build, ("operator",))
 
 
+def _build_context(table: tables.Tls, where: str) -> object:
+    """Build the context that `table`, found at `where`, describes. Raises: ConfigError."""
+    from midge.server.listeners.tls import build_server_context  # noqa: PLC0415 - few have one
+
+    return build_server_context(table, where)
+
+
 def _try_cluster(table: tables.Cluster) -> Iterator[Problem]:
     """Yield what is wrong with the routes and their certificates."""
     from midge.server.cluster.addresses import parse_address  # noqa: PLC0415 - few have any
@@ -97,7 +103,7 @@ def _try_cluster(table: tables.Cluster) -> Iterator[Problem]:
     for url in table.routes:
         yield from _try(partial(parse_address, url), ("cluster", "routes"))
     if table.tls.enabled:
-        yield from _try(partial(build_server_context, table.tls, "cluster.tls"), ())
+        yield from _try(partial(_build_context, table.tls, "cluster.tls"), ())
     for name, subjects in (
         ("imports", table.permissions.imports),
         ("exports", table.permissions.exports),

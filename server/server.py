@@ -16,7 +16,6 @@ from midge.server.errors import ConfigError
 from midge.server.listeners.doors import Doors, OwnDoors
 from midge.server.listeners.sockets import host_in_url
 from midge.server.listeners.tcp import Listener
-from midge.server.listeners.tls import TlsContexts, for_anybody
 from midge.server.log.logger import get_logger
 from midge.server.monitoring.state import State
 from midge.server.system_account.events import SystemEvents
@@ -27,9 +26,11 @@ if TYPE_CHECKING:
     from midge.jetstream.store.disk import SuppliedDisk
     from midge.server.clients.connection import Connection
     from midge.server.cluster.service import ClusterService
+    from midge.server.config.security import Tls
     from midge.server.jetstream.engine import Engine
     from midge.server.leafnodes.service import LeafNodeService
     from midge.server.links.interest import Interests
+    from midge.server.listeners.tls import TlsContexts
     from midge.server.listeners.websocket import WebSocketListener
     from midge.server.monitoring.service import MonitoringService
     from midge.server.recorder.recorder import Recorder
@@ -105,7 +106,7 @@ class Server:
         broker = self.broker
         self._state = State(broker, self._part)
         self._state.config_digest = self._config_digest
-        self._tls = TlsContexts(self.options.tls) if self.options.tls.enabled else None
+        self._tls = _contexts_of(self.options.tls)
         self._listener = Listener(broker, self._tls)
         try:
             await self._open(broker, self._state)
@@ -145,7 +146,9 @@ class Server:
         if (options.monitoring.http_port or options.monitoring.https_port) and self._is_first:
             state.websocket_port = self._websocket_address[1]
             if options.monitoring.https_port:
-                self._https_tls = TlsContexts(for_anybody(options.tls))
+                from midge.server.listeners import tls  # noqa: PLC0415 - only for those who use it
+
+                self._https_tls = tls.TlsContexts(tls.for_anybody(options.tls))
             from midge.server.monitoring.service import MonitoringService  # noqa: PLC0415 - as above
 
             self._monitoring = MonitoringService(state, self._https_tls, self._doors)
@@ -241,7 +244,7 @@ class Server:
         from midge.server.listeners.websocket import WebSocketListener  # noqa: PLC0415
 
         settings = self.options.websocket
-        self._websocket_tls = TlsContexts(settings.tls) if settings.tls.enabled else None
+        self._websocket_tls = _contexts_of(settings.tls)
         make_leaf = None if self._leafnodes is None else self._leafnodes.make_link
         self._websocket = WebSocketListener(broker, self._websocket_tls, make_leaf)
         self._websocket_address = self._doors.open(
@@ -363,6 +366,8 @@ class Server:
 
     def _prepare_tls(self, options: Options) -> list[Callable[[], None]]:
         """Build what new handshakes are to use; give what puts it in force. Raises: ConfigError."""
+        from midge.server.listeners.tls import for_anybody  # noqa: PLC0415 - as above
+
         listeners = (
             (self._tls, options.tls),
             (self._https_tls, for_anybody(options.tls)),
@@ -494,3 +499,12 @@ class Server:
         cut = asyncio.get_running_loop().call_later(timeout_s, broker.abort_all)
         await broker.emptied()
         cut.cancel()
+
+
+def _contexts_of(table: Tls) -> TlsContexts | None:
+    """Return the contexts that `table` describes; None where it does not turn TLS on."""
+    if not table.enabled:
+        return None
+    from midge.server.listeners.tls import TlsContexts  # noqa: PLC0415 - only for those who use it
+
+    return TlsContexts(table)

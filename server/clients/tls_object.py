@@ -1,8 +1,12 @@
 """Reads an SSL object after its transport is gone; asyncio's closed transports forget it."""
 
-import ssl
-from collections.abc import Iterator
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterator
 
 _READ_BYTES = 64 * 1024
 
@@ -16,8 +20,8 @@ def rest_of_tls(tls: ssl.SSLObject | None) -> Iterator[bytes]:
     try:
         while tls and (data := tls.read(_READ_BYTES)):
             yield data
-    except (ssl.SSLError, ValueError):
-        return  # the end, in order or not
+    except (OSError, ValueError):
+        return  # the end, in order or not: an error of TLS is an OSError
 
 
 def peer_certificate(tls: ssl.SSLObject | None) -> bytes:

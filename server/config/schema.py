@@ -6,9 +6,7 @@ settings from here, so none of them can forget one.
 
 from __future__ import annotations
 
-import ast
 import functools
-import inspect as python_inspect
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
@@ -168,8 +166,11 @@ def default_of(field: inspect.Field | structs.FieldInfo) -> Any:
 @functools.cache
 def docstrings(table: type[msgspec.Struct]) -> dict[str, str]:
     """Return the text under each field of a table class, read from its source."""
+    import ast  # noqa: PLC0415 - for help and documentation only
+    from inspect import getsource  # noqa: PLC0415 - as above
+
     found: dict[str, str] = {}
-    body = cast("ast.ClassDef", ast.parse(python_inspect.getsource(table)).body[0]).body
+    body = cast("ast.ClassDef", ast.parse(getsource(table)).body[0]).body
     for field, text in pairwise(body):
         match field, text:
             case (

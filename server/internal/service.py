@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from inspect import isawaitable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -141,7 +140,7 @@ class Services:
             except Exception as error:  # noqa: BLE001 - a handler's fault ends nothing else
                 answer = None
                 self._publisher.router.faults.note(service, error)
-            if answer is not None and isawaitable(answer):
+            if answer is not None and isinstance(answer, Awaitable):
                 task = asyncio.ensure_future(self._await(service, request, answer))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)

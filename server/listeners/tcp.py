@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from typing import TYPE_CHECKING, Any
 
 from midge.protocol import errors
 from midge.server.broker.broker import Broker
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.loop_adapter import forget, protocol_for
 from midge.server.listeners.accepting import Acceptor
-from midge.server.listeners.tls import HandshakeLimit, TlsContexts, is_client_hello
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Coroutine
 
     from midge.server.clients.connection import Connection
     from midge.server.clock import Clock
+    from midge.server.listeners.tls import TlsContexts
 
 _GRACE_S = 60.0
 
@@ -37,7 +36,6 @@ class Listener(Acceptor):
         super().__init__(broker.clock)
         self._broker = broker
         self._tls = tls
-        self._limit = HandshakeLimit(0)
         self._tasks: set[asyncio.Task[None]] = set()  # handshakes; they end with the listener
         self._connecting: set[asyncio.Task[None]] = set()
 
@@ -168,8 +166,8 @@ class Listener(Acceptor):
 
     def _admits_handshake(self, tls: TlsContexts) -> bool:
         """Tell whether one more handshake may start in this second."""
-        self._limit.per_second = tls.table.connection_rate_limit
-        if self._limit.admit(self._broker.clock.monotonic()):
+        tls.limit.per_second = tls.table.connection_rate_limit
+        if tls.limit.admit(self._broker.clock.monotonic()):
             return True
         self._broker.limit_hits["handshakes_per_second"] += 1
         return False
@@ -181,6 +179,11 @@ class Listener(Acceptor):
         connection: Connection,
         context: ssl.SSLContext | None,
     ) -> None:
+        from midge.server.clients.loop_adapter import (  # noqa: PLC0415 - no start needs it
+            forget,
+            protocol_for,
+        )
+
         protocol = protocol_for(loop, connection.channel)
         try:
             if context is None:
@@ -194,7 +197,7 @@ class Listener(Acceptor):
                 await loop.connect_accepted_socket(
                     lambda: protocol, accepted, ssl=context, ssl_handshake_timeout=timeout_s
                 )
-        except (OSError, ssl.SSLError, TimeoutError) as error:
+        except OSError as error:  # as an error of TLS, and a timeout, are
             # asyncio's SSL protocol is in a reference cycle and keeps the error, and so this frame,
             # alive.
             error.__traceback__ = None
@@ -208,6 +211,8 @@ def _text_of(error: Exception) -> str:
 
 async def _begins_tls(accepted: socket.socket, clock: Clock, wait_s: float) -> bool:
     """Tell whether the first byte that comes within `wait_s` begins TLS; it stays unread."""
+    from midge.server.listeners.tls import is_client_hello  # noqa: PLC0415 - for TLS only
+
     first = await _first_byte(accepted, clock, wait_s)
     return bool(first) and is_client_hello(first[0])
 

@@ -6,7 +6,6 @@ or files are bad, changes nothing; established connections keep their context.
 
 from __future__ import annotations
 
-import ssl
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -16,13 +15,14 @@ from midge.server.errors import ConfigError
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from midge.server.config.security import Tls
 
 log = get_logger()
 
-_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+_VERSIONS = {"1.2": "TLSv1_2", "1.3": "TLSv1_3"}
 
 _OPENSSL_NAMES = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
@@ -56,7 +56,7 @@ def for_anybody(table: Tls) -> Tls:
 
 
 class TlsContexts:
-    """The context for new handshakes, replaceable while serving."""
+    """The context for new handshakes, replaceable while serving, and the limit of these."""
 
     def __init__(self, table: Tls) -> None:
         """Load the files that `table` names.
@@ -66,6 +66,7 @@ class TlsContexts:
         """
         self.table = table
         self.context = build_server_context(table)
+        self.limit = HandshakeLimit(0)
         _warn_of_dates(table)
 
     def prepare(self, table: Tls) -> Callable[[], None]:
@@ -93,13 +94,15 @@ def build_server_context(table: Tls, where: str = "tls") -> ssl.SSLContext:
     asks_for_certificate = table.verify or table.verify_and_map
     if asks_for_certificate and not table.ca_file:
         raise ConfigError("verifying clients needs a ca_file", key=f"{where}.ca_file")
-    from midge.server.listeners.tls_alert import (  # noqa: PLC0415 - for TLS only
+    import ssl  # noqa: PLC0415 - for TLS only
+
+    from midge.server.listeners.tls_alert import (  # noqa: PLC0415 - as above
         AlertingSSLObject,
     )
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.sslobject_class = AlertingSSLObject
-    context.minimum_version = _VERSIONS[table.min_version]
+    context.minimum_version = ssl.TLSVersion[_VERSIONS[table.min_version]]
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
     context.set_ciphers(":".join(_cipher_names(table.cipher_suites, f"{where}.cipher_suites")))
@@ -168,7 +171,7 @@ def _load_certificate(context: ssl.SSLContext, table: Tls, where: str) -> None:
             raise ConfigError(text, key=f"{where}.{name}")
     try:
         context.load_cert_chain(table.cert_file, table.key_file, password=_no_password)
-    except (ssl.SSLError, ValueError) as error:
+    except (OSError, ValueError) as error:  # an error of TLS is an OSError
         raise ConfigError(
             f"{table.cert_file!r} and {table.key_file!r} are no certificate with its key: "
             f"{_reason(error)}",
@@ -198,7 +201,7 @@ def _load_authorities(context: ssl.SSLContext, path: str, where: str) -> None:
     _check_file(path, where)
     try:
         context.load_verify_locations(path)
-    except ssl.SSLError as error:
+    except OSError as error:
         raise ConfigError(f"{path!r} holds no certificates: {_reason(error)}", key=where) from error
 
 

@@ -20,6 +20,7 @@ from midge.server.process.flags import (
     setting_values,
 )
 from midge.server.process.go_flags import FlagError
+from midge.server.process.late_imports import import_event_loop
 from midge.server.process.names import PROGRAM, version_line
 
 if TYPE_CHECKING:
@@ -183,7 +184,8 @@ def _check_file(line: CommandLine, file: str, program: str) -> None:
 
 
 def _serve(line: CommandLine, file: str, log_form: str) -> int:
-    from midge.server.process.daemon import Daemon, run  # noqa: PLC0415 - `-v` and `-t` need no event loop
+    import_event_loop()  # `-v` and `-t` need none
+    from midge.server.process.daemon import Daemon, run  # noqa: PLC0415 - as above
 
     # Before anything else, so that its errors come as plain lines.
     first = [_load(line)]

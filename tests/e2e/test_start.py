@@ -94,8 +94,9 @@ def test_common_settings_import_nothing_more(keywords: str) -> None:
 DAEMON = """
 import sys
 before = set(sys.modules)  # an editable install imports some for itself
-from midge.server.process import cli
-cli.import_msgspec()
+from midge.server.process import cli, late_imports
+late_imports.import_msgspec()
+late_imports.import_event_loop()
 from midge.server.process import daemon
 
 def report(self, options):
@@ -112,20 +113,27 @@ OWN_MODULES_MAX = 120
 """Modules of ours that a plain `midge-server` may import; each takes a quarter of a millisecond."""
 
 LATER_IN_A_DAEMON = LATER - {"midge.server.log.formats"} | {
+    "ast",
     "hmac",
+    "inspect",
     "json",
+    "locale",
     "midge.protocol.parser",
     "midge.server.auth.claims",
     "midge.server.broker.message_trace",
     "midge.server.clients.connection",
     "midge.server.config.from_toml",
     "midge.server.config.to_toml",
+    "midge.server.listeners.tls",
     "midge.server.monitoring.service",
     "midge.server.process.send_signal",
     "midge.sublist.transform",
     "pathlib",
     "platform",
     "secrets",
+    "ssl",
+    "textwrap",
+    "tokenize",
     "tomllib",
     "typing_extensions",
     "urllib.parse",
@@ -145,8 +153,9 @@ def test_a_plain_daemon_imports_only_what_it_needs() -> None:
 
 AFTER_THE_START = """
 import asyncio, sys
-from midge.server.process import cli
-cli.import_msgspec()
+from midge.server.process import cli, late_imports
+late_imports.import_msgspec()
+late_imports.import_event_loop()
 from midge.server.process import daemon
 
 def report(self, options, before=daemon.Daemon._report_ready):
@@ -175,8 +184,9 @@ def test_what_the_first_client_needs_is_imported_once_the_server_listens() -> No
 
 READINGS = """
 import json, sys
-from midge.server.process import cli
-cli.import_msgspec()
+from midge.server.process import cli, late_imports
+late_imports.import_msgspec()
+late_imports.import_event_loop()
 from midge.server.config import load
 from midge.server.process import daemon
 
