@@ -14,7 +14,7 @@ DETAIL_STEPS = 4
 """Steps of describing a subscription with its details."""
 
 # Steps, each of less than a microsecond: a turn takes 0.3 ms, since it is the wait of every message
-# that comes meanwhile, and a scraper asks once a second. To yield costs 10 us, with nothing to read.
+# that comes meanwhile, and a scraper asks once a second. To yield costs 10 us with nothing to read.
 _TURN_STEPS = 512
 _ENTRY_BYTES = 32  # bytes of a subscription on a page, besides its names
 _DETAIL_BYTES = 160
