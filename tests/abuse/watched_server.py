@@ -23,10 +23,11 @@ from pathlib import Path
 
 import uvloop
 
+from tests.support.scheduling import waited_s
+
 ASYNCIO_LOOP = "--asyncio-loop"
 INTERPRETED = "--interpreted"
 TURN_S = 0.002
-SCHEDULING = Path("/proc/thread-self/schedstat")
 LONGEST = struct.Struct("=dd")
 
 
@@ -46,15 +47,6 @@ class Watch:
         LONGEST.pack_into(self._shared, 0, busy, max(starved, waited - self._waited_s))
         self._before_s, self._waited_s = now_s, waited
         self._loop.call_later(TURN_S, self.turn)
-
-
-def waited_s() -> float:
-    """Return how long this thread has waited for a processor; 0 where the kernel does not tell."""
-    try:
-        text = SCHEDULING.read_text(encoding="ascii")
-    except OSError:
-        return 0.0
-    return int(text.split()[1]) / 1e9
 
 
 def use_sources_only() -> None:
