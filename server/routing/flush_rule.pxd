@@ -11,7 +11,8 @@ cdef Py_ssize_t _DIRTY_CHUNKS_MAX, _READ_BYTES_MAX
 cdef class FlushRule:
     cdef readonly unsigned long long batches
     cdef readonly object soon
-    cdef list _dirty
+    cdef Client _first
+    cdef list _others
     cdef bint _is_flush_due
     cdef unsigned long long _due_since
     cdef LoneReads _lone_reads
@@ -24,7 +25,9 @@ cdef class FlushRule:
     cpdef void end_batch(self, Py_ssize_t read_bytes) except *
     cpdef void flush(self) except *
     @cython.final
+    cdef Py_ssize_t _count_dirty(self) except -1
+    @cython.final
     cdef void _note_dirty(self, Client client) except *
     @cython.final
-    @cython.locals(dirty=list, client=Client, done=Py_ssize_t)
+    @cython.locals(first=Client, dirty=list, left=list, client=Client, done=Py_ssize_t)
     cdef void _write_dirty(self) except *

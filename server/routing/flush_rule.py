@@ -29,10 +29,11 @@ class FlushRule:
     """
 
     __slots__ = (
-        "_dirty",
         "_due_since",
+        "_first",
         "_is_flush_due",
         "_lone_reads",
+        "_others",
         "_read_bytes",
         "batches",
         "soon",
@@ -41,7 +42,9 @@ class FlushRule:
     def __init__(self, soon: Callable[[Callable[[], None]], object] | None = None) -> None:
         self.batches = 0
         self.soon = soon
-        self._dirty: list[Client] = []
+        # Most reads have one receiver: it is kept apart, since a list is made anew for each flush.
+        self._first: Client | None = None
+        self._others: list[Client] = []  # in the order in which they became dirty
         self._is_flush_due = False
         self._due_since = 0  # the number of batches before
         self._lone_reads = LoneReads()
@@ -82,7 +85,7 @@ class FlushRule:
 
     def begin_batch(self) -> None:
         """Note that a batch of reads begins; `end_batch` follows, whatever happens."""
-        self._lone_reads.begin_read(len(self._dirty))
+        self._lone_reads.begin_read(self._count_dirty())
 
     def end_batch(self, read_bytes: int) -> None:
         """Note the end of a batch of reads, of so many bytes; write at once what has become much.
@@ -92,9 +95,9 @@ class FlushRule:
         self.batches += 1
         self._read_bytes += read_bytes
         if (
-            self._lone_reads.end_read(len(self._dirty))
+            self._lone_reads.end_read(self._count_dirty())
             or self.soon is None
-            or len(self._dirty) > _DIRTY_CHUNKS_MAX
+            or len(self._others) >= _DIRTY_CHUNKS_MAX
             or self._read_bytes > _READ_BYTES_MAX
         ):
             self._write_dirty()
@@ -110,20 +113,33 @@ class FlushRule:
         self._lone_reads.end_turn(self.batches - self._due_since)
         self.flush()
 
+    def _count_dirty(self) -> int:
+        return 0 if self._first is None else len(self._others) + 1
+
     def _note_dirty(self, client: Client) -> None:
         """Note that `client` has output to be flushed, which is dirty from now on until then."""
         client.dirty = True
-        self._dirty.append(client)
+        if self._first is None:
+            self._first = client
+        else:
+            self._others.append(client)
         if not self._lone_reads.are_expected():
             self.flush_soon()
 
     def _write_dirty(self) -> None:
         """Write to every client that something has been appended for."""
         self._read_bytes = 0
-        dirty = self._dirty
-        if not dirty:
+        first = self._first
+        if first is None:
             return
-        self._dirty = []
+        self._first = None
+        if not self._others:
+            first.dirty = False
+            first.outbound.flush()
+            first.flushed()
+            return
+        dirty = [first, *self._others]
+        self._others = []
         done = 0
         try:
             for client in dirty:
@@ -132,6 +148,10 @@ class FlushRule:
                 client.outbound.flush()
                 client.flushed()
         finally:
-            if done < len(dirty):
-                self._dirty = dirty[done:] + self._dirty  # one fault is not to silence the others
+            if done < len(dirty):  # one fault is not to silence the others
+                left = dirty[done:]
+                if self._first is not None:
+                    left += [self._first, *self._others]
+                self._first = left[0]
+                self._others = left[1:]
                 self.flush_soon()

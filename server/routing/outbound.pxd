@@ -14,8 +14,10 @@ cdef bytearray _NOTHING
 
 
 cdef class ChunkPool:
+    cdef bytearray _last
     cdef list _free
 
+    @cython.locals(chunk=bytearray)
     cpdef bytearray take(self)
     cpdef void give_back(self, bytearray chunk) except *
 
