@@ -15,9 +15,12 @@ cdef class Services:
     cdef InternalPublisher _publisher
     cdef Py_ssize_t _waiting_max
     cdef object _overfull
+    cdef bint _is_prompt
+    cdef long long _answered_in
     cdef dict _waiting
     cdef set _tasks
 
+    @cython.locals(router=Router)
     cpdef void take(self, Service service, object request) except *
     @cython.locals(router=Router, is_postponed=bint)
     cpdef void _answer_waiting(self, object account) except *

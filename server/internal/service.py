@@ -70,6 +70,10 @@ class Services:
 
     Within an account, requests are answered in order, one at a time; accounts do not wait for each
     other. A request beyond the bound gets no answer, and `overfull` is called.
+
+    With `is_prompt`, the first request in a batch of reads is answered at once if none waits: a
+    client that waits for one answer is spared a turn of the loop. All others wait for that, so that
+    what lies behind them in the batch is not kept waiting.
     """
 
     def __init__(
@@ -78,10 +82,13 @@ class Services:
         *,
         waiting_max: int,
         overfull: Callable[[], object],
+        is_prompt: bool = False,
     ) -> None:
         self._publisher = publisher
         self._waiting_max = waiting_max
         self._overfull = overfull
+        self._is_prompt = is_prompt
+        self._answered_in = -1  # the batch of reads in which a request was answered last
         self._waiting: dict[Account, deque[tuple[Service, Request]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -105,10 +112,17 @@ class Services:
 
     def take(self, service: Service, request: Request) -> None:
         """Queue `request`; it is answered in turn."""
-        waiting = self._waiting.get(request.account)
+        account = request.account
+        waiting = self._waiting.get(account)
         if waiting is None:
-            waiting = self._waiting[request.account] = deque()
-            self._soon()(self._answer_waiting, request.account)
+            waiting = self._waiting[account] = deque()
+            router = self._publisher.router
+            if self._is_prompt and router.is_reading() and self._answered_in != router.batches:
+                self._answered_in = router.batches
+                waiting.append((service, request))
+                self._answer_in_turn(account)
+                return
+            self._soon()(self._answer_waiting, account)
         elif len(waiting) >= self._waiting_max:
             self._overfull()
             return

@@ -81,7 +81,9 @@ class Engine(Observer):
             max_payload=options.limits.max_payload_bytes,
             publisher=publisher,
             links=broker.admission.links,
-            services=Services(publisher, waiting_max=waiting_max, overfull=self._overfull),
+            services=Services(
+                publisher, waiting_max=waiting_max, overfull=self._overfull, is_prompt=True
+            ),
             turns=broker.turns,
             clock=NanosecondClock(broker.clock),
             random=broker.random,

@@ -20,6 +20,7 @@ cdef class FlushRule:
 
     cpdef void touch(self, Client client) except *
     cpdef void flush_soon(self) except *
+    cpdef bint is_reading(self) noexcept
     cpdef void flush_unless_due(self) except *
     cpdef void begin_batch(self) except *
     cpdef void end_batch(self, Py_ssize_t read_bytes) except *

@@ -78,6 +78,10 @@ class FlushRule:
         self._is_flush_due = False  # and no turn has ended: it was no flush that the loop calls
         self.flush()
 
+    def is_reading(self) -> bool:
+        """Tell whether a batch of reads has begun and not ended."""
+        return self._lone_reads.is_reading
+
     def flush_unless_due(self) -> None:
         """Write what has been appended, where this turn of the loop does not end with a flush."""
         if not (self._is_flush_due or self._lone_reads.are_expected()):

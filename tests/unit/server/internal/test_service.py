@@ -100,6 +100,37 @@ async def test_answers_are_written_in_the_call_that_makes_them(world: World) -> 
     assert len(world.scheduled) == 3, "the next flush is scheduled as ever"
 
 
+async def test_the_first_of_a_batch_of_reads_is_answered_at_once(world: World) -> None:
+    services = Services(world.internal, waiting_max=4, overfull=world._note, is_prompt=True)
+    service = services.offer(world.one.account, b"api", echo)
+    services.offer(world.one.account, b"slow", world.slow)
+    world.one.ask(b"api", b"0")
+    assert world.one.answers == [], "nothing is read"
+    await settled()
+    for batch in (b"a", b"b"):
+        world.one.answers.clear()
+        world.router.begin_batch()
+        for number in (b"1", b"2", b"3"):
+            world.one.ask(b"api", batch + number)
+        assert world.one.answers == [batch + b"1"]
+        world.router.end_batch(1)
+        await settled()
+        assert world.one.answers == [batch + number for number in (b"1", b"2", b"3")]
+    world.one.answers.clear()
+    world.router.begin_batch()
+    world.one.ask(b"slow", b"1")
+    world.router.end_batch(1)
+    world.router.begin_batch()
+    world.one.ask(b"api", b"2")
+    assert world.one.answers == []
+    world.router.end_batch(1)
+    world.gate.set()
+    await settled()
+    assert world.one.answers == [b"slow 1", b"2"]
+    services.withdraw(service)
+    services.close()
+
+
 async def test_a_request_without_a_reply_is_not_taken(world: World) -> None:
     world.offer(echo)
     assert world.one.ask(b"api", b"1", None) == 0
