@@ -50,7 +50,9 @@ class RecentMatches:
         self.table = self._memory
         self._turn = 0  # the number given last
 
-    def find(self, data: bytearray, start: int, end: int, generation: int) -> SubListResult | None:
+    def find(
+        self, data: bytearray | bytes, start: int, end: int, generation: int
+    ) -> SubListResult | None:
         """Return the result for ``data[start:end]``, or None without one of `generation`."""
         if self.generation != generation:
             return None

@@ -12,6 +12,8 @@ cpdef object stream_of(object account, bytes name)
 cpdef object consumer_of(object account, bytes stream, bytes name)
 
 @cython.locals(stream=bytes, name=bytes)
+cpdef object consumer_of_pull(object account, bytes subject)
+
 cpdef bint take_pull(
     object account, bytes subject, bytes reply, bytes headers, bytes body
 ) except -1

@@ -43,12 +43,17 @@ def consumer_of(account: JetStreamAccount, stream: bytes, name: bytes) -> Consum
     return None if found is None else found.consumers.get(name)
 
 
+def consumer_of_pull(account: JetStreamAccount, subject: bytes) -> Consumer | None:
+    """Return the consumer that the subject of a pull request names."""
+    stream, _, name = subject[_NEXT_SIZE:].partition(b".")
+    return consumer_of(account, stream, name)
+
+
 def take_pull(
     account: JetStreamAccount, subject: bytes, reply: bytes, headers: bytes, body: bytes
 ) -> bool:
     """Hand a pull request to its consumer; False if no consumer has that name."""
-    stream, _, name = subject[_NEXT_SIZE:].partition(b".")
-    consumer = consumer_of(account, stream, name)
+    consumer = consumer_of_pull(account, subject)
     if consumer is None:
         return False
     if headers and not _is_level_known(headers):
@@ -64,7 +69,7 @@ def take_direct_get(
     """Answer a direct get; False when no stream of that name allows it."""
     name, dot, message_subject = subject[_DIRECT_GET_SIZE:].partition(b".")
     stream = stream_of(account, name)
-    if stream is None or not stream.config.allow_direct:
+    if stream is None or not stream.allows_direct:
         return False
     if not reply:
         return True

@@ -30,7 +30,7 @@ cdef class PullConsumer(Consumer):
     cdef object _inactive_timer
     cdef long long _threshold_ns
 
-    @cython.locals(asked=RequestBody, now_ns="long long", refusal=bytes)
+    @cython.locals(asked=RequestBody, request=PullRequest, now_ns="long long", refusal=bytes)
     cpdef void request(self, bytes reply, bytes body) except *
     cdef bytes _refusal(self, RequestBody asked)
     cdef bytes _refusal_of_priority(self, RequestBody asked)

@@ -171,7 +171,7 @@ class PullConsumer(Consumer):
         except BadRequestError as problem:
             self._refuse(reply, statuses.bad_request(str(problem)))
             return
-        now_ns = self.clock.monotonic_ns()
+        now_ns = self._ticks.monotonic_ns()
         refusal = self._refusal(asked) or self._refusal_of_priority(asked)
         if not refusal:
             refusal = self._refusal_now(asked, now_ns)
@@ -183,7 +183,9 @@ class PullConsumer(Consumer):
             if asked.heartbeat_ns == 0:
                 self._refuse(reply, statuses.EXCEEDED_MAX_WAITING)
             return
-        self.requests.add(PullRequest(reply, asked, now_ns))
+        request = PullRequest()
+        request.ask(reply, asked, now_ns)
+        self.requests.add(request)
         self.last_active_ns = now_ns
         self.asks_for_one = asked.batch == 1 and len(self.requests) == 1
         self.signal()

@@ -49,7 +49,7 @@ cdef class PullRequest:
     cdef public unsigned long long receiver_turn
     cdef public PullRequest next
 
-    cdef void _ask(self, RequestBody body, long long now_ns) noexcept
+    cdef void ask(self, bytes reply, RequestBody body, long long now_ns) noexcept
 
 
 @cython.final

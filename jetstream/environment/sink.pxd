@@ -1,6 +1,9 @@
 # C types for sink.py.
 
+cimport cython
+
 from midge.jetstream.store.interface cimport MessageView
+from midge.protocol cimport memory
 
 
 cdef class Receiver:
@@ -16,6 +19,10 @@ cdef class Receiver:
 cdef class Sink:
     cpdef Py_ssize_t send(
         self, bytes subject, bytes reply, bytes headers, bytes payload
+    ) except -1
+    @cython.locals(headers=bytes, payload=bytes)
+    cpdef Py_ssize_t send_stored(
+        self, bytes subject, bytearray head, Py_ssize_t head_end, MessageView message
     ) except -1
     cpdef bint deliver(
         self, bytes deliver_subject, bytes message_subject, bytes reply, bytes headers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from midge.jetstream.store.interface import MessageView
+from midge.protocol import memory
 
 
 class Receiver:
@@ -42,6 +43,14 @@ class Sink:
         Acks, API responses, advisories and republished messages go this way.
         """
         raise NotImplementedError
+
+    def send_stored(
+        self, subject: bytes, head: bytearray, head_end: int, message: MessageView
+    ) -> int:
+        """Do what `send` does with the payload of `message` and ``head[:head_end]`` for headers."""
+        headers = memory.take(head, 0, head_end)
+        payload = memory.take(message.body, message.payload_start, message.payload_end)
+        return self.send(subject, b"", headers, payload)
 
     def deliver(
         self,

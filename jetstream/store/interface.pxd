@@ -85,6 +85,7 @@ cdef class StreamStore:
     cpdef StoredMessage load_next(
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq=*
     )
+    cpdef bint show(self, unsigned long long seq, MessageView view) except -1
     cpdef bint show_next(
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq,
         MessageView view

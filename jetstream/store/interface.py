@@ -267,6 +267,10 @@ class StreamStore:
         """Return the first message from `start_seq` to `end_seq` that matches any filter."""
         raise NotImplementedError
 
+    def show(self, seq: int, view: MessageView) -> bool:
+        """Set `view` to the message of this sequence; False if there is none."""
+        raise NotImplementedError
+
     def show_next(
         self, filters: tuple[bytes, ...], start_seq: int, end_seq: int, view: MessageView
     ) -> bool:

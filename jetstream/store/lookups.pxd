@@ -19,7 +19,7 @@ cdef char _PWC, _FWC
 cdef class SearchableStore(RemovingStore):
     cpdef StoredMessage load(self, unsigned long long seq)
     @cython.locals(position=Py_ssize_t, block=Block, run=Run)
-    cdef bint _show(self, unsigned long long seq, MessageView view) except -1
+    cpdef bint show(self, unsigned long long seq, MessageView view) except -1
     @cython.locals(seq="unsigned long long")
     cpdef bint show_next(
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq,

@@ -30,7 +30,7 @@ class SearchableStore(RemovingStore):
 
     def load(self, seq: int) -> StoredMessage | None:
         """Return the message of this sequence, or None."""
-        return self._view.copied() if self._show(seq, self._view) else None
+        return self._view.copied() if self.show(seq, self._view) else None
 
     def load_next(
         self, filters: tuple[bytes, ...], start_seq: int, end_seq: int = 0
@@ -48,10 +48,10 @@ class SearchableStore(RemovingStore):
             seq = start_seq  # as nearly always, when a consumer takes them all
         else:
             seq = self.next_seq(filters, start_seq, end_seq)
-        return seq != 0 and self._show(seq, view)
+        return seq != 0 and self.show(seq, view)
 
-    def _show(self, seq: int, view: MessageView) -> bool:
-        """Set `view` to the message of this sequence; False if it does not exist."""
+    def show(self, seq: int, view: MessageView) -> bool:
+        """Set `view` to the message of this sequence; False if there is none."""
         position = self._index.locate(seq)
         if position < 0:
             return False

@@ -3,11 +3,12 @@
 cimport cython
 
 from midge.jetstream.environment.sink cimport Sink
-from midge.jetstream.store.interface cimport StoredMessage, StreamStore
+from midge.jetstream.store.interface cimport MessageView, StreamStore
 from midge.protocol cimport digits, memory
+from midge.sublist.subjects cimport is_literal
 
 cdef long long _SECOND_NS
-cdef bytes _HEAD, _SEQUENCE, _TIME, _END
+cdef bytes _HEAD, _SEQUENCE, _TIME, _END, _PENDING, _LAST
 cdef Py_ssize_t _LOCATION_BYTES
 cdef int _CR, _LF, _POINT, _ZERO, _UTC
 
@@ -17,6 +18,7 @@ cdef class DirectGet:
     cdef StreamStore _store
     cdef Sink _sink
     cdef long long _max_bytes
+    cdef MessageView _view
     cdef bytes _names
     cdef bytearray _block
     cdef long long _second
@@ -29,20 +31,22 @@ cdef class DirectGet:
     @cython.locals(visible="unsigned long long")
     cdef void _answer_last(self, bytes reply, object request, bytes subject) except *
     cdef void _in_turns(self, bytes reply, object pieces) except *
-    @cython.locals(message=StoredMessage)
     cdef void _answer_one(self, bytes reply, object request, unsigned long long seq) except *
-    cdef StoredMessage _next(self, tuple filters, unsigned long long seq)
-    cdef StoredMessage _load(self, unsigned long long seq)
+    @cython.locals(visible="unsigned long long")
+    cdef bint _show_next(self, tuple filters, unsigned long long seq) except -1
+    cdef bint _show(self, unsigned long long seq) except -1
     @cython.locals(end=Py_ssize_t)
-    cdef bytes _headers(self, StoredMessage message)
-    @cython.locals(end=Py_ssize_t)
-    cdef bytes _batch_headers(self, StoredMessage message, object pending, object last)
-    @cython.locals(own=bytes, own_size=Py_ssize_t, names=bytes, subject=bytes, size=Py_ssize_t,
-                   block="unsigned char *", at=Py_ssize_t)
-    cdef Py_ssize_t _locate(self, StoredMessage message) except -1
+    cdef Py_ssize_t _put_headers(self) except -1
+    @cython.locals(block="unsigned char *", at=Py_ssize_t)
+    cdef Py_ssize_t _put_batch_headers(
+        self, unsigned long long pending, unsigned long long last
+    ) except -1
+    @cython.locals(view=MessageView, own_size=Py_ssize_t, names=bytes, subject_size=Py_ssize_t,
+                   size=Py_ssize_t, block="unsigned char *", at=Py_ssize_t)
+    cdef Py_ssize_t _locate(self) except -1
     @cython.locals(second="long long", rest="long long")
     cdef Py_ssize_t _put_time(
         self, unsigned char *block, Py_ssize_t at, long long time_ns
     ) except -1
-    cdef void _send(self, bytes reply, StoredMessage message, bytes block) except *
+    cdef void _send(self, bytes reply, Py_ssize_t head_end) except *
     cdef void _status(self, bytes reply, bytes block) except *

@@ -11,12 +11,13 @@ import json
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.json import structure
 from midge.jetstream.json.times import format_time
-from midge.jetstream.store.interface import StoredMessage
+from midge.jetstream.store.interface import MessageView
 from midge.jetstream.stream import searching
 from midge.jetstream.stream.get_request import GET, GetRequest
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.pieces import Pieces, in_turns
 from midge.protocol import digits, memory
+from midge.sublist.subjects import is_literal
 
 _SUBJECTS_MAX = 1024
 """Most subjects of one request for the newest message of each, as in nats-server."""
@@ -40,10 +41,12 @@ _INT64 = 1 << 63
 _SECOND_NS = 1_000_000_000
 
 _HEAD = b"NATS/1.0\r\n"
+_PENDING = b"Nats-Num-Pending: "
+_LAST = b"\r\nNats-Last-Sequence: "
 _SEQUENCE = b"\r\nNats-Sequence: "
 _TIME = b"\r\nNats-Time-Stamp: "
 _END = b"\r\n"
-_LOCATION_BYTES = 128  # the names of the fields but the first, a sequence, a time and two ends
+_LOCATION_BYTES = 192  # the names of the fields but the first, three numbers, a time and two ends
 _CR = 0x0D
 _LF = 0x0A
 _POINT = 0x2E
@@ -72,6 +75,7 @@ class DirectGet:
         self._store = stream.store
         self._sink = stream.sink
         self._max_bytes = max_bytes
+        self._view = MessageView()
         self._names = b"Nats-Stream: %b\r\nNats-Subject: " % stream.name
         self._block = bytearray(512)
         self._second = 0
@@ -121,11 +125,10 @@ class DirectGet:
 
     def _answer_one(self, reply: bytes, request: GetRequest, seq: int) -> None:
         """Answer with the message of a sequence."""
-        message = self._load(seq)
-        if message is None:
-            self._status(reply, _NOT_FOUND)
+        if self._show(seq):
+            self._send(reply, 0 if request.no_hdr else self._put_headers())
         else:
-            self._send(reply, message, b"" if request.no_hdr else self._headers(message))
+            self._status(reply, _NOT_FOUND)
 
     def _answer_next(self, reply: bytes, request: GetRequest) -> Pieces[None]:
         """Answer with the first message of a subject from a sequence on."""
@@ -142,10 +145,10 @@ class DirectGet:
         visible = self._store.visible_seq
         if not visible:
             self._answer_one(reply, request, 0)
-        elif searching.is_pattern(subject):
-            self._in_turns(reply, self._search_last(reply, request, subject))
-        else:
+        elif is_literal(subject):
             self._answer_one(reply, request, self._store.last_matching(subject, visible))
+        else:
+            self._in_turns(reply, self._search_last(reply, request, subject))
 
     def _search_last(self, reply: bytes, request: GetRequest, subject: bytes) -> Pieces[None]:
         """Answer with the newest message that matches a pattern."""
@@ -177,20 +180,19 @@ class DirectGet:
             if room <= 0:
                 room = PIECE_BYTES
                 yield
-            message = self._next(filters, seq)
-            if message is None:
+            if not self._show_next(filters, seq):
                 if i == 0 or request.batch == 1:
                     self._status(reply, _NOT_FOUND)
                     return
                 break
-            block = b""
+            head_end = 0
             if not request.no_hdr:  # without headers nats-server does not count down either
                 pending = max(pending - 1, 0)
-                block = self._batch_headers(message, pending, last)
-            self._send(reply, message, block)
-            last = message.seq
+                head_end = self._put_batch_headers(pending, last)
+            last = self._view.seq
             seq = last + 1
-            size = len(message.subject) + len(message.headers) + len(message.payload)
+            size = self._view.size()
+            self._send(reply, head_end)
             sent += size
             room -= size + _MESSAGE_COST
             if sent >= most_bytes:
@@ -227,12 +229,12 @@ class DirectGet:
             pending -= 1
             if seq < request.seq:
                 continue
-            message = self._load(seq)
-            if message is None:
+            if not self._show(seq):
                 continue
-            self._send(reply, message, self._batch_headers(message, pending, last))
+            head_end = self._put_batch_headers(pending, last)
             last = seq
-            sent += len(message.subject) + len(message.headers) + len(message.payload)
+            sent += self._view.size()
+            self._send(reply, head_end)
             count += 1
             if sent >= most_bytes or (0 < request.batch <= count):
                 break
@@ -242,59 +244,62 @@ class DirectGet:
             b"Nats-UpTo-Sequence: %d\r\n\r\n" % (pending, last, upto),
         )
 
-    def _next(self, filters: tuple[bytes, ...], seq: int) -> StoredMessage | None:
+    def _show_next(self, filters: tuple[bytes, ...], seq: int) -> bool:
+        """Set the view to the first message from a sequence on that matches; False without one."""
         store = self._store
-        if seq > store.visible_seq:
-            return None
-        return store.load_next(filters, max(seq, 1), store.visible_seq)
+        visible = store.visible_seq
+        return seq <= visible and store.show_next(filters, max(seq, 1), visible, self._view)
 
-    def _load(self, seq: int) -> StoredMessage | None:
+    def _show(self, seq: int) -> bool:
+        """Set the view to the message of a sequence; False if it is not there, or not visible."""
         store = self._store
-        return store.load(seq) if 0 < seq <= store.visible_seq else None
+        return 0 < seq <= store.visible_seq and store.show(seq, self._view)
 
-    def _headers(self, message: StoredMessage) -> bytes:
-        """Return the headers of a message with where it is stored."""
-        end = self._locate(message)
+    def _put_headers(self) -> int:
+        """Put the headers of the message in view into the block; return where they end."""
+        end = self._locate()
         memory.copy_bytes(self._block, end, _END)
-        return memory.take(self._block, 0, end + len(_END))
+        return end + len(_END)
 
-    def _batch_headers(self, message: StoredMessage, pending: int, last: int) -> bytes:
-        """Return the headers of one message of several."""
-        end = self._locate(message)  # which may make another block
-        located = memory.take(self._block, 0, end)
-        return b"%bNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n\r\n" % (
-            located,
-            pending,
-            last,
-        )
+    def _put_batch_headers(self, pending: int, last: int) -> int:
+        """Put the headers of one message of several into the block; return where they end."""
+        at = self._locate()
+        block = self._block
+        memory.copy_bytes(block, at, _PENDING)
+        at = digits.write_number(block, at + len(_PENDING), pending)
+        memory.copy_bytes(block, at, _LAST)
+        at = digits.write_number(block, at + len(_LAST), last)
+        memory.copy_bytes(block, at, _END)
+        memory.copy_bytes(block, at + len(_END), _END)
+        return at + 2 * len(_END)
 
-    def _locate(self, message: StoredMessage) -> int:
-        """Put the headers of a message with where it is stored into the block, but for the end.
+    def _locate(self) -> int:
+        """Put the headers of the message in view, and where it is stored, but for the end.
 
         Return where they end. One after the other by `%` took 3,000 instructions more.
         """
-        own = message.headers
-        own_size = len(own) - len(_END) if own else 0
+        view = self._view
+        own_size = view.payload_start - view.headers_start
         names = self._names
-        subject = message.subject
-        size = own_size + len(_HEAD) + len(names) + len(subject) + _LOCATION_BYTES
+        subject_size = view.subject_end - view.subject_start
+        size = own_size + len(_HEAD) + len(names) + subject_size + _LOCATION_BYTES
         if len(self._block) < size:
             self._block = bytearray(size)
         block = self._block
-        if own:
-            memory.copy(block, 0, own, 0, own_size)
-            at = own_size
+        if own_size:
+            at = own_size - len(_END)
+            memory.copy(block, 0, view.body, view.headers_start, view.headers_start + at)
         else:
             memory.copy_bytes(block, 0, _HEAD)
             at = len(_HEAD)
         memory.copy_bytes(block, at, names)
         at += len(names)
-        memory.copy_bytes(block, at, subject)
-        at += len(subject)
+        memory.copy(block, at, view.subject, view.subject_start, view.subject_end)
+        at += subject_size
         memory.copy_bytes(block, at, _SEQUENCE)
-        at = digits.write_number(block, at + len(_SEQUENCE), message.seq)
+        at = digits.write_number(block, at + len(_SEQUENCE), view.seq)
         memory.copy_bytes(block, at, _TIME)
-        at = self._put_time(block, at + len(_TIME), message.time_ns)
+        at = self._put_time(block, at + len(_TIME), view.time_ns)
         block[at] = _CR
         block[at + 1] = _LF
         return at + 2
@@ -319,8 +324,9 @@ class DirectGet:
         block[at] = _UTC
         return at + 1
 
-    def _send(self, reply: bytes, message: StoredMessage, block: bytes) -> None:
-        self._sink.send(reply, b"", block, message.payload)
+    def _send(self, reply: bytes, head_end: int) -> None:
+        """Send the payload of the message in view, with what the block holds for headers."""
+        self._sink.send_stored(reply, self._block, head_end, self._view)
 
     def _status(self, reply: bytes, block: bytes) -> None:
         self._sink.send(reply, b"", block, b"")

@@ -48,6 +48,7 @@ cdef class StreamHost:
     cdef public list subjects
     cdef public bint is_mirror
     cdef public bint is_sealed
+    cdef readonly bint allows_direct
     cdef public bint allows_rollup
     cdef public bint acks
     cdef public object transform

@@ -79,6 +79,7 @@ class StreamHost:
         self.subjects = [subject.encode("utf-8", "surrogatepass") for subject in config.subjects]
         self.is_mirror = config.mirror is not None
         self.is_sealed = config.sealed
+        self.allows_direct = config.allow_direct
         self.allows_rollup = config.allow_rollup and not config.deny_purge
         self.acks = not config.no_ack
         self.dedup.window_ns = config.duplicate_window_ns

@@ -3,6 +3,7 @@
 cimport cython
 
 from midge.jetstream.stream cimport ack_text
+from midge.jetstream.stream.direct_get cimport DirectGet
 from midge.jetstream.stream.header_scan cimport HeaderScan
 from midge.jetstream.stream.host cimport StreamHost
 from midge.jetstream.stream.incoming cimport Incoming
@@ -21,7 +22,7 @@ cdef class Stream(StreamHost):
     cdef readonly object atomic_batches
     cdef readonly object fast_batches
     cdef public object republisher
-    cdef public object direct_get
+    cdef readonly DirectGet direct_get
     cdef public object origins
     cdef bint _is_interest
     cdef bint _is_plain

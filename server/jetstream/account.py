@@ -17,6 +17,7 @@ from midge.server.jetstream.acks import AckIntake
 from midge.server.jetstream.audit import Audit
 from midge.server.jetstream.delivery import PORTION_BYTES, Deliveries
 from midge.server.jetstream.ingest import StreamSubscription
+from midge.server.jetstream.message_requests import MessageRequests
 from midge.server.jetstream.sink import AccountSink, Interest
 from midge.server.jetstream.subjects import ApiService, Intake
 from midge.server.log.logger import get_logger
@@ -132,9 +133,8 @@ class AccountJetStream:
 
     def _api(self, prefix: bytes, domain_sink: AccountSink | None = None) -> ApiService:
         services = self._context.services
-        return ApiService(
-            services, self.account, prefix, self.answer, self.take_at_once, domain_sink
-        )
+        requests = None if self.limits is None else MessageRequests(self.streams)
+        return ApiService(services, self.account, prefix, self.answer, requests, domain_sink)
 
     def _new_id(self) -> str:
         return self.streams.surroundings.new_id()
@@ -191,12 +191,6 @@ class AccountJetStream:
         headers = request.headers or b""
         client = partial(self.audit.requester, request)
         dispatch.handle(self.streams, request.subject, headers, request.payload, respond, client)
-
-    def take_at_once(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
-        """Take a pull or a direct request, which wait for no other; False where none answers."""
-        if self.limits is None:
-            return False
-        return routes.take_at_once(self.streams, subject, reply, headers, payload)
 
     def _take_flow_control(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes

@@ -33,7 +33,9 @@ cdef class MessageLine:
     ) except *
     @cython.locals(data="unsigned char *", at=Py_ssize_t)
     cdef void finish(self, Py_ssize_t headers_size, Py_ssize_t size) noexcept
-    cdef void append(self, bytes piece) except *
+    cdef void append(
+        self, const unsigned char *piece, Py_ssize_t start, Py_ssize_t end
+    ) except *
     cdef void _make_room(self, Py_ssize_t length) except *
 
 
@@ -52,6 +54,10 @@ cdef class ClientReceiver(Receiver):
     cdef bytes _sid
     cdef MessageLine _line
 
+    cdef void aim(
+        self, Account account, RoutedSubscription subscription, Client client, Router router,
+        ProducersTurn turn, MessageLine line
+    ) except *
     @cython.locals(checks=int)
     cpdef bint is_open(self, MessageView message) except -1
     @cython.locals(client=Client, line=MessageLine, size=Py_ssize_t, headers_size=Py_ssize_t)
@@ -60,9 +66,10 @@ cdef class ClientReceiver(Receiver):
     ) except *
 
 
-@cython.locals(subscription=RoutedSubscription, client=Client)
+@cython.locals(subscription=RoutedSubscription, receiver=ClientReceiver)
 cpdef ClientReceiver receiver_of(
-    Account account, SubListResult result, Router router, ProducersTurn turn, bytes subject
+    Account account, SubListResult result, Router router, ProducersTurn turn, MessageLine line,
+    bytes subject
 )
 
 @cython.locals(subscriptions=tuple, subscription=RoutedSubscription)
@@ -72,6 +79,12 @@ cpdef RoutedSubscription single(SubListResult result)
 cpdef bint write(
     RoutedSubscription subscription, Router router, MessageLine line, bytes subject, bytes reply,
     bytes headers, bytes payload
+) except -1
+
+@cython.locals(client=Client, size=Py_ssize_t)
+cpdef bint write_stored(
+    RoutedSubscription subscription, Router router, MessageLine line, bytes subject,
+    bytearray head, Py_ssize_t head_end, MessageView message
 ) except -1
 
 cdef void _count(

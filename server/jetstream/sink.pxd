@@ -3,6 +3,7 @@
 cimport cython
 
 from midge.jetstream.environment.sink cimport Receiver, Sink
+from midge.jetstream.store.interface cimport MessageView
 from midge.protocol.frame cimport Frame, compose
 from midge.server.internal.publisher cimport InternalPublisher
 from midge.server.jetstream.receiver cimport (
@@ -12,6 +13,7 @@ from midge.server.jetstream.receiver cimport (
     receiver_of,
     single,
     write,
+    write_stored,
 )
 from midge.server.routing.account cimport Account
 from midge.server.routing.router cimport Router
@@ -51,6 +53,10 @@ cdef class AccountSink(Sink):
     cpdef Py_ssize_t send(
         self, bytes subject, bytes reply, bytes headers, bytes payload
     ) except -1
+    @cython.locals(subscription=RoutedSubscription)
+    cpdef Py_ssize_t send_stored(
+        self, bytes subject, bytearray head, Py_ssize_t head_end, MessageView message
+    ) except -1
     @cython.locals(result=SubListResult, frame=Frame)
     cpdef bint deliver(
         self, bytes deliver_subject, bytes message_subject, bytes reply, bytes headers,
@@ -58,6 +64,7 @@ cdef class AccountSink(Sink):
     ) except -1
     @cython.locals(result=SubListResult)
     cpdef Receiver receiver(self, bytes subject)
+    cdef SubListResult _match(self, bytes subject)
     @cython.locals(remotes=Remotes, here=SubListResult, there=SubListResult, taken=Py_ssize_t,
                    reply=bytes, named=bytes, over=Frame)
     cdef bint _deliver_over_links(

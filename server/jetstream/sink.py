@@ -3,12 +3,20 @@
 from collections.abc import Callable
 
 from midge.jetstream.environment.sink import Receiver, Sink
+from midge.jetstream.store.interface import MessageView
 from midge.protocol.frame import Frame, compose
 from midge.server.accounts.links import AccountLinks
 from midge.server.accounts.service_link import any_reached
 from midge.server.accounts.stream_link import StreamLink
 from midge.server.internal.publisher import InternalPublisher
-from midge.server.jetstream.receiver import MessageLine, ProducersTurn, receiver_of, single, write
+from midge.server.jetstream.receiver import (
+    MessageLine,
+    ProducersTurn,
+    receiver_of,
+    single,
+    write,
+    write_stored,
+)
 from midge.server.jetstream.subjects import Intake, Take
 from midge.server.routing.account import Account
 from midge.server.routing.over_links import pick_link
@@ -35,7 +43,7 @@ class AccountSink(Sink):
 
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
         """Publish a message in the account; return how many subscriptions took it."""
-        result = self.account.sublist.match(subject)
+        result = self._match(subject)
         subscription = single(result)
         if subscription is not None and write(
             subscription, self._router, self._line, subject, reply, headers, payload
@@ -45,6 +53,17 @@ class AccountSink(Sink):
             return 0
         frame = compose(subject, payload, reply or None, headers or None)
         return self.publisher.route_frame(self.account, result, frame, None)
+
+    def send_stored(
+        self, subject: bytes, head: bytearray, head_end: int, message: MessageView
+    ) -> int:
+        """See `Sink.send_stored`; what one client gets is copied straight from the store."""
+        subscription = single(self._match(subject))
+        if subscription is not None and write_stored(
+            subscription, self._router, self._line, subject, head, head_end, message
+        ):
+            return 1
+        return Sink.send_stored(self, subject, head, head_end, message)
 
     def deliver(
         self,
@@ -73,8 +92,12 @@ class AccountSink(Sink):
 
     def receiver(self, subject: bytes) -> Receiver | None:
         """Return the client that alone gets what is delivered to `subject`; None for others."""
-        result = self.account.sublist.match(subject)
-        return receiver_of(self.account, result, self._router, self.turn, subject)
+        result = self._match(subject)
+        return receiver_of(self.account, result, self._router, self.turn, self._line, subject)
+
+    def _match(self, subject: bytes) -> SubListResult:
+        """Return who gets what is sent to `subject`, an inbox that often gets more than one."""
+        return self.account.sublist.match_within(subject, 0, len(subject))
 
     def _deliver_over_links(
         self, result: SubListResult, frame: Frame, deliver_subject: bytes

@@ -3,6 +3,7 @@
 cimport cython
 
 from midge.protocol.frame cimport Frame
+from midge.server.jetstream.message_requests cimport MessageRequests
 from midge.server.routing.client cimport Client
 from midge.server.routing.subscription cimport RoutedSubscription
 
@@ -21,8 +22,9 @@ cdef class ApiService(RoutedSubscription):
     cdef object _queued
     cdef bytes _prefix
     cdef bint _is_renamed
-    cdef object _take_at_once
+    cdef MessageRequests _requests
     cdef object _domain_sink
 
-    @cython.locals(subject=bytes, reply=bytes, headers=bytes, payload=bytes, request=bytes)
+    @cython.locals(requests=MessageRequests, subject=bytes, reply=bytes, headers=bytes,
+                   payload=bytes, request=bytes)
     cpdef bint receive(self, Client publisher, Frame frame) except -1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from midge.jetstream.api import routes
 from midge.server.internal.service import Request, Service
+from midge.server.jetstream.message_requests import MessageRequests
 from midge.server.routing.subscription import RoutedSubscription
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class ApiService(RoutedSubscription):
 
     What is for a bucket, behind the prefix of a domain, is published by `domain_sink` as it is.
     Requests are answered in the order in which they came, also those without a reply subject, but
-    for pulls and direct gets.
+    for pulls and direct gets, which `requests` takes; None where JetStream may not be used.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class ApiService(RoutedSubscription):
         account: Account,
         prefix: bytes,
         answer: Handler,
-        at_once: Take,
+        requests: MessageRequests | None,
         domain_sink: Sink | None = None,
     ) -> None:
         RoutedSubscription.__init__(self, prefix + b">")
@@ -75,11 +76,14 @@ class ApiService(RoutedSubscription):
         self._queued = Service(services, account, self.subject, answer, None)
         self._prefix = prefix
         self._is_renamed = prefix != API
-        self._take_at_once = at_once
+        self._requests = requests
         self._domain_sink = domain_sink
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Take a request; False when it is for a consumer or stream that is not there."""
+        requests = self._requests
+        if requests is not None and requests.take_next(frame):
+            return True
         subject = frame.subject_bytes()
         reply = frame.reply_bytes() or b""
         headers = frame.header_bytes() or b""
@@ -90,7 +94,7 @@ class ApiService(RoutedSubscription):
             if self._domain_sink is not None and request.startswith(_BUCKETS):
                 return self._domain_sink.send(request, reply, headers, payload) > 0
         if subject.startswith(_AT_ONCE):
-            return self._take_at_once(subject, reply, headers, payload)
+            return requests is not None and requests.take(subject, reply, headers, payload)
         taken = Request(self._account, publisher, subject, reply, headers, payload)
         self._services.take(self._queued, taken)
         return True

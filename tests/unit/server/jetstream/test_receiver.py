@@ -167,6 +167,28 @@ def test_what_is_sent_is_what_the_router_writes(
     assert written[0][1:] == (1, (1, len(headers) + len(payload)))
 
 
+@pytest.mark.parametrize("payload", [b"", b"hello", b"x" * 70_000])
+@pytest.mark.parametrize("head", [b"", b"NATS/1.0\r\nB: c\r\n\r\n", b"x" * 1000])
+def test_what_is_sent_from_the_store_is_what_the_router_writes(head: bytes, payload: bytes) -> None:
+    place = Place(payload, HEADERS)  # whose own headers are not sent
+    client = place.subscribe()
+    written = []
+    for observer in (None, Observer()):
+        place.router.observer = observer
+        offers, before = place.router.offers, (client.out_messages, client.out_bytes)
+        block = bytearray(head + b"more")
+        assert place.sink.send_stored(b"inbox", block, len(head), place.view) == 1
+        place.router.flush()
+        counted = (client.out_messages - before[0], client.out_bytes - before[1])
+        written.append((client.wire.take(), place.router.offers - offers, counted))
+    assert written[0] == written[1]
+    assert written[0][0].endswith(b"\r\n%b%b\r\n" % (head, payload))
+    assert written[0][1:] == (1, (1, len(head) + len(payload)))
+    place.subscribe(b">")
+    assert place.sink.send_stored(b"inbox", bytearray(head), len(head), place.view) == 2
+    assert place.sink.send_stored(b"out", bytearray(head), len(head), place.view) == 1
+
+
 def test_what_is_sent_to_several_or_for_the_last_time_is_routed() -> None:
     place = Place()
     assert place.sink.send(b"inbox", b"", b"", b"x") == 0

@@ -1,0 +1,25 @@
+# C types for message_requests.py.
+
+cimport cython
+
+from midge.jetstream.api cimport routes
+from midge.jetstream.consumer.consumer cimport Consumer
+from midge.jetstream.stream.stream cimport Stream
+from midge.protocol cimport memory
+from midge.protocol.frame cimport Frame
+
+cdef bytes _NOTHING
+
+
+cdef class MessageRequests:
+    cdef object _streams
+    cdef bytes _pull_subject
+    cdef Consumer _consumer
+    cdef bytes _get_prefix
+    cdef Stream _stream
+
+    @cython.locals(data="const unsigned char *", start=Py_ssize_t, end=Py_ssize_t,
+                   consumer=Consumer, stream=Stream, reply=bytes, subject=bytes)
+    cpdef bint take_next(self, Frame frame) except -1
+    cpdef bint take(self, bytes subject, bytes reply, bytes headers, bytes body) except -1
+    cdef void _look_up_stream(self, bytes subject) except *
