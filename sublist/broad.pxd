@@ -25,7 +25,7 @@ cdef class BroadMatches:
 
     @cython.locals(broad=Broad, length=Py_ssize_t)
     cpdef SubListResult find(self, bytes subject, unsigned long long generation)
-    @cython.locals(broad=Broad)
+    @cython.locals(broad=Broad, i=Py_ssize_t)
     cpdef void keep(
         self, bytes prefix, SubListResult result, unsigned long long generation
     ) except *

@@ -48,6 +48,10 @@ class BroadMatches:
     def keep(self, prefix: bytes, result: SubListResult, generation: int) -> None:
         """Remember that all valid subjects that begin with `prefix` matched `result`."""
         broad = Broad(prefix, result, generation)
+        for i in range(len(self._entries)):
+            if self._entries[i].prefix == prefix:
+                self._entries[i] = broad
+                return
         if len(self._entries) < _ENTRIES_MAX:
             self._entries.append(broad)
         else:

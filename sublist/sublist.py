@@ -30,7 +30,8 @@ _READ_PER_STEP = 32  # bytes of a subject
 _GROUP_STEPS = 12  # building a queue group, however few its members
 _PLAIN_PER_STEP = 4  # subscriptions are collected in bulk
 _WEIGHT_MAX = 1 << 20  # subscriptions in the cached results that are more than a copy of a node's
-_KEEP_EVERY = 8  # of the results built while hardly any is used twice
+_KEEP_EVERY = 7  # of the results built while few are used twice; odd, for subjects go in pairs
+_USES = 4  # of each result built, on average, where all are cached
 _WALKED_AT_ONCE = 32  # nodes of a walk: some 10 us where none of them has interest
 _FAN_OUT_SAMPLE = 1024  # how many remembered results the fan-out statistics look at
 
@@ -482,13 +483,13 @@ class SubList:
     def _sweep_cache(self) -> None:
         """Drop the oldest cached results until `cache_sweep_to` are left.
 
-        Where more subjects take turns than the cache holds, each is evicted before its next use.
-        Then only a sample is cached, until results are used twice again.
+        Where more subjects take turns than the cache holds, each is evicted before its next use;
+        and subjects of acks never repeat. Then only a sample is cached, until results are used.
         """
         all_hits = self._cache_hits + self.recent.hits
         hits = all_hits - self._hits_before
         self._hits_before = all_hits
-        self._keep_every = 1 if hits >= self._misses else _KEEP_EVERY
+        self._keep_every = 1 if hits >= self._misses * _USES else _KEEP_EVERY
         self._misses = 0
         surplus = len(self._cache) - self._cache_sweep_to
         for key in list(islice(self._cache, surplus)):
