@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable
-from operator import methodcaller
 from typing import Any
 
 import msgspec
@@ -45,8 +43,9 @@ def _escape(found: re.Match[str]) -> str:
     return "\\ufffd" if 0xD800 <= code <= 0xDFFF else f"\\u{code:04x}"
 
 
-text: Callable[[bytes], str] = methodcaller("decode", "utf-8", "surrogateescape")
-"""Returns bytes as text that `encode` takes, whatever they are."""
+def text(raw: bytes) -> str:
+    """Return bytes as text that `encode` takes, whatever they are."""
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def blob(raw: bytes) -> str:
