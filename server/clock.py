@@ -1,9 +1,8 @@
 """Time as an argument: the one place where the server asks for the time, or to be called later."""
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any, Protocol
 
 
@@ -43,32 +42,5 @@ async def sleep(clock: Clock, delay_s: float) -> None:
     timer = clock.call_later(delay_s, over.set)
     try:
         await over.wait()
-    finally:
-        timer.cancel()
-
-
-@contextlib.asynccontextmanager
-async def time_limit(clock: Clock, seconds: float) -> AsyncIterator[None]:
-    """Cut what is awaited inside short after `seconds` of `clock`.
-
-    Raises:
-        TimeoutError: the time was up.
-    """
-    task = asyncio.current_task()
-    assert task is not None, "awaited in a task"
-    is_over = False
-
-    def cut_short() -> None:
-        nonlocal is_over
-        is_over = True
-        task.cancel()
-
-    timer = clock.call_later(seconds, cut_short)
-    try:
-        yield
-    except asyncio.CancelledError:
-        if not is_over or task.uncancel() > 0:
-            raise
-        raise TimeoutError from None
     finally:
         timer.cancel()

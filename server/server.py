@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
+_ABORT_S = 2.0  # until a transport that is cut has told its end, which it does in the next turn
+
 
 class Server:
     """A NATS server within the running event loop.
@@ -492,13 +494,15 @@ class Server:
         return list(self.broker.clients.values())
 
     async def _drained(self) -> None:
-        """Wait until the transports are gone, or cut them when their time is up."""
+        """Wait until the transports are gone; cut them when their time is up, and wait no longer.
+
+        By real time, for a clock that stands still must not keep a server from stopping.
+        """
         broker = self.broker
-        # By real time, for a clock that stands still must not keep a server from stopping.
-        timeout_s = self.options.shutdown.flush_timeout_s
-        cut = asyncio.get_running_loop().call_later(timeout_s, broker.abort_all)
-        await broker.emptied()
-        cut.cancel()
+        if not await broker.emptied(self.options.shutdown.flush_timeout_s):
+            broker.abort_all()
+            if not await broker.emptied(_ABORT_S):
+                log.error("transports_left")
 
 
 def _contexts_of(table: Tls) -> TlsContexts | None:

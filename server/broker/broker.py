@@ -7,6 +7,7 @@ by its Admission, so that no path around it exists.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
@@ -293,11 +294,14 @@ class Broker(Host):
         if not self._transports:
             self._empty.set()
 
-    async def emptied(self) -> None:
-        """Wait until no transport is left."""
-        while self._transports:
-            self._empty.clear()
-            await self._empty.wait()
+    async def emptied(self, within_s: float | None = None) -> bool:
+        """Wait until no transport is left; False if one is left after `within_s` of real time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while self._transports:
+                    self._empty.clear()
+                    await self._empty.wait()
+        return not self._transports
 
     def error_sent(self, connection: PublishingClient, text: str) -> None:
         """Log and count an -ERR after which the connection goes on."""

@@ -5,8 +5,11 @@ cimport cython
 from midge.protocol.stream_parser cimport StreamParser
 from midge.server.clients.channel cimport Channel
 from midge.server.clients.owner cimport Owner
+from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
 from midge.server.routing.router cimport Router
+
+cdef Py_ssize_t _DELIVERY_BYTES
 
 
 cdef class ChannelOwner(Owner):
@@ -25,3 +28,7 @@ cdef class ChannelOwner(Owner):
     cpdef void send(self, bytes piece) except *
     @cython.locals(channel=Channel, parser=StreamParser)
     cpdef void spend(self, Py_ssize_t cost_bytes) except *
+    cpdef Account account_of_lines(self)
+    cpdef void count_lines(
+        self, Account account, Py_ssize_t count, Py_ssize_t payload_bytes, Py_ssize_t line_bytes
+    ) except *

@@ -12,6 +12,8 @@ from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.router import Router
 
+_DELIVERY_BYTES = 128  # what a delivery uses up of a turn besides its bytes
+
 
 class ChannelOwner(Owner):
     """A client at the other end of a Channel, which tells it what happens.
@@ -80,6 +82,22 @@ class ChannelOwner(Owner):
         parser.budget -= cost_bytes
         if parser.budget < 0:
             channel.reading.on_budget_spent()
+
+    # Many lines taken at once: see `LineTaker`.
+
+    def account_of_lines(self) -> Account | None:
+        """Return the account that PUBs are of which come now; None where each needs a look."""
+        return None
+
+    def count_lines(
+        self, account: Account, count: int, payload_bytes: int, line_bytes: int
+    ) -> None:
+        """Count and charge for messages that have been taken at once, as `on_publish` does each."""
+        self.in_messages += count
+        self.in_bytes += payload_bytes
+        self.router.offers += count
+        account.sublist.recent.hits += count
+        self.spend(count * _DELIVERY_BYTES + line_bytes)
 
     def close(self, reason: ClosedReason, wire: str | None = None) -> None:
         """End: say `wire` as -ERR if given, write what is pending, and leave."""

@@ -9,11 +9,14 @@ from midge.server.clients.channel cimport Channel
 from midge.server.clients.channel_owner cimport ChannelOwner
 from midge.server.auth.permissions cimport PermissionRules, Permissions
 from midge.server.routing cimport reserved, trace_headers
+from midge.server.routing.account cimport Account
+from midge.server.routing.client cimport Client
 from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist cimport subject_table
 from midge.sublist.recent cimport RecentMatches
 from midge.sublist.result cimport SubListResult
 from midge.sublist.sublist cimport SubList
+from midge.sublist.subscription cimport Subscription
 
 cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED, RESERVED
 cdef Py_ssize_t COMMAND_BYTES, _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, STEP_BYTES, OK_BYTES
@@ -38,10 +41,8 @@ cdef class PublishingClient(ChannelOwner):
                    channel=Channel)
     cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
     @cython.locals(sublist=SubList)
-    cpdef bint publishes_only_to(self, RoutedSubscription subscription) except -1
-    cpdef void count_lines(
-        self, Py_ssize_t count, Py_ssize_t payload_bytes, Py_ssize_t line_bytes
-    ) except *
+    cpdef Client lines_to(self, Subscription subscription)
+    cpdef Account account_of_lines(self)
     cpdef void send_ping(self) except *
     cpdef void send_ok(self) except *
     cpdef void say_last(self, str wire) except *

@@ -36,7 +36,9 @@ from midge.sublist.sublist import SubList
 if TYPE_CHECKING:
     from midge.server.auth.permissions import Permissions
     from midge.server.clients.seams import Home, Trace
+    from midge.server.routing.account import Account
     from midge.server.routing.subscription import RoutedSubscription
+    from midge.sublist.subscription import Subscription
 
 # What a delivery uses up of a turn besides its bytes.
 _DELIVERY_BYTES = 128
@@ -119,25 +121,23 @@ class PublishingClient(ChannelOwner):
         self.on_publish(frame)
         return 1
 
-    def publishes_only_to(self, subscription: "RoutedSubscription") -> bool:
-        """Tell whether lines such as the one at hand need nothing but to go to `subscription`."""
+    def lines_to(self, subscription: "Subscription") -> "PublishingClient | None":
+        """See `Client.lines_to`."""
         sublist = self.account.sublist
-        return (
+        if (
             not self.publish_checks
             and self._is_matched
             and self._result.lone is subscription
             and self._result_of is sublist
             and self._generation == sublist.generation
             and self.router.observer is None
-        )
+        ):
+            return self
+        return None
 
-    def count_lines(self, count: int, payload_bytes: int, line_bytes: int) -> None:
-        """Count and charge for messages that have been taken at once, as `on_publish` does each."""
-        self.in_messages += count
-        self.in_bytes += payload_bytes
-        self.router.offers += count
-        self.account.sublist.recent.hits += count
-        self.spend(count * _DELIVERY_BYTES + line_bytes)
+    def account_of_lines(self) -> "Account | None":
+        """Return the client's account, unless there are checks."""
+        return None if self.publish_checks else self.account
 
     def forget_match(self) -> None:
         """Drop the cached match, so that the next message is matched again."""

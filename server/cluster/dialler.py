@@ -152,6 +152,7 @@ class Dialler:
             self._cluster.ping_interval_s(),
         )
         self._link = link
+        link.channel.bare_socket = bare
         protocol = protocol_for(loop, link.channel)
         timeout_s = self._broker.options.cluster.tls.timeout_s or None
         try:

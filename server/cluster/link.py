@@ -155,7 +155,7 @@ class RouteLink(Link):
                 return False
             frame = allowed
         self.link_outbound.append_from_leaf(frame, head, queues)
-        self.note_sent(frame, 1)
+        self.note_sent(1, frame.size)
         return True
 
 

@@ -173,7 +173,7 @@ class RouteSide:
         elif info.server_id in cluster.routes:
             log.debug("route_is_duplicate", cid=link.cid, peer=link.peer)
             link.close(ClosedReason.DUPLICATE_ROUTE)
-        elif info.server_name and info.server_name in self._names():
+        elif not self.was_solicited and info.server_name == self.cluster.server_name():
             detail = (
                 f"Remote server has a duplicate name: {errors.quote(info.server_name.encode())}"
             )
@@ -203,11 +203,6 @@ class RouteSide:
         link.takes_headers(bool(info.headers) and own)
         link.limit(None, None, info.max_payload)
         self.cluster.join(link, info)
-
-    def _names(self) -> set[str]:
-        """Return the names of the servers of the cluster."""
-        others = (link.side.info.server_name for link in self.cluster.routes.values())
-        return {self.cluster.server_name(), *others}
 
     def _has_other_streams(self, info: RouteInfo) -> bool:
         """Tell whether both servers have JetStream."""

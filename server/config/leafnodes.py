@@ -59,6 +59,8 @@ class LeafRemote(Table, frozen=True, kw_only=True):
     """Subjects that are neither asked for nor taken from the remote."""
     deny_exports: tuple[str, ...] = ()
     """Subjects that are not sent to the remote."""
+    hub: bool = False
+    """Be the hub of the remote: tell it what it would tell a leaf node, and the reverse."""
     no_randomize: bool = False
     """Try the URLs in the order in which they stand."""
     ignore_discovered_servers: bool = False

@@ -7,11 +7,14 @@ from midge.jetstream.stream.stream cimport Stream
 from midge.jetstream.store.interface cimport StreamStore
 from midge.protocol.frame cimport Frame
 from midge.protocol.stream_parser cimport LineTaker, StreamParser
+from midge.server.clients.channel_owner cimport ChannelOwner
 from midge.server.clients.gate cimport Gate
-from midge.server.clients.publishing cimport PublishingClient
+from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
 from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.sublist cimport SubList
+
+cdef Py_ssize_t _PUB_BYTES
 
 
 cdef class StreamSubscription(RoutedSubscription):
@@ -20,7 +23,8 @@ cdef class StreamSubscription(RoutedSubscription):
     cdef readonly StreamLines lines
 
     cpdef bint receive(self, Client publisher, Frame frame) except -1
-    cdef void _offer_lines(self, PublishingClient client, Frame frame) except *
+    @cython.locals(handler=Client, owner=ChannelOwner)
+    cdef void _offer_lines(self, Client publisher, Frame frame) except *
     cpdef bint takes_runs(self) noexcept
 
 
@@ -36,7 +40,7 @@ cdef class StreamLines(LineTaker):
     cdef void learn(
         self, StreamSubscription subscription, SubList sublist, Frame frame
     ) except *
-    @cython.locals(client=PublishingClient, sublist=SubList, lines=PublishedLines,
+    @cython.locals(handler=ChannelOwner, account=Account, lines=PublishedLines,
                    position=Py_ssize_t, payload_bytes=Py_ssize_t, found=Py_ssize_t,
                    count=Py_ssize_t)
     cdef Py_ssize_t take_lines(
@@ -45,5 +49,6 @@ cdef class StreamLines(LineTaker):
     ) except -1
     @cython.locals(subscription=StreamSubscription, gate=Gate)
     cdef void _settle(
-        self, PublishingClient client, Py_ssize_t payload_bytes, Py_ssize_t line_bytes
+        self, ChannelOwner handler, Account account, Py_ssize_t payload_bytes,
+        Py_ssize_t line_bytes
     ) except *

@@ -6,11 +6,14 @@ from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.stream.stream import Stream
 from midge.protocol.frame import Frame
 from midge.protocol.stream_parser import LineTaker, StreamParser
+from midge.server.clients.channel_owner import ChannelOwner
 from midge.server.clients.gate import Gate
-from midge.server.clients.publishing import PublishingClient
+from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.sublist import SubList
+
+_PUB_BYTES = 4  # with its blank
 
 
 class StreamSubscription(RoutedSubscription):
@@ -34,16 +37,19 @@ class StreamSubscription(RoutedSubscription):
         if (
             frame.reply_end == frame.reply_start
             and frame.header_size <= 0
-            and isinstance(publisher, PublishingClient)
+            and publisher is not None
+            and frame.subject_start == _PUB_BYTES
         ):
             self._offer_lines(publisher, frame)
         return True
 
-    def _offer_lines(self, client: PublishingClient, frame: Frame) -> None:
-        """Have the next lines of `client` taken many at once, if all are like this one."""
-        if self.stream.takes_lines() and client.publishes_only_to(self):
-            self.lines.learn(self, client.account.sublist, frame)
-            client.channel.parser.taker = self.lines
+    def _offer_lines(self, publisher: Client, frame: Frame) -> None:
+        """Have the next lines of `publisher` taken many at once, if all are like this one."""
+        handler = publisher.lines_to(self) if self.stream.takes_lines() else None
+        if isinstance(handler, ChannelOwner):
+            owner: ChannelOwner = handler
+            self.lines.learn(self, publisher.account.sublist, frame)
+            owner.channel.parser.taker = self.lines
 
     def trace_events(self, frame: Frame) -> list[dict[str, str]]:
         """Tell a trace which stream `frame` goes into."""
@@ -86,15 +92,15 @@ class StreamLines(LineTaker):
         self, parser: StreamParser, data: bytearray, start: int, end: int, max_control_line: int
     ) -> int:
         """See `LineTaker.take_lines`."""
-        client = parser.handler
-        assert isinstance(client, PublishingClient), "no others are offered"
-        sublist = client.account.sublist
+        handler = parser.handler
+        assert isinstance(handler, ChannelOwner), "no others are offered"
+        account = handler.account_of_lines()
         self.taken = 0
         if (
-            client.publish_checks
-            or client.router.observer is not None
-            or self._sublist is not sublist
-            or self._generation != sublist.generation
+            account is None
+            or self._sublist is not account.sublist
+            or self._generation != account.sublist.generation
+            or handler.router.observer is not None
         ):
             parser.taker = None
             return start
@@ -110,15 +116,17 @@ class StreamLines(LineTaker):
             if count < found:
                 break
         if self.taken > 0:
-            self._settle(client, payload_bytes, position - start)
+            self._settle(handler, account, payload_bytes, position - start)
         return position
 
-    def _settle(self, client: PublishingClient, payload_bytes: int, line_bytes: int) -> None:
-        """Count what has been taken, and hold the client where the disk does not keep up."""
+    def _settle(
+        self, handler: ChannelOwner, account: Account, payload_bytes: int, line_bytes: int
+    ) -> None:
+        """Count what has been taken, and hold who has sent it where the disk does not keep up."""
         subscription = self._subscription
         assert subscription is not None, "it came with the epoch"
         subscription.delivered += self.taken
-        client.count_lines(self.taken, payload_bytes, line_bytes)
+        handler.count_lines(account, self.taken, payload_bytes, line_bytes)
         gate = subscription.gate
         if gate is not None and gate.is_shut:
-            client.hold_for(gate)
+            handler.hold_for(gate)

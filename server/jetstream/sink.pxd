@@ -16,6 +16,7 @@ from midge.server.jetstream.receiver cimport (
     write_stored,
 )
 from midge.server.routing.account cimport Account
+from midge.server.routing.client cimport Client
 from midge.server.routing.router cimport Router
 from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.result cimport Remotes, SubListResult
@@ -49,7 +50,7 @@ cdef class AccountSink(Sink):
     cdef MessageLine _line
     cdef Interest _interest
 
-    @cython.locals(result=SubListResult, subscription=RoutedSubscription, frame=Frame)
+    @cython.locals(result=SubListResult, subscription=RoutedSubscription, link=Client, frame=Frame)
     cpdef Py_ssize_t send(
         self, bytes subject, bytes reply, bytes headers, bytes payload
     ) except -1
@@ -72,3 +73,7 @@ cdef class AccountSink(Sink):
     ) except -1
     @cython.locals(result=SubListResult)
     cpdef bint has_interest(self, bytes subject) except -1
+
+
+@cython.locals(links=tuple)
+cpdef Client only_link(SubListResult result)

@@ -1,6 +1,7 @@
 """JetStream's output: into its account, by the router, written at the end of the loop's turn."""
 
 from collections.abc import Callable
+from typing import Any
 
 from midge.jetstream.environment.sink import Receiver, Sink
 from midge.jetstream.store.interface import MessageView
@@ -19,6 +20,7 @@ from midge.server.jetstream.receiver import (
 )
 from midge.server.jetstream.subjects import Intake, Take
 from midge.server.routing.account import Account
+from midge.server.routing.client import Client
 from midge.server.routing.over_links import pick_link
 from midge.sublist.result import QueueGroup, Remotes, SubListResult
 from midge.sublist.subscription import Subscription
@@ -49,6 +51,11 @@ class AccountSink(Sink):
             subscription, self._router, self._line, subject, reply, headers, payload
         ):
             return 1
+        if not reply and not headers and self._router.observer is None:
+            link = only_link(result)
+            if link is not None and link.forward_parts(subject, payload):
+                self._router.offers += 1
+                return 1
         if not result and self._router.observer is None:
             return 0
         frame = compose(subject, payload, reply or None, headers or None)
@@ -311,3 +318,15 @@ def _is_for(one: Subscription, subject: bytes, group: bytes = b"") -> bool:
     if isinstance(one, StreamLink):
         return is_subscribed(one.importer, one.importers_subject(subject), group)
     return not group and one.subject == subject
+
+
+def only_link(result: SubListResult) -> Client | None:
+    """Return the link that leads to all receivers in `result`, none of a queue group."""
+    remotes = result.remotes
+    if remotes is None or remotes.queues or len(remotes.plain) != 1:
+        return None
+    if result.plain or result.queues:
+        return None
+    links: tuple[Any, ...] = remotes.plain
+    link: Client = links[0]
+    return link

@@ -169,8 +169,6 @@ class Accepted(Side):
             return "cluster name cannot contain spaces"
         if connect.cluster and connect.cluster == self.nodes.cluster_name():
             return "remote leafnode has same cluster name"
-        if connect.is_hub:
-            return "midge does not take a leaf node that wants to be its hub"
         return None
 
     def _conclude(self, link: LeafLink, verdict: Verdict) -> None:
@@ -257,8 +255,10 @@ class Accepted(Side):
         link.takes_headers(connect.headers and broker.options.limits.header_support)
         link.max_interest = self.nodes.max_interest()
         is_isolated = connect.isolate or broker.options.leafnodes.isolate_interest
-        wanted = WANTED[Kind.LEAF] - ({Kind.LEAF} if is_isolated else set())
-        link.told = Told(link, broker.turns, LeafDialect(), Kind.LEAF, wanted)
+        kind = Kind.HUB if connect.is_hub else Kind.LEAF
+        link.is_spoke = connect.is_hub
+        wanted = WANTED[kind] - ({Kind.LEAF} if is_isolated else set())
+        link.told = Told(link, broker.turns, LeafDialect(), kind, wanted)
         info = self._second_info(link, identity)
         try:
             self._bind(link, identity.rules, connect.deny_pub or (), info)

@@ -156,6 +156,8 @@ class Remote:
         link.account = account
         self._link = link
         upgrade = self._upgrade_for(link)
+        if upgrade is None:
+            link.channel.bare_socket = bare
         protocol = upgrade or protocol_for(loop, link.channel)
         try:
             await loop.create_connection(

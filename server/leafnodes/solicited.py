@@ -97,6 +97,7 @@ class Solicited(Side):
             server_id=self.nodes.broker.keys.server_id,
             name=own,
             cluster=self.nodes.cluster_name() or own,
+            is_hub=self._remote.table.hub,
             headers=self.nodes.broker.options.limits.header_support,
             jetstream=jetstream.enabled,
             domain=jetstream.domain if jetstream.enabled else "",
@@ -129,8 +130,9 @@ class Solicited(Side):
         self._is_done = True
         self.compare_domains(link, has_jetstream=info.jetstream is True, domain=info.domain or "")
         link.max_interest = self.nodes.max_interest()
-        link.is_spoke = True
-        link.told = Told(link, self.nodes.broker.turns, LeafDialect(), Kind.HUB)
+        kind = Kind.LEAF if self._remote.table.hub else Kind.HUB
+        link.is_spoke = kind is Kind.HUB
+        link.told = Told(link, self.nodes.broker.turns, LeafDialect(), kind)
         if self._bind(link, info):
             self.nodes.join(link, link.take_rules)
 

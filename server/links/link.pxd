@@ -99,6 +99,6 @@ cdef class Link(ChannelOwner):
     cpdef void send_run(
         self, Frame frame, Heads heads, Py_ssize_t count, list queues
     ) except *
-    cpdef void note_sent(self, Frame frame, Py_ssize_t count) except *
+    cpdef void note_sent(self, Py_ssize_t count, Py_ssize_t size) except *
     @cython.locals(checks=int, subject=bytes, reply=bytes)
     cpdef Frame sendable(self, Client publisher, Frame frame)

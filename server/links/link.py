@@ -446,7 +446,7 @@ class Link(ChannelOwner):
             self.link_outbound.append_with_queues(frame, heads, queues)
         else:
             self.link_outbound.append_plain(frame, heads)
-        self.note_sent(frame, 1)
+        self.note_sent(1, frame.size)
         return True
 
     def sends_run(self, frame: Frame) -> bool:
@@ -461,12 +461,15 @@ class Link(ChannelOwner):
     def send_run(self, frame: Frame, heads: Heads, count: int, queues: list[bytes] | None) -> None:
         """Send `count` messages, `frame` the first, that differ in their payloads only."""
         self.link_outbound.append_run_over(frame, heads, count, queues)
-        self.note_sent(frame, count)
+        self.note_sent(count, count * frame.size)
 
-    def note_sent(self, frame: Frame, count: int) -> None:
-        """Have what was appended written, and look whether the socket keeps up."""
+    def note_sent(self, count: int, size: int) -> None:
+        """Have what was appended written, `count` messages of `size` bytes together.
+
+        It looks whether the socket keeps up.
+        """
         self.out_messages += count
-        self.out_bytes += count * frame.size
+        self.out_bytes += size
         self.router.touch(self)
         if self.outbound.behind and not self.deliver_checks & BEHIND:
             self.flushed()  # it has filled a chunk that its socket did not take

@@ -96,8 +96,7 @@ class LinkListener(Acceptor):
             accepted.close()
             return
         link = self.make_link(peer)
-        if self.tls is not None:
-            link.channel.bare_socket = accepted  # to be shut down if the link closes meanwhile
+        link.channel.bare_socket = accepted
         self.begin(link)
         task = asyncio.get_running_loop().create_task(self._connect(accepted, link))
         self._tasks.add(task)

@@ -2,13 +2,15 @@
 
 cimport cython
 
-from midge.protocol cimport memory
+from midge.protocol cimport digits, memory
 from midge.protocol.frame cimport Frame
 from midge.server.routing.outbound cimport ChunkPool, Outbound
 
 cdef int _SPACE
 cdef bytes _WITH_REPLY, _WITHOUT_REPLY, BLOCK_VERB
-cdef Py_ssize_t _BLOCK_HEAD, _BLOCK_MAX, _MSG_LINE_BYTES, _NO_BLOCK
+cdef int _CR, _LF
+cdef bytes _MSG
+cdef Py_ssize_t _BLOCK_HEAD, _BLOCK_MAX, _MSG_LINE_BYTES, _SIZE_BYTES, _NO_BLOCK
 
 
 @cython.final
@@ -26,6 +28,11 @@ cdef class LinkOutbound(Outbound):
 
     @cython.locals(subject_length=Py_ssize_t, length=Py_ssize_t)
     cpdef void append_in_block(self, Frame frame, Py_ssize_t number, bytes sid) except *
+    @cython.locals(data="unsigned char *", at=Py_ssize_t, length=Py_ssize_t)
+    cpdef void append_parts_in_block(
+        self, Py_ssize_t number, bytes sid, bytes subject, bytes payload
+    ) except *
+    cdef void _continue_block(self, Py_ssize_t number, Py_ssize_t length) except *
     cdef void _begin_block(self, Py_ssize_t number, Py_ssize_t length) except *
     @cython.locals(at=Py_ssize_t)
     cdef void _end_block(self) except *

@@ -1,16 +1,20 @@
 """The sending side of a link: messages as LMSG, RMSG and HMSG, written where MSG would be."""
 
-from midge.protocol import memory
+from midge.protocol import digits, memory
 from midge.protocol.frame import Frame
 from midge.protocol.worker import BLOCK_HEAD_BYTES, BLOCK_VERB
 from midge.server.routing.outbound import ChunkPool, Outbound
 
 _SPACE = 0x20
+_CR = 0x0D
+_LF = 0x0A
+_MSG = b"MSG "
 _WITH_REPLY = b"+ "
 _WITHOUT_REPLY = b"| "
 _BLOCK_HEAD = BLOCK_HEAD_BYTES  # C numbers where this is compiled
 _BLOCK_MAX = 16 * 1024  # as much as a reader keeps of an unfinished one without a buffer of its own
 _MSG_LINE_BYTES = 6  # the verb and the blanks of a MSG line
+_SIZE_BYTES = 22  # of a size, at most, and the end of the line
 _NO_BLOCK = -1
 
 
@@ -145,6 +149,42 @@ class LinkOutbound(Outbound):
         """Add `frame` as the other worker's subscription `number`, called `sid`, gets it."""
         subject_length = frame.subject_end - frame.subject_start
         length = _MSG_LINE_BYTES + subject_length + len(sid) + frame.end - frame.tail
+        self._continue_block(number, length)
+        self.append_message(frame, sid)
+        self._block_count += 1
+        self._block_size += frame.size
+        self._block_end = self._used
+
+    def append_parts_in_block(
+        self, number: int, sid: bytes, subject: bytes, payload: bytes
+    ) -> None:
+        """Add a message without reply or headers as `append_in_block` does, from its parts."""
+        length = _MSG_LINE_BYTES + len(subject) + len(sid) + _SIZE_BYTES + len(payload) + 2
+        self._continue_block(number, length)
+        data = self._data
+        at = self._used
+        memory.copy_bytes(data, at, _MSG)
+        at += len(_MSG)
+        memory.copy_bytes(data, at, subject)
+        at += len(subject)
+        data[at] = _SPACE
+        at += 1
+        memory.copy_bytes(data, at, sid)
+        at += len(sid)
+        data[at] = _SPACE
+        at = digits.write_number(data, at + 1, len(payload))
+        data[at] = _CR
+        data[at + 1] = _LF
+        memory.copy_bytes(data, at + 2, payload)
+        at += 2 + len(payload)
+        data[at] = _CR
+        data[at + 1] = _LF
+        self._used = self._block_end = at + 2
+        self._block_count += 1
+        self._block_size += len(payload)
+
+    def _continue_block(self, number: int, length: int) -> None:
+        """Have a block for the subscription `number` with room for `length` bytes more."""
         if (
             self._block == _NO_BLOCK
             or number != self._block_number
@@ -153,10 +193,6 @@ class LinkOutbound(Outbound):
             or self._used + length > self._capacity
         ):
             self._begin_block(number, length)
-        self.append_message(frame, sid)
-        self._block_count += 1
-        self._block_size += frame.size
-        self._block_end = self._used
 
     def _begin_block(self, number: int, length: int) -> None:
         """Begin a block that has room for `length` bytes at least, in one chunk with its head."""

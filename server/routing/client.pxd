@@ -33,5 +33,7 @@ cdef class Client(Handler):
     cpdef void unheld(self, Client publisher) except *
     cpdef bint reaches(self, Client link, str origin) except -1
     cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1
+    cpdef bint forward_parts(self, bytes subject, bytes payload) except -1
+    cpdef Client lines_to(self, Subscription subscription)
     cpdef bint takes_run(self, Client publisher, Frame frame) except -1
     cpdef void forward_run(self, Frame frame, Py_ssize_t count, list queues) except *

@@ -20,8 +20,8 @@ class Client(Handler):
 
     `role` is one of role.py: most are what NATS calls clients.
 
-    With `is_spoke` it is a link to a hub: every server of a cluster has its own, so nothing goes from
-    there over routes, nor the reverse.
+    With `is_spoke` it is a link to a hub: every server of a cluster has its own, so nothing goes
+    from there over routes, nor the reverse.
 
     The counts are of messages and of their bytes, header and payload. `dirty` tells that the
     router has put output into `outbound` and will flush it.
@@ -86,6 +86,13 @@ class Client(Handler):
         """Tell whether the message at hand is for a member of the queue group `name`."""
         return True
 
+    def lines_to(self, subscription: "Subscription") -> "Client | None":
+        """Return who is the handler of lines that need nothing but to go to `subscription`.
+
+        They are PUBs such as the message at hand of this publisher; None: they need more.
+        """
+        return None
+
     # What only links do.
 
     def forward(
@@ -95,6 +102,10 @@ class Client(Handler):
 
         It is for the plain subscriptions there, and for a member of each of the groups `queues`.
         """
+        return False
+
+    def forward_parts(self, subject: bytes, payload: bytes) -> bool:
+        """Send a message of the server's own, without reply or headers; False: make it a frame."""
         return False
 
     def takes_run(self, publisher: "Client | None", frame: "Frame") -> bool:

@@ -10,7 +10,9 @@ from midge.server.links.outbound cimport Heads
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
 from midge.server.routing.subscription cimport RoutedSubscription
-from midge.sublist.subscription cimport RemoteSubscription
+from midge.sublist.result cimport SubListResult
+from midge.sublist.sublist cimport SubList
+from midge.sublist.subscription cimport RemoteSubscription, Subscription
 
 cdef int _WORKER, _ROUTE, BEHIND, _HARMLESS
 cdef bytearray _NOTHING
@@ -37,6 +39,9 @@ cdef class WorkerLink(Link):
     cdef WorkerPart _publishing(self, Frame frame)
     cdef WorkerPart _named(self, bytes account)
     cpdef void drop_interest(self) except *
+    cpdef Account account_of_lines(self)
+    @cython.locals(sublist=SubList, view=SubListResult)
+    cpdef bint sends_only_to(self, WorkerPart part, Subscription subscription) except -1
     cpdef void send_ping(self) except *
     cpdef void on_pong(self) except *
     @cython.locals(part=WorkerPart, told=RemoteSubscription, from_where=str)
@@ -63,6 +68,9 @@ cdef class WorkerLink(Link):
     ) except *
     @cython.locals(base=Py_ssize_t)
     cpdef void send_in_block(self, Numbered receiver, Frame frame, Py_ssize_t count) except *
+    cpdef void send_parts_in_block(
+        self, Numbered receiver, bytes subject, bytes payload
+    ) except *
     cdef void _announce(self, WorkerPart part) except *
     cpdef void send_as_they_lie(self, WorkerPart part, Frame frame, Py_ssize_t count) except *
 
@@ -86,6 +94,7 @@ cdef class WorkerPart(Client):
     cdef readonly bytes announcement
     cdef Heads _heads
 
+    cpdef Client lines_to(self, Subscription subscription)
     cpdef bint reaches(self, Client link, str origin) except -1
     cpdef WorkerPart carried(self)
     @cython.locals(link=WorkerLink)
@@ -110,6 +119,7 @@ cdef class Numbered(Client):
     cpdef Client carried(self)
     @cython.locals(link=WorkerLink)
     cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1
+    cpdef bint forward_parts(self, bytes subject, bytes payload) except -1
     cpdef bint takes_run(self, Client publisher, Frame frame) except -1
     cpdef void forward_run(self, Frame frame, Py_ssize_t count, list queues) except *
 

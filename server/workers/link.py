@@ -24,7 +24,7 @@ from midge.server.routing.slow_path import BEHIND
 from midge.server.routing.subscription import RoutedSubscription
 from midge.server.workers.barrier import Round
 from midge.server.workers.interest import HARMLESS
-from midge.sublist.subscription import RemoteSubscription
+from midge.sublist.subscription import RemoteSubscription, Subscription
 
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
@@ -73,6 +73,7 @@ class WorkerLink(Link):
     def lost(self) -> None:
         """Let go of everything."""
         self._lines.blocks = NOBODY
+        self._lines.taker = None
         Link.lost(self)
 
     def part_of(self, name: bytes) -> "WorkerPart":
@@ -194,6 +195,23 @@ class WorkerLink(Link):
         """Route a message that is for a member of each of `queues` too."""
         self.take_for(self._present(), frame, queues)
 
+    def account_of_lines(self) -> Account:
+        """Return the account that the last A+ has named."""
+        return self._named(self._lines.announced).account
+
+    def sends_only_to(self, part: "WorkerPart", subscription: Subscription) -> bool:
+        """Tell whether PUBs such as the message at hand need nothing but to go there."""
+        sublist = part.account.sublist
+        view = self._view
+        return (
+            view is not None
+            and view.lone is subscription
+            and self._view_of is sublist
+            and self._generation == sublist.generation
+            and not self._is_unusual
+            and self.router.observer is None
+        )
+
     def take_block(
         self, data: bytearray, start: int, end: int, number: int, count: int, size: int
     ) -> None:
@@ -247,13 +265,19 @@ class WorkerLink(Link):
             self.link_outbound.append_in_block(frame, receiver.number, receiver.sid)
             frame.base += frame.end
         frame.base = base
-        self.note_sent(frame, count)
+        self.note_sent(count, count * frame.size)
+
+    def send_parts_in_block(self, receiver: "Numbered", subject: bytes, payload: bytes) -> None:
+        """Send a message without reply or headers, for one subscription."""
+        self._announce(receiver.part)
+        self.link_outbound.append_parts_in_block(receiver.number, receiver.sid, subject, payload)
+        self.note_sent(1, len(payload))
 
     def send_as_they_lie(self, part: "WorkerPart", frame: Frame, count: int) -> None:
         """Send `count` PUBs of the account of `part`, `frame` the first, one behind the other."""
         self._announce(part)
         self.link_outbound.append_as_it_lies(frame, count)
-        self.note_sent(frame, count)
+        self.note_sent(count, count * frame.size)
 
     def _announce(self, part: "WorkerPart") -> None:
         """Say that PUBs and blocks are of the account of `part` from now on."""
@@ -331,6 +355,10 @@ class WorkerPart(Client):
 
     # As a publisher it is the link.
 
+    def lines_to(self, subscription: Subscription) -> "WorkerLink | None":
+        """Return the link, where the message at hand is a PUB that goes to `subscription` alone."""
+        return self.link if self.link.sends_only_to(self, subscription) else None
+
     def run_goes_on(self, generation: int) -> bool:
         """Tell whether nothing has halted the parser, and the next message is for the same."""
         return not self.link.parser.halted and self.account.sublist.generation == generation
@@ -375,6 +403,13 @@ class Numbered(Client):
         if link.deliver_checks and link.sendable(publisher, frame) is None:
             return False
         link.send_in_block(self, frame, 1)
+        return True
+
+    def forward_parts(self, subject: bytes, payload: bytes) -> bool:
+        """See `Client.forward_parts`; not while something has to be looked at first."""
+        if self.link.deliver_checks:
+            return False
+        self.link.send_parts_in_block(self, subject, payload)
         return True
 
     def takes_run(self, publisher: Client | None, frame: Frame) -> bool:

@@ -68,6 +68,7 @@ class Mesh(Observer):
         loop = asyncio.get_running_loop()
         protocol = protocol_for(loop, link.channel)
         end.setblocking(False)
+        link.channel.bare_socket = end
         try:
             await loop.create_unix_connection(lambda: protocol, sock=end)
         except OSError as error:

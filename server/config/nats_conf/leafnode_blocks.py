@@ -121,7 +121,7 @@ REMOTE: dict[str, Handler] = {
     "nkey": _seed,
     "seed": _seed,
     "tls": _remote_tls,
-    "hub": Missing("remotes that this server is the hub of"),
+    "hub": Key("hub", boolean),
     "deny_imports": Key("deny_imports", texts),
     "deny_import": Key("deny_imports", texts),
     "deny_exports": Key("deny_exports", texts),

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from midge.server.broker.broker import Broker
 from midge.server.clients.channel_owner import ChannelOwner
-from midge.server.clock import time_limit
 from midge.server.listeners.tcp import Listener
 from midge.server.listeners.tls import TlsContexts
 from midge.server.listeners.tls_alert import alerting
@@ -35,50 +34,57 @@ class WebSocketListener(Listener):
         self._make_leaf = make_leaf
         self.is_encrypted = tls is not None
         self._inflated = InflatedBytes()
+        self._upgrading: dict[WebSocketProtocol, socket.socket] = {}
+
+    def close(self) -> None:
+        """Take no more connections, and end those that are not upgraded yet."""
+        super().close()
+        for protocol, accepted in list(self._upgrading.items()):
+            protocol.cut_off(accepted)
 
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        if len(self._tasks) >= self._broker.options.limits.max_connections:
+        if len(self._upgrading) >= self._broker.options.limits.max_connections:
             self._broker.limit_hits["handshakes"] += 1
             accepted.close()  # as many handshakes in progress as connections allowed
             return
         if self._tls is not None and not self._admits_handshake(self._tls):
             accepted.close()  # nothing can be sent to it before the handshake
             return
-        self._run(self._upgrade(accepted, peer))
-
-    async def _upgrade(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        """Complete the TLS and HTTP handshakes within their time limit."""
-        loop = asyncio.get_running_loop()
         protocol = WebSocketProtocol(
             self._judge,
             lambda request: self._make_connection(request, peer),
             peer,
             self._inflated,
         )
-        options = self._broker.options.websocket
+        self._upgrading[protocol] = accepted
+        upgrading = asyncio.get_running_loop().create_task(self._upgrade(accepted, protocol, peer))
+        self._connecting.add(upgrading)
+        upgrading.add_done_callback(self._connecting.discard)
+
+    async def _upgrade(
+        self, accepted: socket.socket, protocol: WebSocketProtocol, peer: tuple[str, int]
+    ) -> None:
+        """Complete the TLS and HTTP handshakes; who takes too long is cut off.
+
+        Nothing cancels this: uvloop drops a transport whose making is cancelled without calling
+        `connection_lost`, and a server that stops would wait for it if it was upgraded meanwhile.
+        """
+        loop = asyncio.get_running_loop()
+        timeout_s = self._broker.options.websocket.handshake_timeout_s
         context = self._tls.context if self._tls is not None else None
-        transport: asyncio.Transport | None = None
+        timer = self._broker.clock.call_later(timeout_s, _time_out, protocol, accepted, peer)
         try:
-            async with time_limit(self._broker.clock, options.handshake_timeout_s):
-                with alerting(accepted):
-                    transport, _ = await loop.connect_accepted_socket(
-                        lambda: protocol, accepted, ssl=context
-                    )
-                await protocol.upgraded
-        except (OSError, ssl.SSLError, TimeoutError) as error:
+            with alerting(accepted):
+                await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=context)
+            await protocol.upgraded
+        except (OSError, ssl.SSLError) as error:
             error.__traceback__ = None  # the SSL protocol keeps it, and it keeps this frame
-            if transport is not None:
-                transport.abort()
-            else:
-                accepted.close()
-            text = str(error) or "no upgrade in time"
-            log.error("websocket_refused", peer=f"{peer[0]}:{peer[1]}", error=text)
-        except asyncio.CancelledError:
-            if transport is None:
-                accepted.close()
-            else:
-                transport.abort()
-            raise
+            accepted.close()
+            if not protocol.is_cut_off:
+                _refused(peer, str(error) or type(error).__name__)
+        finally:
+            timer.cancel()
+            del self._upgrading[protocol]
 
     def _judge(self, request: Request, encrypted: bool) -> Upgrade:
         leafnodes = self._make_leaf is not None
@@ -98,3 +104,13 @@ class WebSocketListener(Listener):
         connection.owes_info = True
         connection.cookies = credentials(request.cookies(), self._broker.options.websocket)
         return connection
+
+
+def _time_out(protocol: WebSocketProtocol, accepted: socket.socket, peer: tuple[str, int]) -> None:
+    """End a connection that is not upgraded in time."""
+    if protocol.cut_off(accepted):
+        _refused(peer, "no upgrade in time")
+
+
+def _refused(peer: tuple[str, int], error: str) -> None:
+    log.error("websocket_refused", peer=f"{peer[0]}:{peer[1]}", error=error)

@@ -5,6 +5,7 @@ parser piece by piece, in turns, and only while the parser takes more.
 """
 
 import asyncio
+import socket
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from websockets.exceptions import PayloadTooBig, ProtocolError
 from websockets.frames import CTRL_OPCODES, Frame, Opcode
 from websockets.protocol import CLIENT, SERVER, Protocol
 
+from midge.server.clients.bare_transport import shut
 from midge.server.clients.channel_owner import ChannelOwner
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.fair_turns import FairTurns
@@ -366,11 +368,26 @@ class WebSocketProtocol(FrameProtocol):
         self._judge = judge
         self._make_connection = make_connection
         self._peer = peer
+        self.is_cut_off = False
+
+    def cut_off(self, accepted: socket.socket) -> bool:
+        """End the connection on the socket `accepted`, unless it is upgraded; tell whether so.
+
+        What has been read of a request is not answered any more.
+        """
+        if self.upgraded.done():
+            return False
+        self.is_cut_off = True
+        if self._transport is None:
+            shut(accepted)
+        else:
+            self._transport.abort()
+        return True
 
     def _begin(self, head: bytes) -> None:
         """Answer the request; an upgrade makes the Connection."""
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if transport is None or transport.is_closing() or self.is_cut_off:
             return
         self._settle()
         try:

@@ -127,6 +127,19 @@ async def test_a_name_is_there_once(server: Server, peers: list[Peer]) -> None:
     assert await other.rest() == []
 
 
+async def test_two_other_servers_may_have_one_name(
+    joined: Peer, server: Server, peers: list[Peer], client: Client
+) -> None:
+    other = await dialled(server, peers)
+    other.connect(**LOGIN, name="NOTHER")
+    other.introduce(server_id="NOTHER")
+    await other.settle()
+    await client.subscribe("both")
+    await client.flush()
+    assert "RS+ A both" in await other.settle()
+    assert "RS+ A both" in await joined.settle()
+
+
 async def test_interest_is_told_when_it_begins_and_ends(joined: Peer, client: Client) -> None:
     first = await client.subscribe("foo.*")
     again = await client.subscribe("foo.*")

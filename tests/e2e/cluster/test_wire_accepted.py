@@ -20,7 +20,7 @@ from midge.testing import SettlingClient
 from tests.support.clusters import INFO, WAIT_S, Peer, publish_each_kind, route_port, told_of
 from tests.support.processes import Server, command_of
 
-TESTS = 8
+TESTS = 9
 """How many ports there are: one for each test."""
 
 CONFIG = """
@@ -185,6 +185,12 @@ async def test_a_server_of_another_cluster_gets_connect_only(gate: Gate) -> None
     assert peer.told["cluster"] == "C1"
     async with asyncio.timeout(WAIT_S):
         assert await peer.line() == "(end)"
+
+
+async def test_whether_names_differ_is_for_the_other_server_to_say(gate: Gate) -> None:
+    peer = await gate.joined(server_name="R1")
+    assert peer.info["server_name"] == "R1"
+    assert await peer.settle() is not None
 
 
 async def test_who_has_been_refused_is_tried_again(gate: Gate) -> None:

@@ -57,13 +57,12 @@ def test_no_connect_in_time_is_the_end(world: World) -> None:
     assert route.take() == ["-ERR 'Authentication Timeout'"]
 
 
-@pytest.mark.parametrize(
-    "fields", [{"server_name": "ME"}, {"server_id": "NOTHER", "server_name": "PEER"}]
-)
-def test_a_name_is_taken_once(world: World, fields: dict[str, str]) -> None:
+def test_a_server_of_the_own_name_is_refused_by_the_one_that_it_connects_to(world: World) -> None:
     first = world.joined()
-    route = world.accept().connect().introduce(**{"server_id": "NNEW", **fields})
+    route = world.accept().connect().introduce(server_id="NNEW", server_name="ME")
     assert not route.is_up
+    assert world.dial().introduce(server_id="NNEW", server_name="ME").is_up
+    assert world.accept().connect().introduce(server_id="NOTHER", server_name="PEER").is_up
     assert first.is_up
 
 

@@ -10,10 +10,13 @@ import pytest
 from midge.server.broker.broker import Broker
 from midge.server.clients.connection import Connection
 from midge.server.config.options import Options
+from midge.server.jetstream.ingest import StreamSubscription
+from midge.server.jetstream.sink import only_link
 from midge.server.routing.observer import MessageObserver
 from midge.server.workers.interest import Interest, Told
 from midge.server.workers.link import WorkerLink
 from midge.testing import ManualClock
+from tests.support.jetstream_account import AccountRig
 from tests.support.transports import Transport
 
 
@@ -227,3 +230,48 @@ def test_what_is_no_block_breaks_the_link(ends: Ends, line: bytes) -> None:
     ends.into.side.on_peer_error = Mock()
     ends.into.channel.feed(line)
     assert ends.into.reason is not None
+
+
+@pytest.mark.parametrize("size", [0, 9, 100, 12_345, 70_000])
+def test_what_the_server_sends_itself_crosses_in_blocks_without_a_frame(
+    ends: Ends, size: int
+) -> None:
+    ends.subscriber.says(b"SUB inbox.* 7\r\n")
+    ends.tell()
+    payload = b"x" * size
+    for i in range(3):
+        subject = b"inbox.%d" % i
+        link = only_link(ends.here.global_account.sublist.match(subject))
+        assert link is not None
+        assert link.forward_parts(subject, payload)
+    ends.here.router.flush()
+    crossing = ends.publish(b"PUB inbox.last 2\r\nok\r\n")
+    assert (ends.out.out_messages, ends.out.out_bytes) == (4, 3 * size + 2)
+    lines = [b"MSG inbox.%d 7 %d\r\n%b\r\n" % (i, size, payload) for i in range(3)]
+    assert ends.arrive(crossing, 16_000) == b"".join(lines) + b"MSG inbox.last 7 2\r\nok\r\n"
+
+
+def test_no_single_link_leads_to_receivers_in_both_workers(ends: Ends) -> None:
+    ends.subscriber.says(b"SUB inbox.* 7\r\n")
+    ends.tell()
+    ends.publisher.says(b"SUB inbox.1 1\r\n")
+    assert only_link(ends.here.global_account.sublist.match(b"inbox.1")) is None
+    assert only_link(ends.here.global_account.sublist.match(b"inbox.2")) is not None
+
+
+def test_lines_for_a_stream_of_the_other_worker_are_stored_many_at_once(ends: Ends) -> None:
+    stream = AccountRig().create(subjects=["a.>"])
+    subscription = StreamSubscription(b"a.>", stream)
+    ends.there.global_account.add(subscription)
+    ends.tell()
+    ends.arrive(ends.publish(LINES))
+    parser = ends.into.channel.parser
+    assert parser.taker is subscription.lines
+    ends.arrive(ends.publish(LINES))
+    ends.arrive(ends.publish(b"PUB a.x re 1\r\n?\r\n" + LINES), 1000)
+    assert (ends.into.in_messages, ends.into.in_bytes) == (181, 3 * sum(range(60)) + 1)
+    assert subscription.delivered == stream.store.last_seq == 181
+    ends.subscriber.says(b"SUB a.0 5\r\n")
+    ends.tell()
+    assert ends.arrive(ends.publish(LINES)).count(b"MSG a.0 5 ") == 9
+    assert stream.store.last_seq == 241
