@@ -153,9 +153,11 @@ class FlushRule:
                 client.flushed()
         finally:
             if done < len(dirty):  # one fault is not to silence the others
-                left = dirty[done:]
-                if self._first is not None:
-                    left += [self._first, *self._others]
+                left = dirty[done:] + self._waiting()
                 self._first = left[0]
                 self._others = left[1:]
                 self.flush_soon()
+
+    def _waiting(self) -> list[Client]:
+        """List the clients that have become dirty since the last flush, in that order."""
+        return [] if self._first is None else [self._first, *self._others]
