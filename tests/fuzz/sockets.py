@@ -31,6 +31,7 @@ class Socket:
         self.ends = False  # closed by the server
         self.is_lost = False
         self.is_broken = False
+        self._has_failed = False  # broken, and found to be by a write
         self.was_torn = False  # whether something it was given never left
         self._taken = 0  # by `end`, of what was sent
         self._is_paused = False
@@ -45,11 +46,11 @@ class Socket:
     def write(self, data: bytes | memoryview) -> None:
         assert len(data) > 0, "wrote nothing"
         is_last_word_said = self.ends or self._said_eof
-        if self.is_lost or (is_last_word_said and self.end is not None):
+        if self.is_lost or self._has_failed or (is_last_word_said and self.end is not None):
             return  # as asyncio does
         assert not is_last_word_said, "wrote after it"
         if self.is_broken:
-            self.was_torn = True
+            self.was_torn = self._has_failed = True
             self.abort()
             return
         self._kept.append(memoryview(data))

@@ -171,3 +171,12 @@ def test_who_reads_slowly_harms_nobody_else(
                 is_coalescing=is_coalescing,
             )
             world.play(script, split)
+
+
+def test_a_socket_that_fails_may_be_written_to_until_the_loop_tells() -> None:
+    message = b"PUB a.b 20000\r\n" + bytes(20_000) + b"\r\n"
+    steps = [("break", 0), ("feed", 0, b"SUB a.b 1\r\n" + 4 * message)]  # more than one chunk
+    script = Script([b'CONNECT {"verbose":false}\r\n'], steps)
+    world = World(Options(limits=TIGHT), read_bytes=1 << 18)
+    world.play(script, whole)
+    assert [socket.is_lost for socket in world.sockets] == [True]
