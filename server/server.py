@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from midge.protocol.errors import MidgeError
 from midge.server.broker.broker import Broker
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clock import Clock, LoopClock, sleep
+from midge.server.clock import Clock, LoopClock
 from midge.server.config.options import Options
 from midge.server.errors import ConfigError
 from midge.server.listeners.doors import Doors, OwnDoors
@@ -431,19 +431,9 @@ class Server:
 
     async def close_clients_slowly(self) -> None:
         """Close the clients one by one, after the time they have to leave by themselves."""
-        broker = self.broker
-        if not broker.clients:
-            return
-        timing = self.options.shutdown
-        await sleep(self.broker.clock, timing.lame_duck_grace_period_s)
-        clients = list(broker.clients.values())
-        spread_s = timing.lame_duck_duration_s - timing.lame_duck_grace_period_s
-        gap_s = min(spread_s / max(len(clients), 1), 1.0)
-        for connection in clients:
-            if connection.reason is None:  # many will have gone by themselves
-                connection.close(ClosedReason.SERVER_SHUTDOWN)
-                if broker.clients:
-                    await sleep(self.broker.clock, self._random.uniform(gap_s / 2, gap_s))
+        from midge.server.broker.lame_duck import close_slowly  # noqa: PLC0415 - once, if ever
+
+        await close_slowly(self.broker)
 
     def pause_accepting(self) -> None:
         """Stop listening for a while: new connections are refused."""
