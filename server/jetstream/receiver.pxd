@@ -60,7 +60,7 @@ cdef class ClientReceiver(Receiver):
     ) except *
     @cython.locals(checks=int)
     cpdef bint is_open(self, MessageView message) except -1
-    @cython.locals(client=Client, line=MessageLine, size=Py_ssize_t, headers_size=Py_ssize_t)
+    @cython.locals(line=MessageLine, size=Py_ssize_t, headers_size=Py_ssize_t)
     cpdef void take(
         self, MessageView message, bytearray reply, Py_ssize_t reply_end
     ) except *
@@ -86,6 +86,10 @@ cpdef bint write_stored(
     RoutedSubscription subscription, Router router, MessageLine line, bytes subject,
     bytearray head, Py_ssize_t head_end, MessageView message
 ) except -1
+
+cdef void _append(
+    MessageLine line, Client client, const unsigned char *body, Py_ssize_t start, Py_ssize_t end
+) except *
 
 cdef void _count(
     Client client, RoutedSubscription subscription, Router router, Py_ssize_t size

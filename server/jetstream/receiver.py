@@ -140,7 +140,6 @@ class ClientReceiver(Receiver):
 
     def take(self, message: MessageView, reply: bytearray, reply_end: int) -> None:
         """Append `message` to the client's output, as the router's `deliver` does."""
-        client = self._client
         line = self._line
         size = message.payload_end - message.headers_start
         headers_size = message.payload_start - message.headers_start
@@ -149,14 +148,8 @@ class ClientReceiver(Receiver):
         )
         line.add(reply, 0, reply_end)
         line.finish(headers_size, size)
-        line.is_busy = True
-        try:
-            client.outbound.append_parts(
-                line.data, line.end, message.body, message.headers_start, message.payload_end
-            )
-        finally:
-            line.is_busy = False
-        _count(client, self._subscription, self._router, size)
+        _append(line, self._client, message.body, message.headers_start, message.payload_end)
+        _count(self._client, self._subscription, self._router, size)
 
 
 def receiver_of(
@@ -211,11 +204,7 @@ def write(
     line.finish(headers_size, size)
     if headers:
         line.append(headers, 0, headers_size)
-    line.is_busy = True
-    try:
-        client.outbound.append_parts(line.data, line.end, payload, 0, len(payload))
-    finally:
-        line.is_busy = False
+    _append(line, client, payload, 0, len(payload))
     router.offers += 1
     _count(client, subscription, router, size)
     return True
@@ -238,16 +227,21 @@ def write_stored(
     line.begin(head_end, subject, 0, len(subject), subscription.sid)
     line.finish(head_end, size)
     line.append(head, 0, head_end)
-    line.is_busy = True
-    try:
-        client.outbound.append_parts(
-            line.data, line.end, message.body, message.payload_start, message.payload_end
-        )
-    finally:
-        line.is_busy = False
+    _append(line, client, message.body, message.payload_start, message.payload_end)
     router.offers += 1
     _count(client, subscription, router, size)
     return True
+
+
+def _append(
+    line: MessageLine, client: Client, body: bytes | bytearray, start: int, end: int
+) -> None:
+    """Append `line` and ``body[start:end]`` behind it to the output of `client`."""
+    line.is_busy = True
+    try:
+        client.outbound.append_parts(line.data, line.end, body, start, end)
+    finally:
+        line.is_busy = False
 
 
 def _count(client: Client, subscription: RoutedSubscription, router: Router, size: int) -> None:
