@@ -4,6 +4,7 @@ from typing import cast
 
 from midge.protocol.errors import ProtocolError
 from midge.server.clients.channel import Channel
+from midge.server.clients.charges import DELIVERY_BYTES
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.keepalive import Keepalive
 from midge.server.clients.owner import Owner
@@ -12,7 +13,7 @@ from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.router import Router
 
-_DELIVERY_BYTES = 128  # what a delivery uses up of a turn besides its bytes
+_DELIVERY_BYTES = DELIVERY_BYTES  # a C number where this is compiled
 
 
 class ChannelOwner(Owner):

@@ -11,6 +11,12 @@ COMMAND_BYTES = 8 * 1024 if memory.is_compiled() else 64 * 1024
 STEP_BYTES = 64 if memory.is_compiled() else 640
 """A step of the SubList or of a set of permissions."""
 
+DELIVERY_BYTES = 128
+"""A delivery, besides the message's bytes."""
+
+DELIVERY_IN_RUN_BYTES = 16
+"""The same in a run of messages that differ in their payloads only."""
+
 OK_BYTES = 128 if memory.is_compiled() else 4096
 """A +OK."""
 

@@ -12,6 +12,8 @@ from midge.protocol.messages import DEFAULTS
 from midge.server.clients.channel_owner import ChannelOwner
 from midge.server.clients.charges import (
     COMMAND_BYTES,
+    DELIVERY_BYTES,
+    DELIVERY_IN_RUN_BYTES,
     ESCAPED_BYTES,
     LOG_LINE_BYTES,
     OK_BYTES,
@@ -40,9 +42,8 @@ if TYPE_CHECKING:
     from midge.server.routing.subscription import RoutedSubscription
     from midge.sublist.subscription import Subscription
 
-# What a delivery uses up of a turn besides its bytes.
-_DELIVERY_BYTES = 128
-_DELIVERY_IN_RUN_BYTES = 16
+_DELIVERY_BYTES = DELIVERY_BYTES  # C numbers where this is compiled
+_DELIVERY_IN_RUN_BYTES = DELIVERY_IN_RUN_BYTES
 
 _RESERVED_BYTES = 2048  # finding out in plain Python whether a subject is the server's own
 _TRACED_BYTES = 32 * 1024  # reading headers in plain Python, and telling where a message went

@@ -14,7 +14,12 @@ from midge.protocol.link import LinkParser
 from midge.server.auth.permissions import Permissions
 from midge.server.clients.channel import Channel
 from midge.server.clients.channel_owner import ChannelOwner
-from midge.server.clients.charges import COMMAND_BYTES, STEP_BYTES
+from midge.server.clients.charges import (
+    COMMAND_BYTES,
+    DELIVERY_BYTES,
+    DELIVERY_IN_RUN_BYTES,
+    STEP_BYTES,
+)
 from midge.server.clients.state import State
 from midge.server.links.ack_replies import ACK_PREFIX, as_shown
 from midge.server.links.outbound import Heads, LinkOutbound
@@ -40,8 +45,8 @@ DOCUMENT_MAX_BYTES = 1 << 20
 """Longest CONNECT or INFO of another server: lists of permissions and of addresses are in it."""
 
 _CONNECTED = int(State.CONNECTED)
-_DELIVERY_BYTES = 128
-_DELIVERY_IN_RUN_BYTES = 16
+_DELIVERY_BYTES = DELIVERY_BYTES  # C numbers where this is compiled
+_DELIVERY_IN_RUN_BYTES = DELIVERY_IN_RUN_BYTES
 _CARE_BYTES = 1024  # permissions, mappings and a copy of the frame
 _TRACED_BYTES = 32 * 1024  # reading headers in plain Python, and telling where a message went
 _VIEW_BYTES = 64  # per queue group named, looked for among those of the result
