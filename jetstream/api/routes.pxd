@@ -2,9 +2,10 @@
 
 cimport cython
 
-from midge.jetstream.stream.direct_get cimport DirectGet
+from midge.jetstream.consumer.consumer cimport Consumer
+from midge.jetstream.stream.stream cimport Stream
 
-cdef Py_ssize_t _NEXT_SIZE, _DIRECT_GET_SIZE
+cdef Py_ssize_t _NEXT_SIZE
 
 
 cpdef object stream_of(object account, bytes name)
@@ -14,17 +15,12 @@ cpdef object consumer_of(object account, bytes stream, bytes name)
 @cython.locals(stream=bytes, name=bytes)
 cpdef object consumer_of_pull(object account, bytes subject)
 
-cpdef bint take_pull(
-    object account, bytes subject, bytes reply, bytes headers, bytes body
-) except -1
+cpdef void pull(
+    object account, Consumer consumer, bytes reply, bytes headers, bytes body
+) except *
 
-@cython.locals(name=bytes, message_subject=bytes, direct=DirectGet)
-cpdef bint take_direct_get(
-    object account, bytes subject, bytes reply, bytes headers, bytes body
-) except -1
-
-cpdef bint take_at_once(
-    object account, bytes subject, bytes reply, bytes headers, bytes body
-) except -1
+cpdef void direct_get(
+    object account, Stream stream, bytes subject, bytes reply, bytes headers, bytes body
+) except *
 
 cdef bint _is_level_known(bytes headers) except -1

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 NEXT = b"$JS.API.CONSUMER.MSG.NEXT."
 DIRECT_GET = b"$JS.API.DIRECT.GET."
 
-_NEXT_SIZE = len(NEXT)  # C numbers where this is compiled
-_DIRECT_GET_SIZE = len(DIRECT_GET)
+_NEXT_SIZE = len(NEXT)  # a C number where this is compiled
 
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 ACK_NAMES_SECOND = 6
@@ -49,48 +48,31 @@ def consumer_of_pull(account: JetStreamAccount, subject: bytes) -> Consumer | No
     return consumer_of(account, stream, name)
 
 
-def take_pull(
-    account: JetStreamAccount, subject: bytes, reply: bytes, headers: bytes, body: bytes
-) -> bool:
-    """Hand a pull request to its consumer; False if no consumer has that name."""
-    consumer = consumer_of_pull(account, subject)
-    if consumer is None:
-        return False
+def pull(
+    account: JetStreamAccount, consumer: Consumer, reply: bytes, headers: bytes, body: bytes
+) -> None:
+    """Hand a pull request to its consumer."""
     if headers and not _is_level_known(headers):
         account.surroundings.sink.send(reply, b"", REQUIRED_API_LEVEL, b"")
     else:
         consumer.request(reply, body)
-    return True
 
 
-def take_direct_get(
-    account: JetStreamAccount, subject: bytes, reply: bytes, headers: bytes, body: bytes
-) -> bool:
-    """Answer a direct get; False when no stream of that name allows it."""
-    name, dot, message_subject = subject[_DIRECT_GET_SIZE:].partition(b".")
-    stream = stream_of(account, name)
-    if stream is None or not stream.allows_direct:
-        return False
-    if not reply:
-        return True
+def direct_get(
+    account: JetStreamAccount,
+    stream: Stream,
+    subject: bytes | None,
+    reply: bytes,
+    headers: bytes,
+    body: bytes,
+) -> None:
+    """Answer a direct get, for the last message of `subject` if there is one in the request's."""
     if headers and not _is_level_known(headers):
         account.surroundings.sink.send(reply, b"", REQUIRED_API_LEVEL, b"")
-        return True
-    direct = stream.direct_get
-    if dot:
-        direct.get_last(reply, message_subject, body)
+    elif subject is None:
+        stream.direct_get.get(reply, body)
     else:
-        direct.get(reply, body)
-    return True
-
-
-def take_at_once(
-    account: JetStreamAccount, subject: bytes, reply: bytes, headers: bytes, body: bytes
-) -> bool:
-    """Take a pull request or a direct get; False if nothing answers it: no responders."""
-    if subject.startswith(NEXT):
-        return take_pull(account, subject, reply, headers, body)
-    return take_direct_get(account, subject, reply, headers, body)
+        stream.direct_get.get_last(reply, subject, body)
 
 
 def take_ack(account: JetStreamAccount, subject: bytes, reply: bytes, body: bytes) -> bool:

@@ -21,5 +21,5 @@ cdef class MessageRequests:
     @cython.locals(data="const unsigned char *", start=Py_ssize_t, end=Py_ssize_t,
                    consumer=Consumer, stream=Stream, reply=bytes, subject=bytes)
     cpdef bint take_next(self, Frame frame) except -1
+    @cython.locals(consumer=Consumer, stream=Stream, name=bytes, dot=bytes, wanted=bytes)
     cpdef bint take(self, bytes subject, bytes reply, bytes headers, bytes body) except -1
-    cdef void _look_up_stream(self, bytes subject) except *

@@ -60,16 +60,21 @@ class MessageRequests:
 
     def take(self, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> bool:
         """Take any request; False if nothing answers it: no responders."""
+        streams = self._streams
         if subject.startswith(routes.NEXT):
             self._pull_subject = subject
-            self._consumer = routes.consumer_of_pull(self._streams, subject)
-        else:
-            self._look_up_stream(subject)
-        return routes.take_at_once(self._streams, subject, reply, headers, body)
-
-    def _look_up_stream(self, subject: bytes) -> None:
-        """Keep the stream that a direct get for the last message of a subject names."""
-        name, dot, _ = subject[len(routes.DIRECT_GET) :].partition(b".")
+            self._consumer = consumer = routes.consumer_of_pull(streams, subject)
+            if consumer is None:
+                return False
+            routes.pull(streams, consumer, reply, headers, body)
+            return True
+        name, dot, wanted = subject[len(routes.DIRECT_GET) :].partition(b".")
+        stream = routes.stream_of(streams, name)
         if dot:
             self._get_prefix = b"%b%b." % (routes.DIRECT_GET, name)
-            self._stream = routes.stream_of(self._streams, name)
+            self._stream = stream
+        if stream is None or not stream.allows_direct:
+            return False
+        if reply:
+            routes.direct_get(streams, stream, wanted if dot else None, reply, headers, body)
+        return True

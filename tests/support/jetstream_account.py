@@ -9,7 +9,7 @@ from typing import Any
 
 from midge.jetstream.account.account import JetStreamAccount
 from midge.jetstream.account.limits import AccountLimits, ServerLimits
-from midge.jetstream.api import dispatch, routes
+from midge.jetstream.api import dispatch
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.environment.sink import Sink
 from midge.jetstream.store.file.directory import StoreDirectory
@@ -18,6 +18,7 @@ from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.stream.stream import Stream
 from midge.jetstream.stream.surroundings import Surroundings
 from midge.protocol.frame import compose
+from midge.server.jetstream.message_requests import MessageRequests
 from midge.sublist.subjects import matches
 from midge.testing.simulated_disk import SimulatedDisk
 
@@ -139,7 +140,7 @@ class AccountRig:
         block = header_block(headers)
         raw = subject.encode()
         if raw.startswith((b"$JS.API.DIRECT.", b"$JS.API.CONSUMER.MSG.")):
-            routes.take_at_once(self.account, raw, reply.encode(), block or b"", payload)
+            MessageRequests(self.account).take(raw, reply.encode(), block or b"", payload)
         elif raw.startswith(dispatch.PREFIX):
             dispatch.handle(
                 self.account, raw, block or b"", payload, lambda answer: self._answer(reply, answer)

@@ -14,6 +14,7 @@ from midge.jetstream.api import dispatch, routes
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.stream.surroundings import Surroundings
+from midge.server.jetstream.message_requests import MessageRequests
 from tests.differential.jetstream.consumer_programs import (
     INBOXES,
     NANOSECONDS_OF_AN_HOUR,
@@ -104,7 +105,7 @@ class Run:
     def _pull(self, name: str, body: dict[str, Any], inbox: int) -> Any:
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._name}.{name}".encode()
         text = json.dumps(body).encode()
-        routes.take_at_once(self._core.account, subject, self._inboxes[inbox], b"", text)
+        MessageRequests(self._core.account).take(subject, self._inboxes[inbox], b"", text)
         return self._shown()
 
     def _ack(self, name: str, number: int, body: str) -> Any:
