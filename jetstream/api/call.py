@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from midge.jetstream import errors
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Family:
-    """One kind of request: its answers' type, and what they hold besides an error."""
+    """One kind of request: its answers' type, and what they hold besides an error.
+
+    `head` is what an answer begins with, up to the end of its type.
+    """
 
     def __init__(
         self,
@@ -28,6 +32,7 @@ class Family:
     ) -> None:
         """`takes_body` of False refuses a request that is not empty."""
         self.type = type_names.API + kind
+        self.head = encode({"type": self.type})[:-1]
         self.handle = handle
         self.with_error = with_error or {}
         self.takes_body = takes_body
@@ -97,7 +102,7 @@ class Call:
         if after is None:
             self._respond(*arguments)
         else:
-            after.barrier(lambda: self._respond(*arguments))
+            after.barrier(partial(self._respond, *arguments))
 
     def refuse(self, error: ApiError) -> None:
         """Answer that the request is refused."""

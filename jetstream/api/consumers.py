@@ -10,15 +10,16 @@ from midge.jetstream import headers as header_block
 from midge.jetstream.api.call import Call, Family
 from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config import consumer_rules, names
-from midge.jetstream.config.consumer import Allowance, ConsumerConfig, CreateRequest
+from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig, CreateRequest
 from midge.jetstream.config.stream import LIMITS
 from midge.jetstream.consumer.consumer import Consumer
-from midge.jetstream.consumer.info import info_of
+from midge.jetstream.consumer.info import info_of, written_report
 from midge.jetstream.consumer.pull import PullConsumer
-from midge.jetstream.json import plain, structure
+from midge.jetstream.json import structure
 from midge.jetstream.json.encode import encode
 from midge.jetstream.json.structure import Field, Integer, PlainTime, Structure, Text
 from midge.jetstream.json.times import ZERO_TIME_NS, Timestamp, format_time
+from midge.jetstream.store.interface import StreamStore
 from midge.jetstream.stream.stream import Stream
 
 NAMES_PAGE = 1024
@@ -60,7 +61,7 @@ _UNPIN = Structure("JSApiConsumerUnpinRequest", _Unpin, [Field("group", Text())]
 
 def create(call: Call) -> None:
     """CONSUMER.CREATE and CONSUMER.DURABLE.CREATE: make a consumer, or change it."""
-    request = _request(call)
+    request: CreateRequest = call.decode(configuration.CREATE_REQUEST, CreateRequest())
     name = _check_subject(call, request)
     config = request.config
     if config.num_replicas > 1:
@@ -76,17 +77,20 @@ def create(call: Call) -> None:
     consumer = stream.consumers.create(
         config, request.action, _allowance(call), pedantic=request.pedantic
     )
-    call.answer(info_of(consumer, with_versions=True), stream.store, identity)
+    _report(call, consumer, stream.store, identity)
     if consumer.is_paused():
         consumer.events.paused(consumer.config.pause_until)
 
 
-def _request(call: Call) -> CreateRequest:
-    """Read the body, quickly if it is as clients' libraries write it; raises JetStreamError."""
-    request = configuration.plain_request(plain.read(call.body))
-    if request is None:
-        request = call.decode(configuration.CREATE_REQUEST, CreateRequest())
-    return request
+def _report(
+    call: Call, consumer: Consumer, after: StreamStore | None = None, headers: bytes = b""
+) -> None:
+    """Answer with the report on a consumer."""
+    report = written_report(consumer, call.family.head)
+    if report is None:
+        call.answer(info_of(consumer, with_versions=True), after, headers)
+    else:
+        call.respond(report, after, headers)
 
 
 def _check_subject(call: Call, request: CreateRequest) -> str:
@@ -94,9 +98,10 @@ def _check_subject(call: Call, request: CreateRequest) -> str:
     config = request.config
     tokens = call.tokens
     is_durable = tokens[1] == "DURABLE"
-    stream, *rest = tokens[3:] if is_durable else tokens[2:]
-    if stream != request.stream_name:
+    at = 3 if is_durable else 2
+    if tokens[at] != request.stream_name:
         raise errors.STREAM_MISMATCH.error()
+    rest = tokens[at + 1 :]
     name = rest[0] if rest else config.name
     if "\\" in name or "/" in name:
         raise errors.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS.error()
@@ -109,7 +114,7 @@ def _check_subject(call: Call, request: CreateRequest) -> str:
     if config.durable_name and config.durable_name != name:
         raise errors.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT.error()
     config.name = name
-    if not is_durable:
+    if not is_durable and len(rest) > 1:
         _check_filter(".".join(rest[1:]), config)
     return name
 
@@ -174,11 +179,12 @@ def _allowance(call: Call) -> Allowance:
     """Return what server and account allow a consumer."""
     account = call.account
     limits = next(iter(account.limits.values()))
+    of_server = account.server_limits
     return Allowance(
-        server_max_ack_pending=account.server_limits.max_ack_pending,
-        account_max_ack_pending=limits.max_ack_pending,
-        max_request_batch=account.server_limits.max_request_batch,
-        max_consumers=limits.max_consumers,
+        of_server.max_ack_pending,
+        limits.max_ack_pending,
+        of_server.max_request_batch,
+        limits.max_consumers,
     )
 
 
@@ -204,7 +210,7 @@ def listing(call: Call) -> None:
 
 def info(call: Call) -> None:
     """CONSUMER.INFO: report on a consumer."""
-    call.answer(info_of(_consumer(call), with_versions=True))
+    _report(call, _consumer(call))
 
 
 def delete(call: Call) -> None:

@@ -29,10 +29,8 @@ ACCOUNT_INFO = Family("account_info_response", account_info)
 
 def find(tokens: list[str]) -> Family | None:
     """Return the request that the tokens behind ``$JS.API`` stand for; None for none."""
-    if tokens == ["INFO"]:
-        return ACCOUNT_INFO
     if len(tokens) < 2:
-        return None
+        return ACCOUNT_INFO if tokens[0] == "INFO" else None
     if tokens[0] == "CONSUMER":
         return consumers.find(tokens)
     return _find_stream(tokens) if tokens[0] == "STREAM" else None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from midge.jetstream.archive.entries import ArchiveError
 from midge.jetstream.config import consumer as configuration
-from midge.jetstream.config.consumer import ConsumerConfig
+from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer.state import StoredState
 from midge.jetstream.json import structure
 from midge.jetstream.json.encode import encode

@@ -1,23 +1,18 @@
 """A consumer's configuration: every key in nats-server's order, and the defaults of a new one.
 
-`consumer_rules` has what nats-server refuses. Durations are nanoseconds, and empty texts, zeros and
-empty lists are what was not given, as in Go.
+`consumer_rules` has what nats-server refuses.
 """
 
 from __future__ import annotations
 
-import copy
-from operator import attrgetter
-from typing import Annotated, Any, Literal
-
-import msgspec
-from msgspec import Meta, Struct, field
+from typing import Any
 
 from midge.jetstream import errors
-from midge.jetstream.config import names, versions
+from midge.jetstream.config import versions
+from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig, CreateRequest
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.json import syntax
-from midge.jetstream.json.plain import NOT_PLAIN
+from midge.jetstream.json.encode import encode
 from midge.jetstream.json.structure import (
     Boolean,
     Choice,
@@ -29,7 +24,8 @@ from midge.jetstream.json.structure import (
     TextMap,
     Time,
 )
-from midge.jetstream.json.times import SECOND_NS, ZERO_TIME_NS, Timestamp
+from midge.jetstream.json.times import SECOND_NS, ZERO_TIME_NS
+from midge.jetstream.json.writer import ObjectWriter
 
 DEFAULT_ACK_WAIT_NS = 30 * SECOND_NS
 DEFAULT_INACTIVE_THRESHOLD_NS = 5 * SECOND_NS
@@ -39,98 +35,6 @@ DEFAULT_PINNED_TTL_NS = 120 * SECOND_NS
 
 SOURCING_HEARTBEAT_NS = SECOND_NS
 """The heartbeat of every consumer whose acks come with flow control."""
-
-
-_Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-_Uint63 = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-"""What `plain_request` reads of a ``uint64``: msgspec has no higher bound."""
-
-
-def _shown(value: str) -> Any:
-    """Return a default that answers show: msgspec leaves out one that it need not make."""
-    return field(default_factory=lambda: value)
-
-
-class ConsumerConfig(
-    Struct,
-    forbid_unknown_fields=True,
-    omit_defaults=True,
-    gc=False,
-    rename={
-        "ack_wait_ns": "ack_wait",
-        "backoff_ns": "backoff",
-        "max_expires_ns": "max_expires",
-        "idle_heartbeat_ns": "idle_heartbeat",
-        "inactive_threshold_ns": "inactive_threshold",
-        "priority_timeout_ns": "priority_timeout",
-    },
-):
-    """The configuration requested for a consumer, one attribute for each key of the JSON.
-
-    It can be in no reference cycle, so the garbage collector need not look at it.
-    """
-
-    durable_name: str = ""
-    name: str = ""
-    description: str = ""
-    deliver_policy: Literal[
-        "all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"
-    ] = _shown("all")
-    opt_start_seq: _Uint63 = 0
-    opt_start_time: Timestamp | None = None
-    ack_policy: Literal["none", "all", "explicit", "flow_control"] = _shown("none")
-    ack_wait_ns: _Int64 = 0
-    max_deliver: _Int64 = 0
-    backoff_ns: list[_Int64] = field(default_factory=list)
-    filter_subject: str = ""
-    filter_subjects: list[str] = field(default_factory=list)
-    replay_policy: Literal["instant", "original"] = _shown("instant")
-    rate_limit_bps: _Uint63 = 0
-    sample_freq: str = ""
-    max_waiting: _Int64 = 0
-    max_ack_pending: _Int64 = 0
-    flow_control: bool = False
-    headers_only: bool = False
-    max_batch: _Int64 = 0
-    max_expires_ns: _Int64 = 0
-    max_bytes: _Int64 = 0
-    deliver_subject: str = ""
-    deliver_group: str = ""
-    idle_heartbeat_ns: _Int64 = 0
-    inactive_threshold_ns: _Int64 = 0
-    num_replicas: _Int64 = field(default_factory=int)
-    mem_storage: bool = False
-    direct: bool = False
-    sourcing: bool = False
-    metadata: dict[str, str] = field(default_factory=dict)
-    pause_until: Timestamp | None = None
-    priority_groups: list[str] = field(default_factory=list)
-    priority_policy: Literal["none", "overflow", "pinned_client", "prioritized"] = "none"
-    priority_timeout_ns: _Int64 = 0
-
-    def copy(self) -> ConsumerConfig:
-        """Return a copy whose lists and metadata are its own."""
-        made = copy.copy(self)
-        made.backoff_ns = self.backoff_ns.copy()
-        made.filter_subjects = self.filter_subjects.copy()
-        made.metadata = self.metadata.copy()
-        made.priority_groups = self.priority_groups.copy()
-        return made
-
-    def filters(self) -> tuple[bytes, ...]:
-        """Return the subjects it is for, in the order they were given; empty for all."""
-        if not self.filter_subjects:
-            return (names.to_bytes(self.filter_subject),) if self.filter_subject else ()
-        subjects = [*self.filter_subjects, self.filter_subject]
-        return tuple(names.to_bytes(subject) for subject in subjects if subject)
-
-    def is_pull(self) -> bool:
-        """Tell whether its messages are asked for."""
-        return not self.deliver_subject
-
-    def sampling(self) -> int:
-        """Return how many acks of a hundred are reported."""
-        return int(self.sample_freq.removesuffix("%")) if self.sample_freq else 0
 
 
 class _Priority(Choice):
@@ -209,30 +113,6 @@ _NAMES = [one.name for one in STRUCTURE.fields]
 _BEHIND_METADATA = _NAMES[_NAMES.index("metadata") + 1 :]
 
 
-class CreateRequest(Struct, forbid_unknown_fields=True):
-    """The body of a request that makes or changes a consumer."""
-
-    stream_name: str = ""
-    config: ConsumerConfig = field(default_factory=ConsumerConfig)
-    action: Literal["", "create", "update"] = ""
-    pedantic: bool = False
-
-
-def plain_request(value: Any) -> CreateRequest | None:
-    """Return the request that a value of `plain.read` is; None if it needs all of Go's rules.
-
-    msgspec takes no more than Go does, but for a time, which it would take from a list.
-    """
-    if value is NOT_PLAIN:
-        return None
-    try:
-        request = msgspec.convert(value, CreateRequest)
-    except msgspec.ValidationError:
-        return None
-    config = request.config
-    return request if config.opt_start_time is None and config.pause_until is None else None
-
-
 def _unknown_action(_: syntax.Node, raw: bytes) -> str:
     return f"unknown consumer action: {raw.decode('utf-8', 'replace')}"
 
@@ -249,15 +129,6 @@ CREATE_REQUEST = Structure(
 )
 
 
-class Allowance(Struct):
-    """Limits of the server and the account on consumers; 0 or less means no limit."""
-
-    server_max_ack_pending: int = 0
-    account_max_ack_pending: int = 0
-    max_request_batch: int = 0
-    max_consumers: int = 0
-
-
 _AT_LEAST_ZERO = {
     "max_batch": "max_batch",
     "max_expires_ns": "max_expires",
@@ -266,11 +137,10 @@ _AT_LEAST_ZERO = {
     "inactive_threshold_ns": "inactive_threshold",
     "priority_timeout_ns": "priority_timeout",
 }
-_at_least_zero_of = attrgetter(*_AT_LEAST_ZERO)
 
 
 def set_defaults(
-    config: ConsumerConfig, stream: StreamConfig, limits: Allowance, *, pedantic: bool
+    config: ConsumerConfig, stream: StreamConfig, limits: Allowance, pedantic: bool
 ) -> None:
     """Fill in what `config` leaves open, as a consumer of a stream configured as `stream`.
 
@@ -307,7 +177,14 @@ def _normalise(config: ConsumerConfig, pedantic: bool) -> None:
     if config.max_ack_pending < -1:
         _refuse(pedantic, "max_ack_pending must be set to -1")
         config.max_ack_pending = -1
-    if min(_at_least_zero_of(config)) >= 0:
+    if (
+        config.max_batch >= 0
+        and config.max_expires_ns >= 0
+        and config.max_bytes >= 0
+        and config.idle_heartbeat_ns >= 0
+        and config.inactive_threshold_ns >= 0
+        and config.priority_timeout_ns >= 0
+    ):
         return
     for attribute, name in _AT_LEAST_ZERO.items():
         if getattr(config, attribute) < 0:
@@ -346,6 +223,13 @@ def _refuse(is_refused: bool, text: str) -> None:
         raise errors.PEDANTIC.error(err=text)
 
 
+_NOTHING: list[Any] = []
+_METADATA: dict[str, str] = {}
+versions.set_required_level(_METADATA, 0)
+_METADATA_SHOWN = dict(sorted({**_METADATA, **versions.dynamic_metadata()}.items()))
+_METADATA_WRITTEN = encode(_METADATA_SHOWN)
+
+
 def set_required_level(config: ConsumerConfig) -> None:
     """Note among the metadata which API level the configuration needs."""
     level = 0
@@ -355,20 +239,23 @@ def set_required_level(config: ConsumerConfig) -> None:
         level = 1
     if config.ack_policy == "flow_control":
         level = 4
-    versions.set_required_level(config.metadata, level)
+    metadata = config.metadata
+    if level == 0 and (not metadata or metadata is _METADATA):
+        config.metadata = _METADATA  # shared, so that most consumers need no dictionary
+        return
+    if metadata is _METADATA:
+        metadata = config.metadata = {}
+    versions.set_required_level(metadata, level)
 
 
 def fields(config: ConsumerConfig, *, with_versions: bool) -> dict[str, Any]:
     """Return the configuration as answers show it; lists of consumers do so without versions."""
-    has_time = config.opt_start_time is not None or config.pause_until is not None
-    found: dict[str, Any] = STRUCTURE.encode(config) if has_time else msgspec.to_builtins(config)
+    found: dict[str, Any] = STRUCTURE.encode(config)
     metadata = config.metadata
     if with_versions:
         if not metadata:  # one that was restored may not even have its required level
-            return _with_metadata(found, versions.dynamic_metadata())
+            return _with_metadata(found, _with_versions(metadata))
         found["metadata"] = _with_versions(metadata)
-    elif len(metadata) > 1:
-        found["metadata"] = dict(sorted(metadata.items()))
     return found
 
 
@@ -383,12 +270,6 @@ def _with_versions(metadata: dict[str, str]) -> dict[str, str]:
     if metadata is _METADATA:
         return _METADATA_SHOWN
     return dict(sorted({**metadata, **versions.dynamic_metadata()}.items()))
-
-
-_NOTHING: list[Any] = []
-_METADATA: dict[str, str] = {}
-versions.set_required_level(_METADATA, 0)
-_METADATA_SHOWN = dict(sorted({**_METADATA, **versions.dynamic_metadata()}.items()))
 
 
 def share_parts(config: ConsumerConfig) -> None:
@@ -414,3 +295,51 @@ def is_same(config: ConsumerConfig, stored: ConsumerConfig) -> bool:
     mine = config.copy()
     versions.copy_metadata(mine.metadata, stored.metadata)
     return mine == stored
+
+
+def write_versioned(config: ConsumerConfig, out: ObjectWriter) -> bool:
+    """Write a member ``config``, as `fields` with versions has it; False if it holds times."""
+    if config.opt_start_time is not None or config.pause_until is not None:
+        return False
+    out.name(b'"config":')
+    out.literal(b"{")
+    out.text(b'"durable_name":', config.durable_name)
+    out.text(b'"name":', config.name)
+    out.text(b'"description":', config.description)
+    out.text_always(b'"deliver_policy":', config.deliver_policy)
+    out.count(b'"opt_start_seq":', config.opt_start_seq)
+    out.text_always(b'"ack_policy":', config.ack_policy)
+    out.number(b'"ack_wait":', config.ack_wait_ns)
+    out.number(b'"max_deliver":', config.max_deliver)
+    out.value(b'"backoff":', config.backoff_ns)
+    out.text(b'"filter_subject":', config.filter_subject)
+    out.value(b'"filter_subjects":', config.filter_subjects)
+    out.text_always(b'"replay_policy":', config.replay_policy)
+    out.count(b'"rate_limit_bps":', config.rate_limit_bps)
+    out.text(b'"sample_freq":', config.sample_freq)
+    out.number(b'"max_waiting":', config.max_waiting)
+    out.number(b'"max_ack_pending":', config.max_ack_pending)
+    out.flag(b'"flow_control":', config.flow_control)
+    out.flag(b'"headers_only":', config.headers_only)
+    out.number(b'"max_batch":', config.max_batch)
+    out.number(b'"max_expires":', config.max_expires_ns)
+    out.number(b'"max_bytes":', config.max_bytes)
+    out.text(b'"deliver_subject":', config.deliver_subject)
+    out.text(b'"deliver_group":', config.deliver_group)
+    out.number(b'"idle_heartbeat":', config.idle_heartbeat_ns)
+    out.number(b'"inactive_threshold":', config.inactive_threshold_ns)
+    out.number_always(b'"num_replicas":', config.num_replicas)
+    out.flag(b'"mem_storage":', config.mem_storage)
+    out.flag(b'"direct":', config.direct)
+    out.flag(b'"sourcing":', config.sourcing)
+    out.name(b'"metadata":')
+    if config.metadata is _METADATA:
+        out.literal(_METADATA_WRITTEN)
+    else:
+        out.literal(encode(_with_versions(config.metadata)))
+    out.value(b'"priority_groups":', config.priority_groups)
+    if config.priority_policy != "none":
+        out.text_always(b'"priority_policy":', config.priority_policy)
+    out.number(b'"priority_timeout":', config.priority_timeout_ns)
+    out.literal(b"}")
+    return True

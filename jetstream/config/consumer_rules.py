@@ -11,15 +11,12 @@ from typing import Any
 
 from midge.jetstream import errors
 from midge.jetstream.config import names
-from midge.jetstream.config.consumer import (
-    SOURCING_HEARTBEAT_NS,
-    Allowance,
-    ConsumerConfig,
-)
+from midge.jetstream.config.consumer import SOURCING_HEARTBEAT_NS
+from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.json.times import format_duration
 from midge.protocol.errors import quote
-from midge.sublist.subjects import covers, is_literal, is_valid_subject, overlaps
+from midge.sublist.subjects import covers, is_literal, is_valid_subject, matches, overlaps
 
 _LEAST_HEARTBEAT_NS = 100_000_000
 _LEAST_MAX_EXPIRES_NS = 1_000_000
@@ -122,7 +119,7 @@ def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
     if _FORM_FEED in subject or not is_valid_subject(subject):
         raise errors.CONSUMER_INVALID_DELIVER_SUBJECT.error()
     for pattern in stream.subjects:
-        if covers(names.to_bytes(pattern), subject):
+        if matches(subject, names.to_bytes(pattern)):
             raise errors.CONSUMER_DELIVER_CYCLE.error()
     if config.max_waiting != 0:
         raise errors.CONSUMER_PUSH_MAX_WAITING.error()
@@ -149,13 +146,14 @@ def _check_pull(config: ConsumerConfig, stream: StreamConfig, limits: Allowance)
 
 def _check_limits(config: ConsumerConfig, stream: StreamConfig, limits: Allowance) -> None:
     of_stream = stream.consumer_limits
-    for limit in (
-        limits.server_max_ack_pending,
-        limits.account_max_ack_pending,
-        of_stream.max_ack_pending,
-    ):
-        if 0 < limit < config.max_ack_pending:
-            raise errors.CONSUMER_MAX_PENDING_ACK_EXCESS.error(limit=limit)
+    if config.max_ack_pending > 0:
+        for limit in (
+            limits.server_max_ack_pending,
+            limits.account_max_ack_pending,
+            of_stream.max_ack_pending,
+        ):
+            if 0 < limit < config.max_ack_pending:
+                raise errors.CONSUMER_MAX_PENDING_ACK_EXCESS.error(limit=limit)
     threshold = of_stream.inactive_threshold_ns
     if 0 < threshold < config.inactive_threshold_ns:
         raise errors.CONSUMER_INACTIVE_THRESHOLD_EXCESS.error(limit=format_duration(threshold))

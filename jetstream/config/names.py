@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 
 from midge.sublist import subjects
 
@@ -13,17 +12,22 @@ METADATA_MAX_BYTES = 128 * 1024
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _HASH_LENGTH = 8
-_NOT_IN_NAMES = re.compile(r"[ \t\r\n\f.*>\\/]")
 
 
 def to_bytes(subject: str) -> bytes:
     """Return a subject as it is on the wire."""
-    return subject.encode("utf-8", "surrogatepass")
+    try:
+        return subject.encode()
+    except UnicodeEncodeError:  # a lone surrogate, which JSON may hold
+        return subject.encode("utf-8", "surrogatepass")
 
 
 def is_valid_name(name: str) -> bool:
     """Tell whether a stream or a consumer may be called `name`."""
-    return bool(name) and _NOT_IN_NAMES.search(name) is None
+    for character in name:
+        if character in " \t\r\n\f.*>\\/":
+            return False
+    return len(name) > 0
 
 
 def size(text: str) -> int:

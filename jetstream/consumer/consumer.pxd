@@ -2,7 +2,9 @@
 
 cimport cython
 
+from midge.jetstream.config.consumer_config cimport ConsumerConfig
 from midge.jetstream.consumer.delivering cimport Delivering
+from midge.jetstream.consumer.start cimport Start, start_of
 from midge.sublist.subscription cimport Subscription
 
 cdef long long _SECOND_NS
@@ -22,6 +24,8 @@ cdef class Consumer(Delivering):
     cdef object _pause_timer
     cdef unsigned long long _removals
 
+    @cython.locals(start=Start)
+    cpdef void place_at_start(self) except *
     cpdef bint is_paused(self) except -1
     cpdef void stored(self, unsigned long long seq) except *
     @cython.locals(visible="unsigned long long", upto="unsigned long long",

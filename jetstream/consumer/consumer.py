@@ -7,7 +7,7 @@ and acknowledged; `pull.PullConsumer` and `push.PushConsumer` choose the receive
 from __future__ import annotations
 
 from midge.jetstream import errors
-from midge.jetstream.config.consumer import ConsumerConfig
+from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer.delivering import Delivering
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.log import ConsumerLog
@@ -60,8 +60,8 @@ class Consumer(Delivering):
         Delivering.follow(self, config)
         self.filters = config.filters()
         self.headers_only = config.headers_only
-        until_ns = config.pause_until.ns if config.pause_until is not None else 0
-        self.paused_until_ns = in_reach(until_ns)
+        until = config.pause_until
+        self.paused_until_ns = 0 if until is None else in_reach(until.ns)
         if self._pace is not None or config.rate_limit_bps or config.replay_policy != "instant":
             self._pace = pace_of(config, self.host, self.store.last_seq, self._pace)
 

@@ -2,7 +2,11 @@
 
 cimport cython
 
+from midge.jetstream.config cimport consumer as configuration
+from midge.jetstream.config cimport consumer_rules, names
+from midge.jetstream.config.consumer_config cimport Allowance, ConsumerConfig
 from midge.jetstream.consumer.consumer cimport Consumer, FilterSubscription
+from midge.jetstream.consumer.events cimport ConsumerEvents
 from midge.jetstream.consumer.host cimport ConsumerHost
 from midge.sublist.bounded_cache cimport BoundedCache
 from midge.sublist.sublist cimport SubList
@@ -32,6 +36,18 @@ cdef class ConsumerSet(ConsumerHost):
     cpdef void removed(self, unsigned long long seq, bytes subject) except *
     @cython.locals(consumer=Consumer)
     cpdef void trimmed(self) except *
+    @cython.locals(name=bytes, existing=Consumer, consumer=Consumer)
+    cpdef Consumer create(
+        self, ConsumerConfig config, str action, Allowance allowed, bint pedantic=*
+    )
+    @cython.locals(consumer=Consumer)
+    cdef Consumer _made(self, ConsumerConfig config, bytes name)
+    @cython.locals(most="long long")
+    cdef void _check_new(self, ConsumerConfig config, Allowance allowed) except *
+    cpdef void delete(self, Consumer consumer) except *
+    cdef void _end(self, Consumer consumer) except *
+    cdef void _insert(self, Consumer consumer) except *
+    cpdef Consumer get(self, bytes name)
     cdef void _enroll(self, Consumer consumer) except *
     @cython.locals(enrolled=FilterSubscription)
     cdef void _withdraw(self, Consumer consumer) except *

@@ -9,10 +9,11 @@ from typing import NamedTuple
 from midge.jetstream import errors
 from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config import consumer_rules, names
-from midge.jetstream.config.consumer import Allowance, ConsumerConfig
+from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig
 from midge.jetstream.config.stream import FILE, INTEREST, StreamConfig
 from midge.jetstream.consumer import state
 from midge.jetstream.consumer.consumer import Consumer, FilterSubscription
+from midge.jetstream.consumer.events import ConsumerEvents
 from midge.jetstream.consumer.host import ConsumerHost, Deliverer
 from midge.jetstream.consumer.progress import Progress
 from midge.jetstream.consumer.pull import PullConsumer
@@ -202,14 +203,14 @@ class ConsumerSet(ConsumerHost):
     # Making, changing and deleting.
 
     def create(
-        self, config: ConsumerConfig, action: str, allowed: Allowance, *, pedantic: bool = False
+        self, config: ConsumerConfig, action: str, allowed: Allowance, pedantic: bool = False
     ) -> Consumer:
         """Make a consumer, or change the one of that name.
 
         Raises:
             JetStreamError: it is refused.
         """
-        configuration.set_defaults(config, self.config, allowed, pedantic=pedantic)
+        configuration.set_defaults(config, self.config, allowed, pedantic)
         consumer_rules.check(config, self.config, allowed)
         name = names.to_bytes(config.durable_name or config.name)
         existing = self._by_name.get(name) if name else None
@@ -228,7 +229,7 @@ class ConsumerSet(ConsumerHost):
             consumer.log.save()
         self._insert(consumer)
         consumer.start()
-        consumer.events.created()
+        ConsumerEvents(self, consumer.name).created()
         return consumer
 
     def _made(self, config: ConsumerConfig, name: bytes) -> Consumer:
@@ -336,7 +337,7 @@ class ConsumerSet(ConsumerHost):
 
     def _end(self, consumer: Consumer) -> None:
         """End a consumer for good."""
-        consumer.events.deleted()
+        ConsumerEvents(self, consumer.name).deleted()
         consumer.release()
         if consumer.log is not None:
             consumer.log.drop()

@@ -7,7 +7,7 @@ time, carry further headers or go to receivers that need a closer look, are read
 
 from __future__ import annotations
 
-from midge.jetstream.config.consumer import ConsumerConfig
+from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer.ack_subject import AckSubject
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.pace import Pace

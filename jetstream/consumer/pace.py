@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from midge.jetstream.config.consumer import ConsumerConfig
+from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer.host import ConsumerHost
 
 _SECOND_NS = 1_000_000_000

@@ -2,6 +2,7 @@
 
 cimport cython
 
+from midge.jetstream.config.consumer_config cimport ConsumerConfig
 from midge.jetstream.consumer.pending cimport Entry, Pending
 from midge.jetstream.environment.sink cimport Sink
 from midge.jetstream.store.interface cimport StreamStore
@@ -13,7 +14,7 @@ cdef class Progress:
     cdef readonly StreamStore store
     cdef readonly Sink sink
     cdef readonly object clock
-    cdef readonly object config
+    cdef readonly ConsumerConfig config
     cdef readonly bytes name
     cdef public long long created_ns
     cdef readonly long long ack_wait_ns
@@ -37,3 +38,6 @@ cdef class Progress:
     cdef void _move_floor(self, Entry entry) except *
     @cython.locals(after=Entry)
     cdef void _move_shown_floor(self, Entry entry) except *
+
+
+cpdef list waits_of(ConsumerConfig config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from midge.jetstream.config.consumer import ConsumerConfig
+from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer.pending import Entry, Pending
 from midge.jetstream.environment.clock import Clock
 from midge.jetstream.environment.sink import Sink

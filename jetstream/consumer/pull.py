@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from midge.jetstream.config.consumer import ConsumerConfig
+from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer import statuses
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.delivering import with_header

@@ -2,6 +2,8 @@
 
 cimport cython
 
+from midge.jetstream.config cimport names
+from midge.jetstream.config.consumer_config cimport ConsumerConfig
 from midge.jetstream.consumer.consumer cimport Consumer
 from midge.jetstream.environment.sink cimport Receiver
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from midge.jetstream import headers as header_block
 from midge.jetstream.config import names
-from midge.jetstream.config.consumer import ConsumerConfig
+from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer import statuses
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.host import ConsumerHost

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
-from midge.jetstream.config.consumer import ConsumerConfig
+from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.store.interface import StreamStore
 
 _LATEST_NS = (1 << 63) - 1  # in the year 2262; a request may name the years 1 to 9999
 
 
-class Start(Struct, frozen=True):
+class Start:
     """The first sequence to look at.
 
     Up to `last_per_subject_upto` only the last message of each subject is delivered; 0 when all
     are.
     """
 
-    seq: int
-    last_per_subject_upto: int = 0
+    __slots__ = ("last_per_subject_upto", "seq")
+
+    def __init__(self, seq: int, last_per_subject_upto: int = 0) -> None:
+        self.seq = seq
+        self.last_per_subject_upto = last_per_subject_upto
 
 
 def start_of(config: ConsumerConfig, store: StreamStore, max_msgs_per_subject: int) -> Start:

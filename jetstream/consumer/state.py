@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any
 
 from midge.jetstream.config import consumer as configuration
-from midge.jetstream.config.consumer import ConsumerConfig
+from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer.pending import Entry
 from midge.jetstream.consumer.progress import Progress
 from midge.jetstream.json import structure

@@ -2,7 +2,9 @@
 
 cimport cython
 
+from midge.jetstream.config.consumer_config cimport ConsumerConfig
 from midge.jetstream.consumer.ack_subject cimport AckNumbers
+from midge.jetstream.consumer.events cimport ConsumerEvents
 from midge.jetstream.consumer.host cimport ConsumerHost
 from midge.jetstream.consumer.log cimport ConsumerLog
 from midge.jetstream.consumer.pending cimport Entry
@@ -35,7 +37,7 @@ cdef class Tracking(Progress):
     cpdef void signal(self) except *
     cpdef void request(self, bytes reply, bytes body) except *
     cpdef void touch(self) except *
-    cpdef void follow(self, object config) except *
+    cpdef void follow(self, ConsumerConfig config) except *
     @cython.locals(entry=Entry)
     cpdef void removed(self, unsigned long long seq) except *
     cpdef bint takes_acks(self) noexcept

@@ -5,7 +5,7 @@ The rules are nats-server's; `progress.Progress` has the positions and floors.
 
 from __future__ import annotations
 
-from midge.jetstream.config.consumer import ConsumerConfig
+from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer import acks
 from midge.jetstream.consumer.ack_subject import AckNumbers
 from midge.jetstream.consumer.events import ConsumerEvents

@@ -7,16 +7,23 @@ which takes 95 µs longer for the request that makes an ordered consumer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from midge.protocol import memory
+
+Reader = tuple[str, type | None, Callable[[Any, Any], Any]]
+"""An attribute, and how its values are read: see `assign`."""
+
 NOT_PLAIN = object()
 """Says that a value, or a whole request, needs all of Go's rules."""
 
-_ESCAPE = ord("\\")  # a number: to look for bytes in bytes, CPython raises and catches
-_MINUS_ZERO = b"-0"
-_QUOTE = b'"'
+_ESCAPE = 0x5C
+_QUOTE = 0x22
+_MINUS = 0x2D
+_ZERO = 0x30
 
 
 class _FractionError(ValueError):
@@ -29,16 +36,72 @@ def read(data: bytes) -> Any:
     Returns:
         `NOT_PLAIN` for anything else: also what is malformed, has an escape or a name twice.
     """
-    if _ESCAPE in data or data.find(_MINUS_ZERO) >= 0:
+    quotes = _quotes_in(data)
+    if quotes < 0:
         return NOT_PLAIN
     try:
         value = _DECODER.decode(data)
-        # Without escapes every quote begins or ends a text. One of a name that comes twice, and
-        # those of the value that it had first, are missing from what was read.
-        is_whole = data.count(_QUOTE) == _ENCODER.encode(value).count(_QUOTE)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return NOT_PLAIN
-    return value if is_whole else NOT_PLAIN
+    # Without escapes every quote begins or ends a text. One of a name that comes twice, and those
+    # of the value that it had first, are missing from what was read.
+    return value if quotes == 2 * _texts_in(value) else NOT_PLAIN
+
+
+def _quotes_in(data: bytes) -> int:
+    """Count the quotes in `data`; -1 where there is an escape, or a number may be -0."""
+    if not memory.is_compiled():
+        is_plain = b"\\" not in data and b"-0" not in data
+        return data.count(b'"') if is_plain else -1
+    text = data
+    size = len(data)
+    quotes = 0
+    others = False
+    for at in range(size):
+        quotes += text[at] == _QUOTE
+        others |= text[at] == _ESCAPE
+    if others:
+        return -1
+    for at in range(size - 1):
+        others |= (text[at] == _MINUS) & (text[at + 1] == _ZERO)
+    return -1 if others else quotes
+
+
+def _texts_in(value: Any) -> int:
+    """Count the texts in a value, names among them."""
+    if isinstance(value, str):
+        return 1
+    count = 0
+    if isinstance(value, dict):
+        for one in value.values():
+            count += 1 + _texts_in(one)
+    elif isinstance(value, list):
+        for one in value:
+            count += _texts_in(one)
+    return count
+
+
+def assign(made: Any, value: dict[str, Any], readers: dict[str, Reader]) -> bool:
+    """Set the attributes of `made` to the members of `value`; False, and none is set, for others.
+
+    `readers` has the attribute of each name, the type of a member that stands for itself, and what
+    reads any other.
+    """
+    found = []
+    for name, one in value.items():
+        reader = readers.get(name)
+        if reader is None:
+            return False
+        attribute, plain_type, plain_of = reader
+        read = one
+        if type(one) is not plain_type:
+            read = plain_of(one, getattr(made, attribute))
+            if read is NOT_PLAIN:
+                return False
+        found.append((attribute, read))
+    for attribute, read in found:
+        setattr(made, attribute, read)
+    return True
 
 
 def _refuse(_: str) -> Any:
@@ -46,4 +109,3 @@ def _refuse(_: str) -> Any:
 
 
 _DECODER = msgspec.json.Decoder(float_hook=_refuse)
-_ENCODER = msgspec.json.Encoder()

@@ -96,6 +96,8 @@ class Integer(Kind):
 
     def __init__(self, go_type: str, bits: int = 64, *, is_signed: bool = True) -> None:
         self.go_type = go_type
+        self.bits = bits
+        self.is_signed = is_signed
         self._low = -(1 << (bits - 1)) if is_signed else 0
         self._high = (1 << (bits - 1 if is_signed else bits)) - 1
 
@@ -150,14 +152,14 @@ class Choice(Kind):
         aliases: Mapping[str, str] | None = None,
         refuse: Callable[[Node, bytes], str] | None = None,
     ) -> None:
-        self._words = {f'"{word}"'.encode(): word for word in words}
-        self._words |= {f'"{word}"'.encode(): name for word, name in (aliases or {}).items()}
+        self.words = {f'"{word}"'.encode(): word for word in words}
+        self.words |= {f'"{word}"'.encode(): name for word, name in (aliases or {}).items()}
         self._refuse = refuse or _can_not_unmarshal
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
         """See `Kind.decode`."""
         raw = place.raw(node)
-        word = self._words.get(raw)
+        word = self.words.get(raw)
         if word is None:
             raise Unfit(self._refuse(node, raw))
         return word
@@ -170,7 +172,7 @@ class Choice(Kind):
         """See `Kind.plain`."""
         if type(value) is not str:
             return NOT_PLAIN
-        return self._words.get(b'"%b"' % value.encode(), NOT_PLAIN)
+        return self.words.get(b'"%b"' % value.encode(), NOT_PLAIN)
 
 
 def _can_not_unmarshal(_: Node, raw: bytes) -> str:
@@ -325,7 +327,7 @@ class Structure(Kind):
         self._make = make
         self._is_value = is_value
         self._by_name = {field.name: field for field in fields}
-        self._readers = {
+        self._readers: dict[str, plain.Reader] = {
             one.name: (one.attribute, one.kind.plain_type, one.kind.plain) for one in fields
         }
         self._written = [
@@ -378,22 +380,7 @@ class Structure(Kind):
         if type(value) is not dict:
             return NOT_PLAIN
         made = self._make() if current is None else current
-        found = []
-        readers = self._readers
-        for name, one in value.items():
-            reader = readers.get(name)
-            if reader is None:
-                return NOT_PLAIN
-            attribute, plain_type, plain_of = reader
-            read = one
-            if type(one) is not plain_type:
-                read = plain_of(one, getattr(made, attribute))
-                if read is NOT_PLAIN:
-                    return NOT_PLAIN
-            found.append((attribute, read))
-        for attribute, read in found:
-            setattr(made, attribute, read)
-        return made
+        return made if plain.assign(made, value, self._readers) else NOT_PLAIN
 
     def _decode_member(self, made: Any, name: str, value: Node, place: Place) -> None:
         field = self._by_name.get(name) or self._by_name.get(_folded(name))

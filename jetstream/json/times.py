@@ -42,7 +42,7 @@ class Timestamp(NamedTuple):
 def format_time(ns: int) -> str:
     """Return a moment in UTC as RFC 3339, with as many digits of the second as it needs."""
     seconds, rest = divmod(ns, SECOND_NS)
-    text = _format_second(seconds)
+    text = format_second(seconds)
     if not rest:
         return text + "Z"
     digits = str(SECOND_NS + rest)[1:]  # a third of the time that a format with zeros takes
@@ -50,7 +50,8 @@ def format_time(ns: int) -> str:
 
 
 @lru_cache(maxsize=64)  # messages that are read one after the other are often of one second
-def _format_second(seconds: int) -> str:
+def format_second(seconds: int) -> str:
+    """Return a whole second in UTC as RFC 3339, without the zone."""
     if seconds < 0:
         return _format_early(seconds)
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -14,6 +14,7 @@ from midge.jetstream.config.names import to_bytes
 from midge.jetstream.stream.surroundings import OriginNotes, Surroundings
 from midge.server.jetstream import subjects
 from midge.server.jetstream.acks import AckIntake
+from midge.server.jetstream.answering import Answering
 from midge.server.jetstream.audit import Audit
 from midge.server.jetstream.delivery import PORTION_BYTES, Deliveries
 from midge.server.jetstream.ingest import StreamSubscription
@@ -176,21 +177,16 @@ class AccountJetStream:
 
     def answer(self, request: Request) -> None:
         """Answer a request to the API; the answer may come later, once it is durable."""
-        reply = request.reply
-
-        def respond(answer: bytes, headers: bytes = b"") -> None:
-            if reply:
-                self.sink.send(reply, b"", headers, answer)
-            self.audit.answered(request, answer)
-
+        to = Answering(self.sink, self.audit, request)
         if self.limits is None:
             refusal = dispatch.refuse(request.subject, errors.NOT_ENABLED_FOR_ACCOUNT)
             if refusal is not None:
-                respond(refusal)
+                to.respond(refusal)
             return
         headers = request.headers or b""
-        client = partial(self.audit.requester, request)
-        dispatch.handle(self.streams, request.subject, headers, request.payload, respond, client)
+        dispatch.handle(
+            self.streams, request.subject, headers, request.payload, to.respond, to.client
+        )
 
     def _take_flow_control(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes

@@ -3,6 +3,7 @@
 cimport cython
 
 from midge.protocol.frame cimport Frame
+from midge.server.internal.service cimport Service, Services
 from midge.server.jetstream.message_requests cimport MessageRequests
 from midge.server.routing.client cimport Client
 from midge.server.routing.subscription cimport RoutedSubscription
@@ -18,8 +19,8 @@ cdef class Intake(RoutedSubscription):
 
 cdef class ApiService(RoutedSubscription):
     cdef object _account
-    cdef object _services
-    cdef object _queued
+    cdef Services _services
+    cdef Service _queued
     cdef bytes _prefix
     cdef bint _is_renamed
     cdef MessageRequests _requests

@@ -7,12 +7,13 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from midge.jetstream.config.consumer import Allowance, ConsumerConfig
+from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.consumer_set import ConsumerSet, Surroundings
-from midge.jetstream.consumer.info import info_of
+from midge.jetstream.consumer.info import info_of, written_report
 from midge.jetstream.environment.sink import Receiver, Sink
+from midge.jetstream.json.encode import encode
 from midge.jetstream.store.interface import MessageView, StreamStore
 from midge.jetstream.store.memory import MemoryStore
 
@@ -248,7 +249,10 @@ class Rig:
 
     def info(self, consumer: Consumer) -> dict[str, Any]:
         """Return a consumer's report."""
-        return info_of(consumer, with_versions=True)
+        info = info_of(consumer, with_versions=True)
+        written = written_report(consumer, b"{")
+        assert written is None or written == encode(info)
+        return info
 
     def floors(self, consumer: Consumer) -> tuple[int, ...]:
         """Return delivered and ack floor of a report: consumer and stream sequence of each."""

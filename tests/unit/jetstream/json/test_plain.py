@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 
 from midge.jetstream.config import consumer as configuration
-from midge.jetstream.config.consumer import (
-    CREATE_REQUEST,
-    STRUCTURE,
-    ConsumerConfig,
-    CreateRequest,
-)
+from midge.jetstream.config.consumer import CREATE_REQUEST, STRUCTURE
+from midge.jetstream.config.consumer_config import ConsumerConfig, CreateRequest
 from midge.jetstream.config.stream import STREAM, StreamConfig
 from midge.jetstream.json import plain, structure
+from midge.jetstream.json.encode import encode
 from midge.jetstream.json.plain import NOT_PLAIN
+from midge.jetstream.json.writer import ObjectWriter
 
 NOT_ALIKE = [
     b"",
@@ -65,6 +63,10 @@ def with_all_rules(body: bytes, kind: structure.Structure, into: Any) -> Any:
         return str(problem)
 
 
+def read_quickly(body: bytes) -> Any:
+    return CREATE_REQUEST.plain(plain.read(body), CreateRequest())
+
+
 VALUES: list[Any] = [
     *("", "x", "all", "none", "explicit", "2s", "limits", "file", "2030-01-01T00:00:00Z"),
     *(0, 1, -1, 1 << 63, 1 << 64, -(1 << 63), 2.5, True, False, None),
@@ -95,14 +97,14 @@ def test_both_readers_make_the_same_of_a_request(seed: int) -> None:
         except structure.JsonProblem as problem:
             found = str(problem)
         assert found == expected, text
-        quick = None if is_stream else configuration.plain_request(plain.read(text))
-        assert quick is None or quick == expected, text
+        quick = NOT_PLAIN if is_stream else read_quickly(text)
+        assert quick is NOT_PLAIN or quick == expected, text
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_answers_show_a_configuration_as_go_writes_it(seed: int) -> None:
     rng = random.Random(seed)
-    shown = 0
+    shown = written = 0
     for _ in range(100):
         fields = rng.sample(STRUCTURE.fields, rng.randint(0, 5))
         text = json.dumps({one.name: rng.choice(VALUES) for one in fields}).encode()
@@ -112,7 +114,14 @@ def test_answers_show_a_configuration_as_go_writes_it(seed: int) -> None:
         shown += 1
         found = configuration.fields(config, with_versions=False)
         assert list(found.items()) == list(STRUCTURE.encode(config).items()), text
+        out = ObjectWriter()
+        out.begin(b"{")
+        if configuration.write_versioned(config, out) and out.is_plain:
+            written += 1
+            found = configuration.fields(config, with_versions=True)
+            assert out.written() + b"}" == encode({"config": found})
     assert shown > 10
+    assert written > 10
 
 
 VALUES_OF_EACH: dict[str, list[Any]] = {
@@ -135,18 +144,24 @@ def test_every_key_is_read_quickly_and_shown(one: structure.Field) -> None:
     for value in VALUES_OF_EACH.get(one.name, usual):
         config = {} if value is None else {one.name: value}
         text = json.dumps({"stream_name": "S", "config": config}).encode()
-        quick = configuration.plain_request(plain.read(text))
-        assert quick is not None, text
+        quick = read_quickly(text)
+        assert quick is not NOT_PLAIN, text
         assert quick == with_all_rules(text, CREATE_REQUEST, CreateRequest())
         found = configuration.fields(quick.config, with_versions=False)
         assert list(found.items()) == list(STRUCTURE.encode(quick.config).items())
+        out = ObjectWriter()
+        out.begin(b"{")
+        assert configuration.write_versioned(quick.config, out)
+        assert out.is_plain
+        found = configuration.fields(quick.config, with_versions=True)
+        assert out.written() + b"}" == encode({"config": found})
 
 
 def test_a_time_is_left_to_the_other_reader() -> None:
     for name in ("opt_start_time", "pause_until"):
         for value in ([1], [1, 0], "2030-01-01T00:00:00Z"):
             body = {"stream_name": "S", "config": {name: value}}
-            assert configuration.plain_request(plain.read(json.dumps(body).encode())) is None
+            assert read_quickly(json.dumps(body).encode()) is NOT_PLAIN
 
 
 def test_what_clients_send_is_plain() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from midge.jetstream.config.consumer import Allowance, ConsumerConfig
+from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig
 from midge.jetstream.consumer import consumer_set
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.stream.stream import Stream

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from midge.jetstream.config.consumer import Allowance, ConsumerConfig
+from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.consumer.consumer_set import ConsumerSet, Surroundings
 from midge.jetstream.consumer.pull import PullConsumer

@@ -1,0 +1,25 @@
+# C types for call.py.
+
+cdef class Family:
+    cdef readonly str type
+    cdef readonly bytes head
+    cdef readonly object handle
+    cdef readonly dict with_error
+    cdef readonly bint takes_body
+
+
+cdef class Call:
+    cdef readonly object account
+    cdef readonly Family family
+    cdef readonly list tokens
+    cdef readonly bytes headers
+    cdef readonly bytes body
+    cdef readonly object client
+    cdef public bint is_counted
+    cdef object _respond
+
+    cpdef object decode(self, object kind, object into)
+    cpdef object decode_optional(self, object kind, object into)
+    cpdef void answer(self, dict fields, object after=*, bytes headers=*) except *
+    cpdef void respond(self, bytes response, object after=*, bytes headers=*) except *
+    cpdef void refuse(self, object error) except *

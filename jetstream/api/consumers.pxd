@@ -1,0 +1,40 @@
+# C types for consumers.py.
+
+cimport cython
+
+from midge.jetstream.api.call cimport Call, Family
+from midge.jetstream.config cimport consumer as configuration
+from midge.jetstream.config cimport names
+from midge.jetstream.config.consumer_config cimport Allowance, ConsumerConfig, CreateRequest
+from midge.jetstream.consumer.consumer cimport Consumer
+from midge.jetstream.consumer.consumer_set cimport ConsumerSet
+from midge.jetstream.consumer.info cimport written_report
+from midge.jetstream.stream.stream cimport Stream
+
+
+@cython.locals(request=CreateRequest, name=str, config=ConsumerConfig, stream=Stream,
+               identity=bytes, existing=Consumer, consumer=Consumer)
+cpdef void create(Call call) except *
+
+@cython.locals(report=bytes)
+cdef void _report(Call call, Consumer consumer, object after=*, bytes headers=*) except *
+
+@cython.locals(config=ConsumerConfig, tokens=list, rest=list, at=Py_ssize_t, name=str,
+               is_durable=bint)
+cdef str _check_subject(Call call, CreateRequest request)
+
+cdef bytes _check_identity(Call call, Stream stream, ConsumerConfig config)
+
+cdef void _check_filter(str subject, ConsumerConfig config) except *
+
+cdef Allowance _allowance(Call call)
+
+@cython.locals(consumer=Consumer, stream=Stream)
+cpdef void delete(Call call) except *
+
+cdef Stream _stream(Call call)
+
+cdef Consumer _consumer(Call call)
+
+@cython.locals(second=str)
+cpdef Family find(list tokens)

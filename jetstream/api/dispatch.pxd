@@ -1,0 +1,18 @@
+# C types for dispatch.py.
+
+cimport cython
+
+from midge.jetstream.api cimport consumers
+from midge.jetstream.api.call cimport Call, Family
+
+
+cpdef Family find(list tokens)
+
+cdef Family _find_stream(list tokens)
+
+@cython.locals(tokens=list, family=Family, call=Call)
+cpdef bint handle(
+    object account, bytes subject, bytes headers, bytes body, object respond, object client=*
+) except -1
+
+cdef void _check(Call call) except *

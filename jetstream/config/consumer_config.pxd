@@ -1,0 +1,66 @@
+# C types for consumer_config.py.
+
+cimport cython
+
+from midge.jetstream.config cimport names
+
+
+# It can be in no reference cycle, so the garbage collector need not look at it.
+@cython.final
+@cython.no_gc
+cdef class ConsumerConfig:
+    cdef public str durable_name
+    cdef public str name
+    cdef public str description
+    cdef public str deliver_policy
+    cdef public unsigned long long opt_start_seq
+    cdef public object opt_start_time
+    cdef public str ack_policy
+    cdef public long long ack_wait_ns
+    cdef public long long max_deliver
+    cdef public list backoff_ns
+    cdef public str filter_subject
+    cdef public list filter_subjects
+    cdef public str replay_policy
+    cdef public unsigned long long rate_limit_bps
+    cdef public str sample_freq
+    cdef public long long max_waiting
+    cdef public long long max_ack_pending
+    cdef public long long max_batch
+    cdef public long long max_expires_ns
+    cdef public long long max_bytes
+    cdef public str deliver_subject
+    cdef public str deliver_group
+    cdef public long long idle_heartbeat_ns
+    cdef public long long inactive_threshold_ns
+    cdef public long long num_replicas
+    cdef public bint flow_control
+    cdef public bint headers_only
+    cdef public bint mem_storage
+    cdef public bint direct
+    cdef public bint sourcing
+    cdef public dict metadata
+    cdef public object pause_until
+    cdef public list priority_groups
+    cdef public str priority_policy
+    cdef public long long priority_timeout_ns
+
+    cpdef ConsumerConfig copy(self)
+    cpdef tuple filters(self)
+    cpdef bint is_pull(self) noexcept
+
+
+@cython.final
+cdef class CreateRequest:
+    cdef public str stream_name
+    cdef public ConsumerConfig config
+    cdef public str action
+    cdef public bint pedantic
+
+
+@cython.final
+cdef class Allowance:
+    cdef public long long server_max_ack_pending
+    cdef public long long account_max_ack_pending
+    cdef public long long max_request_batch
+    cdef public long long max_consumers

@@ -1,0 +1,20 @@
+# C types for info.py.
+
+cimport cython
+
+from midge.jetstream.config cimport consumer as configuration
+from midge.jetstream.config.consumer_config cimport ConsumerConfig
+from midge.jetstream.consumer.consumer cimport Consumer
+from midge.jetstream.json.writer cimport ObjectWriter
+
+cdef ObjectWriter _out
+
+
+@cython.locals(config=ConsumerConfig, out=ObjectWriter, consumer_seq="unsigned long long",
+               seq="unsigned long long")
+cpdef bytes written_report(Consumer consumer, bytes head)
+
+cdef void _write_sequence(
+    ObjectWriter out, bytes name, unsigned long long consumer_seq, unsigned long long stream_seq,
+    long long last_active_ns
+) except *

@@ -1,0 +1,17 @@
+# C types for answering.py.
+
+cimport cython
+
+from midge.server.jetstream.audit cimport Audit
+from midge.server.jetstream.sink cimport AccountSink
+
+
+@cython.final
+cdef class Answering:
+    cdef AccountSink _sink
+    cdef Audit _audit
+    cdef object _request
+
+    @cython.locals(reply=bytes)
+    cpdef void respond(self, bytes answer, bytes headers=*) except *
+    cpdef object client(self)
