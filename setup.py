@@ -35,6 +35,7 @@ INLINE_ONLY = frozenset(
         "midge.protocol.digits",
         "midge.protocol.lines",
         "midge.protocol.memory",
+        "midge.server.clients.input_wait",
         "midge.server.jetstream.real_time",
         "midge.server.routing.plain_socket",
         "midge.server.routing.reserved",

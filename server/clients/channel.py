@@ -172,6 +172,8 @@ class Channel:
     def _finish_batch(self, read_bytes: int) -> None:
         """End the batch that a read was; read no further where a client has to be waited for."""
         self.host.router.end_batch(read_bytes)
+        if self.host.busy_poll is not None and read_bytes:
+            self.host.busy_poll.after_read(read_bytes)
         if self.state >= _CLOSING:
             return
         if self.back_pressure is not None and self.back_pressure.held_by is not None:

@@ -1,6 +1,7 @@
 # C types for host.py.
 
 from midge.protocol.inbound cimport SharedBuffer
+from midge.server.clients.busy_poll cimport BusyPoll
 from midge.server.clients.fair_turns cimport Departures, FairTurns
 from midge.server.routing.outbound cimport ChunkPool
 from midge.server.routing.router cimport Router
@@ -18,4 +19,5 @@ cdef class Host:
     cdef readonly set finishing
     cdef readonly set surplus
     cdef public object limit_hits
+    cdef public BusyPoll busy_poll
     cdef public long long stalled_clients

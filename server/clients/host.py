@@ -5,6 +5,7 @@ from random import Random
 
 from midge.protocol.errors import ProtocolError
 from midge.protocol.inbound import SharedBuffer
+from midge.server.clients.busy_poll import BusyPoll
 from midge.server.clients.fair_turns import Departures, FairTurns
 from midge.server.clock import Clock
 from midge.server.config.options import Options
@@ -22,7 +23,8 @@ class Host:
     channels without a transport whose input is not all done yet. `limit_hits` counts by name what
     has been refused or ended for a limit, `stalled_clients` how often reading from a publisher was
     halted for a while.
-    `surplus` are connections that are one too many by the count of another process.
+    `surplus` are connections that are one too many by the count of another process. `busy_poll` is
+    there if the loop is this server's alone.
     """
 
     def __init__(self, options: Options, clock: Clock, random: Random, router: Router) -> None:
@@ -38,6 +40,7 @@ class Host:
         self.limit_hits: Counter[str] = Counter()
         self.stalled_clients = 0
         self.surplus: set[int] = set()
+        self.busy_poll: BusyPoll | None = None
 
     def protocol_error(self, cid: int, peer: str, error: ProtocolError) -> None:
         """Log what a peer did wrong."""

@@ -152,6 +152,8 @@ class Keywords(TypedDict, total=False):
     """Account that gets the system's events; empty means `$SYS`."""
     server_workers: int | Literal["auto"]
     """Processes that share the clients; `auto` is one per CPU that this process may use."""
+    server_busy_poll_us: int
+    """Longest wait for a request without sleep, where that hardly costs CPU time; 0 means never."""
     listen_host: str
     """Address to bind; `0.0.0.0` opens the server to every network, of IPv6 too."""
     listen_port: int

@@ -342,10 +342,12 @@ class Pipeline(Table, frozen=True, kw_only=True):
 
 
 class ServerProcesses(Table, frozen=True, kw_only=True):
-    """How many processes serve clients as one server; for the daemon only."""
+    """How processes serve clients; for the daemon only."""
 
     workers: Annotated[int, Meta(ge=1, le=256)] | Literal["auto"] = 1
     """Processes that share the clients; `auto` is one per CPU that this process may use."""
+    busy_poll_us: Annotated[int, Meta(ge=0, le=1000)] = 50
+    """Longest wait for a request without sleep, where that hardly costs CPU time; 0 means never."""
 
 
 class Process(Table, frozen=True, kw_only=True):

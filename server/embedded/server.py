@@ -20,7 +20,7 @@ from midge.server import server as core
 from midge.server.auth.passwords import is_bcrypt
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.from_keywords import options_from_keywords
-from midge.server.config.options import Keepalive
+from midge.server.config.options import Keepalive, ServerProcesses
 from midge.server.embedded.direct import PENDING_MAX, Direct
 from midge.server.errors import ConfigError
 from midge.server.listeners.sockets import host_in_url
@@ -86,6 +86,9 @@ class Server:
         if given.server.workers != 1:
             text = "a server within a program is one process; midge-server has workers"
             raise ConfigError(text, key="server.workers")
+        if given.server.busy_poll_us != ServerProcesses().busy_poll_us:
+            text = "a server within a program shares its loop, and always sleeps"
+            raise ConfigError(text, key="server.busy_poll_us")
         if getattr(clock, "is_exact", False) and given.jetstream.enabled:
             given = _without_pings(given)
         if disk is not None and not given.jetstream.enabled:

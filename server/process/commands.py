@@ -211,11 +211,9 @@ def _make_server(options: Options) -> Any:
             from midge.server.workers.supervisor import Supervisor  # noqa: PLC0415 - as above
 
             return Supervisor(options)
-    from midge.server.server import Server  # noqa: PLC0415 - only a running server needs it all
+    from midge.server.process.tuning import tune  # noqa: PLC0415 - only a running server needs it
+    from midge.server.server import Server  # noqa: PLC0415 - as above
 
     server = Server(options)
-    if options.tls.enabled or options.websocket.port:
-        from midge.server.process.heap import keep_heap_small  # noqa: PLC0415 - as above
-
-        keep_heap_small(server)
+    tune(server, options)
     return server

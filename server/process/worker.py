@@ -21,7 +21,7 @@ from midge.server.broker.server_keys import ServerKeys
 from midge.server.config.options import Options
 from midge.server.log import logger as logging
 from midge.server.process.gc_pauses import shorten_pauses
-from midge.server.process.heap import keep_heap_small
+from midge.server.process.tuning import tune
 from midge.server.server import Server
 from midge.server.workers.control import Control
 from midge.server.workers.handover import Note, Receiver
@@ -155,8 +155,7 @@ class Worker:
         self._count_elsewhere(server.broker.admission, body["accounts"])
         mesh = self._mesh = Mesh(server.broker, part.index, self._link_lost)
         part.link_outside = mesh.link_outside
-        if options.tls.enabled or options.websocket.port:
-            keep_heap_small(server)
+        tune(server, options)
         await server.start()
         logging.adopt_structlog()
         LoadReport(server.broker, doors, self._control).start()

@@ -17,6 +17,7 @@ from websockets.asyncio.client import connect
 
 from midge.protocol.errors import ProtocolError
 from midge.protocol.stream_parser import StreamParser
+from midge.server.clients.busy_poll import BusyPoll
 from midge.server.clients.channel import Channel
 from midge.server.clients.channel_owner import ChannelOwner
 from midge.server.clients.closed_reason import ClosedReason
@@ -109,6 +110,17 @@ def test_lines_come_however_they_are_split() -> None:
     assert transport.take() == b"ONE\nTWO\n"
     assert owner.in_messages == 2
     assert owner.peer == "127.0.0.1:9"
+
+
+def test_what_is_read_by_itself_may_be_followed_by_a_wait_without_sleep() -> None:
+    host = make_host()
+    waits: list[object] = []
+    host.busy_poll = BusyPoll(waits.append, 0, 1, lambda: 0.0)
+    owner, _ = opened(host)
+    for _ in range(1_000):
+        owner.channel.feed(b"one\n")
+    assert len(waits) == 1
+    assert owner.in_messages == 1_000
 
 
 def test_the_end_is_said_in_the_words_of_the_protocol() -> None:

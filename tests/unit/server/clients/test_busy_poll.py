@@ -1,0 +1,129 @@
+"""When a loop waits for the next request without sleep."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from midge.server.clients.busy_poll import BusyPoll
+
+REST = 256
+TRIAL = 64
+BUSY = 8_192
+
+
+class Loop:
+    """A loop with a pipe for input: calls what it is given, and says what CPU time reads take."""
+
+    def __init__(self, longest_us: int = 20) -> None:
+        self.input, self._output = os.pipe()
+        self.cpu_s = 0.0
+        self.waits = 0
+        self.busy_poll = BusyPoll(self._soon, self.input, longest_us, lambda: self.cpu_s)
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        self.waits += 1
+        call()
+
+    def arrive(self) -> None:
+        os.write(self._output, b"x")
+
+    def close(self) -> None:
+        os.close(self.input)
+        os.close(self._output)
+
+    def read(self, times: int, *, sleeping_us: float, busy_us: float, count: int = 40) -> int:
+        """Have so many reads, which take so much CPU time; return after how many it waited."""
+        before = self.waits
+        for _ in range(times):
+            waited = self.waits
+            self.busy_poll.after_read(count)
+            self.cpu_s += (busy_us if self.waits > waited else sleeping_us) / 1e6
+        return self.waits - before
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    made = Loop()
+    yield made
+    made.close()
+
+
+def test_it_waits_when_a_trial_has_shown_that_it_is_cheap(loop: Loop) -> None:
+    loop.arrive()
+    assert loop.read(REST + TRIAL, sleeping_us=20, busy_us=22) == 0
+    assert loop.read(TRIAL, sleeping_us=20, busy_us=22) == TRIAL
+    assert loop.read(BUSY, sleeping_us=20, busy_us=22) == BUSY
+    assert loop.read(TRIAL, sleeping_us=20, busy_us=22) == 0  # how cheap is it by now?
+    assert loop.read(TRIAL + BUSY, sleeping_us=20, busy_us=22) == TRIAL + BUSY
+
+
+def test_it_sleeps_when_to_wait_takes_more_cpu_time_and_tries_ever_less_often(loop: Loop) -> None:
+    loop.arrive()
+    rest = REST
+    for _ in range(8):
+        assert loop.read(rest + TRIAL, sleeping_us=20, busy_us=30) == 0
+        assert loop.read(TRIAL, sleeping_us=20, busy_us=30) == TRIAL
+        rest = min(2 * rest, 16_384)
+    assert rest == 16_384
+
+
+def test_what_a_trial_has_favoured_is_tried_as_often_as_at_first(loop: Loop) -> None:
+    loop.arrive()
+    loop.read(REST + 2 * TRIAL, sleeping_us=20, busy_us=30)
+    loop.read(2 * REST + 2 * TRIAL + BUSY, sleeping_us=20, busy_us=20)
+    assert loop.read(TRIAL, sleeping_us=20, busy_us=30) == 0
+    assert loop.read(TRIAL, sleeping_us=20, busy_us=30) == TRIAL
+    assert loop.read(2 * REST + TRIAL, sleeping_us=20, busy_us=20) == 0
+    assert loop.read(TRIAL, sleeping_us=20, busy_us=20) == TRIAL
+
+
+def test_it_gives_up_when_nothing_comes(loop: Loop) -> None:
+    loop.read(REST + TRIAL, sleeping_us=20, busy_us=1)
+    assert loop.read(TRIAL, sleeping_us=20, busy_us=1) == TRIAL // 2
+    assert loop.read(2 * REST, sleeping_us=20, busy_us=1) == 0
+
+
+def test_it_gives_up_when_nothing_comes_any_more(loop: Loop) -> None:
+    loop.arrive()
+    loop.read(REST + 2 * TRIAL, sleeping_us=20, busy_us=20)
+    assert loop.read(TRIAL, sleeping_us=20, busy_us=20) == TRIAL
+    os.read(loop.input, 1)
+    assert loop.read(TRIAL, sleeping_us=20, busy_us=20) == TRIAL // 2
+
+
+def test_now_and_then_in_vain_is_no_reason_to_give_up(loop: Loop) -> None:
+    loop.arrive()
+    loop.read(REST + 2 * TRIAL, sleeping_us=20, busy_us=20)
+    for _ in range(BUSY // TRIAL):
+        os.read(loop.input, 1)
+        assert loop.read(TRIAL // 4, sleeping_us=20, busy_us=20) == TRIAL // 4
+        loop.arrive()
+        assert loop.read(TRIAL * 3 // 4, sleeping_us=20, busy_us=20) == TRIAL * 3 // 4
+
+
+def test_a_client_that_sends_much_at_a_time_is_not_waited_for(loop: Loop) -> None:
+    loop.arrive()
+    assert loop.read(100_000, sleeping_us=20, busy_us=20, count=5_000) == 0
+    loop.read(REST + 2 * TRIAL, sleeping_us=20, busy_us=20)
+    assert loop.read(1, sleeping_us=20, busy_us=20) == 1
+    assert loop.read(1, sleeping_us=20, busy_us=20, count=5_000) == 0
+    assert loop.read(REST + TRIAL, sleeping_us=20, busy_us=20) == 0
+
+
+def test_it_waits_once_for_all_reads_of_a_turn() -> None:
+    calls: list[Callable[[], None]] = []
+    descriptor, other = os.pipe()
+    try:
+        busy_poll = BusyPoll(calls.append, descriptor, 1, lambda: 0.0)
+        for _ in range(REST + TRIAL + 10):
+            busy_poll.after_read(40)
+        assert len(calls) == 1
+        calls.pop()()
+        busy_poll.after_read(40)
+        assert len(calls) == 1
+    finally:
+        os.close(descriptor)
+        os.close(other)

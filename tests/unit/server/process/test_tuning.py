@@ -1,0 +1,62 @@
+"""What a process that is nothing but a server does for its speed."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+import uvloop
+
+import midge
+from midge.server.config.options import Options, ServerProcesses
+from midge.server.process.tuning import descriptor_of, tune
+from midge.server.server import Server
+
+LOOPS = [uvloop.new_event_loop, asyncio.SelectorEventLoop]
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+@pytest.mark.parametrize("longest_us", [0, 50])
+def test_a_server_with_a_loop_of_its_own_may_poll(new_loop, longest_us: int) -> None:
+    options = Options(server=ServerProcesses(busy_poll_us=longest_us))
+
+    async def tuned() -> bool:
+        server = Server(options)
+        tune(server, options)
+        return server.broker.busy_poll is not None
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(tuned()) == (longest_us > 0)
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_the_descriptor_of_a_loop_can_be_read_when_it_has_input(new_loop) -> None:
+    async def seen() -> list[bool]:
+        from midge.server.clients.input_wait import wait_for_input
+
+        loop = asyncio.get_running_loop()
+        near, far = socket.socketpair()
+        with near, far:
+            near.setblocking(False)
+            read = loop.create_future()
+            loop.add_reader(near, lambda: read.done() or read.set_result(near.recv(1)))
+            await asyncio.sleep(0)
+            before = wait_for_input(descriptor_of(loop), 1000)
+            far.send(b"x")
+            after = wait_for_input(descriptor_of(loop), 1_000_000_000)
+            await read
+            loop.remove_reader(near)
+            return [before, after]
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(seen()) == [False, True]
+
+
+def test_a_loop_without_a_descriptor_is_left_as_it_is() -> None:
+    assert descriptor_of(object()) == -1  # type: ignore[arg-type]
+
+
+def test_a_server_within_a_program_does_not_poll() -> None:
+    with pytest.raises(midge.ConfigError, match="busy_poll_us"):
+        midge.Server(server_busy_poll_us=10)
