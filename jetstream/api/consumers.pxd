@@ -9,7 +9,10 @@ from midge.jetstream.config.consumer_config cimport Allowance, ConsumerConfig, C
 from midge.jetstream.consumer.consumer cimport Consumer
 from midge.jetstream.consumer.consumer_set cimport ConsumerSet
 from midge.jetstream.consumer.info cimport written_report
+from midge.jetstream.json.flat cimport FlatReader
 from midge.jetstream.stream.stream cimport Stream
+
+cdef FlatReader _FLAT_REQUEST
 
 
 @cython.locals(request=CreateRequest, name=str, config=ConsumerConfig, stream=Stream,
@@ -29,12 +32,15 @@ cdef void _check_filter(str subject, ConsumerConfig config) except *
 
 cdef Allowance _allowance(Call call)
 
-@cython.locals(consumer=Consumer, stream=Stream)
+@cython.locals(stream=Stream)
 cpdef void delete(Call call) except *
 
 cdef Stream _stream(Call call)
 
 cdef Consumer _consumer(Call call)
+
+@cython.locals(consumer=Consumer)
+cdef Consumer _consumer_of(Call call, Stream stream)
 
 @cython.locals(second=str)
 cpdef Family find(list tokens)

@@ -17,6 +17,7 @@ from midge.jetstream.consumer.info import info_of, written_report
 from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.json import structure
 from midge.jetstream.json.encode import encode
+from midge.jetstream.json.flat import FlatReader
 from midge.jetstream.json.structure import Field, Integer, PlainTime, Structure, Text
 from midge.jetstream.json.times import ZERO_TIME_NS, Timestamp, format_time
 from midge.jetstream.store.interface import StreamStore
@@ -53,6 +54,7 @@ class _Unpin:
 
 _PAGE = Structure("JSApiConsumersRequest", _Page, [Field("offset", Integer("int"))])
 _PAUSE = Structure("JSApiConsumerPauseRequest", _Pause, [Field("pause_until", PlainTime())])
+_FLAT_REQUEST = FlatReader(configuration.CREATE_REQUEST)
 _RESET = Structure(
     "JSApiConsumerResetRequest", _Reset, [Field("seq", Integer("uint64", is_signed=False))]
 )
@@ -61,7 +63,9 @@ _UNPIN = Structure("JSApiConsumerUnpinRequest", _Unpin, [Field("group", Text())]
 
 def create(call: Call) -> None:
     """CONSUMER.CREATE and CONSUMER.DURABLE.CREATE: make a consumer, or change it."""
-    request: CreateRequest = call.decode(configuration.CREATE_REQUEST, CreateRequest())
+    request = CreateRequest()
+    if not _FLAT_REQUEST.read(call.body, request):
+        request = call.decode(configuration.CREATE_REQUEST, CreateRequest())
     name = _check_subject(call, request)
     config = request.config
     if config.num_replicas > 1:
@@ -215,9 +219,8 @@ def info(call: Call) -> None:
 
 def delete(call: Call) -> None:
     """CONSUMER.DELETE: delete a consumer."""
-    consumer = _consumer(call)
     stream = _stream(call)
-    stream.consumers.delete(consumer)
+    stream.consumers.delete(_consumer_of(call, stream))
     call.respond(_DELETED, stream.store)
 
 
@@ -290,7 +293,11 @@ def _stream(call: Call) -> Stream:
 
 def _consumer(call: Call) -> Consumer:
     """Return the consumer that a request is about; raises JetStreamError."""
-    consumer = _stream(call).consumers.get(names.to_bytes(call.tokens[3]))
+    return _consumer_of(call, _stream(call))
+
+
+def _consumer_of(call: Call, stream: Stream) -> Consumer:
+    consumer = stream.consumers.get(names.to_bytes(call.tokens[3]))
     if consumer is None:
         raise errors.CONSUMER_NOT_FOUND.error()
     return consumer

@@ -5,6 +5,8 @@ cimport cython
 from midge.jetstream.api cimport consumers
 from midge.jetstream.api.call cimport Call, Family
 
+cdef Py_ssize_t _PREFIX_SIZE
+
 
 cpdef Family find(list tokens)
 

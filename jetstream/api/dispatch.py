@@ -16,6 +16,7 @@ from midge.jetstream.json.encode import encode, text
 from midge.jetstream.json.structure import is_empty_request
 
 PREFIX = b"$JS.API."
+_PREFIX_SIZE = len(PREFIX)  # a C number where this is compiled
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 
 
@@ -67,7 +68,7 @@ def handle(
     Returns:
         False if the request is unknown: nothing is answered.
     """
-    tokens = text(subject[len(PREFIX) :]).split(".")
+    tokens = subject[_PREFIX_SIZE:].decode("utf-8", "surrogateescape").split(".")  # as `text` does
     family = find(tokens)
     if family is None:
         return False

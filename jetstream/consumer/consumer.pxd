@@ -4,6 +4,7 @@ cimport cython
 
 from midge.jetstream.config.consumer_config cimport ConsumerConfig
 from midge.jetstream.consumer.delivering cimport Delivering
+from midge.jetstream.consumer.host cimport ConsumerHost
 from midge.jetstream.consumer.start cimport Start, start_of
 from midge.sublist.subscription cimport Subscription
 
@@ -24,6 +25,17 @@ cdef class Consumer(Delivering):
     cdef object _pause_timer
     cdef unsigned long long _removals
 
+    cdef void _begin_consumer(
+        self, ConsumerHost host, ConsumerConfig config, bytes name
+    ) except *
+    cpdef void start(self) except *
+    cpdef void stop(self) except *
+    cpdef void release(self) except *
+    cpdef void watch_activity(self) except *
+    cpdef bint is_push_bound(self) except -1
+    cpdef Py_ssize_t num_waiting(self) except -1
+    cpdef void settle_counts(self) except *
+    cdef void _arm_pause_timer(self) except *
     @cython.locals(start=Start)
     cpdef void place_at_start(self) except *
     cpdef bint is_paused(self) except -1

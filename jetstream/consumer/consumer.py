@@ -48,12 +48,12 @@ class Consumer(Delivering):
     visible when it was counted last. `enrolled` is for the set that the consumer is in.
     """
 
-    def __init__(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
+    def _begin_consumer(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
         self.enrolled: FilterSubscription | None = None
         self.paused_until_ns = 0
         self._pause_timer: Timer | None = None
         self._removals = host.store.removals - host.known_removals
-        Delivering.__init__(self, host, config, name)
+        self._begin_delivering(host, config, name)
 
     def follow(self, config: ConsumerConfig) -> None:
         """See `Tracking.follow`."""

@@ -2,7 +2,9 @@
 
 cimport cython
 
+from midge.jetstream.config.consumer_config cimport ConsumerConfig
 from midge.jetstream.consumer.ack_subject cimport AckSubject
+from midge.jetstream.consumer.host cimport ConsumerHost
 from midge.jetstream.consumer.pending cimport Entry
 from midge.jetstream.consumer.tracking cimport Tracking
 from midge.jetstream.environment.sink cimport Receiver
@@ -28,6 +30,9 @@ cdef class Delivering(Tracking):
     cdef bint _is_at_limit
     cdef bint _adds_headers
 
+    cdef void _begin_delivering(
+        self, ConsumerHost host, ConsumerConfig config, bytes name
+    ) except *
     @cython.locals(spent=Py_ssize_t, cost=Py_ssize_t)
     cpdef Py_ssize_t deliver(self, Py_ssize_t budget) except -1
     @cython.locals(view=MessageView, ack=AckSubject, visible="unsigned long long",

@@ -31,7 +31,7 @@ class Delivering(Tracking):
     `num_pending` counts the messages that are to come, from `next_seq` to `counted_seq`.
     """
 
-    def __init__(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
+    def _begin_delivering(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
         self.filters: tuple[bytes, ...] = ()
         self.headers_only = False
         self.is_ready = False
@@ -45,7 +45,7 @@ class Delivering(Tracking):
         self._turn = 0
         self._is_at_limit = False
         self._adds_headers = False
-        Tracking.__init__(self, host, config, name)
+        self._begin_tracking(host, config, name)
 
     def deliver(self, budget: int) -> int:
         """Deliver what takes about `budget` bytes of a turn; return what it took.

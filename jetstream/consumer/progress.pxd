@@ -32,6 +32,9 @@ cdef class Progress:
     cdef public unsigned long long delivered_seq
     cdef public unsigned long long delivered_consumer_seq
 
+    cdef void _begin(
+        self, StreamStore store, Sink sink, object clock, ConsumerConfig config, bytes name
+    ) except *
     cpdef void stand_before(self, unsigned long long seq) except *
     cpdef void count_again(self, unsigned long long seq, long long count) except *
     @cython.locals(after=Entry)

@@ -25,9 +25,10 @@ class Progress:
     after messages have been given up.
     """
 
-    def __init__(
+    def _begin(
         self, store: StreamStore, sink: Sink, clock: Clock, config: ConsumerConfig, name: bytes
     ) -> None:
+        """Begin with nothing delivered: what a constructor does, by a call in C."""
         self.store = store
         self.sink = sink
         self.clock = clock

@@ -60,7 +60,7 @@ class PullConsumer(Consumer):
         self._swept_ns = 0
         self._inactive_timer: Timer | None = None
         self._threshold_ns = 0
-        Consumer.__init__(self, host, config, name)
+        self._begin_consumer(host, config, name)
 
     def follow(self, config: ConsumerConfig) -> None:
         """See `Tracking.follow`."""
@@ -75,7 +75,7 @@ class PullConsumer(Consumer):
 
     def stop(self) -> None:
         """See `Consumer.stop`."""
-        super().stop()
+        Consumer.stop(self)
         self.requests.clear()
         if self.pin is not None:
             self.pin.stop()

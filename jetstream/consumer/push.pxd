@@ -25,6 +25,9 @@ cdef class PushConsumer(Consumer):
     cdef Receiver _found_receiver
     cdef unsigned long long _receiver_turn
 
+    cdef void _watch_interest(self) except *
+    cdef void _unwatch_interest(self) except *
+    cdef void _arm_heartbeat(self, long long delay_ns) except *
     @cython.locals(receiver=Receiver)
     cdef Receiver _receiver(self)
     cdef void _count_bytes(self, Py_ssize_t size) except *

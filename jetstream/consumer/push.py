@@ -44,7 +44,7 @@ class PushConsumer(Consumer):
         self._inactive_timer: Timer | None = None
         self._found_receiver: Receiver | None = None
         self._receiver_turn = 0
-        Consumer.__init__(self, host, config, name)
+        self._begin_consumer(host, config, name)
 
     def follow(self, config: ConsumerConfig) -> None:
         """See `Tracking.follow`."""

@@ -34,6 +34,9 @@ cdef class Tracking(Progress):
     cdef readonly long long max_deliver
     cdef readonly long long max_ack_pending
 
+    cdef void _begin_tracking(
+        self, ConsumerHost host, ConsumerConfig config, bytes name
+    ) except *
     cpdef void signal(self) except *
     cpdef void request(self, bytes reply, bytes body) except *
     cpdef void touch(self) except *

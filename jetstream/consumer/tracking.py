@@ -41,8 +41,8 @@ _GONE = "Unacknowledged message was deleted"
 class Tracking(Progress):
     """The deliveries of a consumer and their acks; subclasses ask for turns, and deliver."""
 
-    def __init__(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
-        Progress.__init__(self, host.store, host.sink, host.clock, config, name)
+    def _begin_tracking(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
+        self._begin(host.store, host.sink, host.clock, config, name)
         self.host = host
         self._ticks = ticks_of(host.clock)
         self.log: ConsumerLog | None = None

@@ -20,6 +20,7 @@ from midge.server.routing.client cimport Client
 from midge.server.routing.router cimport Router
 from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.result cimport Remotes, SubListResult
+from midge.sublist.subscription cimport Subscription
 
 
 cdef class Watched:
@@ -28,7 +29,7 @@ cdef class Watched:
 
 
 cdef class Interest:
-    cdef object _account
+    cdef Account _account
     cdef public object links
     cdef dict _watched
     cdef dict _elsewhere
@@ -74,6 +75,11 @@ cdef class AccountSink(Sink):
     @cython.locals(result=SubListResult)
     cpdef bint has_interest(self, bytes subject) except -1
 
+
+@cython.locals(result=SubListResult, one=Subscription)
+cpdef bint is_subscribed(Account account, bytes subject, bytes group) except -1
+
+cdef bint _is_for(Subscription one, bytes subject, bytes group=*) except -1
 
 @cython.locals(links=tuple)
 cpdef Client only_link(SubListResult result)

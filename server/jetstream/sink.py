@@ -305,7 +305,12 @@ def is_subscribed(account: Account, subject: bytes, group: bytes) -> bool:
     for one in result.plain:
         if _is_for(one, subject, group):
             return True
-    return bool(group) and any(
+    return bool(group) and _is_in_group(result, subject, group)
+
+
+def _is_in_group(result: SubListResult, subject: bytes, group: bytes) -> bool:
+    """Tell whether a member of a queue group in `result` subscribes to exactly `subject`."""
+    return any(
         member.subject == subject
         for queue in result.queues
         if queue.name == group
