@@ -21,6 +21,8 @@ class Metric:
     higher_is_better: bool = False
     compared: bool = True
     """Whether a ratio between the servers means anything."""
+    is_share: bool = False
+    """Whether it is a ratio of its own, for which a target is, and not for that of the servers."""
 
 
 METRICS = {
@@ -33,7 +35,8 @@ METRICS = {
         Metric("p999_us", "latency p99.9", "µs"),
         Metric("first_us", "first", "µs"),
         Metric("max_us", "longest", "µs"),
-        Metric("stored", "stored", "", higher_is_better=True),
+        Metric("stored", "stored", "", higher_is_better=True, is_share=True),
+        Metric("of_core", "share of the core's rate", "", higher_is_better=True, is_share=True),
         Metric("rss_bytes", "memory each", "B"),
         Metric("generator_busy", "generator", "cores", compared=False),
         Metric("others_busy", "others", "cores", compared=False),

@@ -35,7 +35,7 @@ class Verdict:
 
 
 def judge(comparison: Comparison, metric: str) -> Verdict | None:
-    """Compare a ratio with its target; None without a target.
+    """Compare a ratio, or the share that A reaches, with its target; None without a target.
 
     A scenario without a target of its own still must not have a lower rate than B.
     """
@@ -44,8 +44,9 @@ def judge(comparison: Comparison, metric: str) -> Verdict | None:
     limit = TARGETS.get(comparison.name, {}).get(metric, default)
     if limit is None:
         return None
-    ratio = comparison.ratio(metric)
-    return Verdict(limit, at_least, ratio >= limit if at_least else ratio <= limit)
+    is_share = METRICS[metric].is_share
+    reached = comparison.summaries(metric)[0].median if is_share else comparison.ratio(metric)
+    return Verdict(limit, at_least, reached >= limit if at_least else reached <= limit)
 
 
 def lines(comparison: Comparison) -> Iterator[str]:

@@ -17,7 +17,8 @@ class StreamTakes(Mixed):
     """A publisher that goes through subjects and sizes at random, all of them of one stream.
 
     The rate is that of publishing, the CPU time that of storing as well. nats-server drops what
-    comes faster than it stores; the figure "stored" says how much of it each server has kept.
+    comes faster than it stores; the figure "stored" says how much of it each server has kept. The
+    same is published before there is a stream: "of_core" is the share of that rate that is left.
     """
 
     jetstream: ClassVar[bool] = True
@@ -34,11 +35,23 @@ class StreamTakes(Mixed):
         # A name of its own for each round: nats-server may still be removing the last one's files.
         stream = f"TAKES{time.monotonic_ns()}"
         roots = sorted({topic.partition(b".")[0].decode() for topic in self.topics})
+        core = self.without_stream().run(server, seconds)
         with asking(server) as api:
             api.create_stream(stream, [f"{root}.>" for root in roots], storage=self.storage)
             measurement = super().run(server, seconds)
             api.ask(f"STREAM.DELETE.{stream}")
-        return measurement
+        return {**measurement, "of_core": measurement["rate"] / core["rate"]}
+
+    def without_stream(self) -> Mixed:
+        """Return the same publisher, of whose messages nobody takes any."""
+        return Mixed(
+            name=self.name,
+            title=self.title,
+            topics=self.topics,
+            bytes_min=self.bytes_min,
+            bytes_max=self.bytes_max,
+            subscribers=0,
+        )
 
     def settle(self, server: Server, messages: int) -> Measurement:
         """Wait until so many messages are stored, or no more of them; purge them.

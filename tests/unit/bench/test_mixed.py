@@ -5,11 +5,13 @@ from itertools import pairwise
 import pytest
 
 from bench import frames, wire
+from bench.jetstream.unacknowledged import StreamTakes
 from bench.metrics import ScenarioError
 from bench.mixed import Mixed, service_subjects, telemetry_subjects
 from bench.scenarios import SCENARIOS
 
 MIXED = [scenario for scenario in SCENARIOS if isinstance(scenario, Mixed)]
+TAKEN = [scenario for scenario in MIXED if isinstance(scenario, StreamTakes)]
 
 
 def test_there_are_600_subjects_of_each_kind() -> None:
@@ -23,6 +25,13 @@ def test_no_two_lines_in_a_row_are_alike(flow: Mixed) -> None:
     assert all(line != after for line, after in pairwise([*lines, lines[0]]))
     assert {subject for subject, _ in lines} == set(flow.topics)
     assert {size for _, size in lines} == set(range(flow.bytes_min, flow.bytes_max + 1))
+
+
+@pytest.mark.parametrize("flow", TAKEN, ids=lambda flow: flow.name)
+def test_what_goes_without_a_stream_is_what_the_stream_takes(flow: StreamTakes) -> None:
+    core = flow.without_stream()
+    assert core.chunks(0) == flow.chunks(0)
+    assert core.subscribers == 0
 
 
 @pytest.mark.parametrize("flow", MIXED, ids=lambda flow: flow.name)

@@ -54,6 +54,14 @@ def test_a_scenario_without_target_must_not_be_slower() -> None:
     assert report.judge(comparison(99.0, 100.0, "churn"), "cpu_us") is None
 
 
+@pytest.mark.parametrize(("share", "reached"), [(0.41, True), (0.39, False)])
+def test_a_share_is_judged_whatever_the_other_server_reaches(share: float, reached: bool) -> None:
+    found = Comparison("js_lines_16", "a title", [{"of_core": share}], [{"of_core": 0.9}])
+    verdict = report.judge(found, "of_core")
+    assert verdict is not None
+    assert (verdict.limit, verdict.at_least, verdict.reached) == (0.4, True, reached)
+
+
 def test_the_page_has_a_row_per_compared_metric(setup: Setup) -> None:
     page = report.to_markdown(setup, [comparison(600.0, 100.0)])
     assert "| a title | rate | 600/s ±10% | 100/s ±10% | 6.00 | ≥ 5 reached | 0.25, 0.25" in page
