@@ -14,5 +14,6 @@ cdef class Write:
     cdef public unsigned long long segment
     cdef public bint sync
     cdef public bint with_directory
+    cdef public bint is_passing
     cdef public long long extend
     cdef public object closing

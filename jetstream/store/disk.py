@@ -15,7 +15,8 @@ class Write:
 
     With `seal` the data is a group of the segment with this number, and its checksums, which begin
     with `seed`, are still to be put in. `with_directory` syncs the directory as well, for the file
-    is new. First of all the file is made `extend` bytes long, if that is not 0; last of all
+    is new. What `is_passing` is not expected to be read soon: it need not stay in memory once it is
+    on the disk. First of all the file is made `extend` bytes long, if that is not 0; last of all
     `closing` is closed, as letting go of the room of a removed file may take 100 ms.
     """
 
@@ -24,6 +25,7 @@ class Write:
         "data",
         "extend",
         "file",
+        "is_passing",
         "position",
         "seal",
         "seed",
@@ -43,6 +45,7 @@ class Write:
         self.segment = 0
         self.sync = True
         self.with_directory = False
+        self.is_passing = False
         self.extend = 0
         self.closing: DiskFile | None = None
 

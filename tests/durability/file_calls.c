@@ -80,6 +80,14 @@ ssize_t pwrite(int file, const void *data, size_t length, off_t position) {
 ssize_t pwrite64(int file, const void *data, size_t length, off64_t position) {
     return pwrite(file, data, length, position);
 }
+ssize_t pwritev2(int file, const struct iovec *parts, int count, off_t position, int flags) {
+    ssize_t done = REAL(pwritev2)(file, parts, count, position, flags);
+    if (done > 0) note('W', file, position, parts[0].iov_base, (size_t)done); /* one part each */
+    return done;
+}
+ssize_t pwritev64v2(int file, const struct iovec *parts, int count, off64_t position, int flags) {
+    return pwritev2(file, parts, count, position, flags);
+}
 
 static int synced(int file, int (*real)(int)) {
     note('B', file, 0, "", 0);

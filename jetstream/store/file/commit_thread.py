@@ -43,7 +43,8 @@ class CommitThread:
         directory = self._directory if write.with_directory else -1
         native.submit(
             self._writer, file.descriptor, directory, write.data, write.used, write.position,
-            write.seal, write.sync, write.seed, write.segment, write.extend, _taken(write.closing),
+            write.seal, write.sync, write.is_passing, write.seed, write.segment, write.extend,
+            _taken(write.closing),
         )  # fmt: skip
 
     def settle(self) -> None:

@@ -384,6 +384,7 @@ class Log:
         write.segment = group.segment.number
         write.sync = self.sync_each
         write.with_directory = group.segment.is_new
+        write.is_passing = self.buffers.total_bytes == 0  # no stream has read from a file
         self.committer.write(write)
 
     def _succeeded(self) -> None:

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 #if defined(__linux__)
 #include <sys/eventfd.h>
@@ -31,7 +32,12 @@ enum {
 enum {
     MIDGE_PAGE = 4096,
     MIDGE_PIECE = 256 * 1024, /* of a group, to be sealed and written */
+    MIDGE_FLOOD = 1024 * 1024, /* a group of which less need not leave the page cache */
 };
+
+#if defined(__linux__) && !defined(RWF_DONTCACHE)
+#define RWF_DONTCACHE 0x80 /* since Linux 6.14 */
+#endif
 
 static inline uint32_t midge_u32(const unsigned char *data) {
     uint32_t value;
@@ -304,7 +310,8 @@ typedef struct {
     int job_in, job_out, done_in, done_out;
     int is_busy; /* a result has not been taken; the thread does not look at it */
     int is_last; /* the job is to end */
-    int file, directory, seal, sync;
+    int file, directory, seal, sync, passing;
+    int cannot_pass; /* the kernel or the file system does not know what is asked for */
     unsigned char *data;
     long long used, position, extend; /* extend: how long to make the file; 0: as it is */
     int closing;                      /* a file to close in the end; -1: none */
@@ -335,11 +342,27 @@ static int midge_extend(int file, long long size) {
 #endif
 }
 
+/* Write as pwrite does. Of a large group that is not expected to be read soon the system begins to
+ * write the pages at once, and uses them again then: with fresh ones, which other memory had to make
+ * room for, a byte took 1.4 ns instead of 0.2, and the disk was waited for twice as long. */
+static ssize_t midge_write_some(midge_writer *writer, long long start, long long end) {
+    unsigned char *data = writer->data + start;
+    off_t position = writer->position + start;
+#if defined(__linux__)
+    if (writer->passing && writer->used >= MIDGE_FLOOD && !writer->cannot_pass) {
+        struct iovec part = {data, (size_t)(end - start)};
+        ssize_t wrote = pwritev2(writer->file, &part, 1, position, RWF_DONTCACHE);
+        if (wrote >= 0 || (errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS)) return wrote;
+        writer->cannot_pass = 1;
+    }
+#endif
+    return pwrite(writer->file, data, end - start, position);
+}
+
 /* Write the bytes from `start` to `end`; return 0, or -1 with the result set. */
 static int midge_write_bytes(midge_writer *writer, long long start, long long end) {
     while (start < end) {
-        ssize_t wrote = pwrite(writer->file, writer->data + start, end - start,
-                               writer->position + start);
+        ssize_t wrote = midge_write_some(writer, start, end);
         if (wrote < 0 && errno == EINTR) continue;
         if (wrote <= 0) {
             writer->stage = 1;

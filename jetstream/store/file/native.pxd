@@ -9,6 +9,7 @@ cdef extern from "midge/jetstream/store/file/native.h":
         int directory
         int seal
         int sync
+        int passing
         unsigned char *data
         long long used
         long long position
@@ -106,13 +107,14 @@ cdef inline midge_writer *start(int done_in, int done_out) except NULL:
 
 cdef inline void submit(
     midge_writer *writer, int file, int directory, bytearray data, Py_ssize_t used,
-    long long position, bint seal, bint sync, unsigned int store_seed,
+    long long position, bint seal, bint sync, bint is_passing, unsigned int store_seed,
     unsigned long long segment, long long extend, int closing
 ) noexcept:
     writer.file = file
     writer.directory = directory
     writer.seal = seal
     writer.sync = sync
+    writer.passing = is_passing
     writer.data = <unsigned char *>PyByteArray_AS_STRING(data)
     writer.used = used
     writer.position = position

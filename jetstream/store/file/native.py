@@ -170,6 +170,7 @@ def submit(
     position: int,
     seal: bool,
     sync: bool,
+    _is_passing: bool,
     store_seed: int,
     segment: int,
     extend: int,
@@ -178,8 +179,10 @@ def submit(
     """Write ``data[:used]`` at `position` of `file` and sync it, and `directory` if not -1.
 
     The one before must be done, and `data` must not be changed until this one is. With `seal` the
-    data is a group that still lacks its checksums. The file is first made `extend` bytes long if
-    that is longer than it is; the file `closing` is closed last, if it is not -1.
+    data is a group that still lacks its checksums. In C, a large group that is passing leaves the
+    page cache as soon as it is on the disk, where the system can do that. The file is first made
+    `extend` bytes long if that is longer than it is; the file `closing` is closed last, if it is
+    not -1.
     """
     with writer.condition:
         writer.job = (

@@ -100,8 +100,9 @@ def test_a_write_that_fails_is_told_with_its_reason(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("position", [0, 8, 4088, 4096, 77_840])
 @pytest.mark.parametrize("count", [1, 900, 1_900, 5_000])
+@pytest.mark.parametrize("is_passing", [False, True])  # large ones then leave the page cache
 def test_a_group_of_any_size_is_sealed_and_written(
-    tmp_path: Path, position: int, count: int
+    tmp_path: Path, position: int, count: int, is_passing: bool
 ) -> None:
     world = World(tmp_path)
     before = bytes(range(256)) * (position // 256 + 1)
@@ -117,6 +118,7 @@ def test_a_group_of_any_size_is_sealed_and_written(
     records.finish_group(data, len(data), count + 1, 1, 2)
     write = Write(world.file, bytearray(data), len(data), position)
     write.seal, write.seed, write.segment = True, 5, 3
+    write.is_passing = is_passing
     world.committer.write(write)
     world.committer.settle()
     assert world.results == [(0, 0)]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from midge.jetstream.store.disk import Write
 from midge.jetstream.store.file.directory import StoreDirectory
-from midge.testing.simulated_disk import SimulatedDisk
+from midge.testing.simulated_disk import SimulatedCommitter, SimulatedDisk
 
 
 def test_what_is_written_after_it_was_read_ahead_is_read_again() -> None:
@@ -41,3 +44,50 @@ def test_a_record_whose_head_ends_behind_what_was_read_ahead_is_read_again() -> 
         for seq in range(first, stream.last_seq + 1, first):
             assert stream.load(seq) is not None, (first, seq)
     assert stream.lost == set()
+
+
+class WatchedDisk(SimulatedDisk):
+    """Notes of each write whether it is passing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passing: list[bool] = []
+
+    def committer(self, done: Callable[[int, int], None]) -> SimulatedCommitter:
+        committer = super().committer(done)
+        write = committer.write
+
+        def watch(one: Write) -> None:
+            self.passing.append(one.is_passing)
+            write(one)
+
+        committer.write = watch  # type: ignore[method-assign]
+        return committer
+
+
+def test_groups_are_passing_until_a_stream_reads_from_its_files() -> None:
+    disk = WatchedDisk()
+    directory = StoreDirectory(disk, lambda: None)
+    stream = directory.create_stream(b"$G", b"S", b"{}")
+
+    def store(count: int) -> None:
+        disk.passing.clear()
+        for _ in range(count):
+            stream.append(b"s", b"", b"payload", 1)
+            directory.flush()
+            disk.pump()
+
+    store(40)  # so many groups are not kept in memory
+    assert stream.load(40) is not None
+    store(1)
+    assert disk.passing == [True]
+    assert stream.load(1) is not None
+    store(1)
+    assert disk.passing == [False]
+    stream.delete()
+    other = directory.create_stream(b"$G", b"T", b"{}")
+    disk.passing.clear()
+    other.append(b"s", b"", b"payload", 1)
+    directory.flush()
+    disk.pump()
+    assert disk.passing[-1]
